@@ -1,0 +1,38 @@
+# `make help` lists what there is. Every target sets up what it needs.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEEDS ?= 2000
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## This list
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+# The stamp is younger than pyproject.toml once everything that it asks for is installed.
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Windlass needs Python 3.11 or newer; set PYTHON=…")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+.PHONY: test
+test: check unit ## Format, lint, types, import contracts and every test that needs no cluster
+
+.PHONY: check
+check: $(VENV)/installed ## Format, lint, types and import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: unit
+unit: $(VENV)/installed
+	$(BIN)/python -m pytest -n 2
+
+.PHONY: format
+format: $(VENV)/installed ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .

@@ -1,0 +1,179 @@
+"""How an attempt ended: codes, phrases, types.
+
+Zero is success, a positive code is a container's exit code, a negative one was made by the controller or by a
+failure class of its configuration.
+"""
+
+from enum import IntEnum, StrEnum
+
+from windlass.model.base import Sparse, Written
+
+
+class CompletionCode(IntEnum):
+    """The codes that Windlass itself gives."""
+
+    SUCCEEDED = 0
+    CONTAINER_TRANSIENT_FAILED = 200
+    CONTAINER_TRANSIENT_CONFLICT_FAILED = 201
+    CONTAINER_PERMANENT_FAILED = 210
+    CONFIG_MAP_EXTERNAL_DELETED = -100
+    POD_EXTERNAL_DELETED = -101
+    CONFIG_MAP_LOCAL_CACHE_CREATION_TIMEOUT = -110
+    POD_LOCAL_CACHE_CREATION_TIMEOUT = -111
+    POD_CREATION_TRANSIENT_ERROR = -120
+    """Tells "try again later" apart from the others. Never ends an attempt."""
+    FRAMEWORK_SUSPENDED = -130
+    POD_CREATION_PERMANENT_ERROR = -200
+    STOP_FRAMEWORK_REQUESTED = -210
+    FRAMEWORK_ATTEMPT_COMPLETION = -220
+    DELETE_TASK_REQUESTED = -230
+    PENDING_DEADLINE_EXCEEDED = -240
+    ACTIVE_DEADLINE_EXCEEDED = -250
+    POD_FAILED_WITHOUT_FAILED_CONTAINER = -300
+    POD_CREATION_UNKNOWN_ERROR = -310
+
+
+RESERVED_CODES = (range(-999, 1), range(200, 220))
+"""Codes that only Windlass may define: a configured failure class must stay outside."""
+
+
+def is_reserved(code: int) -> bool:
+    return any(code in reserved for reserved in RESERVED_CODES)
+
+
+class CompletionTypeName(StrEnum):
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class CompletionTypeAttribute(StrEnum):
+    TRANSIENT = "Transient"
+    """Will be different within a finite number of retries: a lost node, a network fault, a preemption."""
+    PERMANENT = "Permanent"
+    """Will be the same at every retry: wrong usage, wrong configuration."""
+    CONFLICT = "Conflict"
+    """Caused by contention for resources, such as a gang that did not get all of its places in time."""
+    PLATFORM = "Platform"
+    """Caused by the platform."""
+    USER = "User"
+    """Caused by the user."""
+
+
+class CompletionType(Written):
+    """Succeeded or Failed, and what is known about the failure."""
+
+    name: CompletionTypeName = CompletionTypeName.FAILED
+    attributes: tuple[CompletionTypeAttribute | str, ...] = ()
+
+    @property
+    def is_failed(self) -> bool:
+        return self.name == CompletionTypeName.FAILED
+
+    @property
+    def is_transient(self) -> bool:
+        return CompletionTypeAttribute.TRANSIENT in self.attributes
+
+    @property
+    def is_permanent(self) -> bool:
+        return CompletionTypeAttribute.PERMANENT in self.attributes
+
+    @property
+    def is_conflict(self) -> bool:
+        return CompletionTypeAttribute.CONFLICT in self.attributes
+
+
+SUCCEEDED = CompletionType(name=CompletionTypeName.SUCCEEDED)
+FAILED = CompletionType()
+TRANSIENT = CompletionType(attributes=(CompletionTypeAttribute.TRANSIENT,))
+TRANSIENT_CONFLICT = CompletionType(
+    attributes=(CompletionTypeAttribute.TRANSIENT, CompletionTypeAttribute.CONFLICT),
+)
+PERMANENT = CompletionType(attributes=(CompletionTypeAttribute.PERMANENT,))
+
+TYPES: dict[CompletionCode, CompletionType] = {
+    CompletionCode.SUCCEEDED: SUCCEEDED,
+    CompletionCode.CONTAINER_TRANSIENT_FAILED: TRANSIENT,
+    CompletionCode.CONTAINER_TRANSIENT_CONFLICT_FAILED: TRANSIENT_CONFLICT,
+    CompletionCode.CONTAINER_PERMANENT_FAILED: PERMANENT,
+    CompletionCode.CONFIG_MAP_EXTERNAL_DELETED: TRANSIENT,
+    CompletionCode.POD_EXTERNAL_DELETED: TRANSIENT,
+    CompletionCode.CONFIG_MAP_LOCAL_CACHE_CREATION_TIMEOUT: TRANSIENT,
+    CompletionCode.POD_LOCAL_CACHE_CREATION_TIMEOUT: TRANSIENT,
+    CompletionCode.POD_CREATION_TRANSIENT_ERROR: TRANSIENT,
+    CompletionCode.FRAMEWORK_SUSPENDED: TRANSIENT,
+    CompletionCode.POD_CREATION_PERMANENT_ERROR: PERMANENT,
+    CompletionCode.STOP_FRAMEWORK_REQUESTED: PERMANENT,
+    CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION: PERMANENT,
+    CompletionCode.DELETE_TASK_REQUESTED: PERMANENT,
+    CompletionCode.PENDING_DEADLINE_EXCEEDED: PERMANENT,
+    CompletionCode.ACTIVE_DEADLINE_EXCEEDED: PERMANENT,
+    CompletionCode.POD_FAILED_WITHOUT_FAILED_CONTAINER: FAILED,
+    CompletionCode.POD_CREATION_UNKNOWN_ERROR: FAILED,
+}
+
+
+def phrase_of(code: CompletionCode) -> str:
+    """`POD_EXTERNAL_DELETED` → `PodExternalDeleted`."""
+    return "".join(word.capitalize() for word in code.name.split("_"))
+
+
+class ContainerCompletionStatus(Sparse, kw_only=True):
+    """What a container left behind."""
+
+    name: str
+    reason: str = ""
+    message: str = ""
+    signal: int = 0
+    code: int
+
+
+class PodCompletionStatus(Sparse):
+    """What a pod left behind, kept after it is gone."""
+
+    reason: str = ""
+    message: str = ""
+    containers: tuple[ContainerCompletionStatus, ...] = ()
+
+
+class TaskAttemptCompletionStatus(Sparse):
+    """How a task attempt ended."""
+
+    code: int
+    phrase: str
+    type: CompletionType
+    diagnostics: str
+    pod: PodCompletionStatus | None = None
+
+
+class CompletionTrigger(Written):
+    """The task whose completion met a completion policy, and which one."""
+
+    message: str
+    task_role_name: str
+    task_index: int
+
+
+class FrameworkAttemptCompletionStatus(Sparse):
+    """How a Framework attempt ended."""
+
+    code: int
+    phrase: str
+    type: CompletionType
+    diagnostics: str
+    trigger: CompletionTrigger | None = None
+
+
+def task_completion(
+    code: CompletionCode, diagnostics: str, pod: PodCompletionStatus | None = None
+) -> TaskAttemptCompletionStatus:
+    return TaskAttemptCompletionStatus(
+        code=int(code), phrase=phrase_of(code), type=TYPES[code], diagnostics=diagnostics, pod=pod
+    )
+
+
+def framework_completion(
+    code: CompletionCode, diagnostics: str, trigger: CompletionTrigger | None = None
+) -> FrameworkAttemptCompletionStatus:
+    return FrameworkAttemptCompletionStatus(
+        code=int(code), phrase=phrase_of(code), type=TYPES[code], diagnostics=diagnostics, trigger=trigger
+    )

@@ -1,0 +1,48 @@
+"""How pods' failures are told apart: the shape of a failure class, as the configuration file has it."""
+
+import msgspec
+
+from windlass.model.base import Sparse
+from windlass.model.completion import CompletionType
+
+
+class IntRange(Sparse):
+    """Both ends belong to it; an absent end is open."""
+
+    min: int | None = None
+    max: int | None = None
+
+    @property
+    def is_unbounded(self) -> bool:
+        return self.min is None and self.max is None
+
+    def holds(self, number: int) -> bool:
+        return (self.min is None or number >= self.min) and (self.max is None or number <= self.max)
+
+
+class ContainerPattern(Sparse):
+    """Matches a container if all fields that it has do."""
+
+    name_regex: str = ""
+    reason_regex: str = ""
+    message_regex: str = ""
+    signal_range: IntRange = IntRange()
+    code_range: IntRange = IntRange()
+
+
+class PodPattern(Sparse):
+    """Matches a pod if all fields that it has do; each container pattern needs any one container."""
+
+    name_regex: str = ""
+    reason_regex: str = ""
+    message_regex: str = ""
+    containers: tuple[ContainerPattern, ...] = ()
+
+
+class FailureClass(Sparse):
+    """A completion code for the failed pods that match any of its patterns."""
+
+    code: int
+    phrase: str = ""
+    type: CompletionType = msgspec.field(default_factory=CompletionType)
+    pod_patterns: tuple[PodPattern, ...] = ()

@@ -1,0 +1,149 @@
+"""The Framework as people write it, and as the API server stores it."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from windlass.model import names
+from windlass.model.base import Json, Sparse
+from windlass.model.status import FrameworkStatus
+
+
+class ExecutionType(StrEnum):
+    CREATE = "Create"
+    """Hold the Framework before its first attempt; all task statuses are there to be looked at."""
+    START = "Start"
+    """Run it."""
+    STOP = "Stop"
+    """End it, for good."""
+
+
+class CompletedPods(StrEnum):
+    DELETE = "Delete"
+    """As the reference does: the pods of an attempt are deleted when it ends."""
+    KEEP = "Keep"
+    """The last attempt's ended pods stay, with their logs, until the Framework goes."""
+
+
+MAX_TASK_NUMBER = 10_000
+ALWAYS_RETRY = -2
+RETRY_IF_FAILED = -1
+
+RetryCount = Annotated[int, msgspec.Meta(ge=ALWAYS_RETRY, le=2**31 - 1)]
+TaskCount = Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class RetryBackoff(Sparse):
+    """Delay before a retry: doubles from the initial to the maximal one, with jitter."""
+
+    initial_sec: Seconds = 5
+    max_sec: Seconds = 300
+
+
+class RetryPolicySpec(Sparse):
+    """When another attempt follows a completed one, of the whole Framework or of one task."""
+
+    fancy_retry_policy: bool = False
+    """Transient failures are retried without being counted, permanent ones are not retried at all."""
+    max_retry_count: RetryCount = 0
+    """-2: always; -1: after any failure; n: after a failure, n times."""
+    max_transient_retry_count: Seconds | None = None
+    """How many uncounted retries there may be. Absent: without end."""
+    retry_backoff: RetryBackoff | None = None
+    """Absent: no delay, except after a Transient Conflict failure of a Framework."""
+
+
+class CompletionPolicySpec(Sparse):
+    """How many tasks of a role decide the Framework attempt. 0 and -1 switch a rule off."""
+
+    min_failed_task_count: TaskCount = 0
+    min_succeeded_task_count: TaskCount = 0
+
+
+class TaskSpec(Sparse):
+    retry_policy: RetryPolicySpec = RetryPolicySpec()
+    pod_graceful_deletion_timeout_sec: Seconds | None = None
+    """A pod that is still deleting after this long is removed by force. Absent: never."""
+    pod: Json = {}
+    """A Kubernetes pod template."""
+
+
+class TaskRoleSpec(Sparse):
+    """A number of tasks that run the same pod template."""
+
+    name: Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
+    task_number: Annotated[int, msgspec.Meta(ge=0, le=MAX_TASK_NUMBER)] = 0
+    framework_attempt_completion_policy: CompletionPolicySpec = CompletionPolicySpec()
+    task: TaskSpec = TaskSpec()
+
+
+class FrameworkSpec(Sparse):
+    description: str = ""
+    execution_type: ExecutionType = ExecutionType.START
+    retry_policy: RetryPolicySpec = RetryPolicySpec()
+    task_roles: tuple[TaskRoleSpec, ...] = ()
+    completed_pods: CompletedPods = CompletedPods.DELETE
+    suspend: bool = False
+    """End the attempt, and wait without pods until it is false again."""
+    pending_deadline_seconds: Seconds | None = None
+    """How long one task may wait for its pod to run."""
+    active_deadline_seconds: Seconds | None = None
+    """How long the Framework may take over all its attempts; time in which it was held does not count."""
+    ttl_seconds_after_finished: Seconds | None = None
+    """How long a completed Framework is kept. Absent: as long as the controller's configuration says."""
+
+    def role(self, name: str) -> TaskRoleSpec | None:
+        return next((role for role in self.task_roles if role.name == name), None)
+
+
+class FrameworkMetadata(Sparse):
+    """Of a Framework's metadata, what Windlass reads."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class Framework(Sparse):
+    """A distributed application: roles of tasks, how to retry them, and what completes the whole."""
+
+    api_version: str
+    kind: str
+    metadata: FrameworkMetadata
+    spec: FrameworkSpec = FrameworkSpec()
+    status: FrameworkStatus | None = None
+
+    @property
+    def group(self) -> str:
+        return names.group_of(self.api_version)
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def is_deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    def with_status(self, status: FrameworkStatus, resource_version: str = "") -> "Framework":
+        metadata = self.metadata
+        if resource_version:
+            metadata = msgspec.structs.replace(metadata, resource_version=resource_version)
+        return msgspec.structs.replace(self, status=status, metadata=metadata)

@@ -1,0 +1,57 @@
+"""The names by which Windlass and its users find objects. They are an interface: none of them may change."""
+
+LAUNCHER_GROUP = "launcher.microsoft.com"
+CONTROLLER_GROUP = "frameworkcontroller.microsoft.com"
+GROUPS = (LAUNCHER_GROUP, CONTROLLER_GROUP)
+VERSION = "v1"
+KIND = "Framework"
+PLURAL = "frameworks"
+
+DNS_LABEL_PATTERN = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+ROLE_NAME_PATTERN = "^[a-z0-9]{1,63}$"
+"""No hyphen, so that `{framework}-{role}-{index}` stays unambiguous and `FB_{ROLE}_IPS` a shell name."""
+
+HOSTNAME_LIMIT = 63
+"""A longer pod name is cut where it becomes the hostname."""
+POD_NAME_LIMIT = 253
+
+FOREGROUND_FINALIZER = "foregroundDeletion"
+ATTEMPT_LABEL = "windlass.dev/attempt"
+"""Its value is the ConfigMap's UID: the pods of one attempt are found, and removed, by it in one request."""
+
+FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
+FRAMEWORK_NAME = "FC_FRAMEWORK_NAME"
+TASKROLE_NAME = "FC_TASKROLE_NAME"
+TASK_INDEX = "FC_TASK_INDEX"
+CONFIGMAP_NAME = "FC_CONFIGMAP_NAME"
+POD_NAME = "FC_POD_NAME"
+FRAMEWORK_UID = "FC_FRAMEWORK_UID"
+FRAMEWORK_ATTEMPT_ID = "FC_FRAMEWORK_ATTEMPT_ID"
+FRAMEWORK_ATTEMPT_INSTANCE_UID = "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"
+CONFIGMAP_UID = "FC_CONFIGMAP_UID"
+TASKROLE_UID = "FC_TASKROLE_UID"
+TASK_UID = "FC_TASK_UID"
+TASK_ATTEMPT_ID = "FC_TASK_ATTEMPT_ID"
+POD_UID = "FC_POD_UID"
+TASK_ATTEMPT_INSTANCE_UID = "FC_TASK_ATTEMPT_INSTANCE_UID"
+
+
+def config_map_name(framework: str) -> str:
+    return f"{framework}-attempt"
+
+
+def pod_name(framework: str, role: str, index: int) -> str:
+    return f"{framework}-{role}-{index}"
+
+
+def instance_uid(attempt_id: int, object_uid: str) -> str:
+    """Names one instance of one attempt: ordered by the attempt, unique by the object."""
+    return f"{attempt_id}_{object_uid}"
+
+
+def api_version(group: str) -> str:
+    return f"{group}/{VERSION}"
+
+
+def group_of(api_version: str) -> str:
+    return api_version.partition("/")[0]

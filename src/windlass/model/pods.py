@@ -1,0 +1,153 @@
+"""Small typed views of the objects that decisions read: a pod and the attempt's ConfigMap.
+
+A view holds what some rule reads and nothing else. Decoding one skips everything else in the object, managedFields
+first of all.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from windlass.model import names
+from windlass.model.base import Sparse
+
+
+class PodPhase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+TERMINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
+
+
+class OwnerReference(Sparse):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectLabels(Sparse):
+    framework_name: str = msgspec.field(default="", name=names.FRAMEWORK_NAME)
+    role_name: str = msgspec.field(default="", name=names.TASKROLE_NAME)
+    task_index: str = msgspec.field(default="", name=names.TASK_INDEX)
+    attempt: str = msgspec.field(default="", name=names.ATTEMPT_LABEL)
+
+
+class ObjectAnnotations(Sparse):
+    framework_uid: str = msgspec.field(default="", name=names.FRAMEWORK_UID)
+    framework_attempt_id: str = msgspec.field(default="", name=names.FRAMEWORK_ATTEMPT_ID)
+    config_map_uid: str = msgspec.field(default="", name=names.CONFIGMAP_UID)
+    task_uid: str = msgspec.field(default="", name=names.TASK_UID)
+    task_attempt_id: str = msgspec.field(default="", name=names.TASK_ATTEMPT_ID)
+
+
+class ObjectMetadata(Sparse):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int = 0
+    labels: ObjectLabels = ObjectLabels()
+    annotations: ObjectAnnotations = ObjectAnnotations()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class ObjectView(Sparse):
+    """What every object that Windlass creates has in common."""
+
+    metadata: ObjectMetadata
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def is_deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def deletion_began(self) -> datetime | None:
+        """deletionTimestamp is when the grace *ends*."""
+        ends = self.metadata.deletion_timestamp
+        return None if ends is None else ends - timedelta(seconds=self.metadata.deletion_grace_period_seconds)
+
+    @property
+    def controller(self) -> OwnerReference | None:
+        return next((owner for owner in self.metadata.owner_references if owner.controller), None)
+
+
+class ConfigMapView(ObjectView):
+    """The ConfigMap that stands for a Framework attempt."""
+
+
+class ContainerTerminated(Sparse):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: datetime | None = None
+
+
+class ContainerState(Sparse):
+    terminated: ContainerTerminated | None = None
+
+
+class ContainerStatus(Sparse):
+    name: str = ""
+    state: ContainerState = ContainerState()
+
+
+class PodSpecView(Sparse):
+    node_name: str = ""
+
+
+class PodStatusView(Sparse):
+    phase: str = PodPhase.PENDING
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = ""
+    host_ip: str = ""
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class PodView(ObjectView):
+    """The pod that stands for a task attempt."""
+
+    spec: PodSpecView = PodSpecView()
+    status: PodStatusView = PodStatusView()
+
+    @property
+    def containers(self) -> tuple[ContainerStatus, ...]:
+        """Init containers first, as they ran."""
+        return self.status.init_container_statuses + self.status.container_statuses
+
+    @property
+    def is_terminal(self) -> bool:
+        """In a phase in which nothing of it runs, or ever will."""
+        return self.status.phase in TERMINAL_PHASES
+
+    @property
+    def ended_before_its_deletion(self) -> bool:
+        """It had come to its end by itself, before somebody asked for its deletion."""
+        began = self.deletion_began
+        if began is None:
+            return self.is_terminal
+        ends = [
+            container.state.terminated.finished_at
+            for container in self.containers
+            if container.state.terminated is not None and container.state.terminated.finished_at is not None
+        ]
+        return self.is_terminal and bool(ends) and max(ends) < began

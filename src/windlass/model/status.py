@@ -1,0 +1,149 @@
+"""What the controller has found out and decided about a Framework. Only the controller writes it.
+
+The names and the shape are the reference's; what Windlass adds stands at the Framework's own level only, so that
+ten thousand task statuses do not grow by it.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from windlass.model.base import Sparse, Written
+from windlass.model.completion import FrameworkAttemptCompletionStatus, TaskAttemptCompletionStatus
+from windlass.model.states import State
+
+
+class RetryPolicyStatus(Written):
+    total_retried_count: int = 0
+    """Every retry. Also the id of the current attempt."""
+    accountable_retried_count: int = 0
+    """The retries that are held against maxRetryCount."""
+    retry_delay_sec: int | None = None
+    """Chosen once and stored; the retry is due that long after the attempt's completionTime."""
+
+
+class TaskAttemptStatus(Written, kw_only=True):
+    id: int = 0
+    start_time: datetime
+    run_time: datetime | None = None
+    completion_time: datetime | None = None
+    instance_uid: str | None = None
+    pod_name: str
+    pod_uid: str | None = None
+    pod_node_name: str | None = None
+    pod_ip: str | None = None
+    pod_host_ip: str | None = None
+    completion_status: TaskAttemptCompletionStatus | None = None
+
+
+class TaskStatus(Written, kw_only=True):
+    index: int
+    instance_uid: str | None = None
+    deletion_pending: bool = False
+    """Scaled away: on its way out, and counted by nobody."""
+    start_time: datetime
+    run_time: datetime | None = None
+    completion_time: datetime | None = None
+    state: State = State.ATTEMPT_CREATION_PENDING
+    transition_time: datetime
+    retry_policy_status: RetryPolicyStatus = RetryPolicyStatus()
+    attempt_status: TaskAttemptStatus
+
+    @property
+    def is_completed(self) -> bool:
+        return self.state is State.COMPLETED
+
+    @property
+    def is_failed(self) -> bool:
+        completion = self.attempt_status.completion_status
+        return self.state is State.COMPLETED and completion is not None and completion.type.is_failed
+
+    @property
+    def is_succeeded(self) -> bool:
+        completion = self.attempt_status.completion_status
+        return self.state is State.COMPLETED and completion is not None and not completion.type.is_failed
+
+
+class TaskRoleStatus(Written, kw_only=True):
+    name: str
+    instance_uid: str | None = None
+    pod_graceful_deletion_timeout_sec: int | None = None
+    """Copied from the spec and stored before it is used."""
+    task_statuses: tuple[TaskStatus, ...] = ()
+
+
+class FrameworkAttemptStatus(Written, kw_only=True):
+    id: int = 0
+    start_time: datetime
+    run_time: datetime | None = None
+    completion_time: datetime | None = None
+    instance_uid: str | None = None
+    config_map_name: str
+    config_map_uid: str | None = None
+    completion_status: FrameworkAttemptCompletionStatus | None = None
+    task_role_statuses: tuple[TaskRoleStatus, ...] | None = ()
+    """Null only on the wire, while taskRoleStatusesCompressed holds them."""
+    task_role_statuses_compressed: str | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def roles(self) -> tuple[TaskRoleStatus, ...]:
+        return self.task_role_statuses or ()
+
+
+class ConditionType(StrEnum):
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"
+    NAME_TAKEN = "NameTaken"
+
+
+class Condition(Written, kw_only=True):
+    """As every Kubernetes object has them, so that `kubectl wait --for=condition=Complete` works."""
+
+    type: str
+    status: str
+    """"True" or "False"."""
+    last_transition_time: datetime
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def is_true(self) -> bool:
+        return self.status == "True"
+
+
+class Summary(Written):
+    """How many tasks there are and how they stand; tasks that are being scaled away do not count."""
+
+    tasks: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class Holding(Sparse):
+    """The time that a Framework was kept from running, by suspend or by executionType Create."""
+
+    since: datetime | None = None
+    """Since when it is held, if it is held now."""
+    total_sec: int = 0
+    """For how long it was held before."""
+    suspended_count: int = 0
+    """How many attempts a suspension ended: they count as no retry."""
+
+
+class FrameworkStatus(Written, kw_only=True):
+    start_time: datetime
+    run_time: datetime | None = None
+    completion_time: datetime | None = None
+    state: State = State.ATTEMPT_CREATION_PENDING
+    transition_time: datetime
+    retry_policy_status: RetryPolicyStatus = RetryPolicyStatus()
+    attempt_status: FrameworkAttemptStatus
+    conditions: tuple[Condition, ...] = ()
+    summary: Summary = Summary()
+    holding: Holding = Holding()
+
+    def condition(self, kind: ConditionType) -> Condition | None:
+        return next((condition for condition in self.conditions if condition.type == kind), None)
