@@ -14,21 +14,21 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class LogFrameworkSnapshot(Sparse):
+class LogFrameworkSnapshot(Sparse, frozen=True):
     on_framework_retry: bool = True
     on_framework_deletion: bool = True
 
 
-class LogTaskSnapshot(Sparse):
+class LogTaskSnapshot(Sparse, frozen=True):
     on_task_retry: bool = True
     on_task_deletion: bool = True
 
 
-class LogPodSnapshot(Sparse):
+class LogPodSnapshot(Sparse, frozen=True):
     on_pod_deletion: bool = True
 
 
-class LogObjectSnapshot(Sparse):
+class LogObjectSnapshot(Sparse, frozen=True):
     """Which moments of an object's life leave a whole copy of it in the log."""
 
     framework: LogFrameworkSnapshot = LogFrameworkSnapshot()
@@ -36,7 +36,7 @@ class LogObjectSnapshot(Sparse):
     pod: LogPodSnapshot = LogPodSnapshot()
 
 
-class Settings(Sparse):
+class Settings(Sparse, frozen=True):
     kube_api_server_address: str = ""
     kube_config_file_path: str = ""
     kube_client_qps: Annotated[float, msgspec.Meta(ge=0)] = 80

@@ -59,7 +59,7 @@ class CompletionTypeAttribute(StrEnum):
     """Caused by the user."""
 
 
-class CompletionType(Written):
+class CompletionType(Written, frozen=True):
     """Succeeded or Failed, and what is known about the failure."""
 
     name: CompletionTypeName = CompletionTypeName.FAILED
@@ -117,7 +117,7 @@ def phrase_of(code: CompletionCode) -> str:
     return "".join(word.capitalize() for word in code.name.split("_"))
 
 
-class ContainerCompletionStatus(Sparse, kw_only=True):
+class ContainerCompletionStatus(Sparse, frozen=True, kw_only=True):
     """What a container left behind."""
 
     name: str
@@ -127,7 +127,7 @@ class ContainerCompletionStatus(Sparse, kw_only=True):
     code: int
 
 
-class PodCompletionStatus(Sparse):
+class PodCompletionStatus(Sparse, frozen=True):
     """What a pod left behind, kept after it is gone."""
 
     reason: str = ""
@@ -135,7 +135,7 @@ class PodCompletionStatus(Sparse):
     containers: tuple[ContainerCompletionStatus, ...] = ()
 
 
-class TaskAttemptCompletionStatus(Sparse):
+class TaskAttemptCompletionStatus(Sparse, frozen=True):
     """How a task attempt ended."""
 
     code: int
@@ -145,7 +145,7 @@ class TaskAttemptCompletionStatus(Sparse):
     pod: PodCompletionStatus | None = None
 
 
-class CompletionTrigger(Written):
+class CompletionTrigger(Written, frozen=True):
     """The task whose completion met a completion policy, and which one."""
 
     message: str
@@ -153,7 +153,7 @@ class CompletionTrigger(Written):
     task_index: int
 
 
-class FrameworkAttemptCompletionStatus(Sparse):
+class FrameworkAttemptCompletionStatus(Sparse, frozen=True):
     """How a Framework attempt ended."""
 
     code: int

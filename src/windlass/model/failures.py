@@ -6,7 +6,7 @@ from windlass.model.base import Sparse
 from windlass.model.completion import CompletionType
 
 
-class IntRange(Sparse):
+class IntRange(Sparse, frozen=True):
     """Both ends belong to it; an absent end is open."""
 
     min: int | None = None
@@ -20,7 +20,7 @@ class IntRange(Sparse):
         return (self.min is None or number >= self.min) and (self.max is None or number <= self.max)
 
 
-class ContainerPattern(Sparse):
+class ContainerPattern(Sparse, frozen=True):
     """Matches a container if all fields that it has do."""
 
     name_regex: str = ""
@@ -30,7 +30,7 @@ class ContainerPattern(Sparse):
     code_range: IntRange = IntRange()
 
 
-class PodPattern(Sparse):
+class PodPattern(Sparse, frozen=True):
     """Matches a pod if all fields that it has do; each container pattern needs any one container."""
 
     name_regex: str = ""
@@ -39,7 +39,7 @@ class PodPattern(Sparse):
     containers: tuple[ContainerPattern, ...] = ()
 
 
-class FailureClass(Sparse):
+class FailureClass(Sparse, frozen=True):
     """A completion code for the failed pods that match any of its patterns."""
 
     code: int

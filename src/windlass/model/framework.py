@@ -36,14 +36,14 @@ TaskCount = Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-class RetryBackoff(Sparse):
+class RetryBackoff(Sparse, frozen=True):
     """Delay before a retry: doubles from the initial to the maximal one, with jitter."""
 
     initial_sec: Seconds = 5
     max_sec: Seconds = 300
 
 
-class RetryPolicySpec(Sparse):
+class RetryPolicySpec(Sparse, frozen=True):
     """When another attempt follows a completed one, of the whole Framework or of one task."""
 
     fancy_retry_policy: bool = False
@@ -56,14 +56,14 @@ class RetryPolicySpec(Sparse):
     """Absent: no delay, except after a Transient Conflict failure of a Framework."""
 
 
-class CompletionPolicySpec(Sparse):
+class CompletionPolicySpec(Sparse, frozen=True):
     """How many tasks of a role decide the Framework attempt. 0 and -1 switch a rule off."""
 
     min_failed_task_count: TaskCount = 0
     min_succeeded_task_count: TaskCount = 0
 
 
-class TaskSpec(Sparse):
+class TaskSpec(Sparse, frozen=True):
     retry_policy: RetryPolicySpec = RetryPolicySpec()
     pod_graceful_deletion_timeout_sec: Seconds | None = None
     """A pod that is still deleting after this long is removed by force. Absent: never."""
@@ -71,7 +71,7 @@ class TaskSpec(Sparse):
     """A Kubernetes pod template."""
 
 
-class TaskRoleSpec(Sparse):
+class TaskRoleSpec(Sparse, frozen=True):
     """A number of tasks that run the same pod template."""
 
     name: Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
@@ -80,7 +80,7 @@ class TaskRoleSpec(Sparse):
     task: TaskSpec = TaskSpec()
 
 
-class FrameworkSpec(Sparse):
+class FrameworkSpec(Sparse, frozen=True):
     description: str = ""
     execution_type: ExecutionType = ExecutionType.START
     retry_policy: RetryPolicySpec = RetryPolicySpec()
@@ -99,7 +99,7 @@ class FrameworkSpec(Sparse):
         return next((role for role in self.task_roles if role.name == name), None)
 
 
-class FrameworkMetadata(Sparse):
+class FrameworkMetadata(Sparse, frozen=True):
     """Of a Framework's metadata, what Windlass reads."""
 
     name: str = ""
@@ -113,7 +113,7 @@ class FrameworkMetadata(Sparse):
     annotations: dict[str, str] = {}
 
 
-class Framework(Sparse):
+class Framework(Sparse, frozen=True):
     """A distributed application: roles of tasks, how to retry them, and what completes the whole."""
 
     api_version: str

@@ -24,7 +24,7 @@ class PodPhase(StrEnum):
 TERMINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 
-class OwnerReference(Sparse):
+class OwnerReference(Sparse, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -32,14 +32,14 @@ class OwnerReference(Sparse):
     controller: bool = False
 
 
-class ObjectLabels(Sparse):
+class ObjectLabels(Sparse, frozen=True):
     framework_name: str = msgspec.field(default="", name=names.FRAMEWORK_NAME)
     role_name: str = msgspec.field(default="", name=names.TASKROLE_NAME)
     task_index: str = msgspec.field(default="", name=names.TASK_INDEX)
     attempt: str = msgspec.field(default="", name=names.ATTEMPT_LABEL)
 
 
-class ObjectAnnotations(Sparse):
+class ObjectAnnotations(Sparse, frozen=True):
     framework_uid: str = msgspec.field(default="", name=names.FRAMEWORK_UID)
     framework_attempt_id: str = msgspec.field(default="", name=names.FRAMEWORK_ATTEMPT_ID)
     config_map_uid: str = msgspec.field(default="", name=names.CONFIGMAP_UID)
@@ -47,7 +47,7 @@ class ObjectAnnotations(Sparse):
     task_attempt_id: str = msgspec.field(default="", name=names.TASK_ATTEMPT_ID)
 
 
-class ObjectMetadata(Sparse):
+class ObjectMetadata(Sparse, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -60,7 +60,7 @@ class ObjectMetadata(Sparse):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class ObjectView(Sparse):
+class ObjectView(Sparse, frozen=True):
     """What every object that Windlass creates has in common."""
 
     metadata: ObjectMetadata
@@ -88,11 +88,11 @@ class ObjectView(Sparse):
         return next((owner for owner in self.metadata.owner_references if owner.controller), None)
 
 
-class ConfigMapView(ObjectView):
+class ConfigMapView(ObjectView, frozen=True):
     """The ConfigMap that stands for a Framework attempt."""
 
 
-class ContainerTerminated(Sparse):
+class ContainerTerminated(Sparse, frozen=True):
     exit_code: int = 0
     signal: int = 0
     reason: str = ""
@@ -100,20 +100,20 @@ class ContainerTerminated(Sparse):
     finished_at: datetime | None = None
 
 
-class ContainerState(Sparse):
+class ContainerState(Sparse, frozen=True):
     terminated: ContainerTerminated | None = None
 
 
-class ContainerStatus(Sparse):
+class ContainerStatus(Sparse, frozen=True):
     name: str = ""
     state: ContainerState = ContainerState()
 
 
-class PodSpecView(Sparse):
+class PodSpecView(Sparse, frozen=True):
     node_name: str = ""
 
 
-class PodStatusView(Sparse):
+class PodStatusView(Sparse, frozen=True):
     phase: str = PodPhase.PENDING
     reason: str = ""
     message: str = ""
@@ -123,7 +123,7 @@ class PodStatusView(Sparse):
     container_statuses: tuple[ContainerStatus, ...] = ()
 
 
-class PodView(ObjectView):
+class PodView(ObjectView, frozen=True):
     """The pod that stands for a task attempt."""
 
     spec: PodSpecView = PodSpecView()

@@ -14,7 +14,7 @@ from windlass.model.completion import FrameworkAttemptCompletionStatus, TaskAtte
 from windlass.model.states import State
 
 
-class RetryPolicyStatus(Written):
+class RetryPolicyStatus(Written, frozen=True):
     total_retried_count: int = 0
     """Every retry. Also the id of the current attempt."""
     accountable_retried_count: int = 0
@@ -23,7 +23,7 @@ class RetryPolicyStatus(Written):
     """Chosen once and stored; the retry is due that long after the attempt's completionTime."""
 
 
-class TaskAttemptStatus(Written, kw_only=True):
+class TaskAttemptStatus(Written, frozen=True, kw_only=True):
     id: int = 0
     start_time: datetime
     run_time: datetime | None = None
@@ -37,7 +37,7 @@ class TaskAttemptStatus(Written, kw_only=True):
     completion_status: TaskAttemptCompletionStatus | None = None
 
 
-class TaskStatus(Written, kw_only=True):
+class TaskStatus(Written, frozen=True, kw_only=True):
     index: int
     instance_uid: str | None = None
     deletion_pending: bool = False
@@ -65,7 +65,7 @@ class TaskStatus(Written, kw_only=True):
         return self.state is State.COMPLETED and completion is not None and not completion.type.is_failed
 
 
-class TaskRoleStatus(Written, kw_only=True):
+class TaskRoleStatus(Written, frozen=True, kw_only=True):
     name: str
     instance_uid: str | None = None
     pod_graceful_deletion_timeout_sec: int | None = None
@@ -73,7 +73,7 @@ class TaskRoleStatus(Written, kw_only=True):
     task_statuses: tuple[TaskStatus, ...] = ()
 
 
-class FrameworkAttemptStatus(Written, kw_only=True):
+class FrameworkAttemptStatus(Written, frozen=True, kw_only=True):
     id: int = 0
     start_time: datetime
     run_time: datetime | None = None
@@ -98,7 +98,7 @@ class ConditionType(StrEnum):
     NAME_TAKEN = "NameTaken"
 
 
-class Condition(Written, kw_only=True):
+class Condition(Written, frozen=True, kw_only=True):
     """As every Kubernetes object has them, so that `kubectl wait --for=condition=Complete` works."""
 
     type: str
@@ -113,7 +113,7 @@ class Condition(Written, kw_only=True):
         return self.status == "True"
 
 
-class Summary(Written):
+class Summary(Written, frozen=True):
     """How many tasks there are and how they stand; tasks that are being scaled away do not count."""
 
     tasks: int = 0
@@ -122,7 +122,7 @@ class Summary(Written):
     failed: int = 0
 
 
-class Holding(Sparse):
+class Holding(Sparse, frozen=True):
     """The time that a Framework was kept from running, by suspend or by executionType Create."""
 
     since: datetime | None = None
@@ -133,7 +133,7 @@ class Holding(Sparse):
     """How many attempts a suspension ended: they count as no retry."""
 
 
-class FrameworkStatus(Written, kw_only=True):
+class FrameworkStatus(Written, frozen=True, kw_only=True):
     start_time: datetime
     run_time: datetime | None = None
     completion_time: datetime | None = None
