@@ -1,0 +1,314 @@
+"""One step per Framework state. Each says whether the next state's step follows in the same decision.
+
+A step either moves the Framework to another state or asks for actions, never both: what a state asks for is decided
+on the status that is going to be stored.
+"""
+
+import msgspec
+
+from windlass.decide import (
+    births,
+    completion,
+    deadlines,
+    deletion,
+    holding,
+    ownership,
+    retry,
+    sweep,
+)
+from windlass.decide.contract import CreateConfigMap, DeleteFramework, ReasonKind
+from windlass.decide.draft import Draft
+from windlass.decide.ownership import Sight
+from windlass.model import names
+from windlass.model.completion import (
+    CompletionCode,
+    FrameworkAttemptCompletionStatus,
+    framework_completion,
+)
+from windlass.model.framework import CompletedPods, ExecutionType
+from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.states import State
+
+
+def while_creation_is_pending(draft: Draft) -> bool:
+    config_map = draft.observed.config_map
+    attempt = draft.status.attempt_status
+    if config_map is not None and ownership.is_config_map_of_attempt(config_map, draft.framework, attempt.id):
+        _associate(draft, config_map.uid)
+        return True
+    ended = _stop(draft) or deadlines.active_deadline(draft)
+    if ended is not None:
+        _end(draft, ended, State.ATTEMPT_COMPLETED)
+        return True
+    sweep.over_active_attempt(draft)
+    if holding.is_held(draft.spec):
+        holding.hold(draft)
+    else:
+        holding.release(draft)
+    if config_map is not None:
+        _await_name(draft, config_map)
+        return False
+    deletion.delete_strays(draft, claimed=set())
+    if holding.is_held(draft.spec):
+        return False
+    outcomes = draft.observed.outcomes
+    if outcomes.name_taken:
+        _explain_name_taken(draft, outcomes.name_taken)
+    postponed = outcomes.postponed.get(attempt.config_map_name)
+    if postponed is None or draft.is_past(postponed):
+        draft.act(CreateConfigMap())
+    return False
+
+
+def _associate(draft: Draft, config_map_uid: str) -> None:
+    attempt_id = draft.status.attempt_status.id
+    holding.release(draft)
+    draft.with_attempt(
+        config_map_uid=config_map_uid, instance_uid=names.instance_uid(attempt_id, config_map_uid)
+    )
+    draft.move(State.ATTEMPT_CREATION_REQUESTED)
+    draft.explain(ReasonKind.ATTEMPT_STARTED, f"Attempt {attempt_id} has started")
+
+
+def _await_name(draft: Draft, config_map: ConfigMapView) -> None:
+    """The ConfigMap's name is in use: by an earlier attempt of ours, which goes, or by somebody else."""
+    if ownership.is_our_config_map(config_map, draft.framework.uid):
+        deletion.remove_attempt(draft, config_map.uid, config_map)
+        return
+    owner = config_map.controller
+    whose = "nobody's" if owner is None else f"{owner.kind} {owner.name} ({owner.api_version})'s"
+    _explain_name_taken(draft, f"ConfigMap {config_map.name} exists and is {whose}")
+
+
+def _explain_name_taken(draft: Draft, message: str) -> None:
+    draft.name_taken = message
+    draft.explain(ReasonKind.NAME_TAKEN, message, is_warning=True)
+
+
+def while_creation_is_requested(draft: Draft) -> bool:
+    config_map = draft.observed.config_map
+    timeout = draft.rules.cache_creation_timeout_sec
+    match _sight_of_config_map(draft):
+        case Sight.UNKNOWN:
+            draft.look()
+            return False
+        case Sight.GONE:
+            _end(draft, _external_deletion(draft), State.ATTEMPT_DELETING)
+            return True
+        case Sight.UNSHOWN:
+            if not draft.is_due(draft.status.transition_time, timeout):
+                return False
+            diagnostics = f"The ConfigMap was created and did not show in the watch within {timeout} s"
+            code = CompletionCode.CONFIG_MAP_LOCAL_CACHE_CREATION_TIMEOUT
+            _end(draft, framework_completion(code, diagnostics), State.ATTEMPT_DELETION_PENDING)
+            return True
+        case Sight.PRESENT:
+            if config_map is not None and config_map.is_deleting:
+                _end(draft, _external_deletion(draft), State.ATTEMPT_DELETING)
+            else:
+                draft.move(State.ATTEMPT_PREPARING)
+            return True
+
+
+def while_active(draft: Draft) -> bool:
+    """Preparing and Running."""
+    config_map = draft.observed.config_map
+    sight = _sight_of_config_map(draft)
+    if sight is Sight.UNKNOWN:
+        draft.look()
+        return False
+    sweep.over_active_attempt(draft)
+    if sight is Sight.GONE or (config_map is not None and config_map.is_deleting):
+        _end(draft, _external_deletion(draft), State.ATTEMPT_DELETING)
+        return True
+    censuses = tuple(completion.census_of(role) for role in draft.status.attempt_status.roles)
+    is_any_running = any(census.running for census in censuses)
+    if is_any_running and draft.status.state is State.ATTEMPT_PREPARING:
+        draft.move(State.ATTEMPT_RUNNING)
+    ended = (
+        _stop(draft)
+        or holding.suspension(draft.spec)
+        or completion.evaluate(draft.spec, censuses)
+        or deadlines.active_deadline(draft)
+        or deadlines.pending_deadline(draft)
+    )
+    if ended is not None:
+        _end(draft, ended, State.ATTEMPT_DELETION_PENDING)
+        return True
+    sweep.act_on_pods(draft)
+    return False
+
+
+def _stop(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
+    if draft.spec.execution_type is not ExecutionType.STOP:
+        return None
+    return framework_completion(CompletionCode.STOP_FRAMEWORK_REQUESTED, "spec.executionType is Stop")
+
+
+def _external_deletion(draft: Draft) -> FrameworkAttemptCompletionStatus:
+    name = draft.status.attempt_status.config_map_name
+    return framework_completion(
+        CompletionCode.CONFIG_MAP_EXTERNAL_DELETED,
+        f"ConfigMap {name} was deleted by somebody else than the controller",
+    )
+
+
+def _end(draft: Draft, ended: FrameworkAttemptCompletionStatus, state: State) -> None:
+    """How the attempt ended is decided, for good."""
+    sweep.end_tasks(draft)
+    draft.with_attempt(completion_status=ended)
+    draft.move(state)
+    draft.explain(
+        ReasonKind.ATTEMPT_ENDING,
+        f"Attempt {draft.status.attempt_status.id} ends with {ended.phrase} ({ended.code}): {ended.diagnostics}",
+        is_warning=ended.type.is_failed,
+    )
+
+
+def while_ending(draft: Draft) -> bool:
+    """DeletionPending, DeletionRequested and Deleting."""
+    sweep.over_ending_attempt(draft)
+    attempt = draft.status.attempt_status
+    config_map_uid = attempt.config_map_uid or ""
+    sight = _sight_of_config_map(draft)
+    if sight is Sight.UNKNOWN:
+        draft.look()
+        return False
+    config_map = None if sight is Sight.GONE else draft.observed.config_map
+    _follow_config_map(draft, config_map)
+    are_tasks_completed = all(task.is_completed for role in attempt.roles for task in role.task_statuses)
+    if config_map is not None and not config_map.is_deleting and _is_kept(draft):
+        live = [pod for pod in draft.observed.pods.values() if _is_live_and_ours(draft, pod)]
+        for pod in live:
+            deletion.delete_pod(draft, pod)
+        is_over = are_tasks_completed and not live
+    else:
+        is_over = (
+            sight is Sight.GONE
+            and are_tasks_completed
+            and not deletion.pods_of_attempt(draft.observed, config_map_uid)
+        )
+        if not is_over:
+            # Until the status knows no pod either, the ConfigMap stays.
+            removable = config_map if are_tasks_completed else None
+            deletion.remove_attempt(draft, config_map_uid, removable)
+    if is_over:
+        draft.actions.clear()
+        draft.move(State.ATTEMPT_COMPLETED)
+    return is_over
+
+
+def _follow_config_map(draft: Draft, config_map: ConfigMapView | None) -> None:
+    if config_map is None:
+        return
+    if config_map.is_deleting and draft.status.state is not State.ATTEMPT_DELETING:
+        draft.move(State.ATTEMPT_DELETING)
+    is_requested = config_map.uid in draft.observed.outcomes.deletion_requested
+    if is_requested and draft.status.state is State.ATTEMPT_DELETION_PENDING:
+        draft.move(State.ATTEMPT_DELETION_REQUESTED)
+
+
+def _is_live_and_ours(draft: Draft, pod: PodView) -> bool:
+    return not pod.is_terminal and ownership.is_our_pod(pod, draft.framework.uid)
+
+
+def _is_kept(draft: Draft) -> bool:
+    """Only the last attempt's pods are kept: a retry needs their names."""
+    is_wanted = draft.spec.completed_pods is CompletedPods.KEEP
+    return is_wanted and not _verdict(draft).retries
+
+
+def _verdict(draft: Draft) -> retry.Verdict:
+    ended = draft.status.attempt_status.completion_status
+    if ended is None:
+        return retry.Verdict(retries=False, reason="how it ended was never written down")
+    subject = retry.Subject(
+        uid=draft.framework.uid,
+        retried=draft.status.retry_policy_status,
+        suspended_count=draft.status.holding.suspended_count,
+        is_framework=True,
+    )
+    return retry.verdict(draft.spec.retry_policy, subject, ended.code, ended.type, draft.rules)
+
+
+def while_attempt_is_completed(draft: Draft) -> bool:
+    verdict = _verdict(draft)
+    retried = draft.status.retry_policy_status
+    attempt = draft.status.attempt_status
+    if not verdict.retries:
+        _with_retried(draft, msgspec.structs.replace(retried, retry_delay_sec=None))
+        draft.move(State.COMPLETED)
+        ended = attempt.completion_status
+        how = "" if ended is None else f" with {ended.phrase} ({ended.code})"
+        draft.explain(
+            ReasonKind.FRAMEWORK_COMPLETED,
+            f"The Framework has completed{how}: {verdict.reason}",
+            is_warning=ended is not None and ended.type.is_failed,
+        )
+        return True
+    if verdict.delay_sec > 0 and retried.retry_delay_sec is None:
+        retried = msgspec.structs.replace(retried, retry_delay_sec=verdict.delay_sec)
+        _with_retried(draft, retried)
+        message = f"Attempt {attempt.id + 1} starts in {verdict.delay_sec} s: {verdict.reason}"
+        draft.explain(ReasonKind.RETRY_SCHEDULED, message)
+    is_cut_short = _stop(draft) is not None or deadlines.active_deadline(draft) is not None
+    ended_at = attempt.completion_time or draft.now
+    delay = retried.retry_delay_sec
+    if delay is not None and not is_cut_short and not draft.is_due(ended_at, delay):
+        return False
+    _retry(draft, verdict)
+    return True
+
+
+def _retry(draft: Draft, verdict: retry.Verdict) -> None:
+    draft.explain_with_snapshot(
+        ReasonKind.FRAMEWORK_RETRIED,
+        f"Attempt {draft.status.attempt_status.id} is followed by another: {verdict.reason}",
+    )
+    retried = retry.after_retry(draft.status.retry_policy_status, is_counted=verdict.is_counted)
+    _with_retried(draft, retried)
+    held = draft.status.holding
+    draft.status = msgspec.structs.replace(
+        draft.status,
+        attempt_status=births.attempt(draft.framework, retried.total_retried_count, draft.now),
+        holding=msgspec.structs.replace(held, suspended_count=held.suspended_count + verdict.is_suspension),
+    )
+    draft.move(State.ATTEMPT_CREATION_PENDING)
+
+
+def _with_retried(draft: Draft, retried: object) -> None:
+    draft.status = msgspec.structs.replace(draft.status, retry_policy_status=retried)
+
+
+def after_completion(draft: Draft) -> bool:
+    """Nothing may run; what is kept stays until the Framework's time is over."""
+    attempt = draft.status.attempt_status
+    is_keeping = draft.spec.completed_pods is CompletedPods.KEEP
+    claimed: set[str] = set()
+    if is_keeping:
+        uids = {task.attempt_status.pod_uid for role in attempt.roles for task in role.task_statuses}
+        claimed = {pod.uid for pod in draft.observed.pods.values() if pod.is_terminal and pod.uid in uids}
+    deletion.delete_strays(draft, claimed)
+    config_map = draft.observed.config_map
+    if config_map is not None and ownership.is_our_config_map(config_map, draft.framework.uid):
+        is_kept = is_keeping and config_map.uid == attempt.config_map_uid
+        if not is_kept:
+            deletion.remove_attempt(draft, config_map.uid, config_map)
+    _expire(draft)
+    return False
+
+
+def _expire(draft: Draft) -> None:
+    ttl = draft.spec.ttl_seconds_after_finished
+    if ttl is None:
+        ttl = draft.rules.completed_retain_sec
+    ended = draft.status.completion_time or draft.status.transition_time
+    is_expired = draft.is_due(ended, ttl)
+    if is_expired and not draft.observed.outcomes.is_framework_deletion_requested:
+        draft.act(DeleteFramework(draft.framework.uid))
+        draft.explain(ReasonKind.FRAMEWORK_EXPIRED, f"It completed {ttl} s ago and is deleted")
+
+
+def _sight_of_config_map(draft: Draft) -> Sight:
+    uid = draft.status.attempt_status.config_map_uid or ""
+    return ownership.sight_of(uid, draft.observed.config_map, draft.observed)

@@ -1,0 +1,69 @@
+"""What `kubectl wait` and the printer columns read (A6)."""
+
+from datetime import datetime
+
+import msgspec
+
+from windlass.decide import holding
+from windlass.decide.draft import Draft
+from windlass.model.states import State
+from windlass.model.status import Condition, ConditionType
+
+
+def update(draft: Draft) -> None:
+    status = draft.status
+    conditions = status.conditions
+    completion = status.attempt_status.completion_status
+    if status.state is State.COMPLETED and completion is not None:
+        kind = ConditionType.FAILED if completion.type.is_failed else ConditionType.COMPLETE
+        message = f"{completion.phrase} ({completion.code}): {completion.diagnostics}"
+        conditions = _with(conditions, kind, completion.phrase, message, draft.now)
+    is_waiting = status.state is State.ATTEMPT_CREATION_PENDING
+    conditions = _set(
+        conditions,
+        ConditionType.SUSPENDED,
+        is_waiting and holding.is_suspended(draft.spec),
+        "Suspended",
+        "spec.suspend is true",
+        draft.now,
+    )
+    conditions = _set(
+        conditions, ConditionType.NAME_TAKEN, bool(draft.name_taken), "NameTaken", draft.name_taken, draft.now
+    )
+    if conditions is not status.conditions:
+        draft.status = msgspec.structs.replace(status, conditions=conditions)
+
+
+def _set(
+    conditions: tuple[Condition, ...],
+    kind: ConditionType,
+    value: bool,
+    reason: str,
+    message: str,
+    now: datetime,
+) -> tuple[Condition, ...]:
+    """A condition that never was true does not show."""
+    if value:
+        return _with(conditions, kind, reason, message, now)
+    return (
+        tuple(
+            Condition(type=kind, status="False", last_transition_time=now)
+            if condition.type == kind and condition.is_true
+            else condition
+            for condition in conditions
+        )
+        if any(condition.type == kind and condition.is_true for condition in conditions)
+        else conditions
+    )
+
+
+def _with(
+    conditions: tuple[Condition, ...], kind: ConditionType, reason: str, message: str, now: datetime
+) -> tuple[Condition, ...]:
+    current = next((condition for condition in conditions if condition.type == kind), None)
+    if current is not None and current.is_true and current.message == message:
+        return conditions
+    since = current.last_transition_time if current is not None and current.is_true else now
+    new = Condition(type=kind, status="True", last_transition_time=since, reason=reason, message=message)
+    others = tuple(condition for condition in conditions if condition.type != kind)
+    return (*others, new)

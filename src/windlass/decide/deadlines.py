@@ -1,0 +1,64 @@
+"""A job that waits or works for too long ends, in words (A4)."""
+
+from datetime import datetime
+
+from windlass.decide.draft import Draft
+from windlass.model.completion import (
+    CompletionCode,
+    CompletionTrigger,
+    FrameworkAttemptCompletionStatus,
+    framework_completion,
+)
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus, TaskStatus
+
+_WAITING = frozenset(
+    {State.ATTEMPT_CREATION_PENDING, State.ATTEMPT_CREATION_REQUESTED, State.ATTEMPT_PREPARING}
+)
+
+
+def active_deadline(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
+    """Over all attempts; the time in which the Framework was held is left out."""
+    limit = draft.spec.active_deadline_seconds
+    if limit is None or draft.status.holding.since is not None:
+        return None
+    if not draft.is_due(draft.status.start_time, limit + draft.status.holding.total_sec):
+        return None
+    return framework_completion(
+        CompletionCode.ACTIVE_DEADLINE_EXCEEDED,
+        f"The Framework has been active for longer than activeDeadlineSeconds {limit}",
+    )
+
+
+def pending_deadline(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
+    """The first task that waits for its pod to run for too long ends the attempt."""
+    limit = draft.spec.pending_deadline_seconds
+    if limit is None:
+        return None
+    waiting = [
+        (_waiting_since(draft.status, task), role.name, task)
+        for role in draft.status.attempt_status.roles
+        for task in role.task_statuses
+        if task.state in _WAITING and not task.deletion_pending
+    ]
+    if not waiting:
+        return None
+    since, role_name, task = min(waiting, key=lambda entry: entry[0])
+    if not draft.is_due(since, limit):
+        return None
+    return framework_completion(
+        CompletionCode.PENDING_DEADLINE_EXCEEDED,
+        f"Task {role_name}-{task.index} has been pending for longer than pendingDeadlineSeconds {limit}",
+        CompletionTrigger(
+            message=f"The task has been pending since {since:%Y-%m-%dT%H:%M:%SZ}",
+            task_role_name=role_name,
+            task_index=task.index,
+        ),
+    )
+
+
+def _waiting_since(status: FrameworkStatus, task: TaskStatus) -> datetime:
+    """A pod waits since it is there. A task without a pod waits since the Framework may have pods."""
+    if task.state is State.ATTEMPT_PREPARING:
+        return task.transition_time
+    return max(task.transition_time, status.transition_time)

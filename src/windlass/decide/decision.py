@@ -1,0 +1,55 @@
+"""`decide`: from a Framework and what is observed around it to what is stored and done."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
+
+from windlass.decide import attempt, births, completion, conditions, deletion
+from windlass.decide.contract import Decision, Observed, Rules
+from windlass.decide.draft import Draft
+from windlass.model.framework import Framework
+from windlass.model.states import State
+
+DEFAULT_RULES = Rules()
+
+STEPS: dict[State, Callable[[Draft], bool]] = {
+    State.ATTEMPT_CREATION_PENDING: attempt.while_creation_is_pending,
+    State.ATTEMPT_CREATION_REQUESTED: attempt.while_creation_is_requested,
+    State.ATTEMPT_PREPARING: attempt.while_active,
+    State.ATTEMPT_RUNNING: attempt.while_active,
+    State.ATTEMPT_DELETION_PENDING: attempt.while_ending,
+    State.ATTEMPT_DELETION_REQUESTED: attempt.while_ending,
+    State.ATTEMPT_DELETING: attempt.while_ending,
+    State.ATTEMPT_COMPLETED: attempt.while_attempt_is_completed,
+    State.COMPLETED: attempt.after_completion,
+}
+
+
+def decide(framework: Framework, observed: Observed, now: datetime, rules: Rules = DEFAULT_RULES) -> Decision:
+    """The same input gives the same decision. Nothing is changed, nothing is asked, nothing is told."""
+    status = framework.status or births.framework_status(framework, now.replace(microsecond=0))
+    if framework.is_deleting:
+        return deletion.of_deleting_framework(framework, status, observed, now, rules)
+    draft = Draft(framework, status, observed, now, rules)
+    while STEPS[draft.status.state](draft):
+        draft.actions.clear()
+        draft.wake_at = None
+    _summarise(draft)
+    conditions.update(draft)
+    is_final = draft.status.state is State.COMPLETED
+    return Decision(
+        status=draft.status,
+        actions=tuple(draft.actions),
+        wake_at=draft.wake_at,
+        reasons=tuple(draft.reasons),
+        may_wait=not draft.actions and not is_final,
+    )
+
+
+def _summarise(draft: Draft) -> None:
+    summary = completion.summary_of(
+        tuple(completion.census_of(role) for role in draft.status.attempt_status.roles)
+    )
+    if summary != draft.status.summary:
+        draft.status = msgspec.structs.replace(draft.status, summary=summary)

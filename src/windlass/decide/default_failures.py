@@ -1,0 +1,135 @@
+"""The failure classes that hold while the configuration has none of its own (statement 22). Data only.
+
+The reasons are those that kubelets of the last ten years write. Reasons of a pod are matched whole, so that a longer
+word of a later release is not taken for a known one.
+"""
+
+from collections.abc import Sequence
+
+from windlass.model.completion import CompletionType, CompletionTypeAttribute
+from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
+
+ANYTHING = "(?s).*"
+"""Matches whatever a field holds, and so brings it into the diagnostics."""
+
+
+def exit_code_pattern(code: int) -> PodPattern:
+    """Some container ended with that code; its name and what it said are kept."""
+    return PodPattern(
+        containers=(
+            ContainerPattern(
+                name_regex=ANYTHING, message_regex=ANYTHING, code_range=IntRange(min=code, max=code)
+            ),
+        )
+    )
+
+
+_TRANSIENT = CompletionTypeAttribute.TRANSIENT
+_PERMANENT = CompletionTypeAttribute.PERMANENT
+_PLATFORM = CompletionTypeAttribute.PLATFORM
+_USER = CompletionTypeAttribute.USER
+
+_ADMISSION_REASONS = (
+    "UnexpectedAdmissionError",
+    "UnexpectedPredicateFailureType",
+    "InvalidNodeInfo",
+    "UnknownReason",
+    "NodeShutdown",
+    # The node no longer is what the scheduler took it for; the names of before Kubernetes 1.18 stand last.
+    "NodeAffinity",
+    "NodeName",
+    "NodePorts",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "MatchNodeSelector",
+    "HostName",
+    "PodFitsHostPorts",
+    # The node cannot give what the pod needs, while another one may.
+    "AppArmor",
+    "TopologyAffinityError",
+    "SMTAlignmentError",
+    "VolumeAttachmentLimitExceeded",
+    "PodOSSelectorNodeLabelDoesNotMatch",
+    "PodOSNotSupported",
+    "PodFeatureUnsupported",
+    "PodLevelResourcesNotSupported",
+    "SupplementalGroupsPolicyNotSupported",
+    "InitContainerRestartPolicyForbidden",
+)
+
+_START_REASONS = (
+    "ContainerCannotRun",
+    "StartError",
+    "CreateContainerError",
+    "CreateContainerConfigError",
+    "RunContainerError",
+)
+"""The container never ran: Docker's word, containerd's and CRI-O's, and the kubelet's own."""
+
+_COMMAND_CANNOT_RUN = (
+    "(?is)(exec:? |chdir to cwd).*"
+    "(executable file not found|no such file or directory|permission denied|exec format error|is a directory)"
+)
+_RUNTIME_FAILED = (
+    "(?i)(nvidia-container-cli|docker daemon|containerd-shim|failed to create (containerd|shim) task|cgroup"
+    "|no space left on device|resource temporarily unavailable|context deadline exceeded|connection refused)"
+)
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return f"^({'|'.join(words)})$"
+
+
+def _pod_class(
+    code: int, phrase: str, reason_regex: str, *attributes: CompletionTypeAttribute
+) -> FailureClass:
+    pattern = PodPattern(reason_regex=reason_regex)
+    return FailureClass(code, phrase, CompletionType(attributes=attributes), (pattern,))
+
+
+def _container_class(
+    code: int, phrase: str, reasons: Sequence[str], message_regex: str, *attributes: CompletionTypeAttribute
+) -> FailureClass:
+    container = ContainerPattern(
+        name_regex=ANYTHING, reason_regex=_one_of(reasons), message_regex=message_regex
+    )
+    pattern = PodPattern(containers=(container,))
+    return FailureClass(code, phrase, CompletionType(attributes=attributes), (pattern,))
+
+
+def _exit_class(code: int, phrase: str, *attributes: CompletionTypeAttribute) -> FailureClass:
+    return FailureClass(code, phrase, CompletionType(attributes=attributes), (exit_code_pattern(code),))
+
+
+DEFAULT_FAILURE_CLASSES: tuple[FailureClass, ...] = (
+    _pod_class(-1000, "PodEvicted", "^Evicted$", _TRANSIENT, _PLATFORM),
+    # `Terminated` and `Shutdown` are what a node writes that is being shut down gracefully.
+    _pod_class(-1001, "PodNodeLost", "^(NodeLost|Terminated|Shutdown)$", _TRANSIENT, _PLATFORM),
+    _pod_class(-1002, "PodOutOfNodeResources", "^OutOf.+$", _TRANSIENT, _PLATFORM),
+    _pod_class(-1003, "PodPreempted", "^Preempt(ing|ed)$", _TRANSIENT, _PLATFORM),
+    _pod_class(-1004, "PodDeadlineExceeded", "^DeadlineExceeded$", _PERMANENT, _USER),
+    _pod_class(-1005, "PodForbidden", "^(Sysctl)?Forbidden$", _PERMANENT, _USER),
+    _pod_class(-1006, "PodAdmissionFailed", _one_of(_ADMISSION_REASONS), _TRANSIENT, _PLATFORM),
+    _container_class(-1200, "ContainerOOMKilled", ("OOMKilled",), "", _PERMANENT, _USER),
+    _container_class(
+        -1201, "ContainerCommandCannotRun", _START_REASONS, _COMMAND_CANNOT_RUN, _PERMANENT, _USER
+    ),
+    _container_class(-1202, "ContainerRuntimeFailed", _START_REASONS, _RUNTIME_FAILED, _TRANSIENT, _PLATFORM),
+    _container_class(-1203, "ContainerStartFailed", _START_REASONS, ANYTHING),
+    # The kubelet lost track of the container, as after a restart of its machine.
+    _container_class(
+        -1204, "ContainerStatusUnknown", ("ContainerStatusUnknown",), ANYTHING, _TRANSIENT, _PLATFORM
+    ),
+    # 128 + the signal. Those sent from outside are Transient; those that a fault in the program raises are
+    # Permanent; an abort may come from either.
+    _exit_class(130, "ContainerSigIntReceived", _TRANSIENT),
+    _exit_class(131, "ContainerSigQuitReceived", _TRANSIENT),
+    _exit_class(132, "ContainerSigIllReceived", _PERMANENT),
+    _exit_class(134, "ContainerSigAbrtReceived"),
+    _exit_class(135, "ContainerSigBusReceived", _PERMANENT),
+    _exit_class(136, "ContainerSigFpeReceived", _PERMANENT),
+    _exit_class(137, "ContainerSigKillReceived", _TRANSIENT),
+    _exit_class(139, "ContainerSigSegvReceived", _PERMANENT),
+    _exit_class(141, "ContainerSigPipeReceived", _PERMANENT),
+    _exit_class(143, "ContainerSigTermReceived", _TRANSIENT),
+)

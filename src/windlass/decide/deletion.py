@@ -1,0 +1,102 @@
+"""How objects go: one pod, a whole attempt, what nobody claims, a whole Framework (statements 41, 42, 44, A2).
+
+Every delete names a UID. The pods of an attempt go in one request, and its ConfigMap only when no pod of it is left;
+the garbage collector would do the same, some sixty times slower.
+"""
+
+from datetime import datetime
+
+from windlass.decide import ownership
+from windlass.decide.contract import (
+    Decision,
+    DeleteConfigMap,
+    DeletePod,
+    EmptyAttempt,
+    Observed,
+    ReasonKind,
+    Rules,
+)
+from windlass.decide.draft import Draft
+from windlass.model.framework import Framework
+from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.status import FrameworkStatus
+
+
+def delete_pod(draft: Draft, pod: PodView) -> None:
+    """Asks for it once; by force when its role's time for a graceful end is over."""
+    outcomes = draft.observed.outcomes
+    if not pod.is_deleting:
+        if pod.uid not in outcomes.deletion_requested:
+            draft.act(DeletePod(pod.name, pod.uid))
+        return
+    force_if_overdue(draft, pod)
+
+
+def force_if_overdue(draft: Draft, pod: PodView) -> None:
+    began = pod.deletion_began
+    timeout = _graceful_timeout(draft.status, pod)
+    if began is None or timeout is None or pod.uid in draft.observed.outcomes.forced:
+        return
+    if draft.is_due(began, timeout):
+        draft.act(DeletePod(pod.name, pod.uid, force=True))
+        message = f"Pod {pod.name} was still deleting after {timeout} s and is removed without grace"
+        draft.explain(ReasonKind.POD_FORCE_DELETED, message, is_warning=True)
+
+
+def _graceful_timeout(status: FrameworkStatus, pod: PodView) -> int | None:
+    name = pod.metadata.labels.role_name
+    for role in status.attempt_status.roles:
+        if role.name == name:
+            return role.pod_graceful_deletion_timeout_sec
+    return None
+
+
+def delete_strays(draft: Draft, claimed: set[str]) -> None:
+    """Pods of this Framework that no task claims: of an earlier attempt, or made twice. Strangers' are left alone."""
+    for pod in draft.observed.pods.values():
+        if pod.uid not in claimed and ownership.is_our_pod(pod, draft.framework.uid):
+            delete_pod(draft, pod)
+
+
+def remove_attempt(draft: Draft, config_map_uid: str, config_map: ConfigMapView | None) -> None:
+    """One step towards an attempt that has left nothing behind. Gone when neither pods nor the ConfigMap are."""
+    outcomes = draft.observed.outcomes
+    pods = pods_of_attempt(draft.observed, config_map_uid)
+    labelled = [pod for pod in pods if pod.metadata.labels.attempt == config_map_uid]
+    has_uncovered = any(
+        not pod.is_deleting and pod.uid not in outcomes.deletion_requested for pod in labelled
+    )
+    if has_uncovered or config_map_uid not in outcomes.emptied_attempts:
+        draft.act(EmptyAttempt(config_map_uid))
+    for pod in pods:
+        # The reference's pods carry no label that one request could name.
+        if pod.metadata.labels.attempt != config_map_uid:
+            delete_pod(draft, pod)
+        elif pod.is_deleting:
+            force_if_overdue(draft, pod)
+    is_empty = not pods and config_map_uid in outcomes.emptied_attempts
+    if is_empty and config_map is not None and config_map.uid not in outcomes.deletion_requested:
+        draft.act(DeleteConfigMap(config_map.uid))
+
+
+def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
+    return [pod for pod in observed.pods.values() if ownership.attempt_of(pod) == config_map_uid]
+
+
+def of_deleting_framework(
+    framework: Framework, status: FrameworkStatus, observed: Observed, now: datetime, rules: Rules
+) -> Decision:
+    """Its objects go; its status stays as it is."""
+    draft = Draft(framework, status, observed, now, rules)
+    config_map = observed.config_map
+    covered: set[str] = set()
+    if config_map is not None and ownership.is_our_config_map(config_map, framework.uid):
+        covered = {pod.uid for pod in pods_of_attempt(observed, config_map.uid)}
+        remove_attempt(draft, config_map.uid, config_map)
+    delete_strays(draft, covered)
+    return Decision(
+        status=framework.status,
+        actions=tuple(draft.actions),
+        wake_at=draft.wake_at,
+        reasons=tuple(draft.reasons),
+    )

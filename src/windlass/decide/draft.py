@@ -1,0 +1,105 @@
+"""A decision in the making: the inputs, and what the steps have found so far.
+
+Lives for one call of `decide` and never leaves it; everything that goes in or comes out is frozen.
+"""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from windlass.decide import transitions
+from windlass.decide.contract import Action, LookForObjects, Observed, Reason, ReasonKind, Rules
+from windlass.model.completion import TaskAttemptCompletionStatus
+from windlass.model.framework import Framework
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus, TaskRoleStatus
+
+WHOLE_MESSAGES = 10
+"""So many termination messages per attempt are kept whole; the others are cut."""
+SHORT_MESSAGE_BYTES = 200
+
+
+class Draft:
+    """What the steps of one decision work on."""
+
+    def __init__(
+        self, framework: Framework, status: FrameworkStatus, observed: Observed, now: datetime, rules: Rules
+    ) -> None:
+        self.framework = framework
+        self.spec = framework.spec
+        self.status = status
+        self.observed = observed
+        self.now = now.replace(microsecond=0)
+        """What is written into the status: Kubernetes keeps whole seconds."""
+        self._instant = now
+        self.rules = rules
+        self.actions: list[Action] = []
+        self.reasons: list[Reason] = []
+        self.wake_at: datetime | None = None
+        self.name_taken = ""
+        self._whole_messages: int | None = None
+
+    def act(self, action: Action) -> None:
+        self.actions.append(action)
+
+    def look(self) -> None:
+        """Ask for the objects once, however many are missing."""
+        if not any(isinstance(action, LookForObjects) for action in self.actions):
+            self.actions.append(LookForObjects())
+
+    def explain(
+        self, kind: ReasonKind, message: str, role: str = "", index: int = -1, *, is_warning: bool = False
+    ) -> None:
+        self.reasons.append(Reason(kind, message, role, index, is_warning))
+
+    def explain_with_snapshot(self, kind: ReasonKind, message: str, role: str = "", index: int = -1) -> None:
+        self.reasons.append(Reason(kind, message, role, index, status=self.status))
+
+    def wake(self, at: datetime) -> None:
+        if self.wake_at is None or at < self.wake_at:
+            self.wake_at = at
+
+    def is_due(self, since: datetime, seconds: int) -> bool:
+        """Whether that many seconds have passed; if not, the Framework is woken when they have."""
+        due = since + timedelta(seconds=seconds)
+        return self.is_past(due)
+
+    def is_past(self, due: datetime) -> bool:
+        """Whether that moment has come; if not, the Framework is woken when it has."""
+        if self._instant >= due:
+            return True
+        self.wake(due)
+        return False
+
+    def move(self, state: State) -> None:
+        self.status = transitions.move_framework(self.status, state, self.now)
+
+    def with_attempt(self, **changes: object) -> None:
+        attempt = msgspec.structs.replace(self.status.attempt_status, **changes)
+        self.status = msgspec.structs.replace(self.status, attempt_status=attempt)
+
+    def with_roles(self, roles: tuple[TaskRoleStatus, ...]) -> None:
+        if roles is not self.status.attempt_status.task_role_statuses:
+            self.with_attempt(task_role_statuses=roles)
+
+    def may_keep_whole(self, completion: TaskAttemptCompletionStatus) -> bool:
+        """Whether this completion's messages are among the few of the attempt that are kept whole."""
+        if not _has_long_message(completion):
+            return True
+        if self._whole_messages is None:
+            self._whole_messages = sum(
+                task.attempt_status.completion_status is not None
+                and _has_long_message(task.attempt_status.completion_status)
+                for role in self.status.attempt_status.roles
+                for task in role.task_statuses
+            )
+        self._whole_messages += 1
+        return self._whole_messages <= WHOLE_MESSAGES
+
+
+def _has_long_message(completion: TaskAttemptCompletionStatus) -> bool:
+    pod = completion.pod
+    if pod is None:
+        return False
+    messages = [pod.message, *(container.message for container in pod.containers)]
+    return any(len(message.encode()) > SHORT_MESSAGE_BYTES for message in messages)

@@ -1,0 +1,69 @@
+"""Whose an object is: told by UIDs and owners, never by its name alone."""
+
+from enum import Enum, auto
+
+from windlass.decide.contract import Observed
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.model.pods import ConfigMapView, ObjectView, PodView
+from windlass.model.status import TaskStatus
+
+
+class Sight(Enum):
+    """What is known about the object of a UID."""
+
+    PRESENT = auto()
+    """It exists, and the watch has shown it."""
+    UNSHOWN = auto()
+    """It exists by the answer to its creation; the watch has not shown it."""
+    GONE = auto()
+    """It existed, and does not any more."""
+    UNKNOWN = auto()
+    """The status names it and nobody here has ever heard of it."""
+
+
+def sight_of(uid: str, found: ObjectView | None, observed: Observed) -> Sight:
+    if found is not None and found.metadata.uid == uid:
+        return Sight.UNSHOWN if uid in observed.unconfirmed else Sight.PRESENT
+    return Sight.GONE if uid in observed.known else Sight.UNKNOWN
+
+
+def is_our_config_map(config_map: ConfigMapView, framework_uid: str) -> bool:
+    controller = config_map.controller
+    return controller is not None and controller.kind == names.KIND and controller.uid == framework_uid
+
+
+def is_our_pod(pod: PodView, framework_uid: str) -> bool:
+    """Made by a controller for this very Framework, in whichever attempt."""
+    controller = pod.controller
+    return (
+        controller is not None
+        and controller.kind == "ConfigMap"
+        and pod.metadata.annotations.framework_uid == framework_uid
+    )
+
+
+def attempt_of(pod: PodView) -> str:
+    """The UID of the ConfigMap that the pod belongs to."""
+    controller = pod.controller
+    return "" if controller is None else controller.uid
+
+
+def is_config_map_of_attempt(config_map: ConfigMapView, framework: Framework, attempt_id: int) -> bool:
+    """Made for this attempt, whose status does not name it yet: the answer to its creation got lost."""
+    return (
+        is_our_config_map(config_map, framework.uid)
+        and config_map.metadata.annotations.framework_attempt_id == str(attempt_id)
+        and not config_map.is_deleting
+    )
+
+
+def is_pod_of_task_attempt(pod: PodView, task: TaskStatus, config_map_uid: str | None) -> bool:
+    """Made for this very attempt of this very task, whose status does not name it yet."""
+    annotations = pod.metadata.annotations
+    return (
+        config_map_uid is not None
+        and attempt_of(pod) == config_map_uid
+        and annotations.task_uid == (task.instance_uid or "")
+        and annotations.task_attempt_id == str(task.attempt_status.id)
+    )

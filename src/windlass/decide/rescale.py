@@ -1,0 +1,99 @@
+"""Roles and tasks follow the spec (statements 36 to 39).
+
+`mark` comes before the tasks are followed, `settle` after it: a task that is scaled away first ends, then is dropped.
+Whatever is marked is never unmarked, so that what a user has seen of a rescale is committed.
+"""
+
+from datetime import datetime
+
+import msgspec
+
+from windlass.decide import births
+from windlass.model.framework import Framework, TaskRoleSpec
+from windlass.model.status import TaskRoleStatus, TaskStatus
+
+
+def mark(
+    framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
+) -> tuple[TaskRoleStatus, ...]:
+    """Adds what the spec wants more, and marks what it does not want any more, from the highest index."""
+    specs = {spec.name: spec for spec in framework.spec.task_roles}
+    marked = [_mark_role(framework, specs.get(role.name), role, attempt_id, now) for role in roles]
+    here = {role.name for role in roles}
+    added = [
+        births.task_role(framework, spec, attempt_id, now) for spec in specs.values() if spec.name not in here
+    ]
+    is_unchanged = not added and all(new is old for new, old in zip(marked, roles, strict=True))
+    return roles if is_unchanged else (*marked, *added)
+
+
+def _mark_role(
+    framework: Framework, spec: TaskRoleSpec | None, role: TaskRoleStatus, attempt_id: int, now: datetime
+) -> TaskRoleStatus:
+    wanted = 0 if spec is None else spec.task_number
+    tasks = role.task_statuses
+    timeout = role.pod_graceful_deletion_timeout_sec
+    if spec is not None:
+        timeout = spec.task.pod_graceful_deletion_timeout_sec
+    if len(tasks) > wanted and any(not task.deletion_pending for task in tasks[wanted:]):
+        doomed = (
+            task if task.deletion_pending else msgspec.structs.replace(task, deletion_pending=True)
+            for task in tasks[wanted:]
+        )
+        tasks = (*tasks[:wanted], *doomed)
+    elif len(tasks) < wanted:
+        born = (
+            births.task(framework, role.name, index, attempt_id, now) for index in range(len(tasks), wanted)
+        )
+        tasks = (*tasks, *born)
+    if tasks is role.task_statuses and timeout == role.pod_graceful_deletion_timeout_sec:
+        return role
+    return msgspec.structs.replace(role, task_statuses=tasks, pod_graceful_deletion_timeout_sec=timeout)
+
+
+def settle(
+    framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
+) -> tuple[tuple[TaskRoleStatus, ...], tuple[tuple[str, TaskStatus], ...]]:
+    """Drops or replaces the tasks that were scaled away and have ended. Also returns these."""
+    numbers = {spec.name: spec.task_number for spec in framework.spec.task_roles}
+    settled: list[TaskRoleStatus] = []
+    ended: list[tuple[str, TaskStatus]] = []
+    for role in roles:
+        wanted = numbers.get(role.name, 0)
+        new = _settle_role(framework, role, wanted, attempt_id, now)
+        if new is not role:
+            kept = {id(task) for task in new.task_statuses}
+            ended.extend((role.name, task) for task in role.task_statuses if id(task) not in kept)
+        is_wanted = role.name in numbers or new.task_statuses
+        if is_wanted:
+            settled.append(new)
+    is_unchanged = len(settled) == len(roles) and all(
+        new is old for new, old in zip(settled, roles, strict=True)
+    )
+    return (roles if is_unchanged else tuple(settled)), tuple(ended)
+
+
+def _settle_role(
+    framework: Framework, role: TaskRoleStatus, wanted: int, attempt_id: int, now: datetime
+) -> TaskRoleStatus:
+    if not any(_is_scaled_away(task) for task in role.task_statuses):
+        return role
+    tasks = list(role.task_statuses)
+    while len(tasks) > wanted and _is_scaled_away(tasks[-1]):
+        tasks.pop()
+    # One in the middle keeps its place until the spec wants it again, as a new instance.
+    tasks = [
+        births.task(framework, role.name, task.index, attempt_id, now)
+        if task.index < wanted and _is_scaled_away(task)
+        else task
+        for task in tasks
+    ]
+    if len(tasks) == len(role.task_statuses) and all(
+        new is old for new, old in zip(tasks, role.task_statuses, strict=True)
+    ):
+        return role
+    return msgspec.structs.replace(role, task_statuses=tuple(tasks))
+
+
+def _is_scaled_away(task: TaskStatus) -> bool:
+    return task.deletion_pending and task.is_completed

@@ -1,0 +1,107 @@
+"""One walk over all tasks: each follows its pod, then is retried, completed or ended."""
+
+import msgspec
+
+from windlass.decide import deletion, follow, rescale
+from windlass.decide.contract import CreatePod, ReasonKind
+from windlass.decide.draft import Draft
+from windlass.model.completion import CompletionCode
+from windlass.model.framework import RetryPolicySpec
+from windlass.model.states import State
+from windlass.model.status import TaskRoleStatus, TaskStatus
+
+
+def over_active_attempt(draft: Draft) -> None:
+    """Rescale, follow, retry: what happens while the attempt is wanted."""
+    attempt_id = draft.status.attempt_status.id
+    roles = rescale.mark(draft.framework, draft.status.attempt_status.roles, attempt_id, draft.now)
+    policies = {spec.name: spec.task.retry_policy for spec in draft.spec.task_roles}
+
+    def advance(role: str, task: TaskStatus) -> TaskStatus:
+        if follow.is_settled(draft, task):
+            return task
+        task = follow.follow(draft, role, task)
+        if task.deletion_pending:
+            task = follow.doom(
+                draft, task, CompletionCode.DELETE_TASK_REQUESTED, "The task was scaled away by the spec"
+            )
+        return follow.retry_or_complete(draft, role, task, policies.get(role, RetryPolicySpec()))
+
+    roles = _mapped(roles, advance)
+    roles, ended = rescale.settle(draft.framework, roles, attempt_id, draft.now)
+    for role, task in ended:
+        draft.explain_with_snapshot(
+            ReasonKind.TASK_DELETED, f"Task {role}-{task.index} was scaled away", role, task.index
+        )
+    draft.with_roles(roles)
+
+
+def over_ending_attempt(draft: Draft) -> None:
+    """Tasks end; none is retried."""
+
+    def end(role: str, task: TaskStatus) -> TaskStatus:
+        if follow.is_settled(draft, task):
+            return task
+        return follow.complete(draft, follow.follow(draft, role, task))
+
+    draft.with_roles(_mapped(draft.status.attempt_status.roles, end))
+
+
+def end_tasks(draft: Draft) -> None:
+    """The attempt is decided: the tasks that had not completed end with it."""
+
+    def end(_role: str, task: TaskStatus) -> TaskStatus:
+        task = follow.doom(
+            draft,
+            task,
+            CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION,
+            "The Framework attempt has ended before the task did",
+        )
+        return follow.complete(draft, task)
+
+    draft.with_roles(_mapped(draft.status.attempt_status.roles, end))
+
+
+def _mapped(roles: tuple[TaskRoleStatus, ...], step: "follow.Step") -> tuple[TaskRoleStatus, ...]:
+    """The same roles, and the same tuple of them, where no task changed."""
+    mapped = []
+    for role in roles:
+        tasks = [step(role.name, task) for task in role.task_statuses]
+        is_unchanged = all(map(_is_same, tasks, role.task_statuses))
+        mapped.append(role if is_unchanged else msgspec.structs.replace(role, task_statuses=tuple(tasks)))
+    return roles if all(map(_is_same, mapped, roles)) else tuple(mapped)
+
+
+def _is_same(new: object, old: object) -> bool:
+    return new is old
+
+
+def act_on_pods(draft: Draft) -> None:
+    """Create the pods that are missing, delete those that have to go."""
+    pods = draft.observed.pods
+    claimed: set[str] = set()
+    for role in draft.status.attempt_status.roles:
+        for task in role.task_statuses:
+            attempt = task.attempt_status
+            if task.state is State.ATTEMPT_CREATION_PENDING:
+                _create_pod(draft, role.name, task)
+                continue
+            pod = pods.get(attempt.pod_name)
+            if pod is None or pod.uid != attempt.pod_uid:
+                continue
+            claimed.add(pod.uid)
+            if task.state.is_ending:
+                deletion.delete_pod(draft, pod)
+    if len(claimed) < len(pods):
+        deletion.delete_strays(draft, claimed)
+
+
+def _create_pod(draft: Draft, role: str, task: TaskStatus) -> None:
+    """Unless somebody has its name, who may be a pod of ours on its way out."""
+    name = task.attempt_status.pod_name
+    if name in draft.observed.pods:
+        return
+    postponed = draft.observed.outcomes.postponed.get(name)
+    if postponed is not None and not draft.is_past(postponed):
+        return
+    draft.act(CreatePod(role, task.index))

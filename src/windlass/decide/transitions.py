@@ -1,0 +1,104 @@
+"""Which state may follow which, as data, and the only two functions that change a state.
+
+Every move is checked against the table; a move that is not in it is a bug and ends the pass with an error. The
+diagram in the documentation is printed from the same table.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+
+import msgspec
+
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus, TaskStatus
+
+
+class Origin(StrEnum):
+    """Why a row is in the table."""
+
+    PATH = "the way through"
+    SHORTCUT = "the object is deleting, gone, or was never made"
+    WINDLASS = "beyond the reference"
+
+
+class IllegalTransitionError(AssertionError):
+    """A rule tried to make a move that the table does not have."""
+
+
+_S = State
+TRANSITIONS: dict[tuple[State, State], Origin] = {
+    (_S.ATTEMPT_CREATION_PENDING, _S.ATTEMPT_CREATION_REQUESTED): Origin.PATH,
+    (_S.ATTEMPT_CREATION_REQUESTED, _S.ATTEMPT_PREPARING): Origin.PATH,
+    (_S.ATTEMPT_PREPARING, _S.ATTEMPT_RUNNING): Origin.PATH,
+    (_S.ATTEMPT_PREPARING, _S.ATTEMPT_DELETION_PENDING): Origin.PATH,
+    (_S.ATTEMPT_RUNNING, _S.ATTEMPT_DELETION_PENDING): Origin.PATH,
+    (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETION_REQUESTED): Origin.PATH,
+    (_S.ATTEMPT_DELETION_REQUESTED, _S.ATTEMPT_DELETING): Origin.PATH,
+    (_S.ATTEMPT_DELETING, _S.ATTEMPT_COMPLETED): Origin.PATH,
+    (_S.ATTEMPT_COMPLETED, _S.ATTEMPT_CREATION_PENDING): Origin.PATH,
+    (_S.ATTEMPT_COMPLETED, _S.COMPLETED): Origin.PATH,
+    # The attempt ends before it has an object.
+    (_S.ATTEMPT_CREATION_PENDING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
+    # The object is seen deleting.
+    (_S.ATTEMPT_CREATION_REQUESTED, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
+    (_S.ATTEMPT_PREPARING, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
+    (_S.ATTEMPT_RUNNING, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
+    (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
+    # The object is gone. For a task's Preparing and Running also: its pod has ended by itself (A1).
+    (_S.ATTEMPT_CREATION_REQUESTED, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
+    (_S.ATTEMPT_PREPARING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
+    (_S.ATTEMPT_RUNNING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
+    (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
+    (_S.ATTEMPT_DELETION_REQUESTED, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
+    # An object that the watch has not shown yet has to go all the same; how it ended is stored first.
+    (_S.ATTEMPT_CREATION_REQUESTED, _S.ATTEMPT_DELETION_PENDING): Origin.WINDLASS,
+}
+
+
+def check(current: State, wanted: State) -> None:
+    if (current, wanted) not in TRANSITIONS:
+        raise IllegalTransitionError(f"{current} may not be followed by {wanted}")
+
+
+def move_task(task: TaskStatus, state: State, now: datetime) -> TaskStatus:
+    check(task.state, state)
+    attempt = task.attempt_status
+    run_time, completion_time = task.run_time, task.completion_time
+    match state:
+        case State.ATTEMPT_RUNNING:
+            attempt = msgspec.structs.replace(attempt, run_time=now)
+            run_time = run_time or now
+        case State.ATTEMPT_COMPLETED:
+            attempt = msgspec.structs.replace(attempt, completion_time=now)
+        case State.COMPLETED:
+            completion_time = now
+    return msgspec.structs.replace(
+        task,
+        state=state,
+        transition_time=now,
+        run_time=run_time,
+        completion_time=completion_time,
+        attempt_status=attempt,
+    )
+
+
+def move_framework(status: FrameworkStatus, state: State, now: datetime) -> FrameworkStatus:
+    check(status.state, state)
+    attempt = status.attempt_status
+    run_time, completion_time = status.run_time, status.completion_time
+    match state:
+        case State.ATTEMPT_RUNNING:
+            attempt = msgspec.structs.replace(attempt, run_time=now)
+            run_time = run_time or now
+        case State.ATTEMPT_COMPLETED:
+            attempt = msgspec.structs.replace(attempt, completion_time=now)
+        case State.COMPLETED:
+            completion_time = now
+    return msgspec.structs.replace(
+        status,
+        state=state,
+        transition_time=now,
+        run_time=run_time,
+        completion_time=completion_time,
+        attempt_status=attempt,
+    )

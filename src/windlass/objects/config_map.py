@@ -1,0 +1,35 @@
+"""The ConfigMap that stands for a Framework attempt: it owns the attempt's pods, and its UID names the attempt."""
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.objects import owner
+
+
+def config_map(framework: Framework) -> Json:
+    """The ConfigMap of the current attempt (statement 5). It holds no data: what counts is that it exists."""
+    if framework.status is None:
+        raise ValueError(
+            f"the Framework {framework.namespace}/{framework.name} has no status yet, so it has no attempt"
+        )
+    name = names.config_map_name(framework.name)
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": framework.namespace,
+            "labels": {names.FRAMEWORK_NAME: framework.name},
+            "annotations": {
+                names.FRAMEWORK_NAMESPACE: framework.namespace,
+                names.FRAMEWORK_NAME: framework.name,
+                names.CONFIGMAP_NAME: name,
+                names.FRAMEWORK_UID: framework.uid,
+                names.FRAMEWORK_ATTEMPT_ID: str(framework.status.attempt_status.id),
+            },
+            "finalizers": [names.FOREGROUND_FINALIZER],
+            "ownerReferences": [
+                owner.controller(framework.api_version, names.KIND, framework.name, framework.uid)
+            ],
+        },
+    }

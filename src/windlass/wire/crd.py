@@ -1,0 +1,206 @@
+"""The CustomResourceDefinitions: how an API server is told what a Framework is.
+
+Both groups get one schema, made from the model, so that the two cannot drift apart. The defaults are the reference's
+zero values: what is not written means what it means there. Friendlier defaults belong to the job file.
+
+No I/O: `tools/update_crds.py` writes the definitions into the documentation, with the model's prose as descriptions.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import Framework, FrameworkSpec
+from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus
+
+Descriptions = Mapping[tuple[str, str], str]
+"""(class, field) → prose. The field "" stands for the class itself."""
+
+NO_DESCRIPTIONS: Descriptions = MappingProxyType({})
+
+CATEGORIES = ("all", "windlass")
+"""`kubectl get windlass` shows the Frameworks of both groups, which share their plural and short name. They are among
+`all` because they own pods that are: `kubectl delete all --all` that left them would only see the pods come back."""
+
+PRINTER_COLUMNS = (
+    ("State", "string", ".status.state", "Where the current attempt stands."),
+    ("Tasks", "integer", ".status.summary.tasks", "How many tasks there are."),
+    ("Running", "integer", ".status.summary.running", "How many tasks run."),
+    ("Succeeded", "integer", ".status.summary.succeeded", "How many tasks have succeeded."),
+    ("Failed", "integer", ".status.summary.failed", "How many tasks have failed."),
+    (
+        "Retries",
+        "integer",
+        ".status.retryPolicyStatus.totalRetriedCount",
+        "How often the whole was tried again.",
+    ),
+    ("Age", "date", ".metadata.creationTimestamp", "How long ago the Framework was created."),
+)
+
+KEEP_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
+
+_MAX_INT32 = 2**31 - 1
+
+_BY_FIELD: Mapping[tuple[type, str], Json] = {
+    # Server-side apply merges roles by name, and no name comes twice.
+    (FrameworkSpec, "task_roles"): {
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["name"],
+    },
+    # Statement 35. Releases before 1.25 do not know such rules and drop this one.
+    (FrameworkSpec, "execution_type"): {
+        "x-kubernetes-validations": [
+            {
+                "rule": "self == oldSelf || oldSelf == 'Create' || (oldSelf == 'Start' && self == 'Stop')",
+                "message": "executionType may go from Create to Start or Stop, and from Start to Stop, but not back",
+            }
+        ],
+    },
+    (FrameworkAttemptStatus, "task_role_statuses_compressed"): {"format": "byte"},
+}
+"""What Kubernetes wants to know of a field and its type does not say."""
+
+
+def framework_crd(group: str, descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
+    """The definition of the kind Framework in one of the two groups."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names.PLURAL}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {
+                "kind": names.KIND,
+                "listKind": f"{names.KIND}List",
+                "plural": names.PLURAL,
+                "singular": names.KIND.lower(),
+                "shortNames": ["fw"],
+                "categories": list(CATEGORIES),
+            },
+            "versions": [
+                {
+                    "name": names.VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": kind, "jsonPath": path, "description": description}
+                        for name, kind, path, description in PRINTER_COLUMNS
+                    ],
+                    "schema": {"openAPIV3Schema": framework_schema(descriptions)},
+                }
+            ],
+        },
+    }
+
+
+def framework_schema(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
+    """The structural schema of a Framework."""
+    spec = _Spec(descriptions).schema_of(inspect.type_info(FrameworkSpec))
+    status = _Status(descriptions).schema_of(inspect.type_info(FrameworkStatus))
+    name = {"type": "string", "maxLength": 63, "pattern": names.DNS_LABEL_PATTERN}
+    return {
+        **_described(descriptions, Framework),
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            # Of the metadata, Kubernetes lets a schema speak of the name only.
+            "metadata": {"type": "object", "properties": {"name": name}},
+            "spec": {**spec, "default": {}},
+            "status": {**status, "nullable": True},
+        },
+    }
+
+
+def _described(descriptions: Descriptions, cls: type, field: str = "") -> Json:
+    text = descriptions.get((cls.__name__, field))
+    return {"description": text} if text else {}
+
+
+class _Schemas:
+    """From the types of the model to structural schemas. The subclasses say what holds of a struct's fields."""
+
+    def __init__(self, descriptions: Descriptions) -> None:
+        self._descriptions = descriptions
+
+    def schema_of(self, kind: inspect.Type, field: str = "") -> Json:
+        match kind:
+            case inspect.StructType():
+                return self._struct(kind)
+            case inspect.EnumType(cls=cls):
+                values = [member.value for member in cls]
+                return {**_described(self._descriptions, cls), "type": "string", "enum": values}
+            case inspect.IntType():
+                return _integer(kind, field)
+            case inspect.StrType():
+                return {"type": "string"} | ({"pattern": kind.pattern} if kind.pattern else {})
+            case inspect.BoolType():
+                return {"type": "boolean"}
+            case inspect.DateTimeType():
+                return {"type": "string", "format": "date-time"}
+            case inspect.VarTupleType(item_type=item):
+                return {"type": "array", "items": self.schema_of(item)}
+            case inspect.DictType():
+                return {"type": "object", KEEP_UNKNOWN: True}
+            case inspect.UnionType(types=(only, inspect.NoneType())):
+                return {**self.schema_of(only, field), "nullable": True}
+        raise TypeError(f"the field {field} has a type that no schema is known for: {kind}")
+
+    def _struct(self, struct: inspect.StructType) -> Json:
+        properties = {field.encode_name: self._property(struct.cls, field) for field in struct.fields}
+        return {**_described(self._descriptions, struct.cls), "type": "object", "properties": properties}
+
+    def _property(self, owner: type, field: inspect.Field) -> Json:
+        schema = self.schema_of(field.type, field.name)
+        description = _described(self._descriptions, owner, field.name)
+        return {**description, **schema, **description, **_BY_FIELD.get((owner, field.name), {})}
+
+
+class _Spec(_Schemas):
+    """People write it: what is absent has its default, and what nobody knows is dropped."""
+
+    def _struct(self, struct: inspect.StructType) -> Json:
+        schema = super()._struct(struct)
+        required = [field.encode_name for field in struct.fields if field.required]
+        return {**schema, "required": required} if required else schema
+
+    def _property(self, owner: type, field: inspect.Field) -> Json:
+        schema = super()._property(owner, field)
+        default = _default(field)
+        return schema if default is None else {**schema, "default": default}
+
+
+class _Status(_Schemas):
+    """The controller writes it, and another release of it reads it: nothing is made up and nothing is dropped.
+
+    Unknown fields are kept at every level, because keeping them at one says nothing about the levels below.
+    """
+
+    def _struct(self, struct: inspect.StructType) -> Json:
+        return {**super()._struct(struct), KEEP_UNKNOWN: True}
+
+
+def _integer(kind: inspect.IntType, field: str) -> Json:
+    is_wide = field.endswith("_sec") if kind.le is None else kind.le > _MAX_INT32
+    schema: Json = {"type": "integer", "format": "int64" if is_wide else "int32"}
+    if kind.ge is not None:
+        schema["minimum"] = kind.ge
+    if kind.le is not None:
+        schema["maximum"] = kind.le
+    return schema
+
+
+def _default(field: inspect.Field) -> Any:
+    """A default of a nested object is `{}`: the API server goes on to fill in what is inside."""
+    if field.default is not msgspec.NODEFAULT:
+        return msgspec.to_builtins(field.default)
+    if field.default_factory is not msgspec.NODEFAULT:
+        return msgspec.to_builtins(field.default_factory())
+    return None

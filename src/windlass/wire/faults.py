@@ -1,0 +1,149 @@
+"""What is wrong with a file, said so that a person can put it right. No checks live here.
+
+A check is a generator of faults that leaves `file` empty, since it sees a tree and not a file; whoever read the
+file fills it in. Being generators, checks stop when enough has been said: see `gathered`.
+"""
+
+import difflib
+import functools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import islice
+from typing import Any, Protocol
+
+import msgspec
+
+MOST_FAULTS = 1000
+"""A file with more than this is broken as a whole; looking for the rest would only take time."""
+
+_LONGEST_QUOTE = 60
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    """The file cannot be used."""
+    WARNING = "warning"
+    """The file can be used, and probably does not do what its author meant."""
+
+
+class Rule(StrEnum):
+    """Kinds of fault that somebody treats in a way of its own."""
+
+    MISSPELT_FIELD = "misspelt-field"
+    """A field of a pod template that Kubernetes drops, and whose name is close to one that it knows."""
+
+
+class Located(Protocol):
+    """Whatever stands at a place of a file."""
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def column(self) -> int: ...
+
+
+class Fault(msgspec.Struct, frozen=True):
+    severity: Severity
+    file: str
+    line: int
+    """From 1, as editors count."""
+    column: int
+    path: str
+    """Where in the document, such as `spec.taskRoles[0].name`; empty where there is no document yet."""
+    message: str
+    rule: str = ""
+
+    def __str__(self) -> str:
+        subject = f"{self.path}: " if self.path else ""
+        return f"{self.file}:{self.line}:{self.column}: {self.severity}: {subject}{self.message}"
+
+    @property
+    def is_error(self) -> bool:
+        return self.severity is Severity.ERROR
+
+    def with_file(self, file: str) -> "Fault":
+        return msgspec.structs.replace(self, file=file)
+
+    def with_severity(self, severity: Severity) -> "Fault":
+        return msgspec.structs.replace(self, severity=severity)
+
+
+class FaultyFileError(ValueError):
+    """A file that cannot be used, with everything that is wrong with it."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = tuple(faults)
+
+
+def error(at: Located, path: str, message: str) -> Fault:
+    return Fault(Severity.ERROR, "", at.line, at.column, path, message)
+
+
+def warning(at: Located, path: str, message: str, rule: str = "") -> Fault:
+    return Fault(Severity.WARNING, "", at.line, at.column, path, message, rule)
+
+
+def gathered(found: Iterable[Fault], file: str) -> tuple[Fault, ...]:
+    """The faults of a file in the order of its lines, each said once however often an alias repeats its place."""
+    once: dict[tuple[int, int, str], Fault] = {}
+    for fault in _at_most(found, MOST_FAULTS):
+        once.setdefault((fault.line, fault.column, fault.message), fault.with_file(file))
+    return tuple(sorted(once.values(), key=lambda fault: (fault.line, fault.column)))
+
+
+def _at_most(found: Iterable[Fault], most: int) -> Iterator[Fault]:
+    faults = iter(found)
+    last = None
+    for last in islice(faults, most):
+        yield last
+    if last is not None and next(faults, None) is not None:
+        yield error(last, "", f"there are more than {most} faults; the rest of the file was not checked")
+
+
+def field(path: str, key: str) -> str:
+    """The path of a mapping's entry."""
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{path}[{quoted(key)}]"
+    return f"{path}.{cut(key)}" if path else cut(key)
+
+
+def item(path: str, index: int) -> str:
+    """The path of a list's item."""
+    return f"{path}[{index}]"
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
+
+
+def quoted(value: Any) -> str:
+    """A value as a message shows it: on one line, and not longer than a line."""
+    if isinstance(value, str):
+        return f'"{cut(value.encode("unicode_escape").decode("ascii") if _breaks_a_line(value) else value)}"'
+    return cut(msgspec.json.encode(value).decode())
+
+
+def _breaks_a_line(text: str) -> bool:
+    return not text.isprintable()
+
+
+@functools.lru_cache(maxsize=4096)
+def nearest(name: str, known: tuple[str, ...]) -> str | None:
+    """The known name that somebody who wrote this one probably meant."""
+    if len(name) > _LONGEST_QUOTE:
+        return None
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.65)
+    return by_lower_case[close[0]] if close else None
+
+
+def did_you_mean(name: str, known: tuple[str, ...]) -> str:
+    """A sentence with the nearest name, or with all of them where they are few and none is near."""
+    suggestion = nearest(name, known)
+    if suggestion is not None:
+        return f'Did you mean "{suggestion}"?'
+    return f"Known here: {', '.join(known)}." if len(known) <= 12 else "No field of a similar name exists here."

@@ -1,0 +1,23 @@
+"""The attempt's ConfigMap. Its whole shape is in the golden files."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.objects.config_map import config_map
+
+
+@pytest.mark.parametrize("group", names.GROUPS)
+def test_owner_is_the_framework_in_its_own_group(group: str, running: Callable[..., Framework]) -> None:
+    """Statement 5."""
+    (owner,) = config_map(running({}, group=group))["metadata"]["ownerReferences"]
+    assert (owner["apiVersion"], owner["kind"], owner["uid"]) == (f"{group}/v1", "Framework", "framework")
+
+
+def test_there_is_none_before_there_is_an_attempt(running: Callable[..., Framework]) -> None:
+    framework = msgspec.structs.replace(running({}), status=None)
+    with pytest.raises(ValueError, match="research/digits has no status"):
+        config_map(framework)

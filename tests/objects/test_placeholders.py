@@ -1,0 +1,73 @@
+"""Placeholders in a pod template (statement 9)."""
+
+from typing import Any
+
+import pytest
+
+from windlass.objects import placeholders
+
+VALUES = {name: name.removeprefix("FC_").lower() for name in placeholders.NAMES}
+
+
+def filled(value: Any) -> Any:
+    return placeholders.fill(value, placeholders.find(value), VALUES)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("{{FC_FRAMEWORK_NAMESPACE}}", "framework_namespace"),
+        ("{{FC_FRAMEWORK_NAME}}", "framework_name"),
+        ("{{FC_TASKROLE_NAME}}", "taskrole_name"),
+        ("{{FC_TASK_INDEX}}", "task_index"),
+        ("{{FC_CONFIGMAP_NAME}}", "configmap_name"),
+        ("{{FC_POD_NAME}}", "pod_name"),
+        ("a {{FC_POD_NAME}} and {{FC_TASK_INDEX}}{{FC_TASK_INDEX}}", "a pod_name and task_indextask_index"),
+        ("{{FC_POD_NAME}}\n{{FC_POD_NAME}}", "pod_name\npod_name"),
+        ("{{{FC_POD_NAME}}}", "{pod_name}"),
+        (["x", ["{{FC_POD_NAME}}"]], ["x", ["pod_name"]]),
+        ({"a": {"b": ["{{FC_POD_NAME}}", 1]}, "c": None}, {"a": {"b": ["pod_name", 1]}, "c": None}),
+        ({"{{FC_POD_NAME}}": "{{FC_POD_NAME}}"}, {"{{FC_POD_NAME}}": "pod_name"}),
+    ],
+)
+def test_replaced(value: Any, expected: Any) -> None:
+    assert filled(value) == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "{{ 7*7 }}",
+        "{{FC_UNKNOWN}}",
+        "{{FC_FRAMEWORK_UID}}",
+        "{{ FC_POD_NAME }}",
+        "{{fc_pod_name}}",
+        "{FC_POD_NAME}",
+        "{{FC_POD_NAME}",
+        "$(FC_POD_NAME)",
+        "",
+        17,
+        1.5,
+        True,
+        None,
+        [],
+        {},
+    ],
+)
+def test_left_alone(value: Any) -> None:
+    assert placeholders.find(value) is None
+    assert filled(value) is value
+
+
+def test_only_what_changes_is_copied() -> None:
+    value = {"changes": ["{{FC_POD_NAME}}"], "stays": {"a": ["b"]}}
+    result = filled(value)
+    assert result["stays"] is value["stays"]
+    assert value["changes"] == ["{{FC_POD_NAME}}"]
+
+
+def test_bottomless_template_does_not_exhaust_the_stack() -> None:
+    value: Any = "{{FC_POD_NAME}}"
+    for _ in range(100_000):
+        value = [value]
+    assert filled(value) is value

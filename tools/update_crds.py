@@ -1,0 +1,108 @@
+"""Writes the CustomResourceDefinitions into docs/crds, where users and `kubectl apply` find them.
+
+    python tools/update_crds.py             writes them
+    python tools/update_crds.py --verify    fails if one is not what the model says today
+
+The descriptions are the docstrings of the model, read from its source: a field's docstring is not kept at run time.
+"""
+
+import argparse
+import ast
+import inspect
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+import yaml
+
+from windlass.model import completion, framework, names, states, status
+from windlass.wire import crd
+
+FOLDER = Path(__file__).parents[1] / "docs" / "crds"
+MODULES = (framework, status, completion, states)
+HEADER = "# Made from the model by tools/update_crds.py. Do not edit.\n"
+
+
+def documents() -> dict[Path, str]:
+    """Each file, and what it has to hold."""
+    prose = {entry: text for module in MODULES for entry, text in descriptions(module)}
+    return {
+        FOLDER / f"{names.PLURAL}.{group}.yaml": HEADER
+        + yaml.dump(crd.framework_crd(group, prose), Dumper=_Dumper, sort_keys=False, width=110)
+        for group in names.GROUPS
+    }
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what is shared twice, and prose of several lines as it reads."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+    def represent_text(self, text: str) -> yaml.Node:
+        style = "|" if "\n" in text else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def descriptions(module: ModuleType) -> Iterator[tuple[tuple[str, str], str]]:
+    """(class, field) → the first paragraph of its docstring; an enumeration tells of its values too."""
+    for node in ast.parse(inspect.getsource(module)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        fields = dict(_field_docstrings(node))
+        is_enumeration = any(isinstance(base, ast.Name) and base.id.endswith("Enum") for base in node.bases)
+        own = [_first_paragraph(ast.get_docstring(node) or "")]
+        if is_enumeration:
+            values = {member.name: member.value for member in getattr(module, node.name)}
+            own += [f"{values[field]}: {text}" for field, text in fields.items()]
+            fields = {}
+        yield (node.name, ""), "\n".join(filter(None, own))
+        for field, text in fields.items():
+            yield (node.name, field), text
+
+
+def _field_docstrings(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for statement, following in pairwise(node.body):
+        match statement, following:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, _first_paragraph(inspect.cleandoc(text))
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--verify", action="store_true", help="write nothing; exit 1 if a file is out of date"
+    )
+    verify = parser.parse_args().verify
+    stale = [
+        (path, text)
+        for path, text in documents().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    for path, text in stale:
+        if verify:
+            print(f"{path} is not what the model says", file=sys.stderr)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path}")
+    if stale and verify:
+        print("run: python tools/update_crds.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
