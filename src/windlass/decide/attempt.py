@@ -28,6 +28,7 @@ from windlass.model.completion import (
 from windlass.model.framework import CompletedPods, ExecutionType
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
+from windlass.model.status import ConditionType
 
 
 def while_creation_is_pending(draft: Draft) -> bool:
@@ -82,7 +83,9 @@ def _await_name(draft: Draft, config_map: ConfigMapView) -> None:
 
 def _explain_name_taken(draft: Draft, message: str) -> None:
     draft.name_taken = message
-    draft.explain(ReasonKind.NAME_TAKEN, message, is_warning=True)
+    condition = draft.status.condition(ConditionType.NAME_TAKEN)
+    if condition is None or not condition.is_true:
+        draft.explain(ReasonKind.NAME_TAKEN, message, is_warning=True)
 
 
 def while_creation_is_requested(draft: Draft) -> bool:
@@ -155,7 +158,7 @@ def _external_deletion(draft: Draft) -> FrameworkAttemptCompletionStatus:
 
 def _end(draft: Draft, ended: FrameworkAttemptCompletionStatus, state: State) -> None:
     """How the attempt ended is decided, for good."""
-    sweep.end_tasks(draft)
+    sweep.over_ending_attempt(draft)
     draft.with_attempt(completion_status=ended)
     draft.move(state)
     draft.explain(

@@ -63,6 +63,9 @@ class Outcomes(msgspec.Struct, frozen=True):
     """By pod name."""
     postponed: Mapping[str, datetime] = {}
     """Objects that could not be created for now, by name, and when to try again."""
+    uncertain: AbstractSet[str] = frozenset()
+    """Names of pods that may or may not have been created: there was no answer, or somebody has the name. A pod that
+    does not show may run all the same until one has looked."""
     name_taken: str = ""
     """What was said when the ConfigMap could not be created because somebody else's has its name."""
     deletion_requested: AbstractSet[str] = frozenset()

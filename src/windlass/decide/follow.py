@@ -166,6 +166,9 @@ def doom(draft: Draft, task: TaskStatus, code: CompletionCode, diagnostics: str)
     """The attempt has to end for a reason of ours: how it ended is stored, then its pod is deleted."""
     completion = task_completion(code, diagnostics)
     if task.state is State.ATTEMPT_CREATION_PENDING:
+        if task.attempt_status.pod_name in draft.observed.outcomes.uncertain:
+            draft.look()
+            return task
         return transitions.move_task(with_completion(task, completion), State.ATTEMPT_COMPLETED, draft.now)
     if task.state.is_active:
         task = with_completion(task, completion)

@@ -37,23 +37,14 @@ def over_active_attempt(draft: Draft) -> None:
 
 
 def over_ending_attempt(draft: Draft) -> None:
-    """Tasks end; none is retried."""
+    """The attempt is decided: the tasks that had not completed end with it, and none is retried."""
 
     def end(role: str, task: TaskStatus) -> TaskStatus:
-        if follow.is_settled(draft, task):
+        if task.is_completed:
             return task
-        return follow.complete(draft, follow.follow(draft, role, task))
-
-    draft.with_roles(_mapped(draft.status.attempt_status.roles, end))
-
-
-def end_tasks(draft: Draft) -> None:
-    """The attempt is decided: the tasks that had not completed end with it."""
-
-    def end(_role: str, task: TaskStatus) -> TaskStatus:
         task = follow.doom(
             draft,
-            task,
+            follow.follow(draft, role, task),
             CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION,
             "The Framework attempt has ended before the task did",
         )

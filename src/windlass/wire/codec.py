@@ -9,7 +9,6 @@ import binascii
 import functools
 import re
 import zlib
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -26,6 +25,10 @@ MAX_EXPANDED_BYTES = 256 * 1024 * 1024
 """What compressed statuses may expand to. Ten thousand tasks with whole messages stay far below."""
 SHOWN_LENGTH = 80
 """How much of a wrong value an error message shows."""
+_GZIP = 31
+"""zlib's `wbits` for the largest window with a gzip header."""
+_COMPRESSED = "Framework's compressed task role statuses"
+_COMPRESSED_PATH = "status.attemptStatus.taskRoleStatusesCompressed"
 
 T = TypeVar("T")
 
@@ -45,6 +48,7 @@ _framework_decoder = msgspec.json.Decoder(Framework)
 _pod_decoder = msgspec.json.Decoder(PodView)
 _config_map_decoder = msgspec.json.Decoder(ConfigMapView)
 _roles_decoder = msgspec.json.Decoder(tuple[TaskRoleStatus, ...])
+_any_list_decoder = msgspec.json.Decoder(list[Any])
 _NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -97,8 +101,7 @@ def expand_status(status: FrameworkStatus) -> FrameworkStatus:
         return status
     if attempt.task_role_statuses or compressed is msgspec.UNSET:
         return _with_roles(status, attempt.roles, msgspec.UNSET)
-    what = "Framework's compressed task role statuses"
-    return _with_roles(status, _decode(_roles_decoder, _expand(compressed), what), msgspec.UNSET)
+    return _with_roles(status, _decode(_roles_decoder, _expand(compressed), _COMPRESSED), msgspec.UNSET)
 
 
 def _with_roles(
@@ -110,11 +113,6 @@ def _with_roles(
         status.attempt_status, task_role_statuses=roles, task_role_statuses_compressed=compressed
     )
     return msgspec.structs.replace(status, attempt_status=attempt)
-
-
-_GZIP = 31
-"""zlib's `wbits` for the largest window with a gzip header."""
-_COMPRESSED_PATH = "status.attemptStatus.taskRoleStatusesCompressed"
 
 
 def _expand(compressed: str) -> bytes:
@@ -163,9 +161,6 @@ def _without_nulls(value: Any, parent: str = "") -> Any:
     }
 
 
-_VALIDATION_MESSAGE = re.compile(
-    r"(?P<expected>.*?)(, got (?P<got>.*?))?( - at `\$\.?(?P<path>.*)`)?", re.DOTALL
-)
 _PATH_STEP = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
@@ -174,12 +169,10 @@ def _explained(error: Exception, raw: Any, what: str) -> DecodeError:
         return DecodeError(what, "", "more levels than can be read", "Expected less deep nesting")
     if not isinstance(error, msgspec.ValidationError):
         return DecodeError(what, "", str(error), "Expected JSON")
-    parts = _VALIDATION_MESSAGE.fullmatch(str(error))
-    if parts is None:
-        return DecodeError(what, "", "something else", str(error))
-    path = parts["path"] or ""
-    found = _shown_value(raw, path) or parts["got"] or "something else"
-    return DecodeError(what, path, found, parts["expected"])
+    problem, _, place = str(error).partition(" - at `$")
+    path = place.removesuffix("`").removeprefix(".")
+    expected, _, got = problem.partition(", got ")
+    return DecodeError(what, path, _shown_value(raw, path) or got or "something else", expected)
 
 
 def _shown_value(raw: Any, path: str) -> str:
@@ -212,46 +205,39 @@ def overlay(raw: Json, framework: Framework) -> Json:
     What the model knows is replaced, or left out where the model leaves it out. A list has the elements that the model
     gives it, each laid over the raw element of the same identity. Neither argument is changed.
     """
-    result: Json = _overlay(_with_expanded_roles(raw), framework)
+    result: Json = msgspec.to_builtins(framework)
+    _keep_unknown(_with_expanded_roles(raw), framework, result)
     return result
 
 
-def _overlay(raw: Any, value: Any) -> Any:
-    if isinstance(value, msgspec.Struct):
-        return _overlay_struct(raw if isinstance(raw, dict) else {}, value)
-    if isinstance(value, tuple) and value and type(value[0]) in _IDENTITY:
-        return _overlay_list(raw if isinstance(raw, list) else [], value)
-    return msgspec.to_builtins(value)
+def _keep_unknown(raw: Json, value: msgspec.Struct, result: Json) -> None:
+    """Put into `result`, which is `value` as JSON, what `raw` has beside it."""
+    attributes = _attributes_by_key(type(value))
+    for key, item in raw.items():
+        if key not in attributes:
+            result[key] = item
+        elif isinstance(item, dict) and isinstance(part := getattr(value, attributes[key]), msgspec.Struct):
+            _keep_unknown(item, part, result.setdefault(key, {}))
+        elif isinstance(item, list) and (parts := _identified(getattr(value, attributes[key]))):
+            _keep_unknown_of_each(item, parts, result[key])
 
 
-def _overlay_struct(raw: Json, value: msgspec.Struct) -> Json:
-    fields, known = _fields_of(type(value))
-    result = {key: item for key, item in raw.items() if key not in known}
-    for name, key, omitted in fields:
-        item = getattr(value, name)
-        is_absent = item is msgspec.UNSET or (item == omitted and key not in raw)
-        if not is_absent:
-            result[key] = _overlay(raw.get(key), item)
-    return result
-
-
-def _overlay_list(raw: Sequence[Any], values: tuple[msgspec.Struct, ...]) -> list[Any]:
+def _keep_unknown_of_each(raw: list[Any], values: tuple[msgspec.Struct, ...], result: list[Json]) -> None:
     identity = _IDENTITY[type(values[0])]
     same = {item.get(identity): item for item in raw if isinstance(item, dict)}
-    return [_overlay(same.get(getattr(value, identity)), value) for value in values]
+    for value, written in zip(values, result, strict=True):
+        if (before := same.get(getattr(value, identity))) is not None:
+            _keep_unknown(before, value, written)
+
+
+def _identified(values: Any) -> tuple[msgspec.Struct, ...]:
+    has_identity = isinstance(values, tuple) and bool(values) and type(values[0]) in _IDENTITY
+    return values if has_identity else ()
 
 
 @functools.cache
-def _fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[tuple[str, str, Any], ...], frozenset[str]]:
-    """Of each field its name, its key, and the value with which it is left out; and all keys."""
-    leaves_out_defaults = kind.__struct_config__.omit_defaults
-    fields = []
-    for field in msgspec.structs.fields(kind):
-        default = field.default
-        if default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT:
-            default = field.default_factory()
-        fields.append((field.name, field.encode_name, default if leaves_out_defaults else msgspec.NODEFAULT))
-    return tuple(fields), frozenset(key for _, key, _ in fields)
+def _attributes_by_key(kind: type[msgspec.Struct]) -> dict[str, str]:
+    return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
 
 
 def _with_expanded_roles(raw: Json) -> Json:
@@ -261,5 +247,5 @@ def _with_expanded_roles(raw: Json) -> Json:
     compressed = attempt.get("taskRoleStatusesCompressed")
     if not isinstance(compressed, str) or attempt.get("taskRoleStatuses"):
         return raw
-    roles = msgspec.json.decode(_expand(compressed))
+    roles = _decode(_any_list_decoder, _expand(compressed), _COMPRESSED)
     return {**raw, "status": {**status, "attemptStatus": {**attempt, "taskRoleStatuses": roles}}}

@@ -180,8 +180,13 @@ class _Spec(_Schemas):
 class _Status(_Schemas):
     """The controller writes it, and another release of it reads it: nothing is made up and nothing is dropped.
 
-    Unknown fields are kept at every level, because keeping them at one says nothing about the levels below.
+    Unknown fields are kept at every level, because keeping them at one says nothing about the levels below. A list may
+    be null: that is how the reference, which is written in Go, stores one that it never filled.
     """
+
+    def schema_of(self, kind: inspect.Type, field: str = "") -> Json:
+        schema = super().schema_of(kind, field)
+        return {**schema, "nullable": True} if schema["type"] == "array" else schema
 
     def _struct(self, struct: inspect.StructType) -> Json:
         return {**super()._struct(struct), KEEP_UNKNOWN: True}
@@ -198,9 +203,11 @@ def _integer(kind: inspect.IntType, field: str) -> Json:
 
 
 def _default(field: inspect.Field) -> Any:
-    """A default of a nested object is `{}`: the API server goes on to fill in what is inside."""
+    """As JSON. That of a nested object is `{}`: the API server goes on to fill in what is inside."""
     if field.default is not msgspec.NODEFAULT:
-        return msgspec.to_builtins(field.default)
-    if field.default_factory is not msgspec.NODEFAULT:
-        return msgspec.to_builtins(field.default_factory())
-    return None
+        default = field.default
+    elif field.default_factory is not msgspec.NODEFAULT:
+        default = field.default_factory()
+    else:
+        return None
+    return msgspec.json.decode(msgspec.json.encode(default))

@@ -146,4 +146,6 @@ def did_you_mean(name: str, known: tuple[str, ...]) -> str:
     suggestion = nearest(name, known)
     if suggestion is not None:
         return f'Did you mean "{suggestion}"?'
-    return f"Known here: {', '.join(known)}." if len(known) <= 12 else "No field of a similar name exists here."
+    return (
+        f"Known here: {', '.join(known)}." if len(known) <= 12 else "No field of a similar name exists here."
+    )

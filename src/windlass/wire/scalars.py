@@ -52,7 +52,9 @@ def means_a_string(text: str) -> bool:
 
 
 def _integer(match: re.Match[str]) -> int:
-    digits, base = next((group, base) for group, base in zip(match.groups()[1:], _BASES, strict=True) if group)
+    digits, base = next(
+        (group, base) for group, base in zip(match.groups()[1:], _BASES, strict=True) if group
+    )
     return int(match[1] + digits, base)
 
 

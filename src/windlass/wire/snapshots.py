@@ -33,7 +33,7 @@ _LINE_BREAKS_OF_OTHERS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 def snapshot_line(message: str, trigger: SnapshotTrigger, obj: Framework | Json | bytes) -> str:
     """One line without its end: the message, the trigger, the mark, the object as JSON."""
     # A mark inside the message would be found first.
-    said = " ".join(message.split()).replace(MARK, " ObjectSnapshot ")
+    said = " ".join(message.splitlines()).replace(MARK, " ObjectSnapshot ")
     return f"{said}: {trigger}{MARK}{_compact_json(obj).translate(_LINE_BREAKS_OF_OTHERS)}"
 
 

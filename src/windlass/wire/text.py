@@ -68,7 +68,7 @@ def _not_utf8(data: bytes, offset: int) -> str:
 
 
 def _json_as_yaml(text: str) -> str:
-    """YAML lacks two things that JSON has: tabs between tokens (in one parser), and characters written as two escapes."""
+    """YAML lacks two things that JSON has: tabs between tokens, and characters written as two escapes."""
 
     def as_yaml(found: re.Match[str]) -> str:
         return " " if found[0] == "\t" else _ESCAPE.sub(_one_escape, found[0])

@@ -1,0 +1,46 @@
+"""The `windlass` command. Knows the commands by name and imports one only when it is run."""
+
+import importlib
+from typing import NamedTuple
+
+import click
+
+from windlass import __version__
+
+
+class LazyCommand(NamedTuple):
+    module: str
+    """Has the command under its own name."""
+    summary: str
+    """What `windlass --help` says about it."""
+
+
+COMMANDS = {
+    "lint": LazyCommand("windlass.cli.lint", "Say what is wrong with files of Frameworks."),
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — an override
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name].module), cmd_name)
+        assert isinstance(command, click.Command)  # noqa: S101
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.summary) for name, command in sorted(COMMANDS.items())])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="windlass")
+def main() -> None:
+    """Launch distributed training, on one laptop and on Kubernetes."""
+
+
+if __name__ == "__main__":
+    main(prog_name="windlass")

@@ -1,0 +1,106 @@
+"""Which Framework is looked at next.
+
+A key is worked on by one pass at a time; what happens to it meanwhile leads to one more pass, however much it was.
+The queue neither reads a clock nor waits: whoever drives it says what time it is.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Hashable
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+from windlass.decide.births import fraction
+
+FIRST_BACKOFF = timedelta(milliseconds=100)
+LONGEST_BACKOFF = timedelta(minutes=1)
+
+K = TypeVar("K", bound=Hashable)
+
+
+def backoff(name: str, failures: int) -> timedelta:
+    """Doubles up to a minute, and up to half of it is taken off, the same for the same name and number."""
+    full = min(LONGEST_BACKOFF, FIRST_BACKOFF * (1 << min(failures, 20)))
+    return full * (1 - fraction(name, str(failures)) / 2)
+
+
+class KeyedQueue(Generic[K]):
+    """Keys that are due now, and keys that will be."""
+
+    def __init__(self) -> None:
+        self._ready: deque[K] = deque()
+        self._waiting: set[K] = set()
+        """What is in `_ready`, or will be when its pass is done."""
+        self._running: set[K] = set()
+        self._due: dict[K, datetime] = {}
+        self._timers: list[tuple[datetime, int, K]] = []
+        self._serial = 0
+        self._failures: dict[K, int] = {}
+
+    def add(self, key: K) -> None:
+        """Look at it as soon as possible."""
+        if key in self._waiting:
+            return
+        self._waiting.add(key)
+        if key not in self._running:
+            self._ready.append(key)
+
+    def add_at(self, key: K, when: datetime) -> None:
+        """Look at it then, if nothing makes it sooner."""
+        due = self._due.get(key)
+        if due is not None and due <= when:
+            return
+        self._due[key] = when
+        self._serial += 1
+        heapq.heappush(self._timers, (when, self._serial, key))
+
+    def retry(self, key: K, now: datetime) -> None:
+        """Something failed: look at it again, later each time."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        self.add_at(key, now + backoff(str(key), failures))
+
+    def succeeded(self, key: K) -> None:
+        self._failures.pop(key, None)
+
+    def forget(self, key: K) -> None:
+        """It is gone: no timer of it is of interest."""
+        self._due.pop(key, None)
+        self._failures.pop(key, None)
+
+    def take(self, now: datetime) -> K | None:
+        """The next key to work on. `done` has to follow."""
+        self._ring(now)
+        if not self._ready:
+            return None
+        key = self._ready.popleft()
+        self._waiting.discard(key)
+        self._running.add(key)
+        return key
+
+    def done(self, key: K) -> None:
+        self._running.discard(key)
+        if key in self._waiting:
+            self._ready.append(key)
+
+    def next_time(self) -> datetime | None:
+        """When the earliest timer rings."""
+        self._drop_stale_timers()
+        return self._timers[0][0] if self._timers else None
+
+    def __len__(self) -> int:
+        """How many keys are due now."""
+        return len(self._ready)
+
+    def _ring(self, now: datetime) -> None:
+        self._drop_stale_timers()
+        while self._timers and self._timers[0][0] <= now:
+            _, _, key = heapq.heappop(self._timers)
+            del self._due[key]
+            self.add(key)
+            self._drop_stale_timers()
+
+    def _drop_stale_timers(self) -> None:
+        """A timer that an earlier one has replaced, or whose key is forgotten, stays in the heap until it is on top."""
+        while self._timers and self._due.get(self._timers[0][2]) != self._timers[0][0]:
+            heapq.heappop(self._timers)

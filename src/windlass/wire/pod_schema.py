@@ -1,0 +1,142 @@
+"""Does a pod template have the shape that Kubernetes wants, by the schema in `pod_schema.json`.
+
+That file is made by `tools/update_pod_schema.py` from a published package and never edited by hand. An unknown field
+is a warning here, since Kubernetes drops it and goes on; a wrong type is an error, since Kubernetes refuses it.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from importlib import resources
+
+import msgspec
+
+from windlass.wire import faults, shape, tree
+from windlass.wire.faults import Fault, Rule
+
+_QUANTITY = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
+
+
+class PodType(msgspec.Struct, frozen=True):
+    """`fields` maps a name to its type: a scalar's, another PodType's, `[]T` for lists or `{}T` for mappings."""
+
+    fields: dict[str, str]
+    required: tuple[str, ...]
+
+
+class PodSchema(msgspec.Struct, frozen=True):
+    kubernetes: str
+    root: str
+    types: dict[str, PodType]
+
+
+@functools.cache
+def schema() -> PodSchema:
+    data = resources.files(__package__).joinpath("pod_schema.json").read_bytes()
+    return msgspec.json.decode(data, type=PodSchema)
+
+
+def check(template: tree.Node, path: str) -> Iterator[Fault]:
+    """Everything in which the template differs from a PodTemplateSpec."""
+    yield from _check(template, schema().root, path)
+
+
+def _check(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+    if kind.startswith("[]"):
+        yield from _check_items(node, kind[2:], path)
+    elif kind.startswith("{}"):
+        yield from _check_values(node, kind[2:], path)
+    elif kind in schema().types:
+        yield from _check_object(node, kind, path)
+    else:
+        expected, is_one = _SCALARS[kind]
+        if not is_one(node):
+            yield from shape.wrong_type(node, expected, path)
+
+
+def _check_items(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+    if not isinstance(node, tree.Sequence):
+        yield from shape.wrong_type(node, "a list", path)
+        return
+    for index, item in enumerate(node.items):
+        yield from _check(item, kind, faults.item(path, index))
+
+
+def _check_values(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+    if not isinstance(node, tree.Mapping):
+        yield from shape.wrong_type(node, "a mapping", path)
+        return
+    for key, value in node.entries.items():
+        yield from _check(value, kind, faults.field(path, key))
+
+
+def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+    pod_type = schema().types[kind]
+    if not isinstance(node, tree.Mapping):
+        yield from shape.wrong_type(node, f"a mapping ({_in_words(kind)})", path)
+        return
+    for key in node.entries:
+        value = node.get(key)
+        if key not in pod_type.fields:
+            yield _unknown_field(node, key, kind, path)
+        elif value is not None:
+            yield from _check(value, pod_type.fields[key], faults.field(path, key))
+    for name in pod_type.required:
+        if node.get(name) is None:
+            yield faults.error(
+                node, path, f'the field "{name}" is missing: Kubernetes wants it in every {_in_words(kind)}'
+            )
+
+
+def _unknown_field(node: tree.Mapping, key: str, kind: str, path: str) -> Fault:
+    known = tuple(schema().types[kind].fields)
+    is_misspelt = faults.nearest(key, known) is not None
+    return faults.warning(
+        node.keys[key],
+        faults.field(path, key),
+        f"a {_in_words(kind)} has no field of this name: Kubernetes drops it with all that stands under it, "
+        f"and the pod runs without. {faults.did_you_mean(key, known)}",
+        Rule.MISSPELT_FIELD if is_misspelt else "",
+    )
+
+
+def _in_words(kind: str) -> str:
+    return kind.removeprefix("Core").removeprefix("V1")
+
+
+def _is_string(node: tree.Node) -> bool:
+    return tree.text_of(node) is not None
+
+
+def _is_boolean(node: tree.Node) -> bool:
+    return isinstance(node, tree.Scalar) and isinstance(node.value, bool)
+
+
+def _is_int64(node: tree.Node) -> bool:
+    return shape.is_integer(node) and isinstance(node, tree.Scalar) and node.value in shape.INT64
+
+
+def _is_int_or_string(node: tree.Node) -> bool:
+    return _is_int64(node) or _is_string(node)
+
+
+def _is_quantity(node: tree.Node) -> bool:
+    if isinstance(node, tree.Scalar) and isinstance(node.value, float):
+        return True
+    text = tree.text_of(node)
+    return shape.is_integer(node) or (text is not None and _QUANTITY.fullmatch(text) is not None)
+
+
+def _is_object(node: tree.Node) -> bool:
+    return isinstance(node, tree.Mapping)
+
+
+_SCALARS: dict[str, tuple[str, Callable[[tree.Node], bool]]] = {
+    "string": ("a string", _is_string),
+    "integer": ("an integer of at most 64 bits", _is_int64),
+    "boolean": ("true or false", _is_boolean),
+    "date-time": ("a time such as 2018-06-14T21:53:04Z", _is_string),
+    "int-or-string": ("an integer or a string", _is_int_or_string),
+    "quantity": ("a quantity such as 2, 500m or 16Gi", _is_quantity),
+    "object": ("a mapping", _is_object),
+}
