@@ -63,7 +63,8 @@ class CompletionType(Written, frozen=True):
     """Succeeded or Failed, and what is known about the failure."""
 
     name: CompletionTypeName = CompletionTypeName.FAILED
-    attributes: tuple[CompletionTypeAttribute | str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    """See CompletionTypeAttribute; a configuration may have others of its own."""
 
     @property
     def is_failed(self) -> bool:

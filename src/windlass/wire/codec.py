@@ -205,7 +205,7 @@ def overlay(raw: Json, framework: Framework) -> Json:
     What the model knows is replaced, or left out where the model leaves it out. A list has the elements that the model
     gives it, each laid over the raw element of the same identity. Neither argument is changed.
     """
-    result: Json = msgspec.to_builtins(framework)
+    result: Json = msgspec.json.decode(encode_framework(framework))
     _keep_unknown(_with_expanded_roles(raw), framework, result)
     return result
 

@@ -169,7 +169,7 @@ def _framework(node: tree.Mapping) -> Framework:
 def _status(node: tree.Mapping) -> FrameworkStatus | None:
     status = node.get("status")
     try:
-        return msgspec.convert(tree.plain(status), FrameworkStatus | None) if status is not None else None
+        return msgspec.convert(tree.plain(status), FrameworkStatus) if status is not None else None
     except msgspec.ValidationError:
         return None
 

@@ -18,6 +18,7 @@ MOST_FAULTS = 1000
 """A file with more than this is broken as a whole; looking for the rest would only take time."""
 
 _LONGEST_QUOTE = 60
+_LONGEST_MESSAGE = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
@@ -80,11 +81,11 @@ class FaultyFileError(ValueError):
 
 
 def error(at: Located, path: str, message: str) -> Fault:
-    return Fault(Severity.ERROR, "", at.line, at.column, path, message)
+    return Fault(Severity.ERROR, "", at.line, at.column, _one_line(path), _one_line(message))
 
 
 def warning(at: Located, path: str, message: str, rule: str = "") -> Fault:
-    return Fault(Severity.WARNING, "", at.line, at.column, path, message, rule)
+    return Fault(Severity.WARNING, "", at.line, at.column, _one_line(path), _one_line(message), rule)
 
 
 def gathered(found: Iterable[Fault], file: str) -> tuple[Fault, ...]:
@@ -121,14 +122,19 @@ def cut(text: str) -> str:
 
 
 def quoted(value: Any) -> str:
-    """A value as a message shows it: on one line, and not longer than a line."""
-    if isinstance(value, str):
-        return f'"{cut(value.encode("unicode_escape").decode("ascii") if _breaks_a_line(value) else value)}"'
-    return cut(msgspec.json.encode(value).decode())
+    """A value as a message shows it: not longer than a line."""
+    return f'"{cut(value)}"' if isinstance(value, str) else cut(msgspec.json.encode(value).decode())
 
 
-def _breaks_a_line(text: str) -> bool:
-    return not text.isprintable()
+def _one_line(text: str) -> str:
+    """Whatever a file holds, a message about it is one line that a terminal can show."""
+    text = text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -145,7 +151,9 @@ def did_you_mean(name: str, known: tuple[str, ...]) -> str:
     """A sentence with the nearest name, or with all of them where they are few and none is near."""
     suggestion = nearest(name, known)
     if suggestion is not None:
-        return f'Did you mean "{suggestion}"?'
+        return f"Did you mean {quoted(suggestion)}?"
     return (
-        f"Known here: {', '.join(known)}." if len(known) <= 12 else "No field of a similar name exists here."
+        f"Known here: {', '.join(cut(name) for name in known)}."
+        if len(known) <= 12
+        else "No field of a similar name exists here."
     )

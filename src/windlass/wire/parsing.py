@@ -7,6 +7,7 @@ documents *say* is checked elsewhere.
 
 import contextlib
 import math
+import re
 from collections.abc import Generator, Iterable, Iterator
 from typing import Any
 
@@ -27,6 +28,7 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _STANDARD_TAG = "tag:yaml.org,2002:"
 _STRING_TAGS = ("!", f"{_STANDARD_TAG}str", f"{_STANDARD_TAG}timestamp")
 _COLLECTION_TAGS = ("!", f"{_STANDARD_TAG}map", f"{_STANDARD_TAG}seq")
+_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
 _TAGGED_TYPES: dict[str, tuple[type, ...]] = {
     f"{_STANDARD_TAG}int": (int,),
     f"{_STANDARD_TAG}float": (float, int),
@@ -49,7 +51,7 @@ def parse(data: bytes) -> Parsed:
 def _events(text: str) -> Generator[Any, None, None]:
     try:
         yield from yaml.parse(text, Loader=_Loader)
-    except yaml.MarkedYAMLError as broken:
+    except yaml.YAMLError as broken:
         raise _not_yaml(broken, text) from broken
 
 
@@ -160,17 +162,21 @@ class _Builder:
         if event.anchor not in self.anchors:
             raise UnreadableError(
                 place,
-                f"the alias *{event.anchor} refers to an anchor that does not stand before it",
+                f"the alias *{faults.cut(event.anchor)} refers to an anchor that does not stand before it",
                 self._path(),
             )
         target = self.anchors[event.anchor]
         if target is None:
             raise UnreadableError(
-                place, f"the alias *{event.anchor} stands inside the value that it refers to", self._path()
+                place,
+                f"the alias *{faults.cut(event.anchor)} stands inside the value that it refers to",
+                self._path(),
             )
         if len(self.open) + target.height > DEEPEST:
             raise UnreadableError(
-                place, f"with the alias *{event.anchor} nested deeper than {DEEPEST} levels", self._path()
+                place,
+                f"with the alias *{faults.cut(event.anchor)} nested deeper than {DEEPEST} levels",
+                self._path(),
             )
         return target
 
@@ -241,6 +247,9 @@ class _Builder:
 
     def _scalar_value(self, event: Any) -> Node:
         place = _place(event.start_mark)
+        if not event.value.isascii() and _HALF_A_CHARACTER.search(event.value):
+            self._fault(place, "found one half of a surrogate pair, expected a whole character")
+            return Invalid(place.line, place.column)
         if event.tag in _STRING_TAGS or (event.tag is None and not _is_plain(event)):
             return Scalar(event.value, place.line, place.column)
         value = scalars.resolve(event.value)
@@ -260,7 +269,7 @@ class _Builder:
         if self.count > MOST_VALUES:
             raise UnreadableError(
                 _place(event.start_mark),
-                f"more than {MOST_VALUES} values once all aliases are written out; split the file",
+                f"more than {MOST_VALUES} values, aliases written out: use fewer, or split the file",
                 self._path(),
             )
 
@@ -298,9 +307,11 @@ def _unknown_tag(tag: str, value: str | None = None) -> str:
     return f"found the tag {faults.cut(short)}{subject}, which cannot be kept in JSON: remove it"
 
 
-def _not_yaml(broken: yaml.MarkedYAMLError, text: str) -> UnreadableError:
+def _not_yaml(broken: yaml.YAMLError, text: str) -> UnreadableError:
+    problem, context, mark, began = (
+        getattr(broken, field, None) for field in ("problem", "context", "problem_mark", "context_mark")
+    )
     lines = text.splitlines() or [""]
-    mark = broken.problem_mark or broken.context_mark
     is_at_the_end = mark is None or mark.line >= len(lines)
     place = Place(len(lines), len(lines[-1]) + 1) if is_at_the_end else _place(mark)
     line = lines[place.line - 1]
@@ -310,7 +321,6 @@ def _not_yaml(broken: yaml.MarkedYAMLError, text: str) -> UnreadableError:
             Place(place.line, indentation.index("\t") + 1),
             "found a tab in the indentation; YAML indents with spaces only: replace the tab by spaces",
         )
-    context = f"{broken.context}, " if broken.context else ""
-    began = broken.context_mark
+    during = f"{context}, " if context else ""
     since = f"begun in line {began.line + 1}, " if began is not None and began.line + 1 < place.line else ""
-    return UnreadableError(place, f"this is not YAML: {context}{since}{broken.problem}")
+    return UnreadableError(place, f"this is not YAML: {during}{since}{problem or broken}")

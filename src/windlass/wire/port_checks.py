@@ -7,6 +7,7 @@ that is plainly not one of the Framework's own.
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -14,21 +15,21 @@ from windlass.wire import faults, pod_checks, tree
 from windlass.wire.faults import Fault
 
 _PORTS = range(1, 65536)
-_AFTER_PORT = re.compile(
-    r"(?<![A-Za-z0-9])(?:\w{0,60}[_-])?(?:port|PORT|\w{0,60}[a-z0-9]Port)(?:=|:\s?|\s{1,4})[\"']?(\d{2,5})(?![\w.:-])"
-)
+_AFTER_PORT = re.compile(r"(port|Port|PORT)(?:=|:\s?|\s{1,4})[\"']?(\d{2,5})(?![\w.:-])")
 _AFTER_COLON = re.compile(r":(\d{2,5})(?![\w.:-])")
 _FRAMEWORK_NAME = re.compile(r"(?<!\w)framework_name=[\"']?([A-Za-z0-9][A-Za-z0-9.-]*)")
+_MOST_PORTS = 1000
+"""Of one text; a longer list is data and not a command."""
 
 _LONGEST_HOST = 253
-_VARIABLE = re.compile(r"\$(?:\w+|\{[^{}]+\}|\([^()]+\))$")
-_NAME = re.compile(r"(?<![\w.$-])[A-Za-z][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*$")
-_OWN_ADDRESS = re.compile(r"(?<![\w.])(?:localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1?\])$")
+_HOST_BEGINS_AFTER = re.compile(r".*[\s,;=/@\"'`|&<>]", re.DOTALL)
+_VARIABLE = re.compile(r".*\$(?:\w+|\{.+\})|.*\)", re.DOTALL)
+_OWN_ADDRESS = re.compile(r"localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1?\]")
+_NAME = re.compile(r"([A-Za-z][A-Za-z0-9-]*)((?:\.[A-Za-z0-9-]+)*)")
 _SPEAKS_OF_A_HOST = re.compile(
-    r"(?:hosts?|addr|address|addresses|server|servers|master|coordinator|endpoint|peers?|bind|listen)$",
-    re.IGNORECASE,
+    r".*(?:host|addr|address|server|master|coordinator|endpoint|peer|bind|listen)(?:e?s)?",
+    re.IGNORECASE | re.DOTALL,
 )
-_OPTION = re.compile(r"([\w-]+)[= ]\S*$")
 
 
 class Phrase(msgspec.Struct, frozen=True):
@@ -64,11 +65,15 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Fault]:
 
 def used_ports(text: str, own_names: tuple[str, ...]) -> tuple[int, ...]:
     """The ports that a text speaks of, each once. `own_names` begin the names of the Framework's own hosts."""
-    after_port = [int(match[1]) for match in _AFTER_PORT.finditer(text)]
+    after_port = [
+        int(match[2])
+        for match in islice(_AFTER_PORT.finditer(text), _MOST_PORTS)
+        if _is_a_word(text, match.start())
+    ]
     after_host = [
         int(match[1])
-        for match in _AFTER_COLON.finditer(text)
-        if _ends_in_own_host(text, match.start(), own_names)
+        for match in islice(_AFTER_COLON.finditer(text), _MOST_PORTS)
+        if _ends_in_own_host(text[max(0, match.start() - _LONGEST_HOST) : match.start()], own_names)
     ]
     return tuple(port for port in dict.fromkeys(after_port + after_host) if port in _PORTS)
 
@@ -97,7 +102,8 @@ def _check_name(phrase: Phrase, framework: str) -> Iterator[Fault]:
                 phrase.node,
                 phrase.path,
                 f"framework_name={faults.cut(other)} is set here, but this Framework is called "
-                f"{faults.quoted(framework)}: the tasks would look for the addresses of another one. Write framework_name={faults.cut(framework)}.",
+                f"{faults.quoted(framework)}: the tasks would look for the addresses of another one. "
+                f"Write framework_name={faults.cut(framework)}.",
             )
 
 
@@ -147,22 +153,38 @@ def _phrases(container: tree.Mapping, path: str) -> Iterator[Phrase]:
             yield Phrase(f"{tree.text_of(name) or ''}={text}", value, env_path)
 
 
-def _ends_in_own_host(text: str, end: int, own_names: tuple[str, ...]) -> bool:
-    """Whether what stands before the colon at `end` names a host that could be one of this Framework's."""
-    before = text[max(0, end - _LONGEST_HOST) : end]
-    if _VARIABLE.search(before) or _OWN_ADDRESS.search(before):
+def _is_a_word(text: str, start: int) -> bool:
+    """Whether "port" begins a word here, as in `ps_port` and `psPort` but not in `report`."""
+    before = text[start - 1] if start > 0 else ""
+    return not before.isalpha() or (text[start] == "P" and before.islower())
+
+
+def _ends_in_own_host(text: str, own_names: tuple[str, ...]) -> bool:
+    """Whether a text, which a colon and a port follow, ends in a host that could be one of this Framework's."""
+    begin = _HOST_BEGINS_AFTER.match(text)
+    host = text[begin.end() :] if begin is not None else text
+    if _VARIABLE.fullmatch(host) or _OWN_ADDRESS.fullmatch(host):
         return True
-    name = _NAME.search(before)
+    name = _NAME.fullmatch(host)
     if name is None:
         return False
-    first_label, _, domain = name[0].partition(".")
+    first_label, domain = name[1], name[2]
     is_named_after_us = any(
         own and (first_label == own or first_label.startswith(f"{own}-")) for own in own_names
     )
-    option = _OPTION.search(before[: name.start()])
-    is_in_a_host_list = option is not None and _SPEAKS_OF_A_HOST.search(option[1]) is not None
-    is_a_bare_host = not domain and (_SPEAKS_OF_A_HOST.search(first_label) is not None or is_in_a_host_list)
-    return is_named_after_us or is_a_bare_host
+    is_called_a_host = bool(
+        _SPEAKS_OF_A_HOST.fullmatch(first_label) or _SPEAKS_OF_A_HOST.fullmatch(_option(text))
+    )
+    return is_named_after_us or (not domain and is_called_a_host)
+
+
+def _option(text: str) -> str:
+    """What the last word is the value of: `--ps_hosts` in `--ps_hosts=a:1,b` and in `--ps_hosts a:1,b`."""
+    words = text.split()
+    before, is_assigned, _ = words[-1].partition("=")
+    if is_assigned:
+        return before
+    return words[-2] if len(words) > 1 and words[-2].startswith("-") else ""
 
 
 def _is_slip(written: str, meant: str) -> bool:

@@ -1,0 +1,293 @@
+"""A controller in the Simulation: the real cache, queue and executor, and a port whose requests take time and fail.
+
+A pass is a coroutine that is driven by hand: it runs until it awaits a request, the request arrives at the API server
+after a while, and its answer resumes the pass after another. A crash drops the passes; what they had sent arrives all
+the same.
+"""
+
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from functools import partial
+from random import Random
+from typing import Any
+
+from windlass.decide.contract import DeletePod, Reason, Rules
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.status import FrameworkStatus
+from windlass.operate.cache import Cache
+from windlass.operate.executor import Executor
+from windlass.operate.keys import FrameworkKey, key_of
+from windlass.operate.port import Listed, PortError, UnansweredError
+from windlass.operate.queue import KeyedQueue
+from windlass.testing.api_server import ApiServer, Propagation, Verb, Watched, refusal
+from windlass.testing.events import Timeline
+from windlass.testing.guarantees import Guarantees
+from windlass.testing.scenario import Faults
+
+LONGEST_REQUEST = 2.0
+"""Seconds. A new leader starts later than that, as a lease makes sure of in the real one."""
+
+
+class Requests:
+    """One or more requests that are under way at once. Awaiting it gives their answers, errors among them."""
+
+    def __init__(self, *effects: Callable[[], Any]) -> None:
+        self.effects = effects
+
+    def __await__(self) -> Generator["Requests", list[Any], list[Any]]:
+        return (yield self)
+
+
+async def _one(effect: Callable[[], Any]) -> Any:
+    (answer,) = await Requests(effect)
+    if isinstance(answer, PortError):
+        raise answer
+    return answer
+
+
+class SimulatedPort:
+    """The port of windlass.operate, in memory."""
+
+    def __init__(self, server: ApiServer, spoil: Callable[[str, Framework | None], PortError | None]) -> None:
+        self._server = server
+        self._spoil = spoil
+        self.counts: dict[str, int] = {}
+        """Requests by what they did."""
+        self.reasons: list[tuple[str, Reason]] = []
+
+    def _request(self, kind: str, framework: Framework | None, do: Callable[[], Any]) -> Callable[[], Any]:
+        def effect() -> Any:
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            error = self._spoil(f"{kind} before", framework)
+            if error is not None:
+                return error
+            try:
+                answer = do()
+            except PortError as refused:
+                return refused
+            return self._spoil(f"{kind} after", framework) or answer
+
+        return effect
+
+    async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
+        store = partial(self._server.store_status, framework, status)
+        answer: Framework = await _one(self._request("store_status", framework, store))
+        return answer
+
+    async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
+        create = partial(self._server.create_config_map, namespace, manifest)
+        answer: ConfigMapView = await _one(self._request("create_config_map", None, create))
+        return answer
+
+    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
+        return await Requests(
+            *(
+                self._request("create_pod", None, partial(self._server.create_pod, namespace, manifest))
+                for manifest in manifests
+            )
+        )
+
+    async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
+        def delete(deletion: DeletePod) -> None:
+            self._server.delete_pod(namespace, deletion.name, deletion.uid, force=deletion.force)
+
+        return await Requests(
+            *(self._request("delete_pod", None, partial(delete, deletion)) for deletion in deletions)
+        )
+
+    async def delete_pods_of_attempt(self, namespace: str, config_map_uid: str) -> Sequence[PodView]:
+        delete = partial(self._server.delete_pods_of_attempt, namespace, config_map_uid)
+        answer: Sequence[PodView] = await _one(self._request("delete_pods_of_attempt", None, delete))
+        return answer
+
+    async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
+        delete = partial(self._server.delete_config_map, namespace, name, uid, Propagation.BACKGROUND)
+        await _one(self._request("delete_config_map", None, delete))
+
+    async def delete_framework(self, framework: Framework) -> None:
+        delete = partial(self._server.delete_framework, framework, Propagation.FOREGROUND)
+        await _one(self._request("delete_framework", None, delete))
+
+    async def list_objects(self, framework: Framework) -> Listed:
+        look = partial(self._server.list_objects, framework)
+        answer: Listed = await _one(self._request("list_objects", None, look))
+        return answer
+
+    def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+        self.reasons.extend((framework.name, reason) for reason in reasons)
+
+
+class SimulatedController:
+    """One replica, from its start to its crash."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        server: ApiServer,
+        random: Random,
+        faults: Callable[[], Faults],
+        guarantees: Guarantees,
+        rules: Rules,
+    ) -> None:
+        self._timeline = timeline
+        self._server = server
+        self._random = random
+        self._faults = faults
+        self._guarantees = guarantees
+        self.port = SimulatedPort(server, self._spoil)
+        self.cache = Cache()
+        self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
+        self._executor = Executor(self.port, self.cache, self.queue, lambda: timeline.now, rules)
+        self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
+        self.is_alive = True
+        self.is_leader = False
+        self.passes = 0
+        server.watchers.append(self._on_event)
+        self.relist()
+
+    def crash(self) -> None:
+        self.is_alive = self.is_leader = False
+        self._server.watchers.remove(self._on_event)
+        for running in self._passes.values():
+            running.close()
+        self._passes.clear()
+
+    def pump(self) -> None:
+        """Starts the passes that are due, if it leads."""
+        if not self.is_leader:
+            return
+        while (key := self.queue.take(self._timeline.now)) is not None:
+            self.passes += 1
+            running = self._executor.run_pass(key)
+            self._passes[key] = running
+            self._resume(key, None)
+
+    def relist(self) -> None:
+        """Frameworks first, then what belongs to them, each as of its own moment."""
+        if not self.is_alive:
+            return
+        server = self._server
+        frameworks, version = tuple(server.frameworks.values()), server.resource_version
+        self._later(lambda: self._changed(self.cache.replace_frameworks(frameworks, version)))
+        self._later(self._list_objects)
+
+    def _list_objects(self) -> None:
+        server = self._server
+        config_maps, pods = tuple(server.config_maps.values()), tuple(server.pods.values())
+        version = server.resource_version
+        self._later(lambda: self._changed(self.cache.replace_config_maps(config_maps, version)))
+        self._later(lambda: self._changed(self.cache.replace_pods(pods, version)))
+
+    def lead(self) -> None:
+        """From now on it acts. Whatever it knows is looked at once."""
+        if self.is_alive:
+            self.is_leader = True
+            self._changed(set(self.cache.keys()))
+
+    # Watches
+
+    def _on_event(self, verb: Verb, found: Watched) -> None:
+        faults = self._faults()
+        if self._random.random() < faults.watch_drop:
+            self._timeline.after(self._random.uniform(1, 30), self.relist)
+            return
+        self._deliver(verb, found)
+        if self._random.random() < faults.watch_repeat:
+            self._deliver(verb, found)
+
+    def _deliver(self, verb: Verb, found: Watched) -> None:
+        delay = self._random.uniform(0.001, max(self._faults().watch_delay, 0.002))
+        self._timeline.after(delay, lambda: self._receive(verb, found))
+
+    def _receive(self, verb: Verb, found: Watched) -> None:
+        if not self.is_alive:
+            return
+        is_deleted = verb is Verb.DELETED
+        cache = self.cache
+        match found:
+            case Framework():
+                is_news = cache.remove_framework(found) if is_deleted else cache.put_framework(found)
+                self._changed({key_of(found)} if is_news else set())
+            case ConfigMapView():
+                self._changed(cache.remove_config_map(found) if is_deleted else cache.put_config_map(found))
+            case PodView():
+                self._changed(cache.remove_pod(found) if is_deleted else cache.put_pod(found))
+
+    def _changed(self, keys: set[FrameworkKey]) -> None:
+        for key in sorted(keys):
+            self.queue.add(key)
+
+    def _later(self, callback: Callable[[], None]) -> None:
+        def call() -> None:
+            if self.is_alive:
+                callback()
+
+        self._timeline.after(self._random.uniform(0.001, 0.3), call)
+
+    # Requests
+
+    def _resume(self, key: FrameworkKey, answers: list[Any] | None) -> None:
+        running = self._passes.get(key)
+        if running is None:
+            return
+        try:
+            requests = running.send(answers)  # type: ignore[arg-type]
+        except StopIteration:
+            del self._passes[key]
+            self.queue.done(key)
+            return
+        self._send(key, requests)
+
+    def _send(self, key: FrameworkKey, requests: Requests) -> None:
+        """Each request takes its own time; the pass goes on when the last answer is there."""
+        answers: list[Any] = [None] * len(requests.effects)
+        missing = [len(requests.effects)]
+
+        def arrive(number: int, effect: Callable[[], Any]) -> None:
+            self._guarantees.may_be_late = not self.is_leader
+            answer = effect()
+            self._guarantees.may_be_late = False
+            self._timeline.after(self._latency(), lambda: receive(number, answer))
+
+        def receive(number: int, answer: Any) -> None:
+            answers[number] = answer
+            missing[0] -= 1
+            if not missing[0]:
+                self._resume(key, answers)
+
+        for number, effect in enumerate(requests.effects):
+            self._timeline.after(self._latency(), partial(arrive, number, effect))
+
+    def _latency(self) -> float:
+        is_slow = self._random.random() < self._faults().error_before
+        return (
+            self._random.uniform(0.1, LONGEST_REQUEST / 2) if is_slow else self._random.uniform(0.001, 0.01)
+        )
+
+    def _spoil(self, moment: str, framework: Framework | None) -> PortError | None:
+        """What goes wrong with a request, if anything does."""
+        faults = self._faults()
+        draw = self._random.random()
+        if moment.endswith("after"):
+            return UnansweredError(f"{moment} it was written") if draw < faults.error_after else None
+        if draw < faults.error_before:
+            return UnansweredError(f"{moment} it was written")
+        if framework is not None and self._random.random() < faults.conflict:
+            self._touch(framework)
+            return None
+        if moment.startswith("create_pod") and self._random.random() < faults.refusal:
+            return self._random.choice(
+                (
+                    refusal(403, "Forbidden", "exceeded quota: compute"),
+                    refusal(422, "Invalid", "spec.containers: Required value"),
+                    refusal(400, "BadRequest", "no kind is registered"),
+                )
+            )
+        return None
+
+    def _touch(self, framework: Framework) -> None:
+        """Somebody annotates the Framework, which makes the controller's version an old one."""
+        current = self._server.frameworks.get(key_of(framework))
+        if current is not None:
+            self._server.update_framework(current)

@@ -1,0 +1,336 @@
+"""Files of Frameworks: what loads, what is said about what does not, and that nothing written is lost."""
+
+import textwrap
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windlass.model.framework import ExecutionType
+from windlass.wire import documents, parsing, tree
+from windlass.wire.faults import FaultyFileError, Severity
+
+GOOD = textwrap.dedent(
+    """\
+    apiVersion: frameworkcontroller.microsoft.com/v1
+    kind: Framework
+    metadata:
+      name: tfexample
+    spec:
+      executionType: Start
+      retryPolicy:
+        maxRetryCount: 3
+      taskRoles:
+      - name: worker
+        taskNumber: 2
+        task:
+          pod:
+            spec:
+              containers:
+              - name: tf
+                image: tf:1
+                volumeMounts:
+                - name: data
+                  mountPath: /data
+              volumes:
+              - name: data
+                emptyDir: {}
+    """
+)
+LONG = "x" * 260
+
+
+def changed(old: str, new: str) -> bytes:
+    assert GOOD.count(old) == 1, old
+    return GOOD.replace(old, new).encode()
+
+
+def faults_of(data: bytes) -> list[tuple[str, int, str, str]]:
+    return [(str(fault.severity), fault.line, fault.path, fault.message) for fault in documents.load(data, "f.yaml").faults]
+
+
+def test_good() -> None:
+    loaded = documents.load(GOOD.encode(), "f.yaml")
+
+    (one,) = loaded.without_errors()
+    framework = one.framework
+    assert loaded.faults == ()
+    assert framework.name == "tfexample"
+    assert framework.spec.execution_type is ExecutionType.START
+    assert framework.spec.retry_policy.max_retry_count == 3
+    assert framework.spec.task_roles[0].task.pod["spec"]["volumes"] == [{"name": "data", "emptyDir": {}}]
+
+
+BAD: list[Any] = [
+    # id, data, line, path, words of the message
+    ("not YAML", b"apiVersion: [\n", 2, "", "not YAML"),
+    ("a scalar", b"hello\n", 1, "", 'found the string "hello", expected a Framework'),
+    ("a list", b"- a\n", 1, "", "found a list, expected a Framework"),
+    ("an empty file", b"", 1, "", "the file is empty"),
+    ("only comments", b"# nothing\n---\n", 1, "", "the file is empty"),
+    ("10 MB of nesting", b"[" * 10_000_000, 1, "", "deeper than 100"),
+    ("NaN", changed("maxRetryCount: 3", "maxRetryCount: .nan"), 8, "spec.retryPolicy.maxRetryCount", "JSON cannot hold"),
+    ("a tab", changed("  retryPolicy:", "\tretryPolicy:"), 7, "", "tab in the indentation"),
+    ("a duplicate key", changed("taskNumber: 2", "taskNumber: 2\n    taskNumber: 3"), 12, "spec.taskRoles[0]", "already"),
+    ("another kind", b"apiVersion: apps/v1\nkind: Deployment\n", 2, "kind", "expected a Framework of launcher"),
+    ("an empty list", b"apiVersion: v1\nkind: List\nitems: []\n", 2, "kind", "found"),
+    (
+        "another apiVersion",
+        changed("frameworkcontroller.microsoft.com/v1", "frameworkcontroller.microsoft.com/v2"),
+        1,
+        "apiVersion",
+        "expected launcher.microsoft.com/v1 or frameworkcontroller.microsoft.com/v1",
+    ),
+    ("no kind", changed("kind: Framework\n", ""), 1, "", '"kind" is missing'),
+    ("kind in lower case", changed("kind: Framework", "kind: framework"), 2, "kind", "expected Framework"),
+    ("no metadata", changed("metadata:\n  name: tfexample\n", ""), 1, "metadata", "the metadata is missing"),
+    ("no name", changed("  name: tfexample", "  labels: {}"), 4, "metadata", '"name" is missing'),
+    ("name of a number", changed("name: tfexample", "name: 7"), 4, "metadata.name", "put it in quotes"),
+    ("name with a dot", changed("name: tfexample", "name: tf.example"), 4, "metadata.name", "a DNS label"),
+    ("name with a line end", changed("name: tfexample", 'name: "tf\\n"'), 4, "metadata.name", "a DNS label"),
+    ("label of a number", changed("  name: tfexample", "  name: t\n  labels: {a: 1}"), 5, "metadata.labels.a", "a string"),
+    ("pod name over 253", changed("tfexample", LONG), 4, "metadata.name", "269 characters, and Kubernetes allows 253"),
+    ("no spec", GOOD.split("spec:")[0].encode(), 1, "spec", "the spec is missing"),
+    ("misspelt spec", changed("\nspec:", "\nsepc:"), 5, "sepc", 'Did you mean "spec"?'),
+    ("no roles", GOOD.split("  taskRoles:")[0].encode(), 6, "spec", '"taskRoles" is missing'),
+    ("null roles", GOOD.split("  - name: worker")[0].encode(), 6, "spec", '"taskRoles" is missing'),
+    ("empty roles", GOOD.split("  - name: worker")[0].encode() + b"    []\n", 10, "spec.taskRoles", "at least one role"),
+    ("misspelt roles", changed("taskRoles:", "taskRole:"), 9, "spec.taskRole", 'Did you mean "taskRoles"?'),
+    ("role without a name", changed("- name: worker\n    ", "- "), 10, "spec.taskRoles[0]", '"name" is missing'),
+    ("role with a hyphen", changed("name: worker", "name: my-worker"), 10, "spec.taskRoles[0].name", "without a hyphen"),
+    ("role with a capital", changed("name: worker", "name: Worker"), 10, "spec.taskRoles[0].name", "lower-case"),
+    ("long role name", changed("name: worker", f"name: {LONG}"), 10, "spec.taskRoles[0].name", "1 to 63"),
+    ("taskNumber -1", changed("taskNumber: 2", "taskNumber: -1"), 11, "spec.taskRoles[0].taskNumber", "from 0 to 10000"),
+    ("taskNumber 1e9", changed("taskNumber: 2", "taskNumber: 1e9"), 11, "spec.taskRoles[0].taskNumber", "1000000000"),
+    ("taskNumber 1.5", changed("taskNumber: 2", "taskNumber: 1.5"), 11, "spec.taskRoles[0].taskNumber", "an integer"),
+    ("taskNumber true", changed("taskNumber: 2", "taskNumber: yes"), 11, "spec.taskRoles[0].taskNumber", "boolean true"),
+    ("quoted taskNumber", changed("taskNumber: 2", "taskNumber: '2'"), 11, "spec.taskRoles[0].taskNumber", "remove the"),
+    ("maxRetryCount -3", changed("maxRetryCount: 3", "maxRetryCount: -3"), 8, "spec.retryPolicy.maxRetryCount", "from -2"),
+    ("huge number", changed("maxRetryCount: 3", f"maxRetryCount: {2**63}"), 8, "spec.retryPolicy.maxRetryCount", "from -2"),
+    ("huge generation", changed("  name: tf", f"  generation: {2**63}\n  name: tf"), 4, "metadata.generation", "64 bits"),
+    ("unknown field", changed("taskNumber: 2", "taskNumbr: 2"), 11, "spec.taskRoles[0].taskNumbr", '"taskNumber"?'),
+    ("unlike any field", changed("taskNumber: 2", "gpus: 2"), 11, "spec.taskRoles[0].gpus", "Known here: name, taskNumber"),
+    ("wrong choice", changed("executionType: Start", "executionType: Strat"), 6, "spec.executionType", '"Start"?'),
+    ("not a mapping", changed("retryPolicy:\n    maxRetryCount: 3", "retryPolicy: always"), 7, "spec.retryPolicy", "mapping"),
+    ("role of a string", b"\n".join(changed("taskNumber: 2", "taskNumber: 2").split(b"\n")[:9]) + b" [worker]\n", 9,
+     "spec.taskRoles[0]", "expected a mapping"),
+    ("bad time", changed("  name: tf", "  creationTimestamp: 5\n  name: tf"), 4, "metadata.creationTimestamp", "a time"),
+    ("no task", GOOD.split("    task:")[0].encode(), 10, "spec.taskRoles[0]", '"task" is missing'),
+    ("no pod", GOOD.split("      pod:")[0].encode() + b"      retryPolicy: {}\n", 13, "spec.taskRoles[0].task", '"pod" is'),
+    ("no pod spec", GOOD.split("        spec:\n")[0].encode() + b"        metadata: {}\n", 14,
+     "spec.taskRoles[0].task.pod", '"spec" is missing'),
+    ("no containers", GOOD.split("          containers:")[0].encode() + b"          hostNetwork: true\n", 15,
+     "spec.taskRoles[0].task.pod.spec", '"containers" is missing'),
+    ("empty containers", GOOD.split("          containers:")[0].encode() + b"          containers: []\n", 15,
+     "spec.taskRoles[0].task.pod.spec.containers", "at least one container"),
+    ("container without a name", changed("- name: tf\n            image", "- image"), 16,
+     "spec.taskRoles[0].task.pod.spec.containers[0]", '"name" is missing'),
+    ("wrong type in a pod", changed("image: tf:1", "image: 1"), 17,
+     "spec.taskRoles[0].task.pod.spec.containers[0].image", "put it in quotes"),
+    ("no such volume", changed("- name: data\n              mountPath", "- name: dta\n              mountPath"), 19,
+     "spec.taskRoles[0].task.pod.spec.containers[0].volumeMounts[0].name", 'Did you mean "data"?'),
+    ("no volumes", changed("          volumes:\n          - name: data\n            emptyDir: {}\n", ""), 19,
+     "spec.taskRoles[0].task.pod.spec.containers[0].volumeMounts[0].name", "The pod has no volumes"),
+    ("second document", GOOD.encode() + b"---\nhello\n", 25, "", "expected a Framework"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "line", "path", "words"), [pytest.param(*row[1:], id=row[0]) for row in BAD])
+def test_one_cause_gives_one_error(data: bytes, line: int, path: str, words: str) -> None:
+    loaded = documents.load(data, "f.yaml")
+
+    (fault,) = loaded.faults
+    assert (fault.severity, fault.file, fault.line, fault.path) == (Severity.ERROR, "f.yaml", line, path)
+    assert words in fault.message
+    with pytest.raises(FaultyFileError) as raised:
+        loaded.without_errors()
+    assert raised.value.faults == (fault,)
+
+
+def test_two_roles_of_one_name() -> None:
+    role = GOOD[GOOD.index("  - name: worker") :]
+
+    (fault,) = documents.load((GOOD + role).encode(), "f.yaml").faults
+
+    assert (fault.line, fault.path) == (24, "spec.taskRoles[1].name")
+    assert "the role in line 10 too" in fault.message
+
+
+def test_hostname_that_is_cut_is_a_warning() -> None:
+    data = changed("name: tfexample", f"name: {'x' * 60}")
+
+    ((severity, line, path, message),) = faults_of(data)
+
+    assert (severity, line, path) == ("warning", 10, "spec.taskRoles[0].name")
+    assert "-worker-1 has a name of 69 characters" in message
+
+
+def test_all_faults_are_collected_in_the_order_of_lines() -> None:
+    data = GOOD.replace("Start", "Go").replace("taskNumber: 2", "taskNumbr: 2").replace("image: tf:1", "image: 1")
+
+    assert [line for _, line, _, _ in faults_of(data.encode())] == [6, 11, 17]
+
+
+def test_more_faults_than_anybody_reads() -> None:
+    data = GOOD + "".join(f"  field{number}: 1\n" for number in range(5000))
+
+    faults = faults_of(data.encode())
+
+    assert len(faults) == 1001
+    assert "more than 1000 faults" in faults[-1][3]
+
+
+@pytest.mark.parametrize("kind", ["v1\nkind: List", "launcher.microsoft.com/v1\nkind: FrameworkList"])
+def test_list_is_unrolled(kind: str) -> None:
+    item = textwrap.indent(GOOD, "  ").replace("  apiVersion", "- apiVersion", 1)
+    other = item.replace("tfexample", "other").replace("taskNumber: 2", "taskNumber: x")
+
+    loaded = documents.load(f"apiVersion: {kind}\nitems:\n{item}{other}".encode(), "f.yaml")
+
+    assert [one.framework.name for one in loaded.frameworks] == ["tfexample"]
+    assert [fault.path for fault in loaded.faults] == ["items[1].spec.taskRoles[0].taskNumber"]
+
+
+def test_many_documents() -> None:
+    loaded = documents.load(f"{GOOD}---\n{GOOD.replace('tfexample', 'other')}---\n".encode(), "f.yaml")
+
+    assert [one.framework.name for one in loaded.without_errors()] == ["tfexample", "other"]
+
+
+def test_json() -> None:
+    (one,) = documents.load(GOOD.encode(), "f.yaml").frameworks
+    data = msgspec.json.format(msgspec.json.encode(tree.plain(one.tree)), indent=2).replace(b"  ", b"\t")
+
+    loaded = documents.load(data, "f.json")
+
+    assert loaded.faults == ()
+    assert loaded.frameworks[0].framework == one.framework
+
+
+def test_null_is_absent() -> None:
+    data = changed("retryPolicy:\n    maxRetryCount: 3", "retryPolicy: null\n  description:")
+
+    (one,) = documents.load(data, "f.yaml").without_errors()
+
+    assert one.framework.spec.retry_policy.max_retry_count == 0
+    assert one.framework.spec.description == ""
+
+
+def test_unknown_fields_survive() -> None:
+    """Statement 2: inside `pod` and `status`, what Windlass does not know is kept."""
+    data = (
+        changed("image: tf:1", "image: tf:1\n            futureField: {a: [1, null, 'no', y, 1e3]}")
+        + b"status:\n  novel: [1, '2', .5]\n"
+    )
+    (one,) = documents.load(data, "f.yaml").without_errors()
+
+    (again,) = documents.load(documents.dump(one), "f.yaml").without_errors()
+
+    container = again.framework.spec.task_roles[0].task.pod["spec"]["containers"][0]
+    assert container["futureField"] == {"a": [1, None, "no", True, 1000]}
+    assert tree.plain(again.tree) == tree.plain(one.tree)
+    assert tree.plain(again.tree)["status"] == {"novel": [1, "2", 0.5]}
+
+
+STATUS = """\
+status:
+  startTime: 2018-06-14T21:53:04Z
+  runTime: null
+  completionTime: null
+  state: AttemptCreationPending
+  transitionTime: "2018-06-14T21:53:04Z"
+  retryPolicyStatus: {totalRetriedCount: 2, accountableRetriedCount: 1, retryDelaySec: null}
+  somethingNew: 1
+  attemptStatus:
+    id: 2
+    startTime: 2018-06-14T21:53:04Z
+    configMapName: tfexample-attempt
+    taskRoleStatuses: []
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "retries", "warnings"),
+    [
+        pytest.param("", None, [], id="absent"),
+        pytest.param("status: null\n", None, [], id="null"),
+        pytest.param("status: {}\n", None, [], id="as a generator leaves it"),
+        pytest.param(STATUS, 2, [], id="of a controller"),
+        pytest.param("status: {phase: Running}\n", None, ["status"], id="of something else"),
+        pytest.param("status: running\n", None, ["status"], id="a string"),
+    ],
+)
+def test_status_is_not_checked(status: str, retries: int | None, warnings: list[str]) -> None:
+    loaded = documents.load((GOOD + status).encode(), "f.yaml")
+
+    (one,) = loaded.without_errors()
+    read = one.framework.status
+    assert (read and read.retry_policy_status.total_retried_count) == retries
+    assert [fault.path for fault in loaded.warnings] == warnings
+
+
+@pytest.mark.parametrize("text", ["y", "no", "1e3", "0644", "~", "", "null", " x ", "a: b", "é\n\nx", "\u2028", "=", "<<", "2018-01-01"])
+def test_strings_survive(text: str) -> None:
+    data = changed("image: tf:1", f"image: {msgspec.json.encode(text).decode()}")
+    (one,) = documents.load(data, "f.yaml").without_errors()
+
+    (again,) = documents.load(documents.dump(one), "f.yaml").without_errors()
+
+    assert again.framework.spec.task_roles[0].task.pod["spec"]["containers"][0]["image"] == text
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+PATHS = st.sampled_from(
+    [
+        ("apiVersion",), ("kind",), ("metadata",), ("metadata", "name"), ("metadata", "labels"), ("spec",), ("status",),
+        ("metadata", "creationTimestamp"), ("spec", "description"), ("spec", "executionType"), ("spec", "retryPolicy"),
+        ("spec", "retryPolicy", "retryBackoff"), ("spec", "taskRoles"), ("spec", "taskRoles", 0), ("spec", "suspend"),
+        ("spec", "taskRoles", 0, "name"), ("spec", "taskRoles", 0, "taskNumber"), ("spec", "taskRoles", 0, "task"),
+        ("spec", "taskRoles", 0, "task", "pod"), ("spec", "taskRoles", 0, "task", "pod", "spec"),
+        ("spec", "taskRoles", 0, "task", "pod", "spec", "containers"),
+        ("spec", "taskRoles", 0, "task", "pod", "spec", "containers", 0),
+        ("spec", "taskRoles", 0, "task", "pod", "spec", "containers", 0, "command"),
+        ("spec", "taskRoles", 0, "task", "pod", "spec", "containers", 0, "env"),
+        ("spec", "taskRoles", 0, "task", "pod", "spec", "containers", 0, "ports"),
+        ("spec", "taskRoles", 0, "task", "pod", "spec", "containers", 0, "volumeMounts"),
+        ("spec", "taskRoles", 0, "task", "pod", "spec", "volumes"),
+        ("spec", "taskRoles", 0, "task", "podGracefulDeletionTimeoutSec"),
+    ]
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=500)
+@given(path=PATHS, value=VALUES, key=st.none() | st.text(max_size=8))
+def test_a_framework_with_anything_anywhere_never_raises(path: tuple[Any, ...], value: Any, key: str | None) -> None:
+    """Any value at any place gives a Framework or a fault; and what loads survives being written."""
+    framework = tree.plain(parsing.parse(GOOD.encode()).documents[0].root)
+    parent = framework
+    for step in path[:-1]:
+        parent = parent.setdefault(step, {}) if isinstance(parent, dict) else parent[step]
+    if key is not None and isinstance(parent, dict):
+        parent[key] = value
+    else:
+        parent[path[-1]] = value
+
+    loaded = documents.load(msgspec.json.encode(framework), "f.json")
+
+    assert loaded.frameworks or loaded.errors
+    assert all("\n" not in str(fault) for fault in loaded.faults)
+    for one in loaded.frameworks:
+        (again,) = documents.load(documents.dump(one), "f.yaml").frameworks
+        assert again.framework == one.framework
+        assert tree.plain(again.tree) == tree.plain(one.tree)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300) | st.text(max_size=200).map(str.encode))
+def test_arbitrary_bytes_never_raise(data: bytes) -> None:
+    loaded = documents.load(data, "f.yaml")
+
+    assert loaded.frameworks or loaded.errors

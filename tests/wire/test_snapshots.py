@@ -1,0 +1,147 @@
+"""Object snapshots in the log (statement 49)."""
+
+import json
+import re
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from windlass.model.base import Json
+from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec, TaskRoleSpec, TaskSpec
+from windlass.model.status import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from windlass.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogPodSnapshot, LogTaskSnapshot
+from windlass.wire import codec
+from windlass.wire.snapshots import SnapshotTrigger, is_wanted, snapshot_line, task_snapshot
+
+NOW = datetime(2024, 5, 1, tzinfo=UTC)
+COLLECTOR = re.compile(": ObjectSnapshot: (.+)")
+
+
+def task_status(index: int) -> TaskStatus:
+    attempt = TaskAttemptStatus(start_time=NOW, pod_name=f"job-worker-{index}")
+    return TaskStatus(index=index, start_time=NOW, transition_time=NOW, attempt_status=attempt)
+
+
+def role_status(name: str, *indices: int) -> TaskRoleStatus:
+    return TaskRoleStatus(name=name, task_statuses=tuple(map(task_status, indices)))
+
+
+def framework(*roles: TaskRoleStatus, with_status: bool = True) -> Framework:
+    attempt = FrameworkAttemptStatus(start_time=NOW, config_map_name="job-attempt", task_role_statuses=roles)
+    status = FrameworkStatus(start_time=NOW, transition_time=NOW, attempt_status=attempt)
+    pod = {"spec": {"containers": [{"command": ["sh", "-c", "echo 1\necho 2\u2028"]}]}}
+    spec = FrameworkSpec(
+        task_roles=(TaskRoleSpec("ps", 2), TaskRoleSpec("worker", 2, task=TaskSpec(pod=pod))),
+    )
+    metadata = FrameworkMetadata(name="job", namespace="default")
+    return Framework(
+        "launcher.microsoft.com/v1", "Framework", metadata, spec, status if with_status else None
+    )
+
+
+WHOLE = framework(role_status("ps", 0, 1), role_status("worker", 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("trigger", "name"),
+    [
+        (SnapshotTrigger.FRAMEWORK_RETRY, "OnFrameworkRetry"),
+        (SnapshotTrigger.FRAMEWORK_DELETION, "OnFrameworkDeletion"),
+        (SnapshotTrigger.TASK_RETRY, "OnTaskRetry"),
+        (SnapshotTrigger.TASK_DELETION, "OnTaskDeletion"),
+        (SnapshotTrigger.POD_DELETION, "OnPodDeletion"),
+    ],
+)
+def test_statement_49_message_trigger_mark_json(trigger: SnapshotTrigger, name: str) -> None:
+    line = snapshot_line("[default/job]: retried", trigger, {"a": [1, None]})
+    assert line == f'[default/job]: retried: {name}: ObjectSnapshot: {{"a":[1,null]}}'
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["", "plain", "two\nlines\r\nand more\n", "with : ObjectSnapshot: inside", "a\u2028b\x85c\x0bd"],
+)
+def test_statement_49_one_line_that_a_collector_parses_back(message: str) -> None:
+    line = snapshot_line(message, SnapshotTrigger.FRAMEWORK_RETRY, WHOLE)
+    assert len(line.splitlines()) == 1
+    found = COLLECTOR.search(line)
+    assert found is not None
+    assert codec.decode_framework(found[1].encode()) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("obj", "parsed"),
+    [
+        ({"kind": "Pod", "x": "a\nb"}, {"kind": "Pod", "x": "a\nb"}),
+        (b'{\n  "kind": "Pod",\n  "x": "a\\nb \xe2\x80\xa8"\n}\n', {"kind": "Pod", "x": "a\nb \u2028"}),
+    ],
+    ids=["an object", "its bytes, laid out for people"],
+)
+def test_statement_49_other_objects(obj: Json | bytes, parsed: Json) -> None:
+    line = snapshot_line("gone", SnapshotTrigger.POD_DELETION, obj)
+    assert len(line.splitlines()) == 1
+    found = COLLECTOR.search(line)
+    assert found is not None
+    assert json.loads(found[1]) == parsed
+
+
+def test_a_task_snapshot_holds_one_role_and_one_task() -> None:
+    taken = task_snapshot(WHOLE, "worker", 1)
+    assert taken.metadata == WHOLE.metadata
+    assert taken.spec.task_roles == (WHOLE.spec.task_roles[1],)
+    assert taken.status is not None
+    assert taken.status.attempt_status.roles == (role_status("worker", 1),)
+    assert taken.status.start_time == NOW
+
+
+@pytest.mark.parametrize(
+    ("before", "role", "index", "roles"),
+    [
+        (WHOLE, "worker", 7, (role_status("worker"),)),
+        (WHOLE, "chief", 0, ()),
+        (framework(with_status=False), "worker", 0, None),
+    ],
+    ids=["no such task", "no such role", "no status yet"],
+)
+def test_a_task_snapshot_of_what_is_not_there(
+    before: Framework, role: str, index: int, roles: tuple[TaskRoleStatus, ...] | None
+) -> None:
+    status = task_snapshot(before, role, index).status
+    assert (None if status is None else status.attempt_status.roles) == roles
+
+
+def test_a_task_snapshot_of_a_compressed_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "COMPRESSION_THRESHOLD", 10)
+    assert WHOLE.status is not None
+    compressed = msgspec.structs.replace(WHOLE, status=codec.compress_status(WHOLE.status))
+    assert task_snapshot(compressed, "ps", 0) == task_snapshot(WHOLE, "ps", 0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "unwanted"),
+    [
+        (LogObjectSnapshot(), set()),
+        (
+            LogObjectSnapshot(framework=LogFrameworkSnapshot(on_framework_retry=False)),
+            {SnapshotTrigger.FRAMEWORK_RETRY},
+        ),
+        (
+            LogObjectSnapshot(framework=LogFrameworkSnapshot(on_framework_deletion=False)),
+            {SnapshotTrigger.FRAMEWORK_DELETION},
+        ),
+        (LogObjectSnapshot(task=LogTaskSnapshot(on_task_retry=False)), {SnapshotTrigger.TASK_RETRY}),
+        (LogObjectSnapshot(task=LogTaskSnapshot(on_task_deletion=False)), {SnapshotTrigger.TASK_DELETION}),
+        (LogObjectSnapshot(pod=LogPodSnapshot(on_pod_deletion=False)), {SnapshotTrigger.POD_DELETION}),
+    ],
+)
+def test_statement_49_each_can_be_switched_off(
+    wanted: LogObjectSnapshot, unwanted: set[SnapshotTrigger]
+) -> None:
+    assert {trigger for trigger in SnapshotTrigger if not is_wanted(trigger, wanted)} == unwanted
