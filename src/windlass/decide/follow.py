@@ -52,7 +52,7 @@ def follow(draft: Draft, role: str, task: TaskStatus) -> TaskStatus:
     if sight is Sight.GONE or pod is None:
         return _after_pod_is_gone(draft, role, task)
     if task.state.is_ending:
-        return _while_deleting(draft, task, pod)
+        return _while_deleting(draft, role, task, pod)
     if sight is Sight.UNSHOWN:
         return _while_unshown(draft, task)
     return _by_phase(draft, role, task, pod)
@@ -94,7 +94,10 @@ def _while_unshown(draft: Draft, task: TaskStatus) -> TaskStatus:
     return task
 
 
-def _while_deleting(draft: Draft, task: TaskStatus, pod: PodView) -> TaskStatus:
+def _while_deleting(draft: Draft, role: str, task: TaskStatus, pod: PodView) -> TaskStatus:
+    if pod.is_terminal and not pod.is_deleting:
+        # It has ended before anybody could delete it: nothing of it runs, and it may be one that is kept.
+        return end_attempt(draft, role, task, draft.rules.classifier.classify(pod))
     if pod.is_deleting and task.state is not State.ATTEMPT_DELETING:
         return transitions.move_task(task, State.ATTEMPT_DELETING, draft.now)
     is_requested = pod.uid in draft.observed.outcomes.deletion_requested

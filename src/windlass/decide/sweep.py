@@ -75,7 +75,8 @@ def act_on_pods(draft: Draft) -> None:
         for task in role.task_statuses:
             attempt = task.attempt_status
             if task.state is State.ATTEMPT_CREATION_PENDING:
-                _create_pod(draft, role.name, task)
+                if not task.deletion_pending:
+                    _create_pod(draft, role.name, task)
                 continue
             pod = pods.get(attempt.pod_name)
             if pod is None or pod.uid != attempt.pod_uid:

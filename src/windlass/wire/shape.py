@@ -182,7 +182,7 @@ def _check_string(node: tree.Node, kind: inspect.StrType, path: str) -> Iterator
     explanation = _EXPLANATIONS.get(kind.pattern or "", f"a string that matches {kind.pattern}")
     if text is None:
         yield from wrong_type(node, explanation if kind.pattern else "a string", path)
-    elif kind.pattern is not None and re.search(kind.pattern, text) is None:
+    elif kind.pattern is not None and re.fullmatch(kind.pattern, text) is None:
         yield from wrong_type(node, explanation, path)
 
 

@@ -10,7 +10,7 @@ MOST_BYTES = 16 * 1024 * 1024
 """More than any Framework that an API server would store, its status included."""
 
 _NOT_ALLOWED = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_JSON_STRING_OR_TAB = re.compile(r'"(?:[^"\\]|\\.)*+"?|\t', re.DOTALL)
+_STRING_OR_TAB = re.compile(r"""\"(?:[^"\\]|\\.)*+"?|'[^']*+'?|\t""", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
@@ -71,9 +71,15 @@ def _json_as_yaml(text: str) -> str:
     """YAML lacks two things that JSON has: tabs between tokens, and characters written as two escapes."""
 
     def as_yaml(found: re.Match[str]) -> str:
-        return " " if found[0] == "\t" else _ESCAPE.sub(_one_escape, found[0])
+        match found[0][0]:
+            case "\t":
+                return " "
+            case '"':
+                return _ESCAPE.sub(_one_escape, found[0])
+            case _:
+                return found[0]
 
-    return _JSON_STRING_OR_TAB.sub(as_yaml, text)
+    return _STRING_OR_TAB.sub(as_yaml, text)
 
 
 def _one_escape(escape: re.Match[str]) -> str:

@@ -59,7 +59,7 @@ def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Fault]:
         yield faults.error(metadata, path, 'the field "name" is missing: a Framework needs a name')
         return
     text = tree.text_of(name)
-    if text is not None and re.search(names.DNS_LABEL_PATTERN, text) is None:
+    if text is not None and re.fullmatch(names.DNS_LABEL_PATTERN, text) is None:
         yield from shape.wrong_type(name, _why_not_a_name(text, framework), f"{path}.name")
 
 
@@ -133,7 +133,7 @@ def _check_role_names(framework: tree.Mapping, roles: tuple[tree.Node, ...], pat
 
 def _check_pod_name(framework: str, role: tree.Node, role_name: str, path: str) -> Iterator[Fault]:
     """Valid names give at most 132 characters; why a longer name of a Framework cannot be had is said there."""
-    are_valid = re.search(names.DNS_LABEL_PATTERN, framework) and re.search(
+    are_valid = re.fullmatch(names.DNS_LABEL_PATTERN, framework) and re.search(
         names.ROLE_NAME_PATTERN, role_name
     )
     pod_name = names.pod_name(framework, role_name, _highest_index(role))

@@ -1,0 +1,71 @@
+"""Statement 54: the Frameworks of the old launcher's manual load as they stand, and their faults are told in words."""
+
+from pathlib import Path
+
+import pytest
+
+from windlass.wire import documents, tree
+from windlass.wire.faults import Severity
+
+FOLDER = Path(__file__).parents[1] / "data" / "launcher"
+
+MISSPELT = 'Kubernetes drops it with all that stands under it, and the pod runs without. Did you mean "volumeMounts"?'
+OTHER_NAME = 'framework_name=tf-example is set here, but this Framework is called "tfexample"'
+PS_PORT = 'the port 46867 is used here, but no container of the Framework declares it. Did you mean 49867, which container "tf"'
+WORKER_PORT = 'the port 46866 is used here, but no container of the Framework declares it. Did you mean 49866, which container "tf"'
+
+WORKER = "spec.taskRoles[0].task.pod.spec"
+PS = "spec.taskRoles[1].task.pod.spec"
+INIT = "initContainers[0].command[2]"
+
+EXPECTED: dict[str, list[tuple[int, str, str]]] = {
+    "simple-tensorflow.yaml": [
+        (30, f"{WORKER}.containers[0].command[2]", OTHER_NAME),
+        (50, f"{PS}.containers[0].command[2]", OTHER_NAME),
+    ],
+    "init-container.yaml": [
+        (32, f"{WORKER}.containers[0].olumeMounts", MISSPELT),
+        (42, f"{WORKER}.{INIT}", PS_PORT),
+        (42, f"{WORKER}.{INIT}", WORKER_PORT),
+        (80, f"{PS}.{INIT}", PS_PORT),
+        (80, f"{PS}.{INIT}", WORKER_PORT),
+    ],
+    "nfs-volume.yaml": [],
+    "host-path-single-node.yaml": [],
+    "host-path-node-affinity.yaml": [],
+    "tensorflow-nfs.yaml": [
+        (32, f"{WORKER}.containers[0].olumeMounts", MISSPELT),
+        (44, f"{WORKER}.{INIT}", PS_PORT),
+        (44, f"{WORKER}.{INIT}", WORKER_PORT),
+        (86, f"{PS}.{INIT}", PS_PORT),
+        (86, f"{PS}.{INIT}", WORKER_PORT),
+    ],
+}
+
+
+def test_every_example_is_expected() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_loads_with_exactly_these_warnings(name: str) -> None:
+    loaded = documents.load((FOLDER / name).read_bytes(), name)
+
+    (one,) = loaded.without_errors()
+    assert one.framework.group == "launcher.microsoft.com"
+    assert {fault.severity for fault in loaded.faults} <= {Severity.WARNING}
+    assert [(fault.line, fault.path) for fault in loaded.faults] == [
+        (line, path) for line, path, _ in EXPECTED[name]
+    ]
+    for fault, (_, _, words) in zip(loaded.faults, EXPECTED[name], strict=True):
+        assert words in fault.message
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_round_trip(name: str) -> None:
+    (one,) = documents.load((FOLDER / name).read_bytes(), name).frameworks
+
+    (again,) = documents.load(documents.dump(one), name).frameworks
+
+    assert again.framework == one.framework
+    assert tree.plain(again.tree) == tree.plain(one.tree)

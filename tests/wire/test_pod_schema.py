@@ -1,0 +1,118 @@
+"""Pod templates are held against the schema of Kubernetes: unknown fields warn, wrong types are errors."""
+
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.wire import parsing, pod_schema
+from windlass.wire.faults import Fault, Rule
+
+ROOT = Path(__file__).parents[2]
+
+
+def check(template: dict[str, Any]) -> list[Fault]:
+    return list(pod_schema.check(parsing.parse(msgspec.json.encode(template)).documents[0].root, "pod"))
+
+
+def pod(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "tf", **container}], **(spec or {})}}
+
+
+def test_is_up_to_date() -> None:
+    subprocess.run([sys.executable, ROOT / "tools/update_pod_schema.py", "--verify"], check=True)
+
+
+def test_is_small() -> None:
+    assert len(resources.files("windlass.wire").joinpath("pod_schema.json").read_bytes()) <= 300 * 1024
+
+
+def test_reaches_only_what_it_has() -> None:
+    schema = pod_schema.schema()
+    scalars = {"string", "integer", "boolean", "date-time", "int-or-string", "quantity", "object"}
+
+    kinds = {kind.lstrip("[]{}") for pod_type in schema.types.values() for kind in pod_type.fields.values()}
+
+    assert schema.root in schema.types
+    assert kinds <= scalars | set(schema.types)
+    assert all(set(pod_type.required) <= set(pod_type.fields) for pod_type in schema.types.values())
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param(pod(), id="least"),
+        pytest.param({**pod(), "metadata": {"labels": {"a": "b"}, "creationTimestamp": None}}, id="metadata"),
+        pytest.param(
+            pod(resources={"limits": {"cpu": 0.5, "memory": "16Gi", "nvidia.com/gpu": 1}}), id="quantities"
+        ),
+        pytest.param(pod(livenessProbe={"httpGet": {"port": "http"}}), id="named port"),
+        pytest.param(pod(livenessProbe={"httpGet": {"port": 80}}), id="numbered port"),
+        pytest.param(pod(lifecycle={"preStop": {"exec": {"command": ["true"]}}}), id="exec"),
+        pytest.param(
+            pod({"nodeSelector": {"a": "b"}, "tolerations": None, "securityContext": {}}), id="maps and nulls"
+        ),
+        pytest.param(
+            pod(
+                {
+                    "volumes": [
+                        {"name": "v", "hostPath": {"path": "/"}},
+                        {"name": "e", "emptyDir": {"sizeLimit": "1G"}},
+                    ]
+                }
+            ),
+            id="volumes",
+        ),
+    ],
+)
+def test_fits(template: dict[str, Any]) -> None:
+    assert check(template) == []
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "words"),
+    [
+        pytest.param(pod(image=5), "pod.spec.containers[0].image", 'number 5, expected a string: put it', id="image"),
+        pytest.param(pod(tty="yes"), "pod.spec.containers[0].tty", "expected true or false", id="boolean"),
+        pytest.param(pod(command="ls"), "pod.spec.containers[0].command", "expected a list", id="command"),
+        pytest.param(pod(command=["ls", None]), "pod.spec.containers[0].command[1]", "found null", id="null item"),
+        pytest.param(pod(ports=[{"containerPort": "80"}]), "pod.spec.containers[0].ports[0].containerPort", "remove", id="port"),
+        pytest.param(pod(ports=[{"containerPort": 2**63}]), "pod.spec.containers[0].ports[0].containerPort", "64", id="int64"),
+        pytest.param(pod(env=[{"name": "A", "value": True}]), "pod.spec.containers[0].env[0].value", "quotes", id="env"),
+        pytest.param(pod(resources={"limits": {"a/b": "lots"}}), 'pod.spec.containers[0].resources.limits["a/b"]', "quantity",
+                     id="quantity"),
+        pytest.param(pod(resources=[]), "pod.spec.containers[0].resources", "a mapping (ResourceRequirements)", id="object"),
+        pytest.param(pod({"nodeSelector": "gpu"}), "pod.spec.nodeSelector", "expected a mapping", id="map"),
+        pytest.param(pod(volumeMounts=[{"name": "v"}]), "pod.spec.containers[0].volumeMounts[0]", '"mountPath" is', id="required"),
+        pytest.param({"spec": {"containers": [{"image": "x"}]}}, "pod.spec.containers[0]", '"name" is missing', id="name"),
+        pytest.param({"spec": {"containers": None}}, "pod.spec", '"containers" is missing', id="containers"),
+        pytest.param([], "pod", "a mapping (PodTemplateSpec)", id="template"),
+    ],
+)  # fmt: skip
+def test_error(template: dict[str, Any], path: str, words: str) -> None:
+    (fault,) = check(template)
+
+    assert (fault.is_error, fault.path) == (True, path)
+    assert words in fault.message
+
+
+@pytest.mark.parametrize(
+    ("template", "path", "words", "rule"),
+    [
+        (pod(olumeMounts=[]), "pod.spec.containers[0].olumeMounts", '"volumeMounts"?', Rule.MISSPELT_FIELD),
+        (pod(Image="x"), "pod.spec.containers[0].Image", '"image"?', Rule.MISSPELT_FIELD),
+        (pod({"hostnetwork": True}), "pod.spec.hostnetwork", '"hostNetwork"?', Rule.MISSPELT_FIELD),
+        (pod(quux=1), "pod.spec.containers[0].quux", "No field of a similar name", ""),
+        ({**pod(), "quux": 1}, "pod.quux", "Known here: metadata, spec", ""),
+    ],
+)
+def test_unknown_field_is_a_warning(template: dict[str, Any], path: str, words: str, rule: str) -> None:
+    (fault,) = check(template)
+
+    assert (fault.is_error, fault.path, fault.rule) == (False, path, rule)
+    assert "Kubernetes drops it" in fault.message
+    assert words in fault.message
