@@ -159,13 +159,15 @@ def test_help_imports_nothing_heavy(arguments: str) -> None:
         "print(sorted(name for name in sys.modules if name.partition('.')[0] in ('windlass', 'yaml', 'msgspec')))\n"
     )
 
-    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    run = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
 
     assert run.stdout.splitlines()[-1] == "['windlass', 'windlass.cli', 'windlass.cli.main']"
 
 
 def test_as_a_process(faulty: Path) -> None:
-    run = subprocess.run(
+    run = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "windlass.cli.main", "lint", str(faulty)],
         capture_output=True,
         text=True,

@@ -66,6 +66,10 @@ def test_good() -> None:
     assert framework.spec.task_roles[0].task.pod["spec"]["volumes"] == [{"name": "data", "emptyDir": {}}]
 
 
+ROLE = "spec.taskRoles[0]"
+NAME, TASKS, TASK = f"{ROLE}.name", f"{ROLE}.taskNumber", f"{ROLE}.task"
+RETRIES = "spec.retryPolicy.maxRetryCount"
+
 BAD: list[Any] = [
     # id, data, line, path, words of the message
     ("not YAML", b"apiVersion: [\n", 1, "", "not YAML"),
@@ -74,9 +78,9 @@ BAD: list[Any] = [
     ("an empty file", b"", 1, "", "the file is empty"),
     ("only comments", b"# nothing\n---\n", 1, "", "the file is empty"),
     ("10 MB of nesting", b"[" * 10_000_000, 1, "", "deeper than 100"),
-    ("NaN", changed("maxRetryCount: 3", "maxRetryCount: .nan"), 8, "spec.retryPolicy.maxRetryCount", "JSON cannot hold"),
+    ("NaN", changed("maxRetryCount: 3", "maxRetryCount: .nan"), 8, RETRIES, "JSON cannot hold"),
     ("a tab", changed("  retryPolicy:", "\tretryPolicy:"), 7, "", "tab in the indentation"),
-    ("a duplicate key", changed("taskNumber: 2", "taskNumber: 2\n    taskNumber: 3"), 12, "spec.taskRoles[0]", "already"),
+    ("duplicate key", changed("taskNumber: 2", "taskNumber: 2\n    taskNumber: 3"), 12, ROLE, "already"),
     ("another kind", b"apiVersion: apps/v1\nkind: Deployment\n", 2, "kind", "expected a Framework of launcher"),
     ("an empty list", b"apiVersion: v1\nkind: List\nitems: []\n", 2, "kind", "found"),
     (
@@ -93,49 +97,48 @@ BAD: list[Any] = [
     ("name of a number", changed("name: tfexample", "name: 7"), 4, "metadata.name", "put it in quotes"),
     ("name with a dot", changed("name: tfexample", "name: tf.example"), 4, "metadata.name", "a DNS label"),
     ("name with a line end", changed("name: tfexample", 'name: "tf\\n"'), 4, "metadata.name", "a DNS label"),
-    ("label of a number", changed("  name: tfexample", "  name: t\n  labels: {a: 1}"), 5, "metadata.labels.a", "a string"),
+    ("numeric label", changed("  name: tfexample", "  name: t\n  labels: {a: 1}"), 5, "metadata.labels.a", "string"),
     ("pod name over 253", changed("tfexample", LONG), 4, "metadata.name", "269 characters, and Kubernetes allows 253"),
     ("no spec", GOOD.split("spec:")[0].encode(), 1, "spec", "the spec is missing"),
     ("misspelt spec", changed("\nspec:", "\nsepc:"), 5, "sepc", 'Did you mean "spec"?'),
     ("no roles", GOOD.split("  taskRoles:")[0].encode(), 6, "spec", '"taskRoles" is missing'),
     ("null roles", GOOD.split("  - name: worker")[0].encode(), 6, "spec", '"taskRoles" is missing'),
-    ("empty roles", GOOD.split("  - name: worker")[0].encode() + b"    []\n", 10, "spec.taskRoles", "at least one role"),
+    ("empty roles", GOOD.split("  - name: worker")[0].encode() + b"    []\n", 10, "spec.taskRoles", "at least one"),
     ("misspelt roles", changed("taskRoles:", "taskRole:"), 9, "spec.taskRole", 'Did you mean "taskRoles"?'),
-    ("role without a name", changed("- name: worker\n    ", "- "), 10, "spec.taskRoles[0]", '"name" is missing'),
-    ("role with a hyphen", changed("name: worker", "name: my-worker"), 10, "spec.taskRoles[0].name", "without a hyphen"),
-    ("role with a capital", changed("name: worker", "name: Worker"), 10, "spec.taskRoles[0].name", "lower-case"),
-    ("long role name", changed("name: worker", f"name: {LONG}"), 10, "spec.taskRoles[0].name", "1 to 63"),
-    ("taskNumber -1", changed("taskNumber: 2", "taskNumber: -1"), 11, "spec.taskRoles[0].taskNumber", "from 0 to 10000"),
-    ("taskNumber 1e9", changed("taskNumber: 2", "taskNumber: 1e9"), 11, "spec.taskRoles[0].taskNumber", "1000000000"),
-    ("taskNumber 1.5", changed("taskNumber: 2", "taskNumber: 1.5"), 11, "spec.taskRoles[0].taskNumber", "an integer"),
-    ("taskNumber true", changed("taskNumber: 2", "taskNumber: yes"), 11, "spec.taskRoles[0].taskNumber", "boolean true"),
-    ("quoted taskNumber", changed("taskNumber: 2", "taskNumber: '2'"), 11, "spec.taskRoles[0].taskNumber", "remove the"),
-    ("maxRetryCount -3", changed("maxRetryCount: 3", "maxRetryCount: -3"), 8, "spec.retryPolicy.maxRetryCount", "from -2"),
-    ("huge number", changed("maxRetryCount: 3", f"maxRetryCount: {2**63}"), 8, "spec.retryPolicy.maxRetryCount", "from -2"),
-    ("huge generation", changed("  name: tf", f"  generation: {2**63}\n  name: tf"), 4, "metadata.generation", "64 bits"),
-    ("unknown field", changed("taskNumber: 2", "taskNumbr: 2"), 11, "spec.taskRoles[0].taskNumbr", '"taskNumber"?'),
-    ("unlike any field", changed("taskNumber: 2", "gpus: 2"), 11, "spec.taskRoles[0].gpus", "Known here: name, taskNumber"),
+    ("role without a name", changed("- name: worker\n    ", "- "), 10, ROLE, '"name" is missing'),
+    ("role with a hyphen", changed("name: worker", "name: my-worker"), 10, NAME, "without a hyphen"),
+    ("role with a capital", changed("name: worker", "name: Worker"), 10, NAME, "lower-case"),
+    ("long role name", changed("name: worker", f"name: {LONG}"), 10, NAME, "1 to 63"),
+    ("taskNumber -1", changed("taskNumber: 2", "taskNumber: -1"), 11, TASKS, "from 0 to 10000"),
+    ("taskNumber 1e9", changed("taskNumber: 2", "taskNumber: 1e9"), 11, TASKS, "1000000000"),
+    ("taskNumber 1.5", changed("taskNumber: 2", "taskNumber: 1.5"), 11, TASKS, "an integer"),
+    ("taskNumber true", changed("taskNumber: 2", "taskNumber: yes"), 11, TASKS, "boolean true"),
+    ("quoted taskNumber", changed("taskNumber: 2", "taskNumber: '2'"), 11, TASKS, "remove the"),
+    ("maxRetryCount -3", changed("maxRetryCount: 3", "maxRetryCount: -3"), 8, RETRIES, "from -2"),
+    ("huge number", changed("maxRetryCount: 3", f"maxRetryCount: {2**63}"), 8, RETRIES, "from -2"),
+    ("huge generation", changed("  name: tf", f"  generation: {2**63}\n  name: tf"), 4, "metadata.generation", "64"),
+    ("unknown field", changed("taskNumber: 2", "taskNumbr: 2"), 11, f"{ROLE}.taskNumbr", '"taskNumber"?'),
+    ("unlike any field", changed("taskNumber: 2", "gpus: 2"), 11, f"{ROLE}.gpus", "Known here: name, taskNumber"),
     ("wrong choice", changed("executionType: Start", "executionType: Strat"), 6, "spec.executionType", '"Start"?'),
-    ("not a mapping", changed("retryPolicy:\n    maxRetryCount: 3", "retryPolicy: always"), 7, "spec.retryPolicy", "mapping"),
-    ("role of a string", b"\n".join(changed("taskNumber: 2", "taskNumber: 2").split(b"\n")[:9]) + b" [worker]\n", 9,
-     "spec.taskRoles[0]", "expected a mapping"),
-    ("bad time", changed("  name: tf", "  creationTimestamp: 5\n  name: tf"), 4, "metadata.creationTimestamp", "a time"),
-    ("no task", GOOD.split("    task:")[0].encode(), 10, "spec.taskRoles[0]", '"task" is missing'),
-    ("no pod", GOOD.split("      pod:")[0].encode() + b"      retryPolicy: {}\n", 13, "spec.taskRoles[0].task", '"pod" is'),
+    ("no mapping", changed("retryPolicy:\n    maxRetryCount: 3", "retryPolicy: x"), 7, "spec.retryPolicy", "mapping"),
+    ("role of a string", GOOD.split("  - name: worker")[0].encode() + b"    [ps]\n", 10, ROLE, "expected a mapping"),
+    ("bad time", changed("  name: tf", "  creationTimestamp: 5\n  name: tf"), 4, "metadata.creationTimestamp", "time"),
+    ("no task", GOOD.split("    task:")[0].encode(), 10, ROLE, '"task" is missing'),
+    ("no pod", GOOD.split("      pod:")[0].encode() + b"      retryPolicy: {}\n", 13, TASK, '"pod" is'),
     ("no pod spec", GOOD.split("        spec:\n")[0].encode() + b"        metadata: {}\n", 14,
-     "spec.taskRoles[0].task.pod", '"spec" is missing'),
+     f"{TASK}.pod", '"spec" is missing'),
     ("no containers", GOOD.split("          containers:")[0].encode() + b"          hostNetwork: true\n", 15,
-     "spec.taskRoles[0].task.pod.spec", '"containers" is missing'),
+     f"{TASK}.pod.spec", '"containers" is missing'),
     ("empty containers", GOOD.split("          containers:")[0].encode() + b"          containers: []\n", 15,
-     "spec.taskRoles[0].task.pod.spec.containers", "at least one container"),
+     f"{TASK}.pod.spec.containers", "at least one container"),
     ("container without a name", changed("- name: tf\n            image", "- image"), 16,
-     "spec.taskRoles[0].task.pod.spec.containers[0]", '"name" is missing'),
+     f"{TASK}.pod.spec.containers[0]", '"name" is missing'),
     ("wrong type in a pod", changed("image: tf:1", "image: 1"), 17,
-     "spec.taskRoles[0].task.pod.spec.containers[0].image", "put it in quotes"),
+     f"{TASK}.pod.spec.containers[0].image", "put it in quotes"),
     ("no such volume", changed("- name: data\n              mountPath", "- name: dta\n              mountPath"), 19,
-     "spec.taskRoles[0].task.pod.spec.containers[0].volumeMounts[0].name", 'Did you mean "data"?'),
+     f"{TASK}.pod.spec.containers[0].volumeMounts[0].name", 'Did you mean "data"?'),
     ("no volumes", changed("          volumes:\n          - name: data\n            emptyDir: {}\n", ""), 19,
-     "spec.taskRoles[0].task.pod.spec.containers[0].volumeMounts[0].name", "The pod has no volumes"),
+     f"{TASK}.pod.spec.containers[0].volumeMounts[0].name", "The pod has no volumes"),
     ("second document", GOOD.encode() + b"---\nhello\n", 25, "", "expected a Framework"),
 ]  # fmt: skip
 
@@ -186,6 +189,13 @@ def test_more_faults_than_anybody_reads() -> None:
     data = GOOD + "".join(f"  field{number}: 1\n" for number in range(5000))
 
     faults = faults_of(data.encode())
+
+    assert len(faults) == 1001
+    assert "more than 1000 faults" in faults[-1][3]
+
+
+def test_more_faulty_documents_than_anybody_reads() -> None:
+    faults = faults_of(b"a: 1\n---\n" * 5000)
 
     assert len(faults) == 1001
     assert "more than 1000 faults" in faults[-1][3]

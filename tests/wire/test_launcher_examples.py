@@ -11,8 +11,11 @@ FOLDER = Path(__file__).parents[1] / "data" / "launcher"
 
 MISSPELT = 'Kubernetes drops it with all that stands under it, and the pod runs without. Did you mean "volumeMounts"?'
 OTHER_NAME = 'framework_name=tf-example is set here, but this Framework is called "tfexample"'
-PS_PORT = 'the port 46867 is used here, but no container of the Framework declares it. Did you mean 49867, which container "tf"'
-WORKER_PORT = 'the port 46866 is used here, but no container of the Framework declares it. Did you mean 49866, which container "tf"'
+NOT_DECLARED = (
+    "the port {} is used here, but no container of the Framework declares it. Did you mean {}, which"
+)
+PS_PORT = NOT_DECLARED.format(46867, 49867)
+WORKER_PORT = NOT_DECLARED.format(46866, 49866)
 
 WORKER = "spec.taskRoles[0].task.pod.spec"
 PS = "spec.taskRoles[1].task.pod.spec"

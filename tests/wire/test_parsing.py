@@ -152,6 +152,19 @@ def test_half_a_character() -> None:
     assert [fault.line for fault in found] == [1]
 
 
+@pytest.mark.parametrize(
+    "data",
+    ["[" + "1," * 60 + "]", "[" + "[]," * 60 + "]", "a: {}\n---\n" * 60, "- &a {b: 1}\n" + "- *a\n" * 60],
+)
+def test_values_are_bounded(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "MOST_VALUES", 50)
+
+    failure = parsing.parse(data.encode()).failure
+
+    assert failure is not None
+    assert "more than 50 values" in failure.message
+
+
 def test_documents_before_the_failure_are_kept() -> None:
     parsed = parsing.parse(b"a: 1\n---\nb: [\n")
 
@@ -159,50 +172,47 @@ def test_documents_before_the_failure_are_kept() -> None:
     assert parsed.failure is not None
 
 
-YAMLISH = st.lists(
-    st.sampled_from(
-        [
-            "a",
-            "b: ",
-            "- ",
-            "\n",
-            "\n  ",
-            "\t",
-            "[",
-            "]",
-            "{",
-            "}",
-            ",",
-            "&a ",
-            "*a",
-            "<<: ",
-            "!!int ",
-            "!x ",
-            "| ",
-            "> ",
-        ]
-        + [
-            "'",
-            '"',
-            "\\",
-            "#",
-            "%YAML 1.1\n",
-            "---\n",
-            "...\n",
-            "? ",
-            ": ",
-            ".nan",
-            "1e9",
-            "0x",
-            "~",
-            "é",
-            "\u2028",
-            "@",
-        ]
-        + ["\\ud83d", "\\x0", "\ufeff", "\x85", "\r"]
+PIECES = [
+    *(
+        "a",
+        "b: ",
+        "- ",
+        "\n",
+        "\n  ",
+        "\t",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "&a ",
+        "*a",
+        "<<: ",
+        "!!int ",
+        "!x ",
+        "| ",
+        "> ",
     ),
-    max_size=40,
-).map("".join)
+    *(
+        "'",
+        '"',
+        "\\",
+        "#",
+        "%YAML 1.1\n",
+        "---\n",
+        "...\n",
+        "? ",
+        ": ",
+        ".nan",
+        "1e9",
+        "0x",
+        "~",
+        "é",
+        "\u2028",
+    ),
+    *("\\ud83d", "\\x0", "\ufeff", "\x85", "\r", "@"),
+]
+YAMLISH = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 
 
 @settings(deadline=None, max_examples=400)

@@ -12,6 +12,7 @@ import pytest
 from windlass.wire import parsing, pod_schema
 from windlass.wire.faults import Fault, Rule
 
+CONTAINER = "pod.spec.containers[0]"
 ROOT = Path(__file__).parents[2]
 
 
@@ -24,7 +25,7 @@ def pod(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:
 
 
 def test_is_up_to_date() -> None:
-    subprocess.run([sys.executable, ROOT / "tools/update_pod_schema.py", "--verify"], check=True)
+    subprocess.run([sys.executable, ROOT / "tools/update_pod_schema.py", "--verify"], check=True)  # noqa: S603
 
 
 def test_is_small() -> None:
@@ -76,19 +77,19 @@ def test_fits(template: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("template", "path", "words"),
     [
-        pytest.param(pod(image=5), "pod.spec.containers[0].image", 'number 5, expected a string: put it', id="image"),
-        pytest.param(pod(tty="yes"), "pod.spec.containers[0].tty", "expected true or false", id="boolean"),
-        pytest.param(pod(command="ls"), "pod.spec.containers[0].command", "expected a list", id="command"),
-        pytest.param(pod(command=["ls", None]), "pod.spec.containers[0].command[1]", "found null", id="null item"),
-        pytest.param(pod(ports=[{"containerPort": "80"}]), "pod.spec.containers[0].ports[0].containerPort", "remove", id="port"),
-        pytest.param(pod(ports=[{"containerPort": 2**63}]), "pod.spec.containers[0].ports[0].containerPort", "64", id="int64"),
-        pytest.param(pod(env=[{"name": "A", "value": True}]), "pod.spec.containers[0].env[0].value", "quotes", id="env"),
-        pytest.param(pod(resources={"limits": {"a/b": "lots"}}), 'pod.spec.containers[0].resources.limits["a/b"]', "quantity",
+        pytest.param(pod(image=5), f"{CONTAINER}.image", 'number 5, expected a string: put it', id="image"),
+        pytest.param(pod(tty="yes"), f"{CONTAINER}.tty", "expected true or false", id="boolean"),
+        pytest.param(pod(command="ls"), f"{CONTAINER}.command", "expected a list", id="command"),
+        pytest.param(pod(command=["ls", None]), f"{CONTAINER}.command[1]", "found null", id="null item"),
+        pytest.param(pod(ports=[{"containerPort": "80"}]), f"{CONTAINER}.ports[0].containerPort", "remove", id="port"),
+        pytest.param(pod(ports=[{"containerPort": 2**63}]), f"{CONTAINER}.ports[0].containerPort", "64", id="int64"),
+        pytest.param(pod(env=[{"name": "A", "value": True}]), f"{CONTAINER}.env[0].value", "quotes", id="env"),
+        pytest.param(pod(resources={"limits": {"a/b": "lots"}}), CONTAINER + '.resources.limits["a/b"]', "quantity",
                      id="quantity"),
-        pytest.param(pod(resources=[]), "pod.spec.containers[0].resources", "a mapping (ResourceRequirements)", id="object"),
+        pytest.param(pod(resources=[]), f"{CONTAINER}.resources", "a mapping (ResourceRequirements)", id="object"),
         pytest.param(pod({"nodeSelector": "gpu"}), "pod.spec.nodeSelector", "expected a mapping", id="map"),
-        pytest.param(pod(volumeMounts=[{"name": "v"}]), "pod.spec.containers[0].volumeMounts[0]", '"mountPath" is', id="required"),
-        pytest.param({"spec": {"containers": [{"image": "x"}]}}, "pod.spec.containers[0]", '"name" is missing', id="name"),
+        pytest.param(pod(volumeMounts=[{"name": "v"}]), f"{CONTAINER}.volumeMounts[0]", '"mountPath"', id="required"),
+        pytest.param({"spec": {"containers": [{"image": "x"}]}}, CONTAINER, '"name" is missing', id="name"),
         pytest.param({"spec": {"containers": None}}, "pod.spec", '"containers" is missing', id="containers"),
         pytest.param([], "pod", "a mapping (PodTemplateSpec)", id="template"),
     ],
@@ -103,10 +104,10 @@ def test_error(template: dict[str, Any], path: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("template", "path", "words", "rule"),
     [
-        (pod(olumeMounts=[]), "pod.spec.containers[0].olumeMounts", '"volumeMounts"?', Rule.MISSPELT_FIELD),
-        (pod(Image="x"), "pod.spec.containers[0].Image", '"image"?', Rule.MISSPELT_FIELD),
+        (pod(olumeMounts=[]), f"{CONTAINER}.olumeMounts", '"volumeMounts"?', Rule.MISSPELT_FIELD),
+        (pod(Image="x"), f"{CONTAINER}.Image", '"image"?', Rule.MISSPELT_FIELD),
         (pod({"hostnetwork": True}), "pod.spec.hostnetwork", '"hostNetwork"?', Rule.MISSPELT_FIELD),
-        (pod(quux=1), "pod.spec.containers[0].quux", "No field of a similar name", ""),
+        (pod(quux=1), f"{CONTAINER}.quux", "No field of a similar name", ""),
         ({**pod(), "quux": 1}, "pod.quux", "Known here: metadata, spec", ""),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from windlass.wire import parsing, port_checks, tree
 
-OWN = ("digits", "worker", "ps")
+OWN = frozenset({"digits", "worker", "ps"})
 
 
 @pytest.mark.parametrize(

@@ -286,10 +286,14 @@ class Cache:
             record.forced.add(uid)
 
     def emptied_attempt(self, key: FrameworkKey, config_map_uid: str, pods: Iterable[PodView]) -> None:
-        """`pods` are those that the request found, which may be more than the watch has shown."""
+        """`pods` are those that the request found, which may be more than the watch has shown, or fewer: what is here
+        and was not found is gone already."""
         around = self._around((key.namespace, key.name))
         record = self._record(key)
         record.emptied_attempts.add(config_map_uid)
+        record.deletion_requested.update(
+            pod.uid for pod in around.pods.values() if pod.metadata.labels.attempt == config_map_uid
+        )
         for pod in pods:
             record.deletion_requested.add(pod.uid)
             if self._is_news(around, pod, around.pods.get(pod.name)):

@@ -23,6 +23,11 @@ from windlass.operate.queue import KeyedQueue
 LONGEST_WAIT = timedelta(milliseconds=500)
 """For so long a status that leads to no action may wait to be written together with the next change."""
 
+GATHERING_PER_TASK = timedelta(microseconds=20)
+"""A look at ten thousand tasks costs tens of milliseconds: what happens to a large Framework within a time that grows
+with its size is looked at once. A Framework of a few tasks never notices."""
+SHORTEST_GATHERING = timedelta(milliseconds=1)
+
 Clock = Callable[[], datetime]
 
 
@@ -48,6 +53,8 @@ class Executor:
         if decision.wake_at is not None:
             self._queue.add_at(key, decision.wake_at)
         is_changed = decision.status is not None and decision.status != framework.status
+        if not decision.actions and decision.status is not None:
+            self._gather(key, decision.status.summary.tasks)
         if is_changed and decision.may_wait and self._may_still_wait(key):
             return
         try:
@@ -64,6 +71,11 @@ class Executor:
                 self._queue.add(key)
         if decision.reasons and (is_changed or decision.actions):
             self._port.announce(framework, decision.reasons)
+
+    def _gather(self, key: FrameworkKey, tasks: int) -> None:
+        gathering = min(GATHERING_PER_TASK * tasks, LONGEST_WAIT)
+        if gathering >= SHORTEST_GATHERING:
+            self._queue.hold(key, self._clock() + gathering)
 
     def _may_still_wait(self, key: FrameworkKey) -> bool:
         now = self._clock()

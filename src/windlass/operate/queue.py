@@ -36,9 +36,14 @@ class KeyedQueue(Generic[K]):
         self._timers: list[tuple[datetime, int, K]] = []
         self._serial = 0
         self._failures: dict[K, int] = {}
+        self._held: dict[K, datetime] = {}
 
     def add(self, key: K) -> None:
         """Look at it as soon as possible."""
+        held_until = self._held.get(key)
+        if held_until is not None:
+            self.add_at(key, held_until)
+            return
         if key in self._waiting:
             return
         self._waiting.add(key)
@@ -54,6 +59,10 @@ class KeyedQueue(Generic[K]):
         self._serial += 1
         heapq.heappush(self._timers, (when, self._serial, key))
 
+    def hold(self, key: K, until: datetime) -> None:
+        """What happens to it before then is looked at then, all at once; a timer that rings earlier still rings."""
+        self._held[key] = until
+
     def retry(self, key: K, now: datetime) -> None:
         """Something failed: look at it again, later each time."""
         failures = self._failures.get(key, 0)
@@ -67,6 +76,7 @@ class KeyedQueue(Generic[K]):
         """It is gone: no timer of it is of interest."""
         self._due.pop(key, None)
         self._failures.pop(key, None)
+        self._held.pop(key, None)
 
     def take(self, now: datetime) -> K | None:
         """The next key to work on. `done` has to follow."""
@@ -80,7 +90,12 @@ class KeyedQueue(Generic[K]):
 
     def done(self, key: K) -> None:
         self._running.discard(key)
-        if key in self._waiting:
+        if key not in self._waiting:
+            return
+        if key in self._held:
+            self._waiting.discard(key)
+            self.add(key)
+        else:
             self._ready.append(key)
 
     def next_time(self) -> datetime | None:
@@ -97,6 +112,7 @@ class KeyedQueue(Generic[K]):
         while self._timers and self._timers[0][0] <= now:
             _, _, key = heapq.heappop(self._timers)
             del self._due[key]
+            self._held.pop(key, None)
             self.add(key)
             self._drop_stale_timers()
 

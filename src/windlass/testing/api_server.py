@@ -178,14 +178,16 @@ class ApiServer:
         self._tell(Verb.DELETED, self._versioned(pod))
 
     def delete_pods_of_attempt(self, namespace: str, config_map_uid: str) -> Sequence[PodView]:
+        """Returns them as they were found."""
         owned = [
             pod
             for kind, space, name in sorted(self._dependents.get(config_map_uid, ()))
             if kind == "pod" and (pod := self.pods.get((space, name))) is not None
         ]
         found = [pod for pod in owned if pod.metadata.labels.attempt == config_map_uid]
-        answers = [self.delete_pod(namespace, pod.name, pod.uid) or pod for pod in found]
-        return [answer for answer in answers if answer.uid in self._uids]
+        for pod in found:
+            self.delete_pod(namespace, pod.name, pod.uid)
+        return found
 
     def list_objects(self, framework: Framework) -> Listed:
         namespace = framework.namespace

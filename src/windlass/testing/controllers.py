@@ -10,6 +10,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from windlass.decide import decide
 from windlass.decide.contract import DeletePod, Reason, Rules
 from windlass.model.base import Json
 from windlass.model.framework import Framework
@@ -22,9 +23,11 @@ from windlass.operate.port import Listed, PortError, UnansweredError
 from windlass.operate.queue import KeyedQueue
 from windlass.testing.api_server import ApiServer, Propagation, Verb, Watched, refusal
 from windlass.testing.events import Timeline
-from windlass.testing.guarantees import Guarantees
+from windlass.testing.guarantees import Guarantees, insist
 from windlass.testing.scenario import Faults
 
+CHECK_EVERY = 5
+"""So many stores pass between two decisions that are made over again, to be compared."""
 LONGEST_REQUEST = 2.0
 """Seconds. A new leader starts later than that, as a lease makes sure of in the real one."""
 
@@ -49,9 +52,15 @@ async def _one(effect: Callable[[], Any]) -> Any:
 class SimulatedPort:
     """The port of windlass.operate, in memory."""
 
-    def __init__(self, server: ApiServer, spoil: Callable[[str, Framework | None], PortError | None]) -> None:
+    def __init__(
+        self,
+        server: ApiServer,
+        spoil: Callable[[str, Framework | None], PortError | None],
+        check: Callable[[Framework, FrameworkStatus], None],
+    ) -> None:
         self._server = server
         self._spoil = spoil
+        self._check = check
         self.counts: dict[str, int] = {}
         """Requests by what they did."""
         self.reasons: list[tuple[str, Reason]] = []
@@ -71,6 +80,7 @@ class SimulatedPort:
         return effect
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
+        self._check(framework, status)
         store = partial(self._server.store_status, framework, status)
         answer: Framework = await _one(self._request("store_status", framework, store))
         return answer
@@ -135,7 +145,9 @@ class SimulatedController:
         self._random = random
         self._faults = faults
         self._guarantees = guarantees
-        self.port = SimulatedPort(server, self._spoil)
+        self._rules = rules
+        self._stores = 0
+        self.port = SimulatedPort(server, self._spoil, self._check_decision)
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
         self._executor = Executor(self.port, self.cache, self.queue, lambda: timeline.now, rules)
@@ -285,6 +297,22 @@ class SimulatedController:
                 )
             )
         return None
+
+    def _check_decision(self, framework: Framework, status: FrameworkStatus) -> None:
+        """The same input gives the same decision, and so does what it stored."""
+        self._stores += 1
+        if self._stores % CHECK_EVERY:
+            return
+        observed, now = self.cache.observe(key_of(framework)), self._timeline.now
+        first = decide(framework, observed, now, self._rules)
+        insist(first.status == status, f"{framework.name}: two decisions on the same input differ")
+        stored = framework.with_status(status, str(int(framework.metadata.resource_version) + 1))
+        second = decide(stored, observed, now, self._rules)
+        insist(
+            second.actions == first.actions,
+            f"{framework.name}: {first.actions} became {second.actions} by being stored",
+        )
+        insist(second.status == status, f"{framework.name}: storing a decision made another of it")
 
     def _touch(self, framework: Framework) -> None:
         """Somebody annotates the Framework, which makes the controller's version an old one."""

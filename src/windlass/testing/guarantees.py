@@ -2,12 +2,10 @@
 
 from windlass.decide import transitions
 from windlass.decide.retry import Subject
-from windlass.model import names
 from windlass.model.framework import CompletedPods, Framework, RetryPolicySpec
 from windlass.model.pods import PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, RetryPolicyStatus, TaskStatus
-from windlass.operate.keys import FrameworkKey
 from windlass.testing.api_server import ApiServer
 from windlass.testing.kubelets import Instance, Kubelets
 
@@ -27,6 +25,8 @@ class Guarantees:
     def __init__(self, server: ApiServer, kubelets: Kubelets) -> None:
         self._server = server
         self._kubelets = kubelets
+        self._stored: dict[str, FrameworkStatus] = {}
+        """By Framework UID; kept when the Framework is gone, whose last pod may just be on its way."""
         self.may_be_late = False
         """A dead controller's last requests arrive now: only for them is the intent not looked up."""
         server.on_status_stored.append(self._on_status_stored)
@@ -46,30 +46,24 @@ class Guarantees:
         """No pod is created before its intent is stored."""
         if self.may_be_late or not pod.metadata.annotations.framework_uid:
             return
-        framework = self._framework_of(pod)
-        insist(framework is not None and framework.status is not None, f"{pod.name}: no stored intent")
-        if framework is None or framework.status is None:
-            return
-        attempt = framework.status.attempt_status
-        task = _task(framework.status, pod.metadata.labels.role_name, int(pod.metadata.labels.task_index))
+        status = self._stored.get(pod.metadata.annotations.framework_uid)
+        if status is None:
+            raise Violation(f"{pod.name} was created and no status is stored")
+        attempt = status.attempt_status
+        task = _task(status, pod.metadata.labels.role_name, int(pod.metadata.labels.task_index))
         is_intended = (
             task is not None
             and pod.metadata.annotations.config_map_uid == attempt.config_map_uid
             and pod.metadata.annotations.task_uid == task.instance_uid
             and pod.metadata.annotations.task_attempt_id == str(task.attempt_status.id)
             and task.state is State.ATTEMPT_CREATION_PENDING
-            and framework.status.state.is_active
+            and status.state.is_active
         )
         insist(is_intended, f"{pod.name} was created and the stored status does not intend it: {task}")
 
-    def _framework_of(self, pod: PodView) -> Framework | None:
-        uid = pod.metadata.annotations.framework_uid
-        place = (pod.metadata.namespace, pod.metadata.labels.framework_name)
-        candidates = (self._server.frameworks.get(FrameworkKey(group, *place)) for group in names.GROUPS)
-        return next((found for found in candidates if found is not None and found.uid == uid), None)
-
     def _on_status_stored(self, framework: Framework, new: FrameworkStatus) -> None:
         old = framework.status
+        self._stored[framework.uid] = new
         _insist_on_monotony(framework, old, new)
         _insist_on_retry_limits(framework, new)
         self._insist_on_rest(framework, new)

@@ -31,12 +31,19 @@ Instance = tuple[str, str, str]
 
 class Kubelets:
     def __init__(
-        self, timeline: Timeline, server: ApiServer, random: Random, faults: Callable[[], Faults]
+        self,
+        timeline: Timeline,
+        server: ApiServer,
+        random: Random,
+        faults: Callable[[], Faults],
+        *,
+        is_lockstep: bool = False,
     ) -> None:
         self._timeline = timeline
         self._server = server
         self._random = random
         self._faults = faults
+        self._is_lockstep = is_lockstep
         self._lost: set[str] = set()
         self.running: dict[str, Instance] = {}
         """By pod UID: what really runs."""
@@ -72,14 +79,14 @@ class Kubelets:
         # A failing seed finds the same node again; a lost one only takes new pods when it is back.
         node = f"node-{self._random.randrange(NODES)}"
         uid = pod.uid
-        self._timeline.after(self._random.uniform(0.01, 0.2), lambda: self._bind(uid, node))
+        self._timeline.after(self._between(0.01, 0.2), lambda: self._bind(uid, node))
 
     def _bind(self, uid: str, node: str) -> None:
         pod = self._server.pod_of(uid)
         if pod is None or pod.is_deleting:
             return
         self._server.put_pod(msgspec.structs.replace(pod, spec=PodSpecView(node_name=node)))
-        self._timeline.after(self._random.uniform(0.1, 2), lambda: self._start(uid, node))
+        self._timeline.after(self._between(0.1, 2), lambda: self._start(uid, node))
 
     def _start(self, uid: str, node: str) -> None:
         if node in self._lost:
@@ -100,7 +107,7 @@ class Kubelets:
             host_ip=f"192.168.0.{node[-1]}",
         )
         self._server.put_pod(msgspec.structs.replace(pod, status=status))
-        duration = self._random.uniform(0.05, self._faults().duration)
+        duration = self._between(0.05, self._faults().duration)
         self._timeline.after(duration, lambda: self._finish(uid, node))
 
     def _finish(self, uid: str, node: str) -> None:
@@ -143,6 +150,9 @@ class Kubelets:
             return
         self._stop(uid)
         self._server.remove_pod(uid)
+
+    def _between(self, least: float, most: float) -> float:
+        return most if self._is_lockstep else self._random.uniform(least, most)
 
     def _stop(self, uid: str) -> None:
         self.running.pop(uid, None)

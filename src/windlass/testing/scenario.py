@@ -85,6 +85,8 @@ class Scenario(msgspec.Struct, frozen=True):
     submissions: tuple[Submission, ...]
     events: tuple[Event, ...] = ()
     faults: Faults = QUIET
+    is_lockstep: bool = False
+    """Pods are bound, start and end all at once, and succeed."""
     faults_end: float = 0.0
     """After it nothing goes wrong any more, and everything has to come to its end."""
 

@@ -38,10 +38,17 @@ class Simulation:
         self._rules = rules
         self.timeline = Timeline(builders.NOW)
         self.server = ApiServer(self.timeline, self._random)
-        self.kubelets = Kubelets(self.timeline, self.server, self._random, self._faults)
+        self.kubelets = Kubelets(
+            self.timeline, self.server, self._random, self._faults, is_lockstep=scenario.is_lockstep
+        )
         self._guarantees = Guarantees(self.server, self.kubelets)
+        times = [submission.at for submission in scenario.submissions] + [
+            event.at for event in scenario.events
+        ]
+        self._last_happening = builders.NOW + timedelta(seconds=max(scenario.faults_end, *times, 0.0))
         self._faults_end = builders.NOW + timedelta(seconds=scenario.faults_end)
         self._next_tick: datetime | None = None
+        self._has_rested = False
         self.retired: list[SimulatedController] = []
         self.controllers = [self._new_controller(), self._new_controller()]
         self.timeline.after(TAKEOVER, lambda: self._elect(0))
@@ -52,15 +59,14 @@ class Simulation:
 
     def run(self) -> "Simulation":
         """To the end. Raises `Violation` if a guarantee breaks on the way."""
-        deadline = self._faults_end + LONGEST_RUN
+        deadline = self._last_happening + LONGEST_RUN
         limit = MOST_PASSES_PER_FRAMEWORK * max(1, len(self.scenario.submissions))
         self.timeline.at(self._faults_end, self._end_of_faults)
-        while self.timeline.now <= deadline and self.timeline.step():
+        self.timeline.at(self._last_happening, self._look_for_rest)
+        while not self._has_rested and self.timeline.now <= deadline and self.timeline.step():
             self._pump()
             if self.passes > limit:
                 raise Violation(f"{self.passes} passes: the controller runs in circles")
-            if self.timeline.now > self._faults_end and self._is_at_rest():
-                break
         self._guarantees.at_the_end()
         for framework in self.server.frameworks.values():
             insist(
@@ -107,6 +113,11 @@ class Simulation:
             self._change_spec(framework, spec)
         for controller in self.controllers:
             controller.relist()
+
+    def _look_for_rest(self) -> None:
+        """Every second of virtual time: at every step it would cost more than all the rest."""
+        self._has_rested = self._is_at_rest()
+        self.timeline.after(1.0, self._look_for_rest)
 
     def _is_at_rest(self) -> bool:
         if self.kubelets.running or any(not pod.is_terminal for pod in self.server.pods.values()):

@@ -1,6 +1,7 @@
 """Files of Frameworks: bytes → Frameworks and faults, and back. What is a fault is said in `validation`."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -60,11 +61,16 @@ def load(data: bytes, file: str) -> Loaded:
         found = [faults.error(text.Place(1, 1), "", "the file is empty, expected at least one Framework")]
     loaded: list[LoadedFramework] = []
     for document in documents:
+        if len(found) > faults.MOST_FAULTS:
+            break
         found.extend(document.faults)
         for candidate in _candidates(document):
-            own = faults.gathered(_check(candidate), file)
+            own = tuple(islice(_check(candidate), faults.MOST_FAULTS + 1))
             found.extend(own)
-            is_usable = not candidate.faults and not any(fault.is_error for fault in own)
+            was_checked_to_its_end = len(own) <= faults.MOST_FAULTS
+            is_usable = was_checked_to_its_end and not any(
+                fault.is_error for fault in (*candidate.faults, *own)
+            )
             if is_usable and isinstance(candidate.node, tree.Mapping):
                 loaded.append(LoadedFramework(_framework(candidate.node), candidate.node))
     return Loaded(tuple(loaded), faults.gathered(found, file))

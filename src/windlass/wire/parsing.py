@@ -144,6 +144,7 @@ class _Builder:
             raise UnreadableError(
                 _place(event.start_mark), f"nested deeper than {DEEPEST} levels: no Kubernetes object is"
             )
+        self._count(1, event)
         if event.tag is not None and event.tag not in _COLLECTION_TAGS:
             self._fault(_place(event.start_mark), _unknown_tag(event.tag))
         if event.anchor is not None:
@@ -181,7 +182,7 @@ class _Builder:
         return target
 
     def _add(self, measured: _Measured, event: Any) -> None:
-        """Put a finished value where it belongs. Values of a collection were counted as they came in."""
+        """Put a finished value where it belongs. A collection has no event, and was counted as it came in."""
         node = measured.node
         if event is not None:
             self._count(measured.values, event)

@@ -1,11 +1,14 @@
 """What has to fit together within one pod template, beyond its shape."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 from windlass.wire import faults, tree
 from windlass.wire.faults import Fault
 
 CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
+_MOST_COMPARED = 200
+"""Volumes among which a similar name is looked for: comparing takes time, and no pod has more."""
 
 
 def check(task: tree.Mapping, path: str) -> Iterator[Fault]:
@@ -47,7 +50,8 @@ def _check_mounts(pod_spec: tree.Node | None, path: str) -> Iterator[Fault]:
     volumes = [
         tree.text_of(tree.dig(volume, "name")) for volume in tree.items_of(tree.dig(pod_spec, "volumes"))
     ]
-    known = tuple(name for name in volumes if name is not None)
+    known = dict.fromkeys(name for name in volumes if name is not None)
+    compared = tuple(islice(known, _MOST_COMPARED))
     for container, container_path in containers_of(pod_spec, path):
         for index, mount in enumerate(tree.items_of(container.get("volumeMounts"))):
             name = tree.dig(mount, "name")
@@ -57,7 +61,7 @@ def _check_mounts(pod_spec: tree.Node | None, path: str) -> Iterator[Fault]:
             yield faults.error(
                 name,
                 f"{faults.item(f'{container_path}.volumeMounts', index)}.name",
-                f"found {faults.quoted(text)}, expected the name of a volume of this pod. {_remedy(text, known)}",
+                f"found {faults.quoted(text)}, expected the name of a volume of this pod. {_remedy(text, compared)}",
             )
 
 

@@ -25,6 +25,7 @@ _LONGEST_HOST = 253
 _HOST_BEGINS_AFTER = re.compile(r".*[\s,;=/@\"'`|&<>]", re.DOTALL)
 _VARIABLE = re.compile(r".*\$(?:\w+|\{.+\})|.*\)", re.DOTALL)
 _OWN_ADDRESS = re.compile(r"localhost|127(?:\.\d{1,3}){3}|0\.0\.0\.0|\[::1?\]")
+_HYPHEN_OR_END = re.compile(r"-|$")
 _NAME = re.compile(r"([A-Za-z][A-Za-z0-9-]*)((?:\.[A-Za-z0-9-]+)*)")
 _SPEAKS_OF_A_HOST = re.compile(
     r".*(?:host|addr|address|server|master|coordinator|endpoint|peer|bind|listen)(?:e?s)?",
@@ -47,23 +48,23 @@ class Ports(msgspec.Struct, frozen=True):
 
     def near(self, port: int) -> int | None:
         """The declared port that differs by one digit or by two that changed places."""
-        return next((declared for declared in self.owners if _is_slip(str(port), str(declared))), None)
+        return next((meant for meant in _slips(str(port)) if meant in self.owners), None)
 
 
 def check(framework: tree.Mapping, path: str) -> Iterator[Fault]:
     """`path` is where the Framework stands in its document."""
     name = tree.text_of(tree.dig(framework, "metadata", "name")) or ""
     roles = tuple(_roles(framework, path))
-    role_names = tuple(tree.text_of(tree.dig(role, "name")) or "" for role, _ in roles)
+    own_names = frozenset({name, *(tree.text_of(tree.dig(role, "name")) or "" for role, _ in roles)} - {""})
     ports = _declared(roles)
     for role, role_path in roles:
         for container, container_path in _containers(role, role_path):
             for phrase in _phrases(container, container_path):
-                yield from _check_ports(phrase, ports, (name, *role_names))
+                yield from _check_ports(phrase, ports, own_names)
                 yield from _check_name(phrase, name)
 
 
-def used_ports(text: str, own_names: tuple[str, ...]) -> tuple[int, ...]:
+def used_ports(text: str, own_names: frozenset[str]) -> tuple[int, ...]:
     """The ports that a text speaks of, each once. `own_names` begin the names of the Framework's own hosts."""
     after_port = [
         int(match[2])
@@ -78,7 +79,7 @@ def used_ports(text: str, own_names: tuple[str, ...]) -> tuple[int, ...]:
     return tuple(port for port in dict.fromkeys(after_port + after_host) if port in _PORTS)
 
 
-def _check_ports(phrase: Phrase, ports: Ports, own_names: tuple[str, ...]) -> Iterator[Fault]:
+def _check_ports(phrase: Phrase, ports: Ports, own_names: frozenset[str]) -> Iterator[Fault]:
     for port in used_ports(phrase.text, own_names):
         if port in ports.owners:
             continue
@@ -159,7 +160,7 @@ def _is_a_word(text: str, start: int) -> bool:
     return not before.isalpha() or (text[start] == "P" and before.islower())
 
 
-def _ends_in_own_host(text: str, own_names: tuple[str, ...]) -> bool:
+def _ends_in_own_host(text: str, own_names: frozenset[str]) -> bool:
     """Whether a text, which a colon and a port follow, ends in a host that could be one of this Framework's."""
     begin = _HOST_BEGINS_AFTER.match(text)
     host = text[begin.end() :] if begin is not None else text
@@ -169,9 +170,8 @@ def _ends_in_own_host(text: str, own_names: tuple[str, ...]) -> bool:
     if name is None:
         return False
     first_label, domain = name[1], name[2]
-    is_named_after_us = any(
-        own and (first_label == own or first_label.startswith(f"{own}-")) for own in own_names
-    )
+    beginnings = (first_label[: hyphen.start()] for hyphen in _HYPHEN_OR_END.finditer(first_label))
+    is_named_after_us = any(beginning in own_names for beginning in beginnings)
     is_called_a_host = bool(
         _SPEAKS_OF_A_HOST.fullmatch(first_label) or _SPEAKS_OF_A_HOST.fullmatch(_option(text))
     )
@@ -187,13 +187,10 @@ def _option(text: str) -> str:
     return words[-2] if len(words) > 1 and words[-2].startswith("-") else ""
 
 
-def _is_slip(written: str, meant: str) -> bool:
-    if len(written) != len(meant):
-        return False
-    differing = [index for index, (one, other) in enumerate(zip(written, meant, strict=True)) if one != other]
-    if len(differing) == 1:
-        return True
-    return (
-        len(differing) == 2
-        and written[differing[0]] + written[differing[1]] == meant[differing[1]] + meant[differing[0]]
-    )
+def _slips(digits: str) -> Iterator[int]:
+    """The numbers that somebody who wrote these digits may have meant."""
+    for index, digit in enumerate(digits):
+        for other in "0123456789":
+            yield int(f"{digits[:index]}{other}{digits[index + 1 :]}")
+        if index + 1 < len(digits):
+            yield int(f"{digits[:index]}{digits[index + 1]}{digit}{digits[index + 2 :]}")
