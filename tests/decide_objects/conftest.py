@@ -43,6 +43,7 @@ class World:
         self.emptied: set[str] = set()
         self.is_framework_deletion_requested = False
         self._births = 0
+        self._writes = 1
 
     # What is there
 
@@ -119,8 +120,8 @@ class World:
     def step(self) -> Decision:
         """Decides and stores; does not act."""
         decision = self.decide()
-        if decision.status is not None:
-            self.framework = self.framework.with_status(decision.status)
+        if decision.status is not None and decision.status != self.framework.status:
+            self.framework = self.framework.with_status(decision.status, self._next_version())
         self.created.clear()
         self.refused.clear()
         again = self.decide()
@@ -202,6 +203,10 @@ class World:
         self.unconfirmed.add(uid)
         self.postponed.pop(name, None)
 
+    def _next_version(self) -> str:
+        self._writes += 1
+        return str(self._writes)
+
     def _uids_in_status(self) -> set[str]:
         attempt = self.status.attempt_status
         uids = {attempt.config_map_uid or ""}
@@ -216,11 +221,17 @@ class World:
         if roles:
             spec["task_roles"] = roles
         self.framework = msgspec.structs.replace(
-            self.framework, spec=msgspec.structs.replace(self.framework.spec, **spec)
+            self.framework,
+            spec=msgspec.structs.replace(self.framework.spec, **spec),
+            metadata=msgspec.structs.replace(
+                self.framework.metadata, resource_version=self._next_version()
+            ),
         )
 
     def delete_framework(self) -> None:
-        metadata = msgspec.structs.replace(self.framework.metadata, deletion_timestamp=self.now)
+        metadata = msgspec.structs.replace(
+            self.framework.metadata, deletion_timestamp=self.now, resource_version=self._next_version()
+        )
         self.framework = msgspec.structs.replace(self.framework, metadata=metadata)
 
     # Time, watches and kubelets

@@ -46,12 +46,13 @@ def census_of(role: TaskRoleStatus) -> Census:
 
 
 def summary_of(censuses: tuple[Census, ...]) -> Summary:
-    return Summary(
-        tasks=sum(census.tasks for census in censuses),
-        running=sum(census.running for census in censuses),
-        succeeded=sum(len(census.succeeded) for census in censuses),
-        failed=sum(len(census.failed) for census in censuses),
-    )
+    tasks = running = succeeded = failed = 0
+    for census in censuses:
+        tasks += census.tasks
+        running += census.running
+        succeeded += len(census.succeeded)
+        failed += len(census.failed)
+    return Summary(tasks, running, succeeded, failed)
 
 
 class _RuleMet(msgspec.Struct, frozen=True):

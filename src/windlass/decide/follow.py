@@ -165,6 +165,15 @@ def end_attempt(
     return transitions.move_task(task, State.ATTEMPT_COMPLETED, draft.now)
 
 
+def follow_to_the_end(
+    draft: Draft, role: str, task: TaskStatus, code: CompletionCode, diagnostics: str
+) -> TaskStatus:
+    """As far as its pod allows: a pod that is being deleted, or was never made, needs no second look."""
+    task = follow(draft, role, task)
+    doomed = doom(draft, task, code, diagnostics)
+    return doomed if doomed is task else follow(draft, role, doomed)
+
+
 def doom(draft: Draft, task: TaskStatus, code: CompletionCode, diagnostics: str) -> TaskStatus:
     """The attempt has to end for a reason of ours: how it ended is stored, then its pod is deleted."""
     completion = task_completion(code, diagnostics)

@@ -11,6 +11,10 @@ from windlass.model.states import State
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
 
+SCALED_AWAY = "The spec does not want the task any more"
+ATTEMPT_ENDED = "The Framework attempt has ended before the task did"
+
+
 def over_active_attempt(draft: Draft) -> None:
     """Rescale, follow, retry: what happens while the attempt is wanted."""
     attempt_id = draft.status.attempt_status.id
@@ -20,11 +24,12 @@ def over_active_attempt(draft: Draft) -> None:
     def advance(role: str, task: TaskStatus) -> TaskStatus:
         if follow.is_settled(draft, task):
             return task
-        task = follow.follow(draft, role, task)
         if task.deletion_pending:
-            task = follow.doom(
-                draft, task, CompletionCode.DELETE_TASK_REQUESTED, "The task was scaled away by the spec"
+            task = follow.follow_to_the_end(
+                draft, role, task, CompletionCode.DELETE_TASK_REQUESTED, SCALED_AWAY
             )
+        else:
+            task = follow.follow(draft, role, task)
         return follow.retry_or_complete(draft, role, task, policies.get(role, RetryPolicySpec()))
 
     roles = _mapped(roles, advance)
@@ -42,11 +47,8 @@ def over_ending_attempt(draft: Draft) -> None:
     def end(role: str, task: TaskStatus) -> TaskStatus:
         if task.is_completed:
             return task
-        task = follow.doom(
-            draft,
-            follow.follow(draft, role, task),
-            CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION,
-            "The Framework attempt has ended before the task did",
+        task = follow.follow_to_the_end(
+            draft, role, task, CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, ATTEMPT_ENDED
         )
         return follow.complete(draft, task)
 

@@ -154,6 +154,7 @@ class SimulatedController:
         self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
         self.is_alive = True
         self.is_leader = False
+        self._is_relist_planned = False
         self.passes = 0
         server.watchers.append(self._on_event)
         self.relist()
@@ -179,6 +180,7 @@ class SimulatedController:
         """Frameworks first, then what belongs to them, each as of its own moment."""
         if not self.is_alive:
             return
+        self._is_relist_planned = False
         server = self._server
         frameworks, version = tuple(server.frameworks.values()), server.resource_version
         self._later(lambda: self._changed(self.cache.replace_frameworks(frameworks, version)))
@@ -202,7 +204,9 @@ class SimulatedController:
     def _on_event(self, verb: Verb, found: Watched) -> None:
         faults = self._faults()
         if self._random.random() < faults.watch_drop:
-            self._timeline.after(self._random.uniform(1, 30), self.relist)
+            if not self._is_relist_planned:
+                self._is_relist_planned = True
+                self._timeline.after(self._random.uniform(1, 30), self.relist)
             return
         self._deliver(verb, found)
         if self._random.random() < faults.watch_repeat:

@@ -35,11 +35,8 @@ class Guarantees:
 
     def _on_start(self, uid: str, instance: Instance) -> None:
         """At most one running instance of a task (statement 40)."""
-        twins = [
-            other
-            for other, running in self._kubelets.running.items()
-            if running == instance and other != uid and other not in self._kubelets.forced
-        ]
+        running = self._kubelets.running_of(instance[0])
+        twins = [other for other, running in running.items() if running == instance and other != uid]
         insist(not twins, f"{instance} runs twice: as {uid} and as {twins}")
 
     def _on_pod_created(self, pod: PodView) -> None:
@@ -70,11 +67,7 @@ class Guarantees:
 
     def _insist_on_rest(self, framework: Framework, new: FrameworkStatus) -> None:
         """Nothing runs once its attempt completed (statement 40)."""
-        running = {
-            uid: instance
-            for uid, instance in self._kubelets.running.items()
-            if instance[0] == framework.uid and uid not in self._kubelets.forced
-        }
+        running = self._kubelets.running_of(framework.uid)
         if not running:
             return
         insist(not new.state.is_over, f"{framework.name} is {new.state} and these run: {running}")
@@ -88,7 +81,7 @@ class Guarantees:
 
     def at_the_end(self) -> None:
         """Everything that could end has ended, and nothing is left behind."""
-        insist(not self._kubelets.running, f"still running: {self._kubelets.running}")
+        insist(not self._kubelets.is_anything_running, "there are containers that still run")
         by_uid = {framework.uid: framework for framework in self._server.frameworks.values()}
         for framework in by_uid.values():
             insist(framework.is_deleting is False, f"{framework.name} is still being deleted")

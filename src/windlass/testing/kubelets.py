@@ -45,8 +45,8 @@ class Kubelets:
         self._faults = faults
         self._is_lockstep = is_lockstep
         self._lost: set[str] = set()
-        self.running: dict[str, Instance] = {}
-        """By pod UID: what really runs."""
+        self._running: dict[str, dict[str, Instance]] = {}
+        """By Framework UID and pod UID: what really runs."""
         self.forced: set[str] = set()
         """Pods that were removed by force: their containers may outlive them, which is what force means."""
         self.on_start: list[Callable[[str, Instance], None]] = []
@@ -63,8 +63,7 @@ class Kubelets:
 
     def evict(self, pod: PodView) -> None:
         """The kubelet itself ends the pod, for want of memory or disk."""
-        if pod.uid in self.running:
-            self._stop(pod.uid)
+        if self._stop(pod):
             status = msgspec.structs.replace(
                 pod.status, phase=PodPhase.FAILED, reason="Evicted", message="The node was low on resource"
             )
@@ -97,28 +96,26 @@ class Kubelets:
             return
         labels = pod.metadata.labels
         instance = (pod.metadata.annotations.framework_uid, labels.role_name, labels.task_index)
-        self.running[uid] = instance
+        self._running.setdefault(instance[0], {})[uid] = instance
         for listener in self.on_start:
             listener(uid, instance)
         status = msgspec.structs.replace(
             pod.status,
             phase=PodPhase.RUNNING,
-            pod_ip=f"10.0.{node[-1]}.{len(self.running) % 250}",
+            pod_ip=f"10.0.{node[-1]}.{self._random.randrange(1, 255)}",
             host_ip=f"192.168.0.{node[-1]}",
         )
         self._server.put_pod(msgspec.structs.replace(pod, status=status))
         duration = self._between(0.05, self._faults().duration)
-        self._timeline.after(duration, lambda: self._finish(uid, node))
+        self._timeline.after(duration, lambda: self._finish(pod, node))
 
-    def _finish(self, uid: str, node: str) -> None:
+    def _finish(self, started: PodView, node: str) -> None:
         if node in self._lost:
-            self._timeline.after(1.0, lambda: self._finish(uid, node))
+            self._timeline.after(1.0, lambda: self._finish(started, node))
             return
-        if uid not in self.running:
-            return
-        self._stop(uid)
+        uid = started.uid
         pod = self._server.pod_of(uid)
-        if pod is None:
+        if not self._stop(started) or pod is None:
             return
         is_failed = self._random.random() < self._faults().task_failure
         code = self._random.choice(FAILURE_CODES) if is_failed else 0
@@ -139,20 +136,30 @@ class Kubelets:
         return msgspec.structs.replace(pod, status=status)
 
     def _on_deletion(self, pod: PodView, force: bool) -> None:
-        uid, node = pod.uid, pod.spec.node_name
-        if force and uid in self.running:
-            self.forced.add(uid)
-        self._timeline.after(self._random.uniform(0.01, 3), lambda: self._kill(uid, node))
+        if force:
+            self.forced.add(pod.uid)
+        self._timeline.after(self._random.uniform(0.01, 3), lambda: self._kill(pod))
 
-    def _kill(self, uid: str, node: str) -> None:
-        if node in self._lost:
-            self._timeline.after(1.0, lambda: self._kill(uid, node))
+    def _kill(self, pod: PodView) -> None:
+        if pod.spec.node_name in self._lost:
+            self._timeline.after(1.0, lambda: self._kill(pod))
             return
-        self._stop(uid)
-        self._server.remove_pod(uid)
+        self._stop(pod)
+        self._server.remove_pod(pod.uid)
 
     def _between(self, least: float, most: float) -> float:
         return most if self._is_lockstep else self._random.uniform(least, most)
 
-    def _stop(self, uid: str) -> None:
-        self.running.pop(uid, None)
+    def _stop(self, pod: PodView) -> bool:
+        """Whether it ran."""
+        running = self._running.get(pod.metadata.annotations.framework_uid, {})
+        return running.pop(pod.uid, None) is not None
+
+    def running_of(self, framework_uid: str) -> dict[str, Instance]:
+        """By pod UID, without those that were removed by force."""
+        running = self._running.get(framework_uid, {})
+        return {uid: instance for uid, instance in running.items() if uid not in self.forced}
+
+    @property
+    def is_anything_running(self) -> bool:
+        return any(self._running.values())

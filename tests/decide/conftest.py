@@ -1,0 +1,449 @@
+"""A world of one Framework for the tables of the policies: it does ideally what was decided, and no more.
+
+The world knows nothing of the rules under test. It stores, creates and deletes as an API server does, lets a test
+play the kubelet and the strangers, and holds every stored status against the statements that are always true.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.decide import decide
+from windlass.decide.contract import (
+    Action,
+    CreateConfigMap,
+    Created,
+    CreatePod,
+    Decision,
+    DeleteConfigMap,
+    DeleteFramework,
+    DeletePod,
+    EmptyAttempt,
+    LookForObjects,
+    Observed,
+    Outcomes,
+    Refused,
+    Rules,
+)
+from windlass.decide.transitions import TRANSITIONS
+from windlass.model import names
+from windlass.model.api_failure import ApiFailure
+from windlass.model.framework import Framework
+from windlass.model.pods import (
+    ConfigMapView,
+    ContainerState,
+    ContainerStatus,
+    ContainerTerminated,
+    PodSpecView,
+    PodStatusView,
+    PodView,
+)
+from windlass.model.states import State
+from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
+from windlass.testing import builders
+
+replace = msgspec.structs.replace
+
+
+class World:
+    """A Framework, its objects, and a controller that decides, stores and acts."""
+
+    def __init__(self, of: Framework, rules: Rules | None = None) -> None:
+        self.framework = of
+        self.rules = rules or Rules()
+        self.now = builders.NOW
+        self.config_map: ConfigMapView | None = None
+        self.pods: dict[str, PodView] = {}
+        self.known: set[str] = set()
+        self.unconfirmed: set[str] = set()
+        self.created: dict[str, Created] = {}
+        self.refused: dict[str, Refused] = {}
+        self.postponed: dict[str, datetime] = {}
+        self.deletion_requested: set[str] = set()
+        self.forced: set[str] = set()
+        self.emptied: set[str] = set()
+        self.is_framework_deletion_requested = False
+
+        self.refusals: dict[str, ApiFailure] = {}
+        """What the API server says to the creation of the pod of this name."""
+        self.shows_creations = True
+        """The watch shows a created object at once; otherwise when `confirm` is called."""
+        self.completes_deletions = True
+        """What is deleted is gone at once; otherwise when the test says so."""
+        self.history: list[FrameworkStatus] = []
+        self.decisions: list[Decision] = []
+        self._serial = itertools.count()
+
+    # The controller.
+
+    @property
+    def observed(self) -> Observed:
+        return Observed(
+            config_map=self.config_map,
+            pods=dict(self.pods),
+            known=frozenset(self.known),
+            unconfirmed=frozenset(self.unconfirmed),
+            outcomes=Outcomes(
+                created=dict(self.created),
+                refused=dict(self.refused),
+                postponed=dict(self.postponed),
+                deletion_requested=frozenset(self.deletion_requested),
+                forced=frozenset(self.forced),
+                emptied_attempts=frozenset(self.emptied),
+                is_framework_deletion_requested=self.is_framework_deletion_requested,
+            ),
+        )
+
+    def decide(self) -> Decision:
+        """Decides, and neither stores nor acts."""
+        return decide(self.framework, self.observed, self.now, self.rules)
+
+    def step(self) -> Decision:
+        """One pass: decide, store, act."""
+        decision = self.decide()
+        self.decisions.append(decision)
+        if decision.status is not None:
+            self._store(decision.status)
+        for action in decision.actions:
+            self._perform(action)
+        return decision
+
+    def settle(self) -> Decision:
+        """Passes until one neither changes the status nor acts; returns that one."""
+        for _ in range(200):
+            before = self.framework.status
+            decision = self.step()
+            if decision.status == before and not decision.actions:
+                return decision
+        raise AssertionError(f"nothing settles: {decision.actions}, {self.framework.status}")
+
+    def wake(self) -> None:
+        """Lets the time pass that the last decision wanted to wait, and settles."""
+        due = self.settle().wake_at
+        assert due is not None, "nothing is waited for"
+        self.now = max(self.now, due)
+        self.settle()
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    # What a test asks about.
+
+    @property
+    def status(self) -> FrameworkStatus:
+        assert self.framework.status is not None
+        return self.framework.status
+
+    @property
+    def state(self) -> State:
+        return self.status.state
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """Every action so far, in order."""
+        return tuple(action for decision in self.decisions for action in decision.actions)
+
+    @property
+    def code(self) -> int | None:
+        """How the current Framework attempt ended."""
+        ended = self.status.attempt_status.completion_status
+        return None if ended is None else ended.code
+
+    def task(self, role: str = "worker", index: int = 0) -> TaskStatus:
+        return next(task for name, task in tasks_of(self.status) if name == role and task.index == index)
+
+    def task_code(self, role: str = "worker", index: int = 0) -> int | None:
+        ended = self.task(role, index).attempt_status.completion_status
+        return None if ended is None else ended.code
+
+    def states(self) -> list[State]:
+        """The states that the Framework was stored in, one after the other."""
+        return [state for state, _ in itertools.groupby(status.state for status in self.history)]
+
+    def task_states(self, role: str = "worker", index: int = 0) -> list[State]:
+        found = (task for status in self.history for name, task in tasks_of(status) if name == role)
+        return [state for state, _ in itertools.groupby(task.state for task in found if task.index == index)]
+
+    def attempt(self, attempt_id: int) -> FrameworkAttemptStatus:
+        """The Framework attempt of this id as it was last stored, or announced before a retry wiped it."""
+        announced = [
+            reason.status
+            for decision in self.decisions
+            for reason in decision.reasons
+            if reason.status is not None
+        ]
+        found = [
+            status.attempt_status
+            for status in self.history + announced
+            if status.attempt_status.id == attempt_id
+        ]
+        return max(found, key=lambda attempt: attempt.completion_status is not None)
+
+    def pod(self, role: str = "worker", index: int = 0) -> PodView:
+        return self.pods[names.pod_name(self.framework.name, role, index)]
+
+    def has_pod(self, role: str = "worker", index: int = 0) -> bool:
+        return names.pod_name(self.framework.name, role, index) in self.pods
+
+    # The user.
+
+    def edit(self, **spec: Any) -> None:
+        self.framework = replace(self.framework, spec=replace(self.framework.spec, **spec))
+
+    def edit_role(self, name: str, **fields: Any) -> None:
+        roles = (
+            replace(role, **fields) if role.name == name else role for role in self.framework.spec.task_roles
+        )
+        self.edit(task_roles=tuple(roles))
+
+    # The kubelet, and everybody else.
+
+    def show_pod(
+        self,
+        phase: str,
+        role: str = "worker",
+        index: int = 0,
+        *,
+        exit_code: int | None = None,
+        reason: str = "",
+        message: str = "",
+        finished_at: datetime | None = None,
+    ) -> None:
+        """The pod in this phase; with an exit code its container has ended, and left the message."""
+        pod = self.pod(role, index)
+        containers: tuple[ContainerStatus, ...] = ()
+        if exit_code is not None:
+            ended = ContainerTerminated(
+                exit_code=exit_code, message=message, finished_at=finished_at or self.now
+            )
+            containers = (ContainerStatus(name="main", state=ContainerState(terminated=ended)),)
+        is_placed = phase != "Pending"
+        self.pods[pod.name] = replace(
+            pod,
+            metadata=self._changed(pod),
+            spec=PodSpecView(node_name="node-0" if is_placed else ""),
+            status=PodStatusView(
+                phase=phase,
+                reason=reason,
+                pod_ip=f"10.0.0.{index + 1}" if is_placed else "",
+                host_ip="192.168.0.1" if is_placed else "",
+                container_statuses=containers,
+            ),
+        )
+
+    def run(self, role: str = "worker", index: int = 0) -> None:
+        self.show_pod("Running", role, index)
+
+    def run_pods(self) -> None:
+        """Every pod that waits runs."""
+        for pod in list(self.pods.values()):
+            if pod.status.phase == "Pending" and not pod.is_deleting:
+                self.run(pod.metadata.labels.role_name, int(pod.metadata.labels.task_index))
+
+    def succeed(self, role: str = "worker", index: int = 0) -> None:
+        self.show_pod("Succeeded", role, index, exit_code=0)
+
+    def fail(self, role: str = "worker", index: int = 0, exit_code: int = 1, message: str = "") -> None:
+        self.show_pod("Failed", role, index, exit_code=exit_code, message=message)
+
+    def start(self) -> None:
+        """From the beginning to where every task that can runs."""
+        self.settle()
+        self.run_pods()
+        self.settle()
+
+    def show_pod_deleting(self, role: str = "worker", index: int = 0, grace: int = 30) -> None:
+        pod = self.pod(role, index)
+        ends = self.now + timedelta(seconds=grace)
+        metadata = replace(self._changed(pod), deletion_timestamp=ends, deletion_grace_period_seconds=grace)
+        self.pods[pod.name] = replace(pod, metadata=metadata)
+
+    def remove_pod(self, role: str = "worker", index: int = 0) -> None:
+        self.unconfirmed.discard(self.pod(role, index).uid)
+        del self.pods[names.pod_name(self.framework.name, role, index)]
+
+    def show_config_map_deleting(self) -> None:
+        assert self.config_map is not None
+        metadata = replace(self._changed(self.config_map), deletion_timestamp=self.now)
+        self.config_map = replace(self.config_map, metadata=metadata)
+
+    def remove_config_map(self, and_pods: bool = True) -> None:
+        assert self.config_map is not None
+        self.unconfirmed.discard(self.config_map.uid)
+        self.config_map = None
+        if and_pods:
+            self.pods.clear()
+
+    def confirm(self) -> None:
+        """The watch shows everything that there is."""
+        self.unconfirmed.clear()
+
+    def finish_deletions(self) -> None:
+        """Everything whose deletion was asked for is gone."""
+        for pod in list(self.pods.values()):
+            if self._is_deletion_wanted(pod):
+                del self.pods[pod.name]
+        if self.config_map is not None and self._is_deletion_wanted(self.config_map):
+            self.config_map = None
+
+    def _is_deletion_wanted(self, view: PodView | ConfigMapView) -> bool:
+        return view.is_deleting or view.uid in self.deletion_requested
+
+    def _changed(self, view: PodView | ConfigMapView) -> Any:
+        self.unconfirmed.discard(view.uid)
+        return replace(view.metadata, resource_version=self._version())
+
+    # The API server.
+
+    def _version(self) -> str:
+        return str(100 + next(self._serial))
+
+    def _store(self, status: FrameworkStatus) -> None:
+        if status == self.framework.status:
+            return
+        check_step(self.framework.status, status, self.now)
+        self.framework = self.framework.with_status(status, self._version())
+        self.history.append(status)
+        stored = {task.attempt_status.pod_uid for _, task in tasks_of(status)}
+        self.created = {name: made for name, made in self.created.items() if made.uid not in stored}
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case CreateConfigMap():
+                assert self.config_map is None, "there is a ConfigMap of that name"
+                self.config_map = builders.config_map(
+                    self.framework, self._new_uid("cm"), attempt_id=self.status.attempt_status.id
+                )
+                self._know(self.config_map.uid)
+            case CreatePod(role=role, index=index):
+                self._create_pod(role, index)
+            case DeletePod(uid=uid):
+                self._delete_pods([pod for pod in self.pods.values() if pod.uid == uid])
+                self.deletion_requested.add(uid)
+            case EmptyAttempt(config_map_uid=uid):
+                self._delete_pods([pod for pod in self.pods.values() if pod.metadata.labels.attempt == uid])
+                self.emptied.add(uid)
+            case DeleteConfigMap(uid=uid):
+                orphans = [
+                    pod.name for pod in self.pods.values() if pod.controller and pod.controller.uid == uid
+                ]
+                assert not orphans, f"the ConfigMap goes while its pods are there: {orphans}"
+                self.deletion_requested.add(uid)
+                if self.completes_deletions and self.config_map is not None and self.config_map.uid == uid:
+                    self.config_map = None
+            case DeleteFramework():
+                self.is_framework_deletion_requested = True
+            case LookForObjects():
+                self.known |= uids_of(self.status)
+
+    def _new_uid(self, kind: str) -> str:
+        return f"{kind}-{next(self._serial)}"
+
+    def _know(self, uid: str) -> None:
+        self.known.add(uid)
+        if not self.shows_creations:
+            self.unconfirmed.add(uid)
+
+    def _create_pod(self, role: str, index: int) -> None:
+        task = self.task(role, index)
+        name = task.attempt_status.pod_name
+        assert name not in self.pods, f"there is a pod of the name {name}"
+        assert self.config_map is not None, "a pod is created whose owner does not exist"
+        assert self.config_map.uid == self.status.attempt_status.config_map_uid
+        assert task.instance_uid is not None
+        if name in self.refusals:
+            self.refused[name] = Refused(self.refusals[name], task.instance_uid, task.attempt_status.id)
+            return
+        pod = builders.pod(
+            self.framework, task, role, uid=self._new_uid("pod"), config_map_uid=self.config_map.uid
+        )
+        self.pods[name] = pod
+        self.created[name] = Created(pod.uid, task.instance_uid, task.attempt_status.id)
+        self._know(pod.uid)
+
+    def _delete_pods(self, pods: list[PodView]) -> None:
+        for pod in pods:
+            owner = next(
+                (task for _, task in tasks_of(self.status) if task.attempt_status.pod_uid == pod.uid), None
+            )
+            is_decided = owner is None or owner.attempt_status.completion_status is not None
+            assert is_decided, (
+                f"statement 14: {pod.name} is deleted before it is stored how its attempt ended"
+            )
+            self.deletion_requested.add(pod.uid)
+            if self.completes_deletions:
+                del self.pods[pod.name]
+
+
+def tasks_of(status: FrameworkStatus) -> Iterator[tuple[str, TaskStatus]]:
+    """Every task with the name of its role."""
+    for role in status.attempt_status.roles:
+        for task in role.task_statuses:
+            yield role.name, task
+
+
+def uids_of(status: FrameworkStatus) -> set[str]:
+    """Of the objects that the status names."""
+    pods = {task.attempt_status.pod_uid for _, task in tasks_of(status)}
+    return {uid for uid in pods | {status.attempt_status.config_map_uid} if uid is not None}
+
+
+def check_step(before: FrameworkStatus | None, after: FrameworkStatus, now: datetime) -> None:
+    """What holds between a status and the next one, whatever happened."""
+    assert after.attempt_status.id == after.retry_policy_status.total_retried_count, "statement 4"
+    for _, task in tasks_of(after):
+        assert task.attempt_status.id == task.retry_policy_status.total_retried_count, "statement 4"
+    if before is None:
+        return
+    _check_machine(before, after, now)
+    if before.attempt_status.id != after.attempt_status.id:
+        return
+    earlier = {(role, task.instance_uid): task for role, task in tasks_of(before)}
+    for role, task in tasks_of(after):
+        same = earlier.get((role, task.instance_uid))
+        if same is not None:
+            _check_machine(same, task, now)
+
+
+def _check_machine(
+    before: FrameworkStatus | TaskStatus, after: FrameworkStatus | TaskStatus, now: datetime
+) -> None:
+    """Statements 10, 11 and 16 for one Framework or one task."""
+    if before.state is State.COMPLETED:
+        assert after.state is State.COMPLETED, "statement 10: Completed is final"
+    if before.run_time is not None:
+        assert after.run_time == before.run_time, "statement 16: runTime is that of the first run"
+    if before.attempt_status.id != after.attempt_status.id:
+        assert after.attempt_status.id == before.attempt_status.id + 1, "statement 4: attempts are counted"
+        return
+    if before.state is after.state:
+        assert after.transition_time == before.transition_time, "statement 16: transitionTime"
+    else:
+        assert after.transition_time == now, "statement 16: transitionTime"
+        assert after.state in _reachable(before.state), f"statement 10: {before.state} → {after.state}"
+    ended = before.attempt_status.completion_status
+    if ended is not None:
+        assert after.attempt_status.completion_status == ended, "statement 16: completionStatus never changes"
+
+
+def _reachable(state: State) -> set[State]:
+    """What may follow within the same attempt, at once or by and by."""
+    retry = (State.ATTEMPT_COMPLETED, State.ATTEMPT_CREATION_PENDING)
+    found = {state}
+    while True:
+        further = {to for at, to in TRANSITIONS if at in found and (at, to) != retry} - found
+        if not further:
+            return found
+        found |= further
+
+
+@pytest.fixture(scope="session")
+def world_of() -> type[World]:
+    """Builds the world of a Framework."""
+    return World
