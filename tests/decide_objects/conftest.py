@@ -306,13 +306,17 @@ class World:
         done: list[Action] = []
         for _ in range(10):
             done += self.settle()
-            if self.config_map is not None and self.config_map.is_deleting:
+            if self._is_config_map_going():
                 self.vanish_config_map()
             elif any(pod.is_deleting for pod in self.pods.values()):
                 self.vanish()
             else:
                 return done
         raise AssertionError(f"does not come to an end: {done[-5:]}")
+
+    def _is_config_map_going(self) -> bool:
+        found = self.config_map
+        return found is not None and (found.is_deleting or found.uid in self.deletion_requested)
 
 
 NewWorld = Callable[..., World]

@@ -209,9 +209,9 @@ def test_pod_that_shows_up_after_its_task_was_dropped_is_deleted(pending_world: 
 def test_doomed_task_that_had_completed_keeps_how_it_ended(
     running_world: "NewWorld", exit_code: int
 ) -> None:
-    """Statement 38: there is nothing to wait for, so it goes at once; A1: its ended pod is deleted for the rescale.
+    """Statement 38: at the tail there is nothing to wait for, so it goes at once, and its ended pod with it (A1).
 
-    Statement 16: where it does not go at once, because it is not at the tail, its completionStatus does not change.
+    Statement 16: where it is not at the tail it stays, and its completionStatus does not change.
     """
     world = running_world(role(tasks=4, min_failed=-1))
     world.end(1, exit_code)
@@ -224,10 +224,29 @@ def test_doomed_task_that_had_completed_keeps_how_it_ended(
     assert world.indices() == [0, 1, 2]
     assert world.doomed() == [1, 2]
     assert [world.task_code(index) for index in (1, 2)] == [exit_code, DELETE_TASK_REQUESTED]
-    assert [uid for _, uid, _ in deletions(decision.actions)] == uids
-    world.finish()
+    assert set(uids[1:]) <= {uid for _, uid, _ in deletions(decision.actions)}
+    world.act(decision.actions)
+    done = [*decision.actions, *world.finish()]
+    assert [uid for _, uid, _ in deletions(done)] == uids, "each once"
     assert world.indices() == [0]
     assert sorted(world.pods) == ["job-worker-0"]
+
+
+def test_completed_task_that_is_wanted_again_needs_its_name(running_world: "NewWorld") -> None:
+    """Statements 38 and 40, A1: the ended pod of the old instance goes before the new one's is created."""
+    world = running_world(role(tasks=3, min_failed=-1))
+    world.end(1, 0)
+    world.settle()
+    old = world.task(1)
+    world.edit(role(tasks=1, min_failed=-1))
+    world.settle()
+    world.edit(role(tasks=2, min_failed=-1))
+    done = world.settle()
+    assert world.task(1).instance_uid != old.instance_uid, "it had completed and was doomed"
+    assert creations(done) == [], "its name is not free"
+    assert world.pod(1).is_deleting
+    world.vanish("job-worker-1")
+    assert creations(world.settle()) == [("worker", 1)]
 
 
 def test_doomed_task_is_not_retried(running_world: "NewWorld") -> None:

@@ -69,11 +69,20 @@ def _associate(draft: Draft, role: str, task: TaskStatus, pod: PodView | None) -
     if created is not None and (created.task_uid, created.attempt_id) == (task.instance_uid, attempt.id):
         return _with_pod(draft, task, created.uid)
     refused = outcomes.refused.get(attempt.pod_name)
-    if refused is not None and (refused.task_uid, refused.attempt_id) == (task.instance_uid, attempt.id):
-        completion = failures.classify_creation_failure(refused.failure)
-        if completion is not None:
-            return end_attempt(draft, role, task, completion)
-    return task
+    if refused is None or (refused.task_uid, refused.attempt_id) != (task.instance_uid, attempt.id):
+        return task
+    completion = failures.classify_creation_failure(refused.failure)
+    if completion is None or _may_exist_unseen(draft, task):
+        return task
+    return end_attempt(draft, role, task, completion)
+
+
+def _may_exist_unseen(draft: Draft, task: TaskStatus) -> bool:
+    """Whether an earlier creation may have made a pod that does not show. If so, somebody has to look first."""
+    is_uncertain = task.attempt_status.pod_name in draft.observed.outcomes.uncertain
+    if is_uncertain:
+        draft.look()
+    return is_uncertain
 
 
 def _with_pod(draft: Draft, task: TaskStatus, pod_uid: str) -> TaskStatus:
@@ -178,8 +187,7 @@ def doom(draft: Draft, task: TaskStatus, code: CompletionCode, diagnostics: str)
     """The attempt has to end for a reason of ours: how it ended is stored, then its pod is deleted."""
     completion = task_completion(code, diagnostics)
     if task.state is State.ATTEMPT_CREATION_PENDING:
-        if task.attempt_status.pod_name in draft.observed.outcomes.uncertain:
-            draft.look()
+        if _may_exist_unseen(draft, task):
             return task
         return transitions.move_task(with_completion(task, completion), State.ATTEMPT_COMPLETED, draft.now)
     if task.state.is_active:

@@ -10,7 +10,6 @@ from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
-
 SCALED_AWAY = "The spec does not want the task any more"
 ATTEMPT_ENDED = "The Framework attempt has ended before the task did"
 

@@ -6,6 +6,7 @@ the same.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from datetime import timedelta
 from functools import partial
 from random import Random
 from typing import Any
@@ -28,6 +29,8 @@ from windlass.testing.scenario import Faults
 
 CHECK_EVERY = 5
 """So many stores pass between two decisions that are made over again, to be compared."""
+LIST_TAKES = 0.3
+"""Seconds, at most."""
 LONGEST_REQUEST = 2.0
 """Seconds. A new leader starts later than that, as a lease makes sure of in the real one."""
 
@@ -155,6 +158,7 @@ class SimulatedController:
         self.is_alive = True
         self.is_leader = False
         self._is_relist_planned = False
+        self._silent_until = dict.fromkeys((Framework, ConfigMapView, PodView), timeline.now)
         self.passes = 0
         server.watchers.append(self._on_event)
         self.relist()
@@ -176,28 +180,38 @@ class SimulatedController:
             self._passes[key] = running
             self._resume(key, None)
 
-    def relist(self) -> None:
+    def relist(self, then: Callable[[], None] = lambda: None) -> None:
         """Frameworks first, then what belongs to them, each as of its own moment."""
-        if not self.is_alive:
-            return
         self._is_relist_planned = False
-        server = self._server
-        frameworks, version = tuple(server.frameworks.values()), server.resource_version
-        self._later(lambda: self._changed(self.cache.replace_frameworks(frameworks, version)))
-        self._later(self._list_objects)
+        self._later(lambda: self._list_frameworks(then))
 
-    def _list_objects(self) -> None:
-        server = self._server
-        config_maps, pods = tuple(server.config_maps.values()), tuple(server.pods.values())
-        version = server.resource_version
-        self._later(lambda: self._changed(self.cache.replace_config_maps(config_maps, version)))
-        self._later(lambda: self._changed(self.cache.replace_pods(pods, version)))
+    def _list_frameworks(self, then: Callable[[], None]) -> None:
+        listed, version = tuple(self._server.frameworks.values()), self._server.resource_version
+        self._later(lambda: self._changed(self.cache.replace_frameworks(listed, version)))
+        self._later(lambda: self._list_config_maps(then), at_least=LIST_TAKES)
+
+    def _list_config_maps(self, then: Callable[[], None]) -> None:
+        listed, version = tuple(self._server.config_maps.values()), self._server.resource_version
+        self._later(lambda: self._changed(self.cache.replace_config_maps(listed, version)))
+        self._later(lambda: self._list_pods(then), at_least=LIST_TAKES)
+
+    def _list_pods(self, then: Callable[[], None]) -> None:
+        listed, version = tuple(self._server.pods.values()), self._server.resource_version
+        self._later(lambda: self._changed(self.cache.replace_pods(listed, version)))
+        self._later(then, at_least=LIST_TAKES)
+
+    def stall(self, number: int, lasts: float) -> None:
+        """One of the three watches says nothing for a while, and then all at once."""
+        watch = (Framework, ConfigMapView, PodView)[number % 3]
+        self._silent_until[watch] = self._timeline.now + timedelta(seconds=lasts)
 
     def lead(self) -> None:
-        """From now on it acts. Whatever it knows is looked at once."""
-        if self.is_alive:
-            self.is_leader = True
-            self._changed(set(self.cache.keys()))
+        """It acts when it has listed everything afresh: its watches may be behind what the last leader did."""
+        self.relist(self._start_leading)
+
+    def _start_leading(self) -> None:
+        self.is_leader = True
+        self._changed(set(self.cache.keys()))
 
     # Watches
 
@@ -214,7 +228,8 @@ class SimulatedController:
 
     def _deliver(self, verb: Verb, found: Watched) -> None:
         delay = self._random.uniform(0.001, max(self._faults().watch_delay, 0.002))
-        self._timeline.after(delay, lambda: self._receive(verb, found))
+        arrival = self._timeline.now + timedelta(seconds=delay)
+        self._timeline.at(max(arrival, self._silent_until[type(found)]), lambda: self._receive(verb, found))
 
     def _receive(self, verb: Verb, found: Watched) -> None:
         if not self.is_alive:
@@ -234,12 +249,12 @@ class SimulatedController:
         for key in sorted(keys):
             self.queue.add(key)
 
-    def _later(self, callback: Callable[[], None]) -> None:
+    def _later(self, callback: Callable[[], None], at_least: float = 0.001) -> None:
         def call() -> None:
             if self.is_alive:
                 callback()
 
-        self._timeline.after(self._random.uniform(0.001, 0.3), call)
+        self._timeline.after(at_least + self._random.uniform(0, LIST_TAKES - 0.001), call)
 
     # Requests
 

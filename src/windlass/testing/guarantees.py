@@ -27,6 +27,8 @@ class Guarantees:
         self._kubelets = kubelets
         self._stored: dict[str, FrameworkStatus] = {}
         """By Framework UID; kept when the Framework is gone, whose last pod may just be on its way."""
+        self._task_of: dict[str, str] = {}
+        """By pod UID: the instance of the task that it was made for."""
         self.may_be_late = False
         """A dead controller's last requests arrive now: only for them is the intent not looked up."""
         server.on_status_stored.append(self._on_status_stored)
@@ -43,6 +45,7 @@ class Guarantees:
         """No pod is created before its intent is stored."""
         if self.may_be_late or not pod.metadata.annotations.framework_uid:
             return
+        self._task_of[pod.uid] = pod.metadata.annotations.task_uid
         status = self._stored.get(pod.metadata.annotations.framework_uid)
         if status is None:
             raise Violation(f"{pod.name} was created and no status is stored")
@@ -66,10 +69,19 @@ class Guarantees:
         self._insist_on_rest(framework, new)
 
     def _insist_on_rest(self, framework: Framework, new: FrameworkStatus) -> None:
-        """Nothing runs once its attempt completed (statement 40)."""
-        running = self._kubelets.running_of(framework.uid)
+        """Nothing runs once its attempt completed or its task was dropped (statement 40)."""
+        running = {
+            uid: instance
+            for uid, instance in self._kubelets.running_of(framework.uid).items()
+            if uid in self._task_of
+        }
         if not running:
             return
+        tasks = {task.instance_uid for role in new.attempt_status.roles for task in role.task_statuses}
+        for pod_uid in running:
+            insist(
+                self._task_of[pod_uid] in tasks, f"{framework.name}: {pod_uid} runs and its task is dropped"
+            )
         insist(not new.state.is_over, f"{framework.name} is {new.state} and these run: {running}")
         for role in new.attempt_status.roles:
             for task in role.task_statuses:

@@ -62,6 +62,7 @@ class EventKind(StrEnum):
     CRASH = "crash the controller"
     CHANGE_LEADER = "change leader"
     RELIST = "relist"
+    STALL = "a watch falls silent"
     STRANGER = "a stranger's pod takes a name"
 
 
@@ -121,7 +122,8 @@ def draw(seed: int) -> Scenario:
     faults_end = random.uniform(20, 300)
     events = [
         Event(
-            at=random.uniform(0, faults_end),
+            # Half of it while the first pods come up, when there is most to go wrong.
+            at=random.uniform(0, random.choice((20, faults_end))),
             kind=random.choice(tuple(EventKind)),
             framework=random.randrange(count),
             number=random.randrange(6),
@@ -129,6 +131,8 @@ def draw(seed: int) -> Scenario:
         )
         for _ in range(random.randrange(10))
     ]
+    if random.random() < 0.2:
+        events += _ended_while_blind(random)
     return Scenario(
         seed=seed,
         submissions=submissions,
@@ -136,6 +140,22 @@ def draw(seed: int) -> Scenario:
         faults=_faults(random),
         faults_end=faults_end,
     )
+
+
+def _ended_while_blind(random: Random) -> list[Event]:
+    """The watch of pods falls silent just when they are made, and then the job is changed."""
+    begin = random.uniform(3, 10)
+    kinds = (
+        EventKind.STOP,
+        EventKind.RESCALE,
+        EventKind.SUSPEND,
+        EventKind.REMOVE_ROLE,
+        EventKind.CHANGE_LEADER,
+    )
+    return [
+        Event(at=begin, kind=EventKind.STALL, number=2, lasts=random.uniform(5, 60)),
+        Event(at=begin + random.uniform(0, 10), kind=random.choice(kinds)),
+    ]
 
 
 def crowd(seed: int, count: int, tasks: int = 2) -> Scenario:

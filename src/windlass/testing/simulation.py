@@ -163,6 +163,9 @@ class Simulation:
                 self._change_leader()
             case EventKind.LOSE_NODE:
                 self.kubelets.lose_node(event.number, event.lasts)
+            case EventKind.STALL:
+                for controller in self.controllers:
+                    controller.stall(event.number, event.lasts)
             case EventKind.RELIST:
                 for controller in self.controllers:
                     controller.relist()

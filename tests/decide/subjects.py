@@ -1,0 +1,61 @@
+"""What is retried in the tables of retries: a Framework or a task, under the same policy and by the same steps."""
+
+from tests.decide.worlds import World
+
+from windlass.model.framework import RetryPolicySpec
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.testing.builders import framework, role
+
+SUCCESS, UNKNOWN, TRANSIENT, CONFLICT, PERMANENT = 0, 1, 200, 201, 210
+"""Exit codes, by what is known about them."""
+
+
+class Subject:
+    """A Framework of one task, or a task of a Framework whose other task runs on: what is retried in a table."""
+
+    def __init__(self, kind: str, policy: RetryPolicySpec, uid: str = "uid") -> None:
+        self.kind = kind
+        if kind == "framework":
+            self.world = World(framework("job", role(), retry_policy=policy, uid=uid))
+        else:
+            self.world = World(framework("job", role(tasks=2, min_failed=-1, retry=policy), uid=uid))
+        self.world.start()
+
+    @property
+    def status(self) -> FrameworkStatus | TaskStatus:
+        return self.world.status if self.kind == "framework" else self.world.task()
+
+    @property
+    def attempt_id(self) -> int:
+        return self.status.attempt_status.id
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """In all, and held against maxRetryCount."""
+        retries = self.status.retry_policy_status
+        return retries.total_retried_count, retries.accountable_retried_count
+
+    @property
+    def delay(self) -> int | None:
+        return self.status.retry_policy_status.retry_delay_sec
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.status.state is State.ATTEMPT_COMPLETED
+
+    def end(self, exit_code: int) -> None:
+        """The pod of the attempt ends; no time passes."""
+        if exit_code == SUCCESS:
+            self.world.succeed()
+        else:
+            self.world.fail(exit_code=exit_code)
+        self.world.settle()
+
+    def end_and_retry(self, exit_code: int) -> None:
+        """And what is waited for comes, and the next pod runs."""
+        self.end(exit_code)
+        if self.is_waiting:
+            self.world.wake()
+        self.world.run_pods()
+        self.world.settle()

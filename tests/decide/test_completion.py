@@ -1,0 +1,330 @@
+"""What completes a Framework attempt (statements 30 to 33, and 17): which rule, which task, and what it leaves."""
+
+import pytest
+from tests.decide.worlds import World
+
+from windlass.model.framework import CompletionPolicySpec, RetryPolicySpec
+from windlass.model.states import State
+from windlass.testing.builders import framework, role
+
+End = tuple[str, int, int]
+"""A task, by role and index, and the exit code of its pod."""
+
+
+def end(world: World, *ends: End) -> None:
+    """These pods end, and all of it is seen at once."""
+    for name, index, exit_code in ends:
+        if exit_code == 0:
+            world.succeed(name, index)
+        else:
+            world.fail(name, index, exit_code)
+
+
+def end_apart(world: World, *ends: End) -> None:
+    """These pods end one after the other, ten seconds apart."""
+    for item in ends:
+        world.advance(10)
+        end(world, item)
+        world.settle()
+
+
+# When is it complete, and with which code?
+
+
+@pytest.mark.parametrize(
+    ("min_failed", "min_succeeded", "exit_codes", "code"),
+    [
+        # Three tasks; None runs on.
+        pytest.param(1, -1, [None, 5, None], 5, id="first failure"),
+        pytest.param(2, -1, [4, None, None], None, id="one failure of two"),
+        pytest.param(2, -1, [4, None, 6], 6, id="two failures of two"),
+        pytest.param(3, -1, [4, 0, 6], 0, id="two failures of three, all completed"),
+        pytest.param(4, -1, [4, 5, 6], 0, id="more failures wanted than there are tasks"),
+        pytest.param(-1, 1, [None, 0, None], 0, id="first success"),
+        pytest.param(-1, 2, [0, 5, None], None, id="one success of two"),
+        pytest.param(-1, 2, [0, None, 0], 0, id="two successes of two"),
+        pytest.param(-1, 3, [0, 0, 1], 0, id="two successes of three, all completed"),
+        pytest.param(1, 1, [None, None, 0], 0, id="both rules, success first"),
+        pytest.param(1, 1, [None, 8, None], 8, id="both rules, failure first"),
+        pytest.param(1, 3, [0, 0, 0], 0, id="all must succeed and do"),
+    ],
+)
+def test_the_rules_of_a_role(
+    min_failed: int,
+    min_succeeded: int,
+    exit_codes: list[int | None],
+    code: int | None,
+) -> None:
+    """Statements 30 to 32; the pods end one after the other."""
+    world = World(framework("job", role(tasks=3, min_failed=min_failed, min_succeeded=min_succeeded)))
+    world.start()
+    end_apart(world, *(("worker", index, each) for index, each in enumerate(exit_codes) if each is not None))
+    assert world.code == code
+    assert (world.state is State.COMPLETED) == (code is not None)
+
+
+@pytest.mark.parametrize("off", [0, -1])
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_zero_and_minus_one_switch_a_rule_off(off: int, exit_code: int) -> None:
+    """Statements 2 and 32: no number of ended tasks decides before all have ended, and then it is a success."""
+    world = World(framework("job", role(tasks=3, min_failed=off, min_succeeded=off)))
+    world.start()
+    end(world, ("worker", 0, exit_code), ("worker", 1, exit_code))
+    world.settle()
+    assert world.code is None
+    end(world, ("worker", 2, exit_code))
+    world.settle()
+    ended = world.status.attempt_status.completion_status
+    assert world.state is State.COMPLETED
+    assert ended is not None
+    assert (ended.code, ended.phrase, ended.type.name, ended.trigger) == (0, "Succeeded", "Succeeded", None)
+
+
+@pytest.mark.parametrize("seen", ["apart", "at once"])
+def test_all_completed_without_a_rule_is_a_success_in_every_role(seen: str) -> None:
+    """Statement 32: "even where tasks failed", and a role without tasks keeps nobody waiting."""
+    world = World(
+        framework("job", role("ps", 1, min_failed=-1), role("worker", 2, min_failed=-1), role("spare", 0))
+    )
+    world.start()
+    ends = (("worker", 0, 1), ("ps", 0, 137), ("worker", 1, 2))
+    if seen == "apart":
+        end_apart(world, *ends)
+    else:
+        end(world, *ends)
+        world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, 0)
+    assert [world.task_code("worker", 0), world.task_code("ps"), world.task_code("worker", 1)] == [1, 137, 2]
+
+
+def test_a_failure_that_is_retried_does_not_count() -> None:
+    """Statement 30 counts tasks that have completed, not attempts of them."""
+    world = World(framework("job", role(tasks=2, min_failed=1, retry=RetryPolicySpec(max_retry_count=1))))
+    world.start()
+    world.fail(exit_code=5)
+    world.settle()
+    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+    world.run()
+    world.settle()
+    world.fail(exit_code=6)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, 6)
+
+
+def test_the_roles_are_counted_apart() -> None:
+    """Statements 30 and 31: "in the TaskRole"."""
+    world = World(framework("job", role("ps", 2, min_failed=2), role("worker", 2, min_failed=2)))
+    world.start()
+    end(world, ("ps", 0, 3), ("worker", 0, 4))
+    world.settle()
+    assert world.code is None
+    end(world, ("worker", 1, 5))
+    world.settle()
+    assert world.code == 5
+
+
+# Scaled away (statement 30, 37).
+
+
+@pytest.mark.parametrize("exit_code", [0, 9])
+def test_a_task_that_is_scaled_away_decides_nothing(exit_code: int) -> None:
+    """Statement 30: neither as a failure nor as a success."""
+    world = World(framework("job", role(tasks=2, min_failed=1, min_succeeded=1)))
+    world.start()
+    world.completes_deletions = False
+    world.edit_role("worker", task_number=1)
+    world.settle()
+    end(world, ("worker", 1, exit_code))
+    world.settle()
+    assert world.code is None
+    assert not world.state.is_ending
+
+
+def test_a_task_that_is_scaled_away_keeps_nobody_waiting() -> None:
+    """Statement 30: all others have completed."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.completes_deletions = False
+    world.edit_role("worker", task_number=1)
+    world.settle()
+    world.succeed(index=0)
+    world.settle()
+    assert world.code == 0
+
+
+def test_an_earlier_failure_of_a_task_that_is_scaled_away_does_not_count() -> None:
+    """Statement 30: the failure is there, the task is not wanted any more, and then the rule comes."""
+    world = World(framework("job", role(tasks=2, min_failed=-1)))
+    world.start()
+    world.fail(index=1)
+    world.settle()
+    world.completes_deletions = False
+    world.edit_role(
+        "worker",
+        task_number=1,
+        framework_attempt_completion_policy=CompletionPolicySpec(min_failed_task_count=1),
+    )
+    world.settle()
+    assert world.code is None
+
+
+# Which rule decides, which task is the trigger (statements 30 and 31)?
+
+
+def set_policies(world: World, policies: dict[str, tuple[int, int]]) -> None:
+    for name, (min_failed, min_succeeded) in policies.items():
+        world.edit_role(
+            name, framework_attempt_completion_policy=CompletionPolicySpec(min_failed, min_succeeded)
+        )
+
+
+FIRST_PS = [("ps", 0, 3), ("worker", 0, 0), ("worker", 1, 4), ("ps", 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "policies", "code", "trigger"),
+    [
+        # The rules come when all these tasks have ended, ten seconds apart: each was met at some time before.
+        pytest.param(FIRST_PS, {"ps": (1, -1), "worker": (1, -1)}, 3, ("ps", 0), id="two roles"),
+        pytest.param(FIRST_PS, {"ps": (-1, 1), "worker": (1, -1)}, 4, ("worker", 1), id="failure first"),
+        pytest.param(FIRST_PS, {"ps": (-1, 1), "worker": (-1, 1)}, 0, ("worker", 0), id="success first"),
+        pytest.param(FIRST_PS, {"ps": (2, 1), "worker": (2, -1)}, 0, ("ps", 1), id="the only one met"),
+        pytest.param(
+            FIRST_PS, {"ps": (-1, -1), "worker": (1, 1)}, 0, ("worker", 0), id="two rules of one role"
+        ),
+        pytest.param(
+            [("worker", 1, 7), ("worker", 0, 8), ("ps", 1, 5), ("worker", 2, 9)],
+            {"ps": (1, -1), "worker": (2, -1)},
+            8,
+            ("worker", 0),
+            id="the second to fail, not the third",
+        ),
+        pytest.param(
+            [("worker", 1, 7), ("ps", 1, 5), ("worker", 0, 8)],
+            {"ps": (1, -1), "worker": (2, -1)},
+            5,
+            ("ps", 1),
+            id="one of two is not met",
+        ),
+        pytest.param(
+            [("worker", 2, 0), ("worker", 0, 0), ("worker", 1, 1)],
+            {"ps": (-1, -1), "worker": (1, 2)},
+            0,
+            ("worker", 0),
+            id="the second to succeed",
+        ),
+    ],
+)
+def test_the_rule_that_was_met_earliest_decides(
+    ends: list[End],
+    policies: dict[str, tuple[int, int]],
+    code: int,
+    trigger: tuple[str, int],
+) -> None:
+    """Statement 30: and the k-th task to complete is its trigger, whatever its index and its role's place."""
+    world = World(framework("job", role("ps", 3, min_failed=-1), role("worker", 3, min_failed=-1)))
+    world.start()
+    end_apart(world, *ends)
+    assert world.code is None
+    world.advance(10)
+    set_policies(world, policies)
+    world.settle()
+    ended = world.status.attempt_status.completion_status
+    assert ended is not None
+    assert ended.trigger is not None
+    assert (ended.trigger.task_role_name, ended.trigger.task_index) == trigger
+    assert ended.code == code
+
+
+@pytest.mark.parametrize(
+    ("min_failed", "min_succeeded", "ends", "index", "message"),
+    [
+        (1, -1, [5], 0, "FailedTaskCount 1 has reached MinFailedTaskCount 1 in the TaskRole"),
+        (3, -1, [5, 0, 6, 7], 3, "FailedTaskCount 3 has reached MinFailedTaskCount 3 in the TaskRole"),
+        (-1, 1, [0], 0, "SucceededTaskCount 1 has reached MinSucceededTaskCount 1 in the TaskRole"),
+        (-1, 2, [0, 5, 0], 2, "SucceededTaskCount 2 has reached MinSucceededTaskCount 2 in the TaskRole"),
+    ],
+)
+def test_the_trigger_says_which_rule_was_met(
+    min_failed: int, min_succeeded: int, ends: list[int], index: int, message: str
+) -> None:
+    """Statement 31."""
+    world = World(framework("job", role(tasks=5, min_failed=min_failed, min_succeeded=min_succeeded)))
+    world.start()
+    end_apart(world, *(("worker", number, exit_code) for number, exit_code in enumerate(ends)))
+    ended = world.status.attempt_status.completion_status
+    assert ended is not None
+    assert ended.trigger is not None
+    assert (ended.trigger.task_role_name, ended.trigger.task_index) == ("worker", index)
+    assert ended.trigger.message == message
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "phrase", "attributes"),
+    [
+        (3, "ContainerUnrecognizedFailed", ()),
+        (200, "ContainerTransientFailed", ("Transient",)),
+        (201, "ContainerTransientConflictFailed", ("Transient", "Conflict")),
+        (210, "ContainerPermanentFailed", ("Permanent",)),
+    ],
+)
+def test_the_attempt_inherits_from_the_deciding_task(
+    exit_code: int, phrase: str, attributes: tuple[str, ...]
+) -> None:
+    """Statements 18 and 31: code, phrase, type and diagnostics."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.fail(index=1, exit_code=exit_code, message="out of luck")
+    world.settle()
+    ended = world.status.attempt_status.completion_status
+    of_task = world.task(index=1).attempt_status.completion_status
+    assert ended is not None
+    assert of_task is not None
+    assert (ended.code, ended.phrase, tuple(ended.type.attributes)) == (exit_code, phrase, attributes)
+    assert (ended.code, ended.phrase, ended.type) == (of_task.code, of_task.phrase, of_task.type)
+    assert ended.diagnostics == of_task.diagnostics
+    assert ended.diagnostics
+
+
+# The others (statement 33).
+
+
+@pytest.mark.parametrize("deciding", [0, 5])
+@pytest.mark.parametrize("runs", [True, False], ids=["running", "pending"])
+def test_the_tasks_that_had_not_completed(deciding: int, runs: bool) -> None:
+    """Statement 33: -220 for these, and the others keep what they have."""
+    world = World(framework("job", role("ps", 2), role(tasks=3, min_failed=1, min_succeeded=2)))
+    world.settle()
+    if runs:
+        world.run_pods()
+        world.settle()
+    end_apart(world, ("worker", 2, 0), ("worker", 0, deciding))
+    assert (world.state, world.code) == (State.COMPLETED, deciding)
+    codes = [world.task_code("worker", index) for index in range(3)]
+    assert codes == [deciding, -220, 0]
+    assert [world.task_code("ps", index) for index in range(2)] == [-220, -220]
+    other = world.task("ps").attempt_status.completion_status
+    assert other is not None
+    assert (other.phrase, other.type.name) == ("FrameworkAttemptCompletion", "Failed")
+
+
+def test_a_pod_that_ended_in_the_same_moment_keeps_its_code() -> None:
+    """Statement 33: it had completed; only one that had not gets -220."""
+    world = World(framework("job", role(tasks=3)))
+    world.start()
+    end(world, ("worker", 0, 5), ("worker", 1, 0))
+    world.settle()
+    assert world.code == 5
+    assert [world.task_code(index=index) for index in range(3)] == [5, 0, -220]
+
+
+def test_a_framework_without_tasks_does_not_complete() -> None:
+    """Statement 17: nor does one whose last task is scaled away after it has completed."""
+    world = World(framework("job", role("ps", 0), role(tasks=2)))
+    world.start()
+    world.succeed(index=1)
+    world.settle()
+    world.edit_role("worker", task_number=0)
+    world.settle()
+    assert world.code is None
+    assert not world.state.is_over

@@ -1,0 +1,324 @@
+"""Properties of the core contract, over small random worlds in which anything may happen between two passes."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import hypothesis
+import msgspec
+import pytest
+from hypothesis import strategies as st
+from tests.decide.invariants import tasks_of
+from tests.decide.worlds import World
+
+from windlass.decide import decide
+from windlass.model.framework import (
+    CompletedPods,
+    ExecutionType,
+    Framework,
+    RetryBackoff,
+    RetryPolicySpec,
+    TaskRoleSpec,
+)
+from windlass.model.pods import PodView
+from windlass.model.states import State
+from windlass.model.status import Summary
+from windlass.testing import builders
+
+EXIT_CODES = st.sampled_from([0, 0, 1, 137, 200, 201, 210])
+SETTINGS = hypothesis.settings(deadline=None, derandomize=True, max_examples=150)
+
+bounded_policies = st.builds(
+    RetryPolicySpec,
+    fancy_retry_policy=st.booleans(),
+    max_retry_count=st.integers(0, 2),
+    max_transient_retry_count=st.integers(0, 2),
+    retry_backoff=st.sampled_from([None, None, RetryBackoff(1, 4)]),
+)
+policies = st.one_of(bounded_policies, st.builds(RetryPolicySpec, st.booleans(), st.sampled_from([-2, -1])))
+
+
+def roles(policy: st.SearchStrategy[RetryPolicySpec]) -> st.SearchStrategy[tuple[TaskRoleSpec, ...]]:
+    def one(name: str) -> st.SearchStrategy[TaskRoleSpec]:
+        return st.builds(
+            builders.role,
+            st.just(name),
+            st.integers(0, 3),
+            min_failed=st.sampled_from([-1, 0, 1, 2]),
+            min_succeeded=st.sampled_from([-1, 0, 1, 3]),
+            retry=policy,
+        )
+
+    return st.one_of(st.tuples(one("worker")), st.tuples(one("ps"), one("worker")))
+
+
+@st.composite
+def frameworks(draw: st.DrawFn, policy: st.SearchStrategy[RetryPolicySpec] = policies) -> Framework:
+    return builders.framework(
+        "job",
+        *draw(roles(policy)),
+        uid=draw(st.sampled_from(["one", "two"])),
+        retry_policy=draw(policy),
+        completed_pods=draw(st.sampled_from(CompletedPods)),
+    )
+
+
+# What may happen. An event that has no object to happen to does nothing.
+
+Event = Callable[[World], None]
+
+
+def on_pod(number: int, change: Callable[[World, str, int], None]) -> Event:
+    def event(world: World) -> None:
+        if world.pods:
+            pod = sorted(world.pods.values(), key=lambda each: each.name)[number % len(world.pods)]
+            labels = pod.metadata.labels
+            change(world, labels.role_name, int(labels.task_index))
+
+    return event
+
+
+def is_live(pod: PodView) -> bool:
+    return not pod.is_terminal
+
+
+def run(world: World, role: str, index: int) -> None:
+    if is_live(world.pod(role, index)):
+        world.run(role, index)
+
+
+def end(exit_code: int) -> Callable[[World, str, int], None]:
+    def change(world: World, role: str, index: int) -> None:
+        if is_live(world.pod(role, index)):
+            world.show_pod("Failed" if exit_code else "Succeeded", role, index, exit_code=exit_code)
+
+    return change
+
+
+def lose(world: World, role: str, index: int) -> None:
+    if is_live(world.pod(role, index)):
+        world.show_pod("Unknown", role, index)
+
+
+def show_deleting(world: World, role: str, index: int) -> None:
+    world.show_pod_deleting(role, index)
+
+
+def remove(world: World, role: str, index: int) -> None:
+    world.remove_pod(role, index)
+
+
+def delete_config_map(world: World) -> None:
+    if world.config_map is not None:
+        world.show_config_map_deleting()
+
+
+def remove_config_map(world: World) -> None:
+    if world.config_map is not None:
+        world.remove_config_map()
+
+
+def strand_pods(world: World) -> None:
+    if world.config_map is not None:
+        world.remove_config_map(and_pods=False)
+
+
+def scale(role: str, tasks: int) -> Event:
+    return lambda world: world.edit_role(role, task_number=tasks)
+
+
+def suspend(wanted: bool) -> Event:
+    return lambda world: world.edit(suspend=wanted)
+
+
+def advance(seconds: int) -> Event:
+    return lambda world: world.advance(seconds)
+
+
+def step(world: World) -> None:
+    world.step()
+
+
+def settle(world: World) -> None:
+    world.settle()
+
+
+def crash(acts: int) -> Event:
+    def event(world: World) -> None:
+        world.step(acts)
+        world.restart()
+
+    return event
+
+
+def stop(world: World) -> None:
+    world.edit(execution_type=ExecutionType.STOP)
+
+
+numbers = st.integers(0, 5)
+quiet_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(on_pod, numbers, st.just(run)),
+    st.builds(on_pod, numbers, st.builds(end, EXIT_CODES)),
+    st.builds(on_pod, numbers, st.just(lose)),
+    st.builds(advance, st.integers(1, 1000)),
+    st.just(step),
+    st.just(settle),
+    st.just(World.confirm),
+    st.just(World.finish_deletions),
+)
+rough_events: st.SearchStrategy[Event] = st.one_of(
+    st.builds(on_pod, numbers, st.just(show_deleting)),
+    st.builds(on_pod, numbers, st.just(remove)),
+    st.sampled_from([delete_config_map, remove_config_map, strand_pods]),
+    st.builds(scale, st.sampled_from(["ps", "worker"]), st.integers(0, 4)),
+    st.builds(suspend, st.booleans()),
+    st.builds(crash, st.integers(0, 3)),
+)
+events = st.lists(st.one_of(quiet_events, quiet_events, rough_events, st.just(stop)), max_size=25)
+events_without_stop = st.lists(st.one_of(quiet_events, quiet_events, rough_events), max_size=15)
+worlds = st.builds(World, frameworks())
+
+
+@st.composite
+def lives(draw: st.DrawFn) -> tuple[World, list[Event]]:
+    world = draw(worlds)
+    world.shows_creations = draw(st.booleans())
+    world.completes_deletions = draw(st.booleans())
+    return world, draw(events)
+
+
+@SETTINGS
+@hypothesis.given(lives())
+def test_the_same_input_gives_the_same_decision(life: tuple[World, list[Event]]) -> None:
+    """Core contract: a decision depends on its arguments and on nothing else."""
+    world, happenings = life
+    for event in happenings:
+        event(world)
+        assert world.decide() == world.decide()
+
+
+@SETTINGS
+@hypothesis.given(lives())
+def test_deciding_again_on_the_stored_status(life: tuple[World, list[Event]]) -> None:
+    """Core contract: "a crash between store and act loses nothing", while the objects are unchanged."""
+    world, happenings = life
+    for event in happenings:
+        event(world)
+        first = world.decide()
+        if first.status is None:
+            continue
+        stored = world.framework.with_status(first.status, "9000")
+        again = decide(stored, world.observed, world.now, world.rules)
+        assert again.status == first.status
+        assert again.actions == first.actions
+        assert again.wake_at == first.wake_at
+
+
+@SETTINGS
+@hypothesis.given(lives())
+def test_nothing_is_left_to_do_once_the_outcomes_are_seen(life: tuple[World, list[Event]]) -> None:
+    """Core contract: it settles, and stays so until the time that it said, whatever the clock says before."""
+    world, happenings = life
+    for event in happenings:
+        event(world)
+        settled = world.settle()
+        assert settled.actions == ()
+        until = settled.wake_at or world.now + timedelta(days=29)
+        assert until > world.now
+        world.now = until - timedelta(seconds=1) if until - world.now > timedelta(seconds=1) else world.now
+        later = world.decide()
+        assert (later.status, later.actions) == (settled.status, ())
+
+
+@SETTINGS
+@hypothesis.given(lives())
+def test_the_summary_is_a_recount(life: tuple[World, list[Event]]) -> None:
+    """A6: tasks that are being scaled away do not count."""
+    world, happenings = life
+    for event in [*happenings, settle]:
+        event(world)
+        status = world.decide().status
+        assert status is not None
+        tasks = [task for _, task in tasks_of(status) if not task.deletion_pending]
+        assert status.summary == Summary(
+            tasks=len(tasks),
+            running=sum(task.state is State.ATTEMPT_RUNNING for task in tasks),
+            succeeded=sum(task.is_succeeded for task in tasks),
+            failed=sum(task.is_failed for task in tasks),
+        )
+
+
+@SETTINGS
+@hypothesis.given(st.builds(World, frameworks(bounded_policies)), events_without_stop, st.data())
+def test_a_framework_whose_pods_all_finish_completes(
+    world: World, happenings: list[Event], data: st.DataObject
+) -> None:
+    """After whatever happened; and no retry count exceeds its policy (statements 10 and 26, A5)."""
+    for event in happenings:
+        event(world)
+    world.restart()
+    world.shows_creations = True
+    world.completes_deletions = True
+    world.confirm()
+    world.edit(suspend=False)
+    world.edit_role("worker", task_number=max(1, world.framework.spec.task_roles[-1].task_number))
+    for _ in range(100):
+        world.settle()
+        world.finish_deletions()
+        for number in range(len(world.pods)):
+            on_pod(number, end(data.draw(EXIT_CODES)))(world)
+        decision = world.settle()
+        if world.state is State.COMPLETED:
+            break
+        if decision.wake_at is not None:
+            world.now = decision.wake_at
+    assert world.state is State.COMPLETED
+    check_retry_counts(world)
+    assert (world.config_map is not None) <= (world.framework.spec.completed_pods is CompletedPods.KEEP)
+    assert all(pod.is_terminal for pod in world.pods.values())
+
+
+def check_retry_counts(world: World) -> None:
+    spec, status = world.framework.spec, world.status
+    retries = status.retry_policy_status
+    assert retries.accountable_retried_count <= spec.retry_policy.max_retry_count
+    for name, task in tasks_of(status):
+        role = spec.role(name)
+        assert role is not None
+        policy, counts = role.task.retry_policy, task.retry_policy_status
+        assert counts.accountable_retried_count <= policy.max_retry_count
+        uncounted = counts.total_retried_count - counts.accountable_retried_count
+        assert uncounted <= (policy.max_transient_retry_count or 0)
+
+
+@pytest.mark.parametrize("acts", range(6))
+@pytest.mark.parametrize("passes", range(12))
+def test_a_crash_at_any_pass_loses_nothing(acts: int, passes: int) -> None:
+    """Core contract: after so many passes, and after so many acts of the next, another controller goes on."""
+    spec = builders.framework("job", builders.role(tasks=3), retry_policy=RetryPolicySpec(max_retry_count=1))
+    world = World(spec)
+    for number in range(60):
+        if number == passes:
+            world.step(acts)
+            world.restart()
+        before = world.status if number else None
+        decision = world.step()
+        if decision.status == before and not decision.actions:
+            for index in range(3):
+                if world.has_pod(index=index):
+                    world.fail(index=index) if world.status.attempt_status.id == 0 else world.succeed(
+                        index=index
+                    )
+    assert (world.state, world.code, world.status.attempt_status.id) == (State.COMPLETED, 0, 1)
+    assert world.status.retry_policy_status.accountable_retried_count == 1
+    assert (world.pods, world.config_map) == ({}, None)
+
+
+def test_a_decision_changes_nothing_that_it_was_given() -> None:
+    """Core contract: values are frozen; what goes in comes out of the pass as it was."""
+    world = World(builders.framework("job", builders.role(tasks=2)))
+    world.start()
+    world.fail()
+    observed, given = world.observed, world.framework
+    copies = msgspec.json.encode(observed), msgspec.json.encode(given)
+    decide(given, observed, world.now, world.rules)
+    assert (msgspec.json.encode(observed), msgspec.json.encode(given)) == copies

@@ -1,0 +1,157 @@
+"""Pods that cannot be created (statement 23): which refusals end a task attempt, and what follows from it."""
+
+import pytest
+from tests.decide.worlds import World
+
+from windlass.decide.contract import CreatePod, Refused
+from windlass.model.api_failure import ApiFailure
+from windlass.model.framework import RetryPolicySpec
+from windlass.model.states import State
+from windlass.testing.builders import at, framework, role
+
+NAME = "job-worker-0"
+QUOTA = 'pods "job-worker-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2'
+GARBLED = "the object provided is unrecognized (must be of type Pod): unexpected end of JSON input"
+INVALID = ApiFailure(422, "Invalid", 'Pod "job-worker-0" is invalid: spec.containers: Required value')
+FORBIDDEN = ApiFailure(403, "Forbidden", "pods is forbidden: User cannot create resource pods")
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "phrase", "attributes"),
+    [
+        (ApiFailure(400, "BadRequest", "bad"), -310, "PodCreationUnknownError", ()),
+        (FORBIDDEN, -310, "PodCreationUnknownError", ()),
+        (INVALID, -200, "PodCreationPermanentError", ("Permanent",)),
+        (ApiFailure(413, "RequestEntityTooLarge", "big"), -200, "PodCreationPermanentError", ("Permanent",)),
+    ],
+    ids=lambda value: value.reason if isinstance(value, ApiFailure) else None,
+)
+def test_a_refusal_ends_the_task_attempt(
+    failure: ApiFailure, code: int, phrase: str, attributes: tuple[str, ...]
+) -> None:
+    """Statements 18 and 23; the task decides the Framework attempt as any other failed task does."""
+    world = World(framework("job", role(tasks=2)))
+    world.refusals[NAME] = failure
+    world.settle()
+    ended = world.task().attempt_status.completion_status
+    assert ended is not None
+    assert (ended.code, ended.phrase, ended.type.attributes) == (code, phrase, attributes)
+    assert ended.type.is_failed
+    assert failure.message in ended.diagnostics
+    assert (world.state, world.code) == (State.COMPLETED, code)
+    assert world.task_code(index=1) == -220
+    assert world.task().attempt_status.pod_uid is None
+    assert (world.pods, world.config_map) == ({}, None)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        ApiFailure(403, "Forbidden", QUOTA),
+        ApiFailure(400, "BadRequest", GARBLED),
+        ApiFailure(409, "AlreadyExists", 'pods "job-worker-0" already exists'),
+        ApiFailure(409, "Conflict", "the object has been modified"),
+        ApiFailure(429, "TooManyRequests", "slow down"),
+        ApiFailure(500, "InternalError", "no"),
+        ApiFailure(503, "ServiceUnavailable", "no"),
+        ApiFailure(504, "Timeout", "no"),
+        ApiFailure(401, "Unauthorized", "who are you"),
+        ApiFailure(0, "", "no answer"),
+    ],
+    ids=lambda failure: f"{failure.code}-{failure.reason}",
+)
+def test_all_else_is_tried_again(failure: ApiFailure) -> None:
+    """Statements 18 and 23: -120 never ends an attempt."""
+    world = World(framework("job", role(tasks=2)))
+    world.refusals[NAME] = failure
+    for _ in range(5):
+        world.step()
+    assert NAME in world.refused
+    assert (world.task().state, world.task_code()) == (State.ATTEMPT_CREATION_PENDING, None)
+    assert world.code is None
+    world.refusals.clear()
+    world.refused.clear()
+    world.settle()
+    assert world.has_pod()
+
+
+def test_a_creation_that_is_postponed() -> None:
+    """Statement 23, "try again later": not before, and then; nobody else waits for it."""
+    world = World(framework("job", role(tasks=2)))
+    world.postponed[NAME] = at(30)
+    decision = world.settle()
+    assert (world.has_pod(index=0), world.has_pod(index=1)) == (False, True)
+    assert decision.wake_at == at(30)
+    world.advance(29)
+    assert world.settle().actions == ()
+    world.advance(1)
+    world.settle()
+    assert world.has_pod(index=0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "failure", "is_retried", "accountable"),
+    [
+        (RetryPolicySpec(False, 0), FORBIDDEN, False, 0),
+        (RetryPolicySpec(False, 1), FORBIDDEN, True, 1),
+        (RetryPolicySpec(True, 1), FORBIDDEN, True, 1),
+        (RetryPolicySpec(True, 0), FORBIDDEN, False, 0),
+        (RetryPolicySpec(False, 1), INVALID, True, 1),
+        (RetryPolicySpec(True, 1), INVALID, False, 0),
+        (RetryPolicySpec(True, -2), INVALID, False, 0),
+    ],
+)
+@pytest.mark.parametrize("kind", ["framework", "task"])
+def test_a_refusal_is_retried_as_its_type_says(
+    kind: str,
+    policy: RetryPolicySpec,
+    failure: ApiFailure,
+    is_retried: bool,
+    accountable: int,
+) -> None:
+    """Statements 23 and 26: and the refusal of one attempt is not held against the next."""
+    if kind == "framework":
+        world = World(framework("job", role(tasks=2), retry_policy=policy))
+    else:
+        world = World(framework("job", role(tasks=2, retry=policy)))
+    world.refusals[NAME] = failure
+    while NAME not in world.refused:
+        world.step()
+    world.refusals.clear()
+    world.settle()
+    status = world.status if kind == "framework" else world.task()
+    retries = status.retry_policy_status
+    assert (retries.total_retried_count, retries.accountable_retried_count) == (int(is_retried), accountable)
+    assert (status.state is State.COMPLETED) == (not is_retried)
+    assert world.has_pod() == is_retried
+
+
+@pytest.mark.parametrize("stale", ["another attempt", "another task"])
+def test_a_refusal_of_another_instance_is_ignored(stale: str) -> None:
+    """Statements 4 and 23: identity is by UID, never by name."""
+    world = World(framework("job", role()))
+    while CreatePod("worker", 0) not in world.decide().actions:
+        world.step()
+    task = world.task()
+    assert task.instance_uid is not None
+    if stale == "another attempt":
+        world.refused[NAME] = Refused(INVALID, task.instance_uid, task.attempt_status.id + 1)
+    else:
+        world.refused[NAME] = Refused(INVALID, "somebody", task.attempt_status.id)
+    world.settle()
+    assert world.has_pod()
+    assert world.task_code() is None
+
+
+def test_a_refused_task_makes_no_framework_run() -> None:
+    """Statements 11 and 12: CreationPending → AttemptCompleted, and the Framework goes on with the others."""
+    world = World(framework("job", role(tasks=2, min_failed=-1)))
+    world.refusals[NAME] = INVALID
+    world.settle()
+    assert (world.task().state, world.state) == (State.COMPLETED, State.ATTEMPT_PREPARING)
+    assert world.task_states() == [State.ATTEMPT_CREATION_PENDING, State.COMPLETED]
+    world.run(index=1)
+    world.settle()
+    world.succeed(index=1)
+    world.settle()
+    assert (world.state, world.code, world.task_code()) == (State.COMPLETED, 0, -200)

@@ -1,0 +1,76 @@
+"""Pods that have ended by themselves (A1): their task completes at once, and they stay until their name is needed."""
+
+import pytest
+from tests.decide.worlds import World
+
+from windlass.decide.contract import CreatePod, DeletePod
+from windlass.model.framework import RetryPolicySpec
+from windlass.model.states import State
+from windlass.testing.builders import framework, role
+
+ALWAYS = RetryPolicySpec(max_retry_count=-2)
+DELETION_STATES = {State.ATTEMPT_DELETION_PENDING, State.ATTEMPT_DELETION_REQUESTED, State.ATTEMPT_DELETING}
+
+
+@pytest.mark.parametrize("was_running", [True, False], ids=["Running", "Preparing"])
+@pytest.mark.parametrize(("exit_code", "code"), [(0, 0), (3, 3)])
+def test_an_ended_pod_completes_its_task_at_once(was_running: bool, exit_code: int, code: int) -> None:
+    """A1: without any deletion state, and the pod stays where it is."""
+    world = World(framework("job", role(tasks=2, min_failed=-1)))
+    world.settle()
+    if was_running:
+        world.run()
+        world.settle()
+    if exit_code:
+        world.fail(exit_code=exit_code)
+    else:
+        world.succeed()
+    decision = world.step()
+    assert (world.task().state, world.task_code()) == (State.COMPLETED, code)
+    assert decision.actions == ()
+    assert not DELETION_STATES & set(world.task_states())
+    world.settle()
+    assert world.has_pod()
+
+
+def test_an_ended_pod_is_deleted_when_a_task_retry_needs_its_name() -> None:
+    """A1: the new pod is created when the old one is gone, and not before."""
+    world = World(framework("job", role(tasks=2, retry=ALWAYS)))
+    world.start()
+    world.completes_deletions = False
+    old = world.pod()
+    world.fail()
+    world.settle()
+    assert DeletePod("job-worker-0", old.uid) in world.actions
+    assert world.actions.count(CreatePod("worker", 0)) == 1
+    world.finish_deletions()
+    world.settle()
+    assert world.actions.count(CreatePod("worker", 0)) == 2
+    assert world.pod().uid != old.uid
+    assert world.task().attempt_status.pod_uid == world.pod().uid
+
+
+def test_an_ended_pod_is_deleted_when_its_task_is_scaled_away() -> None:
+    """A1 and statement 38: its name may be wanted again."""
+    world = World(framework("job", role(tasks=2, min_failed=-1)))
+    world.start()
+    world.fail(index=1)
+    world.settle()
+    old = world.pod(index=1)
+    world.edit_role("worker", task_number=1)
+    world.settle()
+    assert not world.has_pod(index=1)
+    world.edit_role("worker", task_number=2)
+    world.settle()
+    assert world.pod(index=1).uid != old.uid
+
+
+def test_an_ended_pod_is_deleted_with_its_attempt() -> None:
+    """A1: `completedPods` is absent."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.succeed(index=0)
+    world.settle()
+    world.succeed(index=1)
+    world.settle()
+    assert (world.state, world.pods, world.config_map) == (State.COMPLETED, {}, None)

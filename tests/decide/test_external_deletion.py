@@ -1,0 +1,267 @@
+"""Objects that somebody else deletes (statements 11, 34, -100, -101): what ends, with which code, and what does not."""
+
+import pytest
+from tests.decide.worlds import World
+
+from windlass.decide.contract import CreateConfigMap, CreatePod
+from windlass.model.framework import RetryPolicySpec
+from windlass.model.states import State
+from windlass.testing.builders import at, framework, role
+
+RETRY_IF_FAILED = RetryPolicySpec(max_retry_count=-1)
+
+
+# Pods.
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Unknown"])
+@pytest.mark.parametrize("is_seen_deleting", [True, False], ids=["deleting", "gone"])
+def test_a_pod_that_somebody_deletes(phase: str, is_seen_deleting: bool) -> None:
+    """Statement 18: -101 PodExternalDeleted, Transient; final only when the pod is gone (statement 40)."""
+    world = World(framework("job", role(tasks=2)))
+    world.settle()
+    world.show_pod(phase)
+    world.settle()
+    if is_seen_deleting:
+        world.show_pod_deleting()
+        world.settle()
+        assert world.task().state is State.ATTEMPT_DELETING
+        assert world.code is None
+        world.advance(20)
+    world.remove_pod()
+    world.settle()
+    ended = world.task().attempt_status.completion_status
+    assert ended is not None
+    assert (ended.code, ended.phrase) == (-101, "PodExternalDeleted")
+    assert (ended.type.name, tuple(ended.type.attributes)) == ("Failed", ("Transient",))
+    assert (world.state, world.code) == (State.COMPLETED, -101)
+    assert world.task_code(index=1) == -220
+
+
+@pytest.mark.parametrize(
+    ("policy", "accountable"),
+    [(RetryPolicySpec(fancy_retry_policy=True), 0), (RETRY_IF_FAILED, 1)],
+    ids=["fancy", "if-failed"],
+)
+def test_a_deleted_pod_is_made_anew(policy: RetryPolicySpec, accountable: int) -> None:
+    """Statements 18 and 25: -101 is Transient. The new pod comes when the old one is gone."""
+    world = World(framework("job", role(tasks=2, retry=policy)))
+    world.start()
+    old = world.pod().uid
+    world.show_pod_deleting()
+    world.settle()
+    assert world.actions.count(CreatePod("worker", 0)) == 1
+    world.remove_pod()
+    world.settle()
+    task = world.task()
+    assert (task.attempt_status.id, task.retry_policy_status.accountable_retried_count) == (1, accountable)
+    assert world.pod().uid != old
+    assert world.state is State.ATTEMPT_RUNNING
+
+
+@pytest.mark.parametrize("exit_code", [0, 5])
+def test_a_pod_that_had_ended_before_it_was_deleted(exit_code: int) -> None:
+    """Statement 13 and A1: what it did counts, though it is first seen ended when it is already deleting."""
+    world = World(framework("job", role(tasks=2, min_failed=-1)))
+    world.start()
+    world.advance(10)
+    world.show_pod("Failed" if exit_code else "Succeeded", exit_code=exit_code, finished_at=at(5))
+    world.show_pod_deleting()
+    world.settle()
+    assert world.task_code() == exit_code
+    world.remove_pod()
+    world.settle()
+    assert (world.task().state, world.task_code()) == (State.COMPLETED, exit_code)
+
+
+@pytest.mark.parametrize(("phase", "exit_code"), [("Failed", 143), ("Failed", 137), ("Succeeded", 0)])
+def test_a_pod_that_ended_because_it_was_deleted(phase: str, exit_code: int) -> None:
+    """Statement 18: its container was told to end; that is -101, however it took it."""
+    world = World(framework("job", role(tasks=2, min_failed=-1)))
+    world.start()
+    world.advance(10)
+    world.show_pod_deleting()
+    world.settle()
+    world.advance(10)
+    pod = world.pod()
+    world.show_pod(phase, exit_code=exit_code, finished_at=at(20))
+    assert world.pod().metadata.deletion_timestamp == pod.metadata.deletion_timestamp
+    world.settle()
+    world.remove_pod()
+    world.settle()
+    assert (world.task().state, world.task_code()) == (State.COMPLETED, -101)
+
+
+@pytest.mark.parametrize("ends", ["deleting", "gone"])
+def test_the_pod_of_a_task_that_has_completed(ends: str) -> None:
+    """Statement 16: its ended pod may go (A1 keeps it for nobody), and nothing changes."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.succeed()
+    world.settle()
+    before = world.task()
+    if ends == "deleting":
+        world.show_pod_deleting()
+    else:
+        world.remove_pod()
+    decision = world.settle()
+    assert decision.actions == ()
+    assert world.task() == before
+
+
+def test_a_pod_that_somebody_deletes_while_its_framework_ends() -> None:
+    """Statements 16 and 33: -220 was said first."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.completes_deletions = False
+    world.fail(index=0)
+    world.step()
+    assert world.task_code(index=1) == -220
+    world.remove_pod(index=1)
+    world.settle()
+    assert (world.task(index=1).state, world.task_code(index=1)) == (State.COMPLETED, -220)
+
+
+def test_a_pod_that_is_deleted_before_the_watch_shows_it() -> None:
+    """Statements 11 and 18: created, answered, and gone."""
+    world = World(framework("job", role(tasks=2, min_failed=-1)))
+    world.shows_creations = False
+    world.settle()
+    world.confirm()
+    world.settle()
+    assert world.task().state is State.ATTEMPT_CREATION_REQUESTED
+    world.remove_pod()
+    world.settle()
+    assert (world.task().state, world.task_code()) == (State.COMPLETED, -101)
+
+
+# The ConfigMap (statement 34).
+
+
+def test_a_config_map_that_somebody_deletes() -> None:
+    """Statement 34: first seen deleting; its pods go before it does, for its deletion is in the foreground."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.completes_deletions = False
+    world.show_config_map_deleting()
+    world.settle()
+    assert (world.state, world.code) == (State.ATTEMPT_DELETING, -100)
+    for index in range(2):
+        world.remove_pod(index=index)
+        world.settle()
+        assert not world.state.is_over
+    world.remove_config_map()
+    world.settle()
+    assert world.state is State.COMPLETED
+    ended = world.status.attempt_status.completion_status
+    assert ended is not None
+    assert (ended.code, ended.phrase) == (-100, "ConfigMapExternalDeleted")
+    assert (ended.type.name, tuple(ended.type.attributes)) == ("Failed", ("Transient",))
+    assert {world.task_code(index=index) for index in range(2)} <= {-101, -220}
+    assert all(world.task(index=index).state is State.COMPLETED for index in range(2))
+
+
+def test_a_config_map_that_is_gone() -> None:
+    """Statement 34: it and its pods are gone before anybody saw them go."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.remove_config_map(and_pods=True)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -100)
+    assert {world.task_code(index=index) for index in range(2)} <= {-101, -220}
+
+
+@pytest.mark.parametrize("first", ["pods", "ConfigMap"])
+def test_the_order_in_which_it_is_seen(first: str) -> None:
+    """Statement 34: the pods of a deleted ConfigMap go with it; no task policy brings one back meanwhile."""
+    world = World(framework("job", role(tasks=2, retry=RETRY_IF_FAILED)))
+    world.start()
+    world.completes_deletions = False
+    world.show_config_map_deleting()
+    if first == "pods":
+        world.remove_pod(index=0)
+        world.remove_pod(index=1)
+    world.settle()
+    assert world.code == -100
+    world.remove_config_map()
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -100)
+    assert world.actions.count(CreatePod("worker", 0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "accountable"),
+    [(RetryPolicySpec(fancy_retry_policy=True), 0), (RETRY_IF_FAILED, 1)],
+    ids=["fancy", "if-failed"],
+)
+@pytest.mark.parametrize("is_seen_deleting", [True, False], ids=["deleting", "gone"])
+def test_the_framework_is_retried(policy: RetryPolicySpec, accountable: int, is_seen_deleting: bool) -> None:
+    """Statements 25, 26 and 34: -100 is Transient."""
+    world = World(framework("job", role(tasks=2), retry_policy=policy))
+    world.start()
+    assert world.config_map is not None
+    old = world.config_map.uid
+    if is_seen_deleting:
+        world.completes_deletions = False
+        world.show_config_map_deleting()
+        world.settle()
+        assert world.actions.count(CreateConfigMap()) == 1
+    world.remove_config_map()
+    world.settle()
+    ended = world.attempt(0).completion_status
+    assert ended is not None
+    assert ended.code == -100
+    retries = world.status.retry_policy_status
+    assert (world.status.attempt_status.id, retries.accountable_retried_count) == (1, accountable)
+    assert world.config_map.uid != old
+    assert len(world.pods) == 2
+
+
+def test_pods_that_outlive_their_config_map() -> None:
+    """Statements 34 and 40: somebody forced it away; no new attempt begins while a pod of the old one is there."""
+    world = World(framework("job", role(tasks=2), retry_policy=RETRY_IF_FAILED))
+    world.start()
+    old = {pod.uid for pod in world.pods.values()}
+    world.completes_deletions = False
+    world.remove_config_map(and_pods=False)
+    world.settle()
+    assert world.actions.count(CreateConfigMap()) == 1
+    assert world.status.attempt_status.id == 0
+    assert not world.state.is_over
+    world.completes_deletions = True
+    world.finish_deletions()
+    world.pods = {name: pod for name, pod in world.pods.items() if pod.uid not in old}
+    world.settle()
+    assert world.status.attempt_status.id == 1
+    assert world.actions.count(CreateConfigMap()) == 2
+    ended = world.attempt(0).completion_status
+    assert ended is not None
+    assert ended.code == -100
+
+
+@pytest.mark.parametrize("exit_code", [0, 5])
+def test_tasks_that_had_completed_keep_their_code(exit_code: int) -> None:
+    """Statements 16 and 34."""
+    world = World(framework("job", role(tasks=3, min_failed=-1)))
+    world.start()
+    world.show_pod("Failed" if exit_code else "Succeeded", exit_code=exit_code)
+    world.settle()
+    world.remove_config_map()
+    world.settle()
+    assert (world.code, world.task_code(index=0)) == (-100, exit_code)
+    assert {world.task_code(index=index) for index in (1, 2)} <= {-101, -220}
+
+
+def test_a_config_map_that_somebody_deletes_while_its_framework_ends() -> None:
+    """Statements 11 and 16: how the attempt ended was decided before."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.completes_deletions = False
+    world.fail(exit_code=7)
+    world.settle()
+    world.show_config_map_deleting()
+    world.settle()
+    assert (world.state, world.code) == (State.ATTEMPT_DELETING, 7)
+    world.remove_config_map()
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, 7)

@@ -1,0 +1,321 @@
+"""When another attempt follows (statements 24 to 29), for Frameworks and for tasks: the same table twice."""
+
+import pytest
+from tests.decide.subjects import CONFLICT, PERMANENT, SUCCESS, TRANSIENT, UNKNOWN, Subject
+from tests.decide.worlds import World
+
+from windlass.decide.contract import CreateConfigMap, Rules
+from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
+from windlass.model.states import State
+from windlass.testing.builders import framework, role
+
+BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
+
+
+# Who is retried, and is it counted (statements 25 and 26)?
+
+EXIT_CODES = (SUCCESS, UNKNOWN, TRANSIENT, CONFLICT, PERMANENT)
+COUNTED, FREE, ENDED = "retried and counted", "retried, not counted", "ended"
+FIRST_RETRY = {
+    # fancyRetryPolicy, maxRetryCount: what follows which exit code
+    (False, -2): (COUNTED, COUNTED, COUNTED, COUNTED, COUNTED),
+    (False, -1): (ENDED, COUNTED, COUNTED, COUNTED, COUNTED),
+    (False, 0): (ENDED, ENDED, ENDED, ENDED, ENDED),
+    (False, 1): (ENDED, COUNTED, COUNTED, COUNTED, COUNTED),
+    (True, -2): (COUNTED, COUNTED, FREE, FREE, ENDED),
+    (True, -1): (ENDED, COUNTED, FREE, FREE, ENDED),
+    (True, 0): (ENDED, ENDED, FREE, FREE, ENDED),
+    (True, 1): (ENDED, COUNTED, FREE, FREE, ENDED),
+}
+ROWS = [
+    (fancy, count, exit_code, expected)
+    for (fancy, count), row in FIRST_RETRY.items()
+    for exit_code, expected in zip(EXIT_CODES, row, strict=True)
+]
+
+
+@BOTH
+@pytest.mark.parametrize(("fancy", "max_retry_count", "exit_code", "expected"), ROWS)
+def test_the_first_retry(kind: str, fancy: bool, max_retry_count: int, exit_code: int, expected: str) -> None:
+    """Statements 25 and 26."""
+    subject = Subject(kind, RetryPolicySpec(fancy, max_retry_count))
+    subject.end_and_retry(exit_code)
+    is_retried = expected != ENDED
+    assert subject.counts == (int(is_retried), int(expected == COUNTED))
+    assert subject.status.state is (State.ATTEMPT_RUNNING if is_retried else State.COMPLETED)
+    if not is_retried:
+        ended = subject.status.attempt_status.completion_status
+        assert ended is not None
+        assert ended.code == exit_code
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("fancy", "max_retry_count", "exit_codes", "counts", "is_over"),
+    [
+        (False, 2, [UNKNOWN, UNKNOWN], (2, 2), False),
+        (False, 2, [UNKNOWN, UNKNOWN, UNKNOWN], (2, 2), True),
+        (False, 2, [TRANSIENT, UNKNOWN, TRANSIENT], (2, 2), True),
+        (True, 2, [TRANSIENT, UNKNOWN, TRANSIENT, UNKNOWN], (4, 2), False),
+        (True, 2, [TRANSIENT, UNKNOWN, TRANSIENT, UNKNOWN, TRANSIENT, UNKNOWN], (5, 2), True),
+        (True, 0, [TRANSIENT] * 7, (7, 0), False),
+        (True, 0, [TRANSIENT] * 7 + [UNKNOWN], (7, 0), True),
+        (True, 1, [TRANSIENT, UNKNOWN, PERMANENT], (2, 1), True),
+        (True, -1, [UNKNOWN] * 5 + [SUCCESS], (5, 5), True),
+        (False, -2, [SUCCESS, UNKNOWN, SUCCESS], (3, 3), False),
+    ],
+)
+def test_a_series_of_ends(
+    kind: str,
+    fancy: bool,
+    max_retry_count: int,
+    exit_codes: list[int],
+    counts: tuple[int, int],
+    is_over: bool,
+) -> None:
+    """Statement 26: only what is counted is held against maxRetryCount."""
+    subject = Subject(kind, RetryPolicySpec(fancy, max_retry_count))
+    for exit_code in exit_codes:
+        assert subject.status.state is State.ATTEMPT_RUNNING
+        subject.end_and_retry(exit_code)
+    assert subject.counts == counts
+    assert (subject.status.state is State.COMPLETED) == is_over
+
+
+# Never (statement 24).
+
+
+@pytest.mark.parametrize("fancy", [True, False])
+def test_a_stopped_framework_never_retries(fancy: bool) -> None:
+    """Statement 24: -210."""
+    policy = RetryPolicySpec(fancy, -2)
+    world = World(framework("job", role(tasks=2, retry=policy), retry_policy=policy))
+    world.start()
+    world.edit(execution_type=ExecutionType.STOP)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert world.status.retry_policy_status.total_retried_count == 0
+    assert (world.pods, world.config_map) == ({}, None)
+
+
+@pytest.mark.parametrize("fancy", [True, False])
+def test_a_task_that_ends_with_its_framework_never_retries(fancy: bool) -> None:
+    """Statement 24: -220."""
+    world = World(framework("job", role(), role("ps", 2, retry=RetryPolicySpec(fancy, -2))))
+    world.start()
+    world.fail()
+    world.settle()
+    for index in range(2):
+        task = world.task("ps", index)
+        assert (task.state, world.task_code("ps", index)) == (State.COMPLETED, -220)
+        assert task.retry_policy_status.total_retried_count == 0
+
+
+@pytest.mark.parametrize("fancy", [True, False])
+def test_a_task_that_is_scaled_away_never_retries(fancy: bool) -> None:
+    """Statement 24: -230."""
+    world = World(framework("job", role(tasks=2, retry=RetryPolicySpec(fancy, -2))))
+    world.start()
+    world.completes_deletions = False
+    world.edit_role("worker", task_number=1)
+    world.settle()
+    assert world.task_code(index=1) == -230
+    world.finish_deletions()
+    world.settle()
+    assert [task.index for task in world.status.attempt_status.roles[0].task_statuses] == [0]
+    assert not world.has_pod(index=1)
+
+
+# The delay (statements 25, 27, 28).
+
+
+@pytest.mark.parametrize("uid", [f"framework-{number}" for number in range(20)])
+def test_a_conflict_delays_a_framework(uid: str) -> None:
+    """Statements 25 and 27: 60 to 900 seconds after the attempt ended, chosen once."""
+    subject = Subject("framework", RetryPolicySpec(fancy_retry_policy=True), uid)
+    world = subject.world
+    world.advance(100)
+    subject.end(CONFLICT)
+    delay = subject.delay
+    ended = subject.status.attempt_status.completion_time
+    assert delay is not None
+    assert ended is not None
+    assert 60 <= delay <= 900
+    assert (subject.is_waiting, subject.counts) == (True, (0, 0))
+    due = world.settle().wake_at
+    assert due is not None
+    assert (due - ended).total_seconds() == delay
+
+    world.advance(delay - 1)
+    assert world.settle().actions == ()
+    assert (subject.is_waiting, subject.delay) == (True, delay)
+    world.advance(1)
+    world.settle()
+    assert (subject.attempt_id, subject.delay, subject.counts) == (1, None, (1, 0))
+    assert world.has_pod()
+
+
+def test_conflicts_are_spread() -> None:
+    """Statement 25: Frameworks that stood in each other's way do not all come back at once."""
+    delays = set()
+    for number in range(40):
+        subject = Subject("framework", RetryPolicySpec(fancy_retry_policy=True), f"uid-{number}")
+        subject.end(CONFLICT)
+        delays.add(subject.delay)
+    assert len(delays) > 20
+
+
+@pytest.mark.parametrize(("shortest", "longest"), [(1, 3), (7, 7), (0, 0)])
+def test_the_bounds_of_the_delay_are_configured(shortest: int, longest: int) -> None:
+    """Statements 25 and 51."""
+    rules = Rules(min_conflict_delay_sec=shortest, max_conflict_delay_sec=longest)
+    for number in range(10):
+        world = World(
+            framework(
+                "job", role(), retry_policy=RetryPolicySpec(fancy_retry_policy=True), uid=f"uid-{number}"
+            ),
+            rules,
+        )
+        world.start()
+        world.fail(exit_code=CONFLICT)
+        world.settle()
+        if world.status.attempt_status.id == 1:
+            assert shortest == 0
+        else:
+            delay = world.status.retry_policy_status.retry_delay_sec
+            assert delay is not None
+            assert shortest <= delay <= longest
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("fancy", "max_retry_count", "exit_code"),
+    [
+        (True, 0, TRANSIENT),
+        (True, 1, UNKNOWN),
+        (False, -2, SUCCESS),
+        (False, -1, UNKNOWN),
+        (False, 1, TRANSIENT),
+        (False, 1, CONFLICT),
+    ],
+)
+def test_other_retries_are_not_delayed(kind: str, fancy: bool, max_retry_count: int, exit_code: int) -> None:
+    """Statement 25: only a Transient Conflict under fancyRetryPolicy is; and null is left (statement 27)."""
+    subject = Subject(kind, RetryPolicySpec(fancy, max_retry_count))
+    subject.end(exit_code)
+    assert (subject.attempt_id, subject.delay) == (1, None)
+    assert subject.world.has_pod()
+
+
+def test_a_conflict_does_not_delay_a_task() -> None:
+    """Statement 25: "for Frameworks only"."""
+    subject = Subject("task", RetryPolicySpec(fancy_retry_policy=True))
+    subject.end(CONFLICT)
+    assert (subject.attempt_id, subject.delay, subject.counts) == (1, None, (1, 0))
+
+
+def test_a_stop_during_the_delay() -> None:
+    """Statement 28: the retry is made at once, and that attempt ends with -210 before it has any object."""
+    subject = Subject("framework", RetryPolicySpec(fancy_retry_policy=True))
+    world = subject.world
+    subject.end(CONFLICT)
+    world.advance(10)
+    assert world.settle().actions == ()
+    created = world.actions.count(CreateConfigMap())
+    world.edit(execution_type=ExecutionType.STOP)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert (subject.attempt_id, subject.counts, subject.delay) == (1, (1, 0), None)
+    assert world.actions.count(CreateConfigMap()) == created
+    assert world.task_code() == -220
+
+
+def test_a_changed_policy_does_not_choose_again() -> None:
+    """Statement 27: the stored delay stands."""
+    subject = Subject(
+        "framework", RetryPolicySpec(True, retry_backoff=RetryBackoff(initial_sec=40, max_sec=40))
+    )
+    subject.end(TRANSIENT)
+    delay = subject.delay
+    assert delay is not None
+    backoff = RetryBackoff(initial_sec=4000, max_sec=4000)
+    subject.world.edit(retry_policy=RetryPolicySpec(True, retry_backoff=backoff))
+    subject.world.settle()
+    assert (subject.is_waiting, subject.delay) == (True, delay)
+    subject.world.wake()
+    assert subject.attempt_id == 1
+
+
+# What a Framework retry starts with (statement 29).
+
+
+def test_a_new_attempt_has_nothing_of_the_old() -> None:
+    """Statement 29."""
+    world = World(
+        framework(
+            "job",
+            role(tasks=2, retry=RetryPolicySpec(max_retry_count=1)),
+            retry_policy=RetryPolicySpec(max_retry_count=1),
+        )
+    )
+    world.start()
+    old_attempt, old_tasks = world.status.attempt_status, world.status.attempt_status.roles[0].task_statuses
+    for _ in range(2):
+        world.advance(10)
+        world.run()
+        world.settle()
+        world.fail()
+        world.settle()
+    assert world.attempt(0).completion_status is not None
+    attempt = world.status.attempt_status
+    assert (attempt.id, attempt.completion_status, attempt.run_time) == (1, None, None)
+    assert attempt.start_time > old_attempt.start_time
+    assert attempt.config_map_uid != old_attempt.config_map_uid
+    for task, old in zip(attempt.roles[0].task_statuses, old_tasks, strict=True):
+        assert task.instance_uid != old.instance_uid
+        assert task.retry_policy_status.total_retried_count == 0
+        assert task.attempt_status.pod_uid != old.attempt_status.pod_uid
+        assert (task.attempt_status.id, task.attempt_status.completion_status) == (0, None)
+        assert task.start_time == attempt.start_time
+
+
+def test_the_old_attempt_is_gone_before_the_new_one_starts() -> None:
+    """Statements 29 and 40: not one object of the new attempt is made before."""
+    subject = Subject("framework", RetryPolicySpec(max_retry_count=-1))
+    world = subject.world
+    world.completes_deletions = False
+    subject.end(UNKNOWN)
+    assert world.actions.count(CreateConfigMap()) == 1
+    world.finish_deletions()
+    world.settle()
+    assert (subject.attempt_id, world.actions.count(CreateConfigMap())) == (0, 1)
+    world.finish_deletions()
+    world.settle()
+    assert (subject.attempt_id, world.actions.count(CreateConfigMap())) == (1, 2)
+
+
+def test_a_new_attempt_follows_the_spec_of_that_moment() -> None:
+    """Statement 29: roles and tasks that came, and those that went, while the retry was waited for."""
+    world = World(
+        framework(
+            "job", role("ps", 2), role("worker", 2), retry_policy=RetryPolicySpec(fancy_retry_policy=True)
+        )
+    )
+    world.start()
+    world.fail("worker", 1, exit_code=CONFLICT)
+    world.settle()
+    assert world.state is State.ATTEMPT_COMPLETED
+    world.edit(task_roles=(role("worker", 3), role("chief", 1)))
+    world.settle()
+    world.wake()
+    found = [(each.name, len(each.task_statuses)) for each in world.status.attempt_status.roles]
+    assert found == [("worker", 3), ("chief", 1)]
+    assert sorted(world.pods) == ["job-chief-0", "job-worker-0", "job-worker-1", "job-worker-2"]
+
+
+def test_the_policy_is_that_of_the_moment() -> None:
+    """Statement 26: the spec is read when the attempt has ended."""
+    subject = Subject("framework", RetryPolicySpec(max_retry_count=0))
+    subject.world.edit(retry_policy=RetryPolicySpec(max_retry_count=1))
+    subject.end(UNKNOWN)
+    assert subject.attempt_id == 1

@@ -1,0 +1,365 @@
+"""`suspend` (A3): the attempt ends, nothing is counted, the Framework waits, and goes on when it may."""
+
+import pytest
+from tests.decide.worlds import World
+
+from windlass.decide.contract import CreateConfigMap
+from windlass.model.framework import CompletedPods, ExecutionType, RetryBackoff, RetryPolicySpec
+from windlass.model.states import State
+from windlass.model.status import ConditionType
+from windlass.testing.builders import framework, role
+
+WAITING = State.ATTEMPT_CREATION_PENDING
+
+POLICIES = [
+    RetryPolicySpec(False, 0),
+    RetryPolicySpec(False, 3),
+    RetryPolicySpec(False, -1),
+    RetryPolicySpec(False, -2),
+    RetryPolicySpec(True, 0),
+    RetryPolicySpec(True, -2),
+    RetryPolicySpec(True, 0, max_transient_retry_count=0),
+    RetryPolicySpec(False, 2, retry_backoff=RetryBackoff(100, 300)),
+    RetryPolicySpec(True, 0, retry_backoff=RetryBackoff(100, 300)),
+]
+
+
+def suspend(world: World) -> None:
+    world.edit(suspend=True)
+    world.settle()
+
+
+def resume(world: World) -> None:
+    world.edit(suspend=False)
+    world.start()
+
+
+def is_suspended(world: World) -> bool:
+    condition = world.status.condition(ConditionType.SUSPENDED)
+    return condition is not None and condition.is_true
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_suspend_ends_the_attempt_whatever_the_policy(policy: RetryPolicySpec) -> None:
+    """A3: -130, Transient; never counted, no delay; and the Framework waits without any object."""
+    world = World(framework("job", role(tasks=2), retry_policy=policy))
+    world.start()
+    suspend(world)
+    ended = world.attempt(0).completion_status
+    assert ended is not None
+    assert (ended.code, ended.phrase) == (-130, "FrameworkSuspended")
+    assert (ended.type.name, tuple(ended.type.attributes)) == ("Failed", ("Transient",))
+
+    assert world.state is WAITING
+    assert (world.pods, world.config_map) == ({}, None)
+    retries = world.status.retry_policy_status
+    assert (retries.accountable_retried_count, retries.retry_delay_sec) == (0, None)
+    assert (world.status.attempt_status.id, world.code) == (1, None)
+    assert is_suspended(world)
+
+    world.advance(100_000)
+    assert world.settle().actions == ()
+    assert world.state is WAITING
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=repr)
+def test_a_resumed_framework_goes_on(policy: RetryPolicySpec) -> None:
+    """A3: false starts the next attempt, at once, and it may end as any other."""
+    world = World(framework("job", role(tasks=2), retry_policy=policy))
+    world.start()
+    suspend(world)
+    world.advance(1000)
+    resume(world)
+    assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_RUNNING, 1)
+    assert not is_suspended(world)
+    assert len(world.pods) == 2
+    if policy.max_retry_count != -2:
+        for index in range(2):
+            world.succeed(index=index)
+        world.settle()
+        assert (world.state, world.code) == (State.COMPLETED, 0)
+
+
+def test_the_tasks_of_a_suspended_attempt() -> None:
+    """A3 with statement 33: -220 for what had not completed; their policy brings none of them back."""
+    world = World(framework("job", role(tasks=2, retry=RetryPolicySpec(True, -2), min_failed=-1)))
+    world.start()
+    world.completes_deletions = False
+    suspend(world)
+    assert world.code == -130
+    assert [world.task_code(index=index) for index in range(2)] == [-220, -220]
+    assert world.state.is_ending
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_suspensions_use_up_no_retry(times: int) -> None:
+    """A3, "never counted", against maxRetryCount."""
+    world = World(framework("job", role(), retry_policy=RetryPolicySpec(max_retry_count=1)))
+    world.start()
+    for _ in range(times):
+        suspend(world)
+        resume(world)
+    world.fail()
+    world.settle()
+    assert world.status.attempt_status.id == times + 1
+    assert world.status.retry_policy_status.accountable_retried_count == 1
+    world.run_pods()
+    world.settle()
+    world.fail()
+    world.settle()
+    assert world.state is State.COMPLETED
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_suspensions_use_up_no_transient_retry(times: int) -> None:
+    """A3, "never counted", against A5's maxTransientRetryCount."""
+    policy = RetryPolicySpec(True, 0, max_transient_retry_count=1)
+    world = World(framework("job", role(), retry_policy=policy))
+    world.start()
+    for _ in range(times):
+        suspend(world)
+        resume(world)
+    world.fail(exit_code=200)
+    world.settle()
+    assert world.status.attempt_status.id == times + 1
+    world.run_pods()
+    world.settle()
+    world.fail(exit_code=200)
+    world.settle()
+    assert world.state is State.COMPLETED
+    assert world.status.attempt_status.id == times + 1
+
+
+def test_suspensions_lengthen_no_backoff() -> None:
+    """A3, "never counted", against A5's retryBackoff: the first delay is the first one."""
+    policy = RetryPolicySpec(False, 3, retry_backoff=RetryBackoff(10, 10_000))
+    world = World(framework("job", role(), retry_policy=policy))
+    world.start()
+    for _ in range(8):
+        suspend(world)
+        resume(world)
+    world.fail()
+    world.settle()
+    delay = world.status.retry_policy_status.retry_delay_sec
+    assert delay is not None
+    assert 5 <= delay <= 15
+
+
+def test_suspended_before_the_first_start() -> None:
+    """A3: nothing has begun, so nothing ends; and the task statuses are there to be looked at."""
+    world = World(framework("job", role(tasks=2), suspend=True))
+    world.settle()
+    assert (world.state, world.status.attempt_status.id, world.code) == (WAITING, 0, None)
+    assert world.actions == ()
+    assert is_suspended(world)
+    assert len(world.status.attempt_status.roles[0].task_statuses) == 2
+    resume(world)
+    assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_RUNNING, 0)
+    assert not is_suspended(world)
+
+
+def test_resumed_before_the_attempt_is_gone() -> None:
+    """A3 with statement 16: how the attempt ended stands; the next one follows when it is gone."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.completes_deletions = False
+    suspend(world)
+    world.edit(suspend=False)
+    world.settle()
+    assert world.code == -130
+    assert world.actions.count(CreateConfigMap()) == 1
+    world.completes_deletions = True
+    world.finish_deletions()
+    world.settle()
+    assert world.state is State.ATTEMPT_PREPARING
+    retries = world.status.retry_policy_status
+    assert (world.status.attempt_status.id, retries.accountable_retried_count) == (1, 0)
+
+
+# Others come first.
+
+
+@pytest.mark.parametrize("when", ["together", "while suspended", "while running"])
+def test_stop_comes_before_suspend(when: str) -> None:
+    """A3: -210, for good."""
+    world = World(framework("job", role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=-2)))
+    world.start()
+    if when == "while suspended":
+        suspend(world)
+    if when == "together":
+        world.edit(suspend=True, execution_type=ExecutionType.STOP)
+    else:
+        world.edit(execution_type=ExecutionType.STOP)
+    world.settle()
+    world.edit(suspend=True)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert not is_suspended(world)
+
+
+def test_stopped_and_suspended_from_the_beginning() -> None:
+    """A3: Stop comes first, and no object is ever made."""
+    world = World(framework("job", role(), suspend=True, execution_type=ExecutionType.STOP))
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert world.actions == ()
+
+
+def test_create_comes_before_suspend() -> None:
+    """A3 with statement 35: first it is held by Create, then by suspend, then by nothing."""
+    world = World(framework("job", role(tasks=2), suspend=True, execution_type=ExecutionType.CREATE))
+    world.settle()
+    assert (world.state, world.actions) == (WAITING, ())
+    assert len(world.status.attempt_status.roles[0].task_statuses) == 2
+    world.edit(execution_type=ExecutionType.START)
+    world.settle()
+    assert (world.state, world.actions) == (WAITING, ())
+    assert is_suspended(world)
+    resume(world)
+    assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_RUNNING, 0)
+
+
+def test_create_holds_a_framework_that_is_not_suspended_any_more() -> None:
+    """A3 with statement 35: the other order."""
+    world = World(framework("job", role(), suspend=True, execution_type=ExecutionType.CREATE))
+    world.settle()
+    world.edit(suspend=False)
+    world.settle()
+    assert (world.state, world.actions) == (WAITING, ())
+    assert not is_suspended(world)
+
+
+@pytest.mark.parametrize("exit_code", [0, 9])
+def test_a_completed_framework_cannot_be_suspended(exit_code: int) -> None:
+    """A3 with statement 10."""
+    world = World(framework("job", role()))
+    world.start()
+    world.show_pod("Failed" if exit_code else "Succeeded", exit_code=exit_code)
+    world.settle()
+    suspend(world)
+    assert (world.state, world.code, world.status.attempt_status.id) == (State.COMPLETED, exit_code, 0)
+    assert not is_suspended(world)
+
+
+def test_an_attempt_that_is_ending_keeps_its_end() -> None:
+    """A3 with statement 16: it had failed before it was suspended, and there is no retry to wait for."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.completes_deletions = False
+    world.fail(exit_code=9)
+    world.settle()
+    suspend(world)
+    world.completes_deletions = True
+    world.finish_deletions()
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, 9)
+
+
+def test_suspended_while_a_retry_is_waited_for() -> None:
+    """A3 with statement 27: the retry waits for both; its count is its own."""
+    world = World(
+        framework("job", role(), retry_policy=RetryPolicySpec(False, 1, retry_backoff=RetryBackoff(100, 100)))
+    )
+    world.start()
+    world.fail()
+    world.settle()
+    assert world.state is State.ATTEMPT_COMPLETED
+    suspend(world)
+    world.advance(1000)
+    world.settle()
+    assert (world.state, world.status.attempt_status.id) == (WAITING, 1)
+    assert (world.pods, world.config_map) == ({}, None)
+    assert world.status.retry_policy_status.accountable_retried_count == 1
+    resume(world)
+    assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_RUNNING, 1)
+
+
+def test_a_suspended_framework_keeps_no_pods() -> None:
+    """A3 with A2: another attempt follows, so `Keep` does not apply."""
+    world = World(framework("job", role(tasks=2), completed_pods=CompletedPods.KEEP))
+    world.start()
+    world.succeed(index=0)
+    world.settle()
+    suspend(world)
+    assert (world.state, world.pods, world.config_map) == (WAITING, {}, None)
+
+
+def test_a_suspended_framework_is_rescaled() -> None:
+    """A3 with statements 29 and 36: what starts again is what the spec says then."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    suspend(world)
+    world.edit_role("worker", task_number=3)
+    world.settle()
+    world.edit_role("worker", task_number=1)
+    world.settle()
+    assert world.actions.count(CreateConfigMap()) == 1
+    resume(world)
+    assert list(world.pods) == ["job-worker-0"]
+    world.succeed()
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, 0)
+
+
+# Time (A3 with A4).
+
+
+def test_suspended_time_is_not_counted() -> None:
+    """A4: activeDeadlineSeconds runs over all attempts, and stands still while the Framework is suspended."""
+    world = World(framework("job", role(), active_deadline_seconds=100))
+    world.start()
+    world.advance(50)
+    suspend(world)
+    world.advance(1000)
+    world.settle()
+    assert world.state is WAITING
+    resume(world)
+    world.advance(49)
+    world.settle()
+    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+    world.advance(1)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -250)
+
+
+def test_suspensions_add_up() -> None:
+    """A4: each of them is left out."""
+    world = World(framework("job", role(), active_deadline_seconds=100))
+    world.start()
+    for _ in range(3):
+        world.advance(30)
+        suspend(world)
+        world.advance(500)
+        resume(world)
+    world.advance(9)
+    world.settle()
+    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+    world.advance(1)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -250)
+
+
+@pytest.mark.parametrize("held_by", ["suspend", "Create"])
+def test_time_before_the_first_start_is_not_counted(held_by: str) -> None:
+    """A4: neither when suspended from the beginning nor when held by Create."""
+    world = World(
+        framework(
+            "job",
+            role(),
+            active_deadline_seconds=100,
+            suspend=held_by == "suspend",
+            execution_type=ExecutionType.CREATE if held_by == "Create" else ExecutionType.START,
+        )
+    )
+    world.settle()
+    world.advance(1000)
+    world.settle()
+    assert (world.state, world.code) == (WAITING, None)
+    world.edit(suspend=False, execution_type=ExecutionType.START)
+    world.start()
+    world.advance(99)
+    world.settle()
+    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+    world.advance(1)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -250)

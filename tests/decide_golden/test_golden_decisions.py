@@ -1,0 +1,29 @@
+"""Framework + observed → decision: one file per case in `cases/`, which walk a chief/worker/ps job through its life."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+if TYPE_CHECKING:
+    from tests.decide_golden.conftest import Case
+
+CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_decision(path: Path, read_case: "Callable[[Path], Case]") -> None:
+    case = read_case(path)
+    decision = case.decide()
+    if os.environ.get("WINDLASS_REGENERATE"):
+        case.write(decision)
+        case = read_case(path)
+    assert yaml.safe_load(case.expected) == decision
+
+
+def test_there_are_cases() -> None:
+    """A folder that was moved away would pass everything."""
+    assert len(CASES) >= 25

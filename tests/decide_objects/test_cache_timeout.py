@@ -1,0 +1,288 @@
+"""Objects that were created and do not show, and objects of which the cache has never heard (statement 43)."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from windlass.decide.contract import (
+    Action,
+    CreateConfigMap,
+    CreatePod,
+    DeleteConfigMap,
+    DeletePod,
+    EmptyAttempt,
+    LookForObjects,
+    Rules,
+)
+from windlass.model.framework import RetryPolicySpec
+from windlass.model.states import State
+from windlass.testing.builders import at, role
+
+if TYPE_CHECKING:
+    from tests.decide_objects.conftest import NewWorld, World
+
+CONFIG_MAP_TIMEOUT, POD_TIMEOUT = -110, -111
+
+
+@pytest.fixture
+def hidden_config_map(new_world: "NewWorld") -> "NewWorld":
+    """The ConfigMap's creation was answered at NOW; the watch has not shown it."""
+
+    def make(rules: Rules | None = None, **spec: object) -> "World":
+        world = new_world(role(tasks=1), rules=rules, **spec)
+        world.act(world.step().actions)
+        world.step()
+        return world
+
+    return make
+
+
+@pytest.fixture
+def hidden_pod(pending_world: "NewWorld") -> "NewWorld":
+    """Task 1's pod: its creation was answered at NOW, the watch has not shown it. Task 0 runs."""
+
+    def make(rules: Rules | None = None, min_failed: int = -1, retry: RetryPolicySpec | None = None) -> "World":
+        world = pending_world(role(tasks=1, min_failed=min_failed, retry=retry), rules=rules)
+        world.run()
+        world.settle()
+        world.edit(role(tasks=2, min_failed=min_failed, retry=retry))
+        world.act(world.step().actions)
+        world.step()
+        return world
+
+    return make
+
+
+def creations(actions: "list[Action]") -> "list[Action]":
+    return [action for action in actions if isinstance(action, CreatePod | CreateConfigMap)]
+
+
+# ConfigMap
+
+
+def test_config_map_is_requested_until_it_is_shown(hidden_config_map: "NewWorld") -> None:
+    """Statement 10."""
+    world = hidden_config_map()
+    assert world.state is State.ATTEMPT_CREATION_REQUESTED
+    assert world.config_map_uid == "cm-0"
+    assert world.status.attempt_status.instance_uid == "0_cm-0"
+    assert world.decide().wake_at == at(300)
+    world.show()
+    world.step()
+    assert world.state is State.ATTEMPT_PREPARING
+
+
+@pytest.mark.parametrize("timeout", [60, 300])
+def test_config_map_that_never_shows(hidden_config_map: "NewWorld", timeout: int) -> None:
+    """Ended with -110, and deleted to be sure; completed only after that."""
+    world = hidden_config_map(Rules(cache_creation_timeout_sec=timeout))
+    assert world.decide().wake_at == at(timeout)
+    world.wait(timeout - 0.001)
+    assert world.settle(is_shown=False) == []
+    assert world.state is State.ATTEMPT_CREATION_REQUESTED
+    world.wait(0.001)
+    decision = world.step()
+    assert (world.state, world.code) == (State.ATTEMPT_DELETION_PENDING, CONFIG_MAP_TIMEOUT)
+    assert {type(action) for action in decision.actions} <= {EmptyAttempt, DeleteConfigMap}
+    world.act(decision.actions)
+    done = [*decision.actions, *world.settle(is_shown=False)]
+    assert DeleteConfigMap("cm-0") in done
+    assert not world.state.is_over, "nobody has seen that it is gone"
+    world.vanish_config_map()
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, CONFIG_MAP_TIMEOUT)
+    assert world.task(0).state is State.COMPLETED
+
+
+def test_deletion_of_a_config_map_that_never_showed_is_confirmed(hidden_config_map: "NewWorld") -> None:
+    """The watch that did not show it will not show that it goes either: the answer does, or one looks."""
+    world = hidden_config_map()
+    world.wait(300)
+    world.step()
+    world.emptied.add("cm-0")
+    world.deletion_requested.add("cm-0")
+    decision = world.step()
+    is_stuck = not decision.actions and decision.wake_at is None and not world.state.is_over
+    assert not is_stuck
+
+
+def test_config_map_that_shows_in_time(hidden_config_map: "NewWorld") -> None:
+    world = hidden_config_map()
+    world.wait(299)
+    world.show()
+    world.settle()
+    world.wait(1000)
+    world.settle()
+    assert (world.state, world.code) == (State.ATTEMPT_PREPARING, None)
+
+
+def test_config_map_that_never_shows_is_retried_as_transient(hidden_config_map: "NewWorld") -> None:
+    """Statements 18 and 25."""
+    world = hidden_config_map(retry_policy=RetryPolicySpec(fancy_retry_policy=True))
+    world.wait(300)
+    world.finish()
+    assert world.status.attempt_status.id == 1
+    assert world.status.retry_policy_status.accountable_retried_count == 0
+
+
+# Pod
+
+
+def test_pod_is_requested_until_it_is_shown(hidden_pod: "NewWorld") -> None:
+    world = hidden_pod()
+    assert world.task(1).state is State.ATTEMPT_CREATION_REQUESTED
+    assert world.task(1).attempt_status.pod_uid == "pod-2"
+    assert world.decide().wake_at == at(300)
+    world.show()
+    world.step()
+    assert world.task(1).state is State.ATTEMPT_PREPARING
+
+
+@pytest.mark.parametrize("timeout", [60, 300])
+def test_pod_that_never_shows(hidden_pod: "NewWorld", timeout: int) -> None:
+    """Ended with -111, and deleted by its UID; completed only after that."""
+    world = hidden_pod(Rules(cache_creation_timeout_sec=timeout))
+    assert world.decide().wake_at == at(timeout)
+    world.wait(timeout - 0.001)
+    assert world.settle(is_shown=False) == []
+    assert world.task_code(1) is None
+    world.wait(0.001)
+    decision = world.step()
+    assert decision.actions == (DeletePod("job-worker-1", "pod-2"),)
+    assert (world.task(1).state, world.task_code(1)) == (State.ATTEMPT_DELETION_PENDING, POD_TIMEOUT)
+    world.deletion_requested.add("pod-2")
+    world.step()
+    world.vanish("job-worker-1")
+    assert world.settle() == []
+    assert (world.task(1).state, world.task_code(1)) == (State.COMPLETED, POD_TIMEOUT)
+    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+
+
+def test_deletion_of_a_pod_that_never_showed_is_confirmed(hidden_pod: "NewWorld") -> None:
+    """As for the ConfigMap."""
+    world = hidden_pod()
+    world.wait(300)
+    world.step()
+    world.deletion_requested.add("pod-2")
+    decision = world.step()
+    is_stuck = not decision.actions and decision.wake_at is None and not world.task(1).state.is_over
+    assert not is_stuck
+
+
+def test_pod_that_never_shows_fails_what_its_policy_says(hidden_pod: "NewWorld") -> None:
+    """Statement 31."""
+    world = hidden_pod(min_failed=1)
+    world.wait(300)
+    world.finish()
+    assert (world.state, world.code) == (State.COMPLETED, POD_TIMEOUT)
+
+
+def test_pod_that_never_shows_is_retried_as_transient(hidden_pod: "NewWorld") -> None:
+    world = hidden_pod(retry=RetryPolicySpec(fancy_retry_policy=True))
+    old = world.task(1)
+    world.wait(300)
+    done = world.finish()
+    assert creations(done) == [CreatePod("worker", 1)]
+    assert world.task(1).instance_uid == old.instance_uid
+    assert world.task(1).attempt_status.id == 1
+
+
+def test_pod_that_shows_after_its_end_was_stored_still_goes(hidden_pod: "NewWorld") -> None:
+    """Statement 16: completionStatus never changes once set, whatever the pod does now."""
+    world = hidden_pod()
+    world.wait(300)
+    world.step()
+    world.show()
+    world.run(1)
+    assert world.step().actions == (DeletePod("job-worker-1", "pod-2"),)
+    assert world.task_code(1) == POD_TIMEOUT
+    world.finish()
+    assert (world.task(1).state, world.task_code(1)) == (State.COMPLETED, POD_TIMEOUT)
+
+
+def test_pod_that_is_gone_before_it_was_shown(hidden_pod: "NewWorld") -> None:
+    """Statement 11: Requested → AttemptCompleted, with -101."""
+    world = hidden_pod()
+    world.vanish("job-worker-1")
+    world.settle()
+    assert (world.task(1).state, world.task_code(1)) == (State.COMPLETED, -101)
+
+
+# Never heard of
+
+
+def test_status_full_of_unknown_objects_makes_one_look(running_world: "NewWorld") -> None:
+    """After a restart, with empty caches: nothing is decided before the objects are listed."""
+    world = running_world(role(tasks=2))
+    before = world.status
+    config_map, pods = world.config_map, dict(world.pods)
+    world.config_map = None
+    world.pods.clear()
+    world.known.clear()
+    assert world.step().actions == (LookForObjects(),)
+    assert world.status == before
+    # They were there all the time.
+    assert config_map is not None
+    world.put_config_map(config_map)
+    for pod in pods.values():
+        world.put(pod)
+    assert world.step().actions == ()
+    assert world.status == before
+
+
+def test_task_with_an_unknown_pod_stands_still_while_the_others_go_on(pending_world: "NewWorld") -> None:
+    world = pending_world(role(tasks=2))
+    hidden = world.pods.pop("job-worker-1")
+    world.known.discard(hidden.uid)
+    still = world.task(1)
+    world.run(0)
+    assert world.step().actions == (LookForObjects(),)
+    assert world.task(1) == still
+    assert world.task(0).state is State.ATTEMPT_RUNNING
+    assert world.state is State.ATTEMPT_RUNNING
+
+
+def test_unknown_pod_that_is_not_found_is_gone(pending_world: "NewWorld") -> None:
+    world = pending_world(role(tasks=2, min_failed=-1))
+    hidden = world.pods.pop("job-worker-1")
+    world.known.discard(hidden.uid)
+    world.settle()
+    assert (world.task(1).state, world.task_code(1)) == (State.COMPLETED, -101)
+
+
+def test_unknown_config_map_stops_the_framework_from_ending(running_world: "NewWorld") -> None:
+    """Its pods are seen; whether it exists is open, so it is neither taken for deleted nor made again."""
+    world = running_world(role(tasks=1))
+    world.config_map = None
+    world.known.discard("cm-0")
+    assert world.step().actions == (LookForObjects(),)
+    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+
+
+def test_unknown_pod_of_a_doomed_task_is_looked_for(running_world: "NewWorld") -> None:
+    """Statement 38: it is not dropped as if it had none."""
+    world = running_world(role(tasks=2))
+    hidden = world.pods.pop("job-worker-1")
+    world.known.discard(hidden.uid)
+    world.edit(role(tasks=1))
+    assert world.step().actions == (LookForObjects(),)
+    assert world.indices() == [0, 1]
+    world.put(hidden)
+    assert DeletePod("job-worker-1", hidden.uid) in world.settle()
+
+
+def test_creation_without_an_answer_is_looked_for_before_it_is_tried_again(
+    pending_world: "NewWorld",
+) -> None:
+    """Statement 40: the pod may have been created all the same."""
+    world = pending_world(role(tasks=1))
+    world.edit(role(tasks=2))
+    world.step()
+    world.uncertain.add("job-worker-1")
+    world.postponed["job-worker-1"] = at(5)
+    world.wait(5)
+    decision = world.step()
+    assert decision.actions in (
+        (CreatePod("worker", 1),),  # the name is its own guard: a second pod cannot be
+        (LookForObjects(),),
+    )

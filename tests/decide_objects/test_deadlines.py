@@ -1,0 +1,273 @@
+"""How long a task may be Pending and a Framework may take (A4)."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from windlass.decide.contract import CreateConfigMap, CreatePod
+from windlass.model.completion import CompletionTypeAttribute
+from windlass.model.framework import CompletedPods, ExecutionType, RetryBackoff, RetryPolicySpec
+from windlass.model.states import State
+from windlass.testing.builders import at, role
+
+if TYPE_CHECKING:
+    from tests.decide_objects.conftest import NewWorld, World
+
+PENDING_TOO_LONG, ACTIVE_TOO_LONG = -240, -250
+ALWAYS = RetryPolicySpec(max_retry_count=-2)
+
+
+def assert_ends_at(world: "World", deadline: datetime, code: int) -> None:
+    """Not a millisecond early, woken exactly then, and then it ends."""
+    assert world.decide().wake_at == deadline
+    world.now = deadline
+    world.wait(-0.001)
+    world.settle()
+    assert world.code is None
+    assert world.decide().wake_at == deadline
+    world.now = deadline
+    world.step()
+    assert (world.state, world.code) == (State.ATTEMPT_DELETION_PENDING, code)
+
+
+# Pending
+
+
+@pytest.mark.parametrize("deadline", [1, 60, 86400])
+def test_task_that_is_pending_too_long_ends_the_attempt(pending_world: "NewWorld", deadline: int) -> None:
+    """-240, Permanent, and one is told which task it was."""
+    world = pending_world(role("chief", 1), role(tasks=3), pending_deadline_seconds=deadline)
+    world.run(role="chief")
+    world.run(0, 1)
+    world.settle()
+    assert_ends_at(world, at(deadline), PENDING_TOO_LONG)
+    completion = world.status.attempt_status.completion_status
+    assert completion is not None
+    assert completion.phrase == "PendingDeadlineExceeded"
+    assert CompletionTypeAttribute.PERMANENT in completion.type.attributes
+    assert completion.trigger is not None
+    assert (completion.trigger.task_role_name, completion.trigger.task_index) == ("worker", 2)
+    world.finish()
+    assert world.state is State.COMPLETED
+
+
+def test_tasks_that_run_or_have_ended_are_not_pending(pending_world: "NewWorld") -> None:
+    world = pending_world(role(tasks=2), pending_deadline_seconds=60)
+    world.wait(59)
+    world.run()
+    world.end(1, 0)
+    world.settle()
+    assert world.decide().wake_at is None
+    world.wait(1000)
+    world.settle()
+    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+
+
+def test_pod_that_cannot_be_created_is_waited_for_no_longer(pending_world: "NewWorld") -> None:
+    """A task waits for its pod to run, whether the pod is Pending or for want of quota not even there."""
+    world = pending_world(role(tasks=1), pending_deadline_seconds=60)
+    world.run()
+    world.settle()
+    world.edit(role(tasks=2))
+    world.step()
+    world.postponed["job-worker-1"] = at(1000)
+    assert_ends_at(world, at(60), PENDING_TOO_LONG)
+
+
+def test_each_task_has_its_own_deadline(pending_world: "NewWorld") -> None:
+    """One that is added later may wait as long as the first could."""
+    world = pending_world(role(tasks=1), pending_deadline_seconds=60)
+    world.run()
+    world.settle()
+    world.wait(50)
+    world.edit(role(tasks=2))
+    world.settle()
+    assert_ends_at(world, at(110), PENDING_TOO_LONG)
+
+
+def test_retried_task_may_wait_as_long_again(pending_world: "NewWorld") -> None:
+    world = pending_world(role(tasks=2, retry=ALWAYS), pending_deadline_seconds=60)
+    world.run()
+    world.settle()
+    world.wait(500)
+    world.end(1, 1)
+    world.finish()
+    assert world.task(1).attempt_status.id == 1
+    assert_ends_at(world, at(560), PENDING_TOO_LONG)
+
+
+def test_delay_before_a_retry_is_not_pending(pending_world: "NewWorld") -> None:
+    """The task waits for its time, not for a place."""
+    delayed = RetryPolicySpec(max_retry_count=-2, retry_backoff=RetryBackoff(initial_sec=600, max_sec=600))
+    world = pending_world(role(tasks=2, retry=delayed), pending_deadline_seconds=60)
+    world.run()
+    world.settle()
+    world.end(1, 1)
+    world.finish()
+    assert world.task(1).state is State.ATTEMPT_COMPLETED
+    world.wait(100)
+    world.settle()
+    assert world.code is None
+
+
+def test_framework_that_waits_for_its_config_map_has_nothing_pending(new_world: "NewWorld") -> None:
+    """Neither held nor for want of a name: no task is waiting for a place."""
+    world = new_world(role(tasks=1), pending_deadline_seconds=60, execution_type=ExecutionType.CREATE)
+    world.settle()
+    assert world.decide().wake_at is None
+    world.wait(1000)
+    world.edit(execution_type=ExecutionType.START)
+    world.settle()
+    assert world.state is State.ATTEMPT_PREPARING
+    assert_ends_at(world, at(1060), PENDING_TOO_LONG)
+
+
+def test_deadline_that_is_set_later_holds_for_what_waits(pending_world: "NewWorld") -> None:
+    world = pending_world(role(tasks=1))
+    assert world.decide().wake_at is None
+    world.wait(10)
+    world.edit(pending_deadline_seconds=60)
+    assert_ends_at(world, at(60), PENDING_TOO_LONG)
+
+
+# Active
+
+
+@pytest.mark.parametrize("deadline", [1, 3600])
+def test_framework_that_takes_too_long_ends(running_world: "NewWorld", deadline: int) -> None:
+    """-250, Permanent."""
+    world = running_world(role(tasks=2), active_deadline_seconds=deadline)
+    assert_ends_at(world, at(deadline), ACTIVE_TOO_LONG)
+    completion = world.status.attempt_status.completion_status
+    assert completion is not None
+    assert completion.phrase == "ActiveDeadlineExceeded"
+    assert CompletionTypeAttribute.PERMANENT in completion.type.attributes
+    world.finish()
+    assert world.state is State.COMPLETED
+
+
+def test_active_deadline_counts_over_all_attempts(running_world: "NewWorld") -> None:
+    world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=ALWAYS)
+    for _ in range(3):
+        world.wait(30)
+        world.end(0, 1)
+        world.finish()
+        world.run()
+        world.settle()
+    assert world.status.attempt_status.id == 3
+    assert_ends_at(world, at(100), ACTIVE_TOO_LONG)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        ALWAYS,
+        RetryPolicySpec(max_retry_count=-1),
+        RetryPolicySpec(max_retry_count=9),
+        RetryPolicySpec(fancy_retry_policy=True, max_retry_count=9),
+    ],
+)
+def test_there_is_no_attempt_after_the_active_deadline(
+    running_world: "NewWorld", policy: RetryPolicySpec
+) -> None:
+    """The deadline is the Framework's, over all attempts: a further one would have no time left."""
+    world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=policy)
+    world.wait(100)
+    done = world.finish()
+    assert not any(isinstance(action, CreateConfigMap | CreatePod) for action in done)
+    assert (world.state, world.code) == (State.COMPLETED, ACTIVE_TOO_LONG)
+
+
+@pytest.mark.parametrize("held_for", [1, 5000])
+def test_time_of_suspension_is_left_out(running_world: "NewWorld", held_for: int) -> None:
+    """60 of 100 seconds are used; then it is suspended; then it has 40 left."""
+    world = running_world(role(tasks=1), active_deadline_seconds=100)
+    world.wait(60)
+    world.edit(suspend=True)
+    world.finish()
+    assert world.state is State.ATTEMPT_CREATION_PENDING
+    assert world.decide().wake_at is None
+    world.wait(held_for)
+    world.settle()
+    assert world.code is None
+    world.edit(suspend=False)
+    world.settle()
+    world.run()
+    world.settle()
+    assert_ends_at(world, at(100 + held_for), ACTIVE_TOO_LONG)
+
+
+def test_time_of_two_suspensions_is_left_out(running_world: "NewWorld") -> None:
+    world = running_world(role(tasks=1), active_deadline_seconds=100)
+    for _ in range(2):
+        world.wait(10)
+        world.edit(suspend=True)
+        world.finish()
+        world.wait(300)
+        world.edit(suspend=False)
+        world.settle()
+        world.run()
+        world.settle()
+    assert_ends_at(world, at(100 + 600), ACTIVE_TOO_LONG)
+
+
+def test_time_before_the_start_is_left_out(new_world: "NewWorld") -> None:
+    """Held by Create: it has not begun."""
+    world = new_world(role(tasks=1), active_deadline_seconds=100, execution_type=ExecutionType.CREATE)
+    world.settle()
+    assert world.decide().wake_at is None
+    world.wait(5000)
+    world.settle()
+    world.edit(execution_type=ExecutionType.START)
+    world.settle()
+    world.run()
+    world.settle()
+    assert_ends_at(world, at(5100), ACTIVE_TOO_LONG)
+
+
+def test_delay_before_a_retry_is_active_time(running_world: "NewWorld") -> None:
+    """It ends in time all the same, without another attempt."""
+    delayed = RetryPolicySpec(max_retry_count=9, retry_backoff=RetryBackoff(initial_sec=900, max_sec=900))
+    world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=delayed)
+    world.end(0, 1)
+    world.finish()
+    assert world.state is State.ATTEMPT_COMPLETED
+    wake_at = world.decide().wake_at
+    assert wake_at is not None
+    world.now = max(wake_at, at(100))
+    done = world.finish()
+    assert not any(isinstance(action, CreatePod) for action in done)
+    assert world.state is State.COMPLETED
+
+
+@pytest.mark.parametrize("exit_code", [0, 1])
+def test_completed_framework_has_no_deadlines(running_world: "NewWorld", exit_code: int) -> None:
+    world = running_world(
+        role(tasks=1),
+        active_deadline_seconds=100,
+        pending_deadline_seconds=10,
+        completed_pods=CompletedPods.KEEP,
+    )
+    world.end(0, exit_code)
+    world.finish()
+    before = world.status
+    world.wait(1000)
+    world.settle()
+    assert world.status == before
+
+
+def test_attempt_that_ends_is_not_ended_again(running_world: "NewWorld") -> None:
+    """Statements 15 and 16: the deadline passes while its pods go."""
+    world = running_world(role(tasks=1), active_deadline_seconds=100)
+    world.end(0, 0)
+    world.settle()
+    assert world.code == 0
+    world.wait(1000)
+    world.finish()
+    assert (world.state, world.code) == (State.COMPLETED, 0)
+
+
+def test_earlier_of_two_deadlines_wakes(pending_world: "NewWorld") -> None:
+    world = pending_world(role(tasks=1), active_deadline_seconds=30, pending_deadline_seconds=60)
+    assert_ends_at(world, at(30), ACTIVE_TOO_LONG)

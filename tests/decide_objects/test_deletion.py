@@ -1,0 +1,353 @@
+"""How pods, ConfigMaps and whole attempts are removed (statements 41 and 42, the two-request removal)."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from windlass.decide.contract import Action, CreatePod, DeleteConfigMap, DeletePod, EmptyAttempt, LookForObjects
+from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
+from windlass.model.pods import ObjectLabels
+from windlass.model.states import State
+from windlass.testing.builders import at, role
+
+if TYPE_CHECKING:
+    from tests.decide_objects.conftest import NewWorld, World
+
+
+def removals(actions: "tuple[Action, ...] | list[Action]") -> list[Action]:
+    return [action for action in actions if isinstance(action, EmptyAttempt | DeleteConfigMap | DeletePod)]
+
+
+def take_label(world: "World", *names: str) -> None:
+    """As the reference makes its pods."""
+    for name in names:
+        pod = world.pods[name]
+        labels = msgspec.structs.replace(pod.metadata.labels, attempt=ObjectLabels().attempt)
+        metadata = msgspec.structs.replace(pod.metadata, labels=labels)
+        world.pods[name] = msgspec.structs.replace(pod, metadata=metadata)
+
+
+# By force
+
+
+@pytest.mark.parametrize("grace", [0, 30, 3600])
+@pytest.mark.parametrize(
+    ("timeout", "waited", "is_forced"),
+    [
+        (100, 0, False),
+        (100, 99.999, False),
+        (100, 100, True),
+        (100, 101, True),
+        (0, 0, True),
+        (None, 10**9, False),
+    ],
+)
+def test_pod_that_does_not_go(
+    running_world: "NewWorld", timeout: int | None, waited: float, is_forced: bool, grace: int
+) -> None:
+    """Statement 42: counted from when its deletion began, which is deletionTimestamp less the grace."""
+    world = running_world(role(tasks=2, graceful_timeout=timeout))
+    uid = world.pod(1).uid
+    world.begin_deletion("job-worker-1", grace)
+    world.wait(waited)
+    decision = world.step()
+    forced = [action for action in decision.actions if isinstance(action, DeletePod) and action.force]
+    assert forced == ([DeletePod("job-worker-1", uid, force=True)] if is_forced else [])
+    assert world.task(1).state is State.ATTEMPT_DELETING
+    if not is_forced:
+        assert decision.wake_at == (None if timeout is None else at(timeout))
+
+
+def test_force_is_used_once(running_world: "NewWorld") -> None:
+    """Statement 42, core contract: with the outcome observed there is nothing left to do."""
+    world = running_world(role(tasks=2, graceful_timeout=10))
+    world.begin_deletion("job-worker-1")
+    world.wait(10)
+    uid = world.pod(1).uid
+    assert world.step().actions == (DeletePod("job-worker-1", uid, force=True),)
+    world.forced.add(uid)
+    world.deletion_requested.add(uid)
+    decision = world.step()
+    assert decision.actions == ()
+    assert decision.wake_at is None
+
+
+def test_force_comes_after_the_usual_delete(running_world: "NewWorld") -> None:
+    """Statements 36, 39 and 42: the doomed task's pod hangs on a lost node."""
+    world = running_world(role(tasks=2, graceful_timeout=10))
+    world.edit(role(tasks=1, graceful_timeout=10))
+    uid = world.pod(1).uid
+    assert world.settle() == [DeletePod("job-worker-1", uid)]
+    world.wait(10)
+    assert world.settle() == [DeletePod("job-worker-1", uid, force=True)]
+    assert world.indices() == [0]
+
+
+def test_new_timeout_holds_for_pods_that_are_going_already(running_world: "NewWorld") -> None:
+    """Statement 39: the status has the new value in the very decision that uses it."""
+    world = running_world(role(tasks=2))
+    world.edit(role(tasks=1))
+    world.settle()
+    world.wait(50)
+    assert world.settle() == []
+    world.edit(role(tasks=1, graceful_timeout=20))
+    decision = world.step()
+    assert world.role().pod_graceful_deletion_timeout_sec == 20
+    assert [(action.name, action.force) for action in decision.actions if isinstance(action, DeletePod)] == [
+        ("job-worker-1", True)
+    ]
+
+
+def test_earliest_of_several_timeouts_wakes(running_world: "NewWorld") -> None:
+    """Core contract: wake_at is the earliest deadline."""
+    world = running_world(role(tasks=1, graceful_timeout=50), role("ps", 1, graceful_timeout=20))
+    world.begin_deletion("job-worker-0")
+    world.wait(1)
+    world.begin_deletion("job-ps-0")
+    assert world.step().wake_at == at(21)
+
+
+def test_pods_of_a_removed_attempt_are_forced_too(running_world: "NewWorld") -> None:
+    """Statement 42: the attempt has ended and one of its pods hangs."""
+    world = running_world(role(tasks=3, graceful_timeout=10))
+    world.end(0, 1)
+    world.settle()
+    world.vanish("job-worker-0", "job-worker-1")
+    uid = world.pod(2).uid
+    decision = world.step()
+    assert (removals(decision.actions), decision.wake_at) == ([], at(10))
+    world.wait(10)
+    assert removals(world.step().actions) == [DeletePod("job-worker-2", uid, force=True)]
+
+
+# A finished attempt
+
+
+def test_removal_is_two_requests(running_world: "NewWorld") -> None:
+    """The pods by one request, then, when none is left, the ConfigMap. Statement 14: stored first."""
+    world = running_world(role(tasks=3))
+    uid = world.config_map_uid
+    world.end(0, 1)
+    first = world.step()
+    assert (world.state, world.code) == (State.ATTEMPT_DELETION_PENDING, 1)
+    assert first.actions == (EmptyAttempt(uid),)
+    world.act(first.actions)
+    assert world.settle() == []
+    world.vanish("job-worker-0", "job-worker-1")
+    assert world.settle() == [], "one pod is still there"
+    world.vanish("job-worker-2")
+    second = world.step()
+    assert second.actions == (DeleteConfigMap(uid),)
+    world.act(second.actions)
+    assert world.settle() == []
+    world.vanish_config_map()
+    assert world.settle() == []
+    assert world.state is State.COMPLETED
+
+
+def test_emptying_is_asked_for_again_until_it_is_answered(running_world: "NewWorld") -> None:
+    """Core contract: the same actions as long as no outcome is known."""
+    world = running_world(role(tasks=2))
+    world.end(0, 1)
+    for _ in range(3):
+        assert world.step().actions == (EmptyAttempt(world.config_map_uid),)
+
+
+def test_states_of_a_framework_whose_config_map_goes(running_world: "NewWorld") -> None:
+    """Statement 10: Pending until the answer, Requested until seen, Deleting until gone."""
+    world = running_world(role(tasks=1))
+    uid = world.config_map_uid
+    world.end(0, 0)
+    world.settle()
+    world.vanish()
+    assert world.step().actions == (DeleteConfigMap(uid),)
+    assert world.state is State.ATTEMPT_DELETION_PENDING
+    world.deletion_requested.add(uid)
+    assert world.step().actions == ()
+    assert world.state is State.ATTEMPT_DELETION_REQUESTED
+    world.begin_config_map_deletion()
+    assert world.step().actions == ()
+    assert world.state is State.ATTEMPT_DELETING
+    assert world.status.completion_time is None
+    world.vanish_config_map()
+    world.step()
+    assert world.state is State.COMPLETED
+
+
+def test_pod_that_comes_to_light_after_the_emptying_is_deleted_too(running_world: "NewWorld") -> None:
+    """"A pod that came to light since is not covered": its creation was under way."""
+    world = running_world(role(tasks=1), role("ps", 1))
+    late = world.pods.pop("job-ps-0")
+    world.end(0, 1)
+    world.step()
+    world.act([EmptyAttempt(world.config_map_uid)])
+    world.settle()
+    world.put(late)
+    decision = world.step()
+    assert removals(decision.actions) in (
+        [DeletePod("job-ps-0", late.uid)],
+        [EmptyAttempt(world.config_map_uid)],
+    )
+    world.finish()
+    assert (world.pods, world.config_map, world.state) == ({}, None, State.COMPLETED)
+
+
+def test_config_map_waits_for_a_pod_that_only_the_status_knows(running_world: "NewWorld") -> None:
+    """"When neither the watch nor the status knows a pod of it": one has to look first."""
+    world = running_world(role(tasks=2))
+    hidden = world.pods["job-worker-1"]
+    world.end(0, 1)
+    world.step()
+    world.act([EmptyAttempt(world.config_map_uid)])
+    del world.pods["job-worker-1"]
+    world.known.discard(hidden.uid)
+    world.vanish()
+    decision = world.step()
+    assert decision.actions == (LookForObjects(),)
+    world.act(decision.actions)
+    assert world.step().actions == (DeleteConfigMap(world.config_map_uid),)
+
+
+def test_config_map_waits_for_a_creation_without_an_answer(running_world: "NewWorld") -> None:
+    """Statement 40: none runs once its attempt completed. The pod may have been created all the same."""
+    world = running_world(role(tasks=2))
+    world.edit(role(tasks=3))
+    world.step()
+    world.uncertain.add("job-worker-2")
+    world.end(0, 1)
+    world.step()
+    world.act([EmptyAttempt(world.config_map_uid)])
+    world.vanish()
+    decision = world.step()
+    assert LookForObjects() in decision.actions
+    assert DeleteConfigMap(world.config_map_uid) not in decision.actions
+
+
+@pytest.mark.parametrize(
+    "unlabelled", [(0, 1, 2), (1,), (0, 2)], ids=["all of them", "the middle one", "two of them"]
+)
+def test_pods_without_the_label_are_deleted_one_by_one(
+    running_world: "NewWorld", unlabelled: tuple[int, ...]
+) -> None:
+    """The reference made them. Statement 41: each by its UID, and each once."""
+    world = running_world(role(tasks=3))
+    uids = {index: world.pod(index).uid for index in unlabelled}
+    take_label(world, *(f"job-worker-{index}" for index in unlabelled))
+    world.end(0, 1)
+    actions = world.settle()
+    pods = [action for action in actions if isinstance(action, DeletePod)]
+    assert pods == [DeletePod(f"job-worker-{index}", uids[index]) for index in unlabelled]
+    if len(unlabelled) < 3:
+        assert actions.count(EmptyAttempt(world.config_map_uid)) == 1
+    assert DeleteConfigMap(world.config_map_uid) not in actions
+    assert all(pod.is_deleting for pod in world.pods.values())
+    world.vanish()
+    assert world.settle() == [DeleteConfigMap(world.config_map_uid)]
+
+
+def test_attempt_without_pods_needs_only_its_config_map_deleted(new_world: "NewWorld") -> None:
+    """The pods could not be created: there is nothing to empty, or nothing comes of it."""
+    world = new_world(role(tasks=1))
+    world.settle(is_shown=False)
+    world.show()
+    world.edit(execution_type=ExecutionType.STOP)
+    done = world.finish()
+    assert DeleteConfigMap("cm-0") in done
+    assert not any(isinstance(action, CreatePod) for action in done)
+    assert (world.state, world.code) == (State.COMPLETED, -210)
+
+
+def test_retry_waits_until_the_old_attempt_is_gone(running_world: "NewWorld") -> None:
+    """Statement 40: at most one running instance of a Framework."""
+    world = running_world(role(tasks=1), retry_policy=RetryPolicySpec(max_retry_count=1))
+    world.end(0, 1)
+    assert [type(action) for action in world.settle()] == [EmptyAttempt]
+    assert world.status.attempt_status.id == 0
+    world.vanish()
+    world.settle()
+    assert world.status.attempt_status.id == 0, "the ConfigMap is still deleting"
+    world.vanish_config_map()
+    world.settle()
+    assert world.status.attempt_status.id == 1
+    assert world.config_map_uid == "cm-1"
+
+
+# A Framework that is deleted
+
+
+@pytest.mark.parametrize("has_run", [True, False])
+def test_objects_of_a_deleted_framework_go(pending_world: "NewWorld", has_run: bool) -> None:
+    """Its pods and its ConfigMap go as those of a finished attempt do; its status stays as it is."""
+    world = pending_world(role(tasks=2))
+    if has_run:
+        world.run()
+        world.settle()
+    before = world.status
+    world.delete_framework()
+    assert world.step().actions == (EmptyAttempt("cm-0"),)
+    done = world.finish()
+    assert done == [EmptyAttempt("cm-0"), DeleteConfigMap("cm-0")]
+    assert (world.pods, world.config_map) == ({}, None)
+    assert world.status == before
+
+
+def test_deleted_framework_starts_nothing(new_world: "NewWorld") -> None:
+    world = new_world(role(tasks=2))
+    world.delete_framework()
+    decision = world.step()
+    assert (decision.status, decision.actions) == (None, ())
+
+
+def test_deleted_framework_makes_no_pods(new_world: "NewWorld") -> None:
+    """Neither those that are missing, nor those that were just asked for by a rescale."""
+    world = new_world(role(tasks=1))
+    world.step()
+    world.act(world.decide().actions)
+    world.step()
+    world.show()
+    world.edit(role(tasks=2))
+    world.delete_framework()
+    done = world.finish()
+    assert not any(isinstance(action, CreatePod) for action in done)
+    assert (world.pods, world.config_map) == ({}, None)
+
+
+def test_deleted_framework_takes_its_late_config_map_along(new_world: "NewWorld") -> None:
+    """The ConfigMap was created, and the Framework deleted before the status said so."""
+    world = new_world(role(tasks=1))
+    world.act(world.step().actions)
+    world.delete_framework()
+    done = world.finish()
+    assert DeleteConfigMap("cm-0") in done
+    assert world.config_map is None
+
+
+def test_pod_of_a_deleted_framework_that_hangs_is_forced(running_world: "NewWorld") -> None:
+    """Statement 42, with the timeout that the status holds."""
+    world = running_world(role(tasks=1, graceful_timeout=10))
+    world.delete_framework()
+    world.settle()
+    assert world.decide().wake_at == at(10)
+    world.wait(10)
+    assert DeletePod("job-worker-0", "pod-1", force=True) in world.settle()
+
+
+def test_unlabelled_pods_of_a_deleted_framework_go(running_world: "NewWorld") -> None:
+    world = running_world(role(tasks=2))
+    take_label(world, "job-worker-1")
+    world.delete_framework()
+    done = world.finish()
+    assert DeletePod("job-worker-1", "pod-2") in done
+    assert (world.pods, world.config_map) == ({}, None)
+
+
+def test_completed_framework_with_kept_pods_is_deleted(running_world: "NewWorld") -> None:
+    """A2: they stay until the deletion of the Framework."""
+    world = running_world(role(tasks=1), completed_pods=CompletedPods.KEEP)
+    world.end(0, 0)
+    world.finish()
+    assert (world.state, sorted(world.pods)) == (State.COMPLETED, ["job-worker-0"])
+    world.delete_framework()
+    world.finish()
+    assert (world.pods, world.config_map) == ({}, None)

@@ -1,0 +1,330 @@
+"""The executor: store, act, record what came of it, look again."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+
+from windlass.decide.contract import DeletePod, Reason, ReasonKind, Rules
+from windlass.model.api_failure import ApiFailure
+from windlass.model.base import Json
+from windlass.model.framework import CompletedPods, Framework
+from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus
+from windlass.operate.cache import Cache
+from windlass.operate.executor import GATHERING_PER_TASK, LONGEST_WAIT, Executor
+from windlass.operate.keys import FrameworkKey, key_of
+from windlass.operate.port import (
+    AlreadyExistsError,
+    ConflictError,
+    Listed,
+    NotFoundError,
+    PortError,
+    RefusedError,
+    UnansweredError,
+)
+from windlass.operate.queue import KeyedQueue
+from windlass.testing import builders
+from windlass.testing.builders import NOW
+
+
+class RecordingPort:
+    """Does what it is told, writes down the order, and fails where a test says so."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.errors: dict[str, PortError] = {}
+        self.reasons: list[Reason] = []
+        self.version = 100
+        self.listed = Listed("100", None, ())
+
+    def _do(self, what: str) -> None:
+        self.log.append(what)
+        if what in self.errors:
+            raise self.errors[what]
+
+    def _metadata(self, manifest: Json, uid: str) -> Json:
+        self.version += 1
+        metadata = manifest["metadata"] | {"uid": uid, "resourceVersion": str(self.version)}
+        return manifest | {"metadata": metadata}
+
+    async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
+        self._do(f"store {status.state}")
+        self.version += 1
+        return framework.with_status(status, str(self.version))
+
+    async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
+        self._do("create ConfigMap")
+        return msgspec.convert(self._metadata(manifest, "cm-1"), ConfigMapView)
+
+    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
+        answers: list[PodView | PortError] = []
+        for manifest in manifests:
+            name = manifest["metadata"]["name"]
+            try:
+                self._do(f"create {name}")
+            except PortError as error:
+                answers.append(error)
+            else:
+                answers.append(msgspec.convert(self._metadata(manifest, f"uid-{name}"), PodView))
+        return answers
+
+    async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
+        answers: list[PortError | None] = []
+        for deletion in deletions:
+            try:
+                self._do(f"delete {deletion.name}")
+            except PortError as error:
+                answers.append(error)
+            else:
+                answers.append(None)
+        return answers
+
+    async def delete_pods_of_attempt(self, namespace: str, config_map_uid: str) -> Sequence[PodView]:
+        self._do(f"empty {config_map_uid}")
+        return ()
+
+    async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
+        self._do(f"delete {name} {uid}")
+
+    async def delete_framework(self, framework: Framework) -> None:
+        self._do("delete Framework")
+
+    async def list_objects(self, framework: Framework) -> Listed:
+        self._do("list")
+        return self.listed
+
+    def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+        self.log.append("announce")
+        self.reasons.extend(reasons)
+
+
+class Bench:
+    """An executor on the test bench, with a clock that is set by hand."""
+
+    def __init__(self, framework: Framework) -> None:
+        self.port = RecordingPort()
+        self.cache = Cache()
+        self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
+        self.now = NOW
+        self.key = key_of(framework)
+        self.executor = Executor(self.port, self.cache, self.queue, self._clock, Rules())
+        self.cache.put_framework(framework)
+
+    def _clock(self) -> datetime:
+        return self.now
+
+    def run(self) -> list[str]:
+        """One pass; returns what it did."""
+        self.port.log.clear()
+        self.queue.add(self.key)
+        assert self.queue.take(self.now) == self.key
+        asyncio.run(self.executor.run_pass(self.key))
+        self.queue.done(self.key)
+        return list(self.port.log)
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def show(self) -> None:
+        """The watch catches up with everything that was answered."""
+        observed = self.cache.observe(self.key)
+        if observed.config_map is not None:
+            self.cache.put_config_map(observed.config_map)
+        for pod in tuple(observed.pods.values()):
+            self.cache.put_pod(pod)
+
+    def set_phases(self, phase: str) -> None:
+        for pod in tuple(self.cache.observe(self.key).pods.values()):
+            self.port.version += 1
+            metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.port.version))
+            status = msgspec.structs.replace(pod.status, phase=phase)
+            self.cache.put_pod(msgspec.structs.replace(pod, metadata=metadata, status=status))
+
+    @property
+    def state(self) -> State | None:
+        framework = self.cache.framework(self.key)
+        return None if framework is None or framework.status is None else framework.status.state
+
+    @property
+    def is_due_now(self) -> bool:
+        return self.queue.take(self.now) is not None
+
+
+def bench_with(tasks: int = 2) -> Bench:
+    return Bench(builders.framework("job", builders.role("worker", tasks)))
+
+
+def prepared(tasks: int = 2) -> Bench:
+    """All pods are created, and the watch has shown them."""
+    bench = bench_with(tasks)
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    return bench
+
+
+def test_the_status_is_stored_before_anything_is_done_and_announced_after_it() -> None:
+    bench = bench_with()
+    assert bench.run() == ["store AttemptCreationPending", "create ConfigMap"]
+    bench.show()
+    assert bench.run() == [
+        "store AttemptPreparing",
+        "create job-worker-0",
+        "create job-worker-1",
+        "announce",
+    ]
+    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.ATTEMPT_STARTED]
+
+
+def test_a_pass_that_acted_is_followed_by_another() -> None:
+    bench = bench_with()
+    bench.run()
+    assert bench.is_due_now
+
+
+@pytest.mark.parametrize("error", [ConflictError(), NotFoundError(), UnansweredError()])
+def test_a_status_that_could_not_be_stored_is_followed_by_no_action_and_tried_again(error: PortError) -> None:
+    bench = bench_with()
+    bench.port.errors["store AttemptCreationPending"] = error
+    assert bench.run() == ["store AttemptCreationPending"]
+    assert not bench.is_due_now, "not at once"
+    assert bench.queue.next_time() is not None
+    bench.port.errors.clear()
+    assert bench.run() == ["store AttemptCreationPending", "create ConfigMap"]
+
+
+def test_a_change_that_leads_to_no_action_waits_for_others_but_not_for_long() -> None:
+    bench = prepared()
+    assert bench.run() == []
+    assert bench.state is State.ATTEMPT_PREPARING
+    assert bench.queue.next_time() == bench.now + LONGEST_WAIT
+    bench.wait(0.3)
+    bench.set_phases("Running")
+    assert bench.run() == [], "still gathering, from the first change on"
+    bench.wait(0.2)
+    assert bench.run() == ["store AttemptRunning"]
+    assert bench.run() == []
+
+
+def test_the_end_of_a_framework_does_not_wait() -> None:
+    bench = Bench(builders.framework("job", builders.role("worker", 1), completed_pods=CompletedPods.KEEP))
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    bench.set_phases("Succeeded")
+    assert bench.run() == ["store Completed", "announce"]
+
+
+def test_a_pod_that_is_refused_for_good_fails_its_task() -> None:
+    bench = bench_with(1)
+    bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(422, "Invalid", "spec: bad"))
+    bench.run()
+    bench.show()
+    bench.run()
+    assert bench.run()[0] == "store AttemptDeletionPending"
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    assert framework.status is not None
+    completion = framework.status.attempt_status.completion_status
+    assert completion is not None
+    assert completion.code == -200
+    assert "spec: bad" in completion.diagnostics
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: compute")),
+        AlreadyExistsError("pods job-worker-0 already exists"),
+        UnansweredError("timed out"),
+    ],
+)
+def test_a_pod_that_cannot_be_created_for_now_is_tried_again_later_and_later(error: PortError) -> None:
+    bench = bench_with(1)
+    bench.port.errors["create job-worker-0"] = error
+    bench.run()
+    bench.show()
+    assert "create job-worker-0" in bench.run()
+    waits = []
+    for _ in range(5):
+        assert bench.run() == [], "it is postponed, whatever else happens"
+        due = bench.queue.next_time()
+        assert due is not None
+        waits.append(due - bench.now)
+        bench.now = due
+        assert bench.run() == ["create job-worker-0"]
+    assert waits[-1] > waits[0]
+    assert waits[-1] >= timedelta(seconds=0.8)
+
+
+def test_a_config_map_that_somebody_else_has_is_told_and_tried_again() -> None:
+    bench = bench_with()
+    bench.port.errors["create ConfigMap"] = AlreadyExistsError("configmaps job-attempt already exists")
+    bench.run()
+    bench.wait(1)
+    bench.port.errors.clear()
+    assert bench.run() == ["store AttemptCreationPending", "create ConfigMap", "announce"]
+    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.NAME_TAKEN]
+
+
+def test_a_deletion_that_fails_is_tried_again_and_the_others_are_not_repeated() -> None:
+    bench = prepared(3)
+    bench.run()
+    bench.wait(1)
+    bench.run()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    role = msgspec.structs.replace(framework.spec.task_roles[0], task_number=1)
+    spec = msgspec.structs.replace(framework.spec, task_roles=(role,))
+    bench.cache.put_framework(
+        msgspec.structs.replace(
+            framework, spec=spec, metadata=msgspec.structs.replace(framework.metadata, resource_version="500")
+        )
+    )
+    bench.port.version = 600
+    bench.port.errors["delete job-worker-1"] = UnansweredError()
+    done = bench.run()
+    assert done == ["store AttemptPreparing", "delete job-worker-1", "delete job-worker-2"]
+    bench.port.errors.clear()
+    assert bench.queue.next_time() is not None
+    assert "delete job-worker-1" in (done := bench.run())
+    assert "delete job-worker-2" not in done
+
+
+def test_a_status_that_names_what_nobody_knows_is_followed_by_a_look() -> None:
+    bench = prepared(1)
+    bench.run()
+    bench.wait(1)
+    assert bench.run() == ["store AttemptPreparing"]
+    stored = bench.cache.framework(bench.key)
+    assert stored is not None
+    elsewhere = Bench(stored)
+    elsewhere.port.listed = Listed("900", builders.config_map(stored, "cm-1", resource_version="101"), ())
+    assert elsewhere.run() == ["list"]
+    assert elsewhere.run()[0] == "store AttemptDeletionPending", "the pod is proven to be gone"
+
+
+def test_a_framework_that_is_gone_is_forgotten() -> None:
+    bench = prepared()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    bench.run()
+    bench.cache.remove_framework(framework)
+    assert bench.run() == []
+    assert bench.queue.next_time() is None
+
+
+def test_what_happens_to_a_large_framework_is_looked_at_together() -> None:
+    tasks = 200
+    bench = prepared(tasks)
+    bench.run()
+    bench.queue.add(bench.key)
+    assert bench.queue.take(bench.now) is None
+    bench.now += GATHERING_PER_TASK * tasks
+    assert bench.is_due_now

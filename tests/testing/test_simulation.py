@@ -1,0 +1,137 @@
+"""The guarantees, played: many small worlds in which much goes wrong, each from one seed.
+
+`make simulate SEEDS=n` plays any number. What each run checks stands in windlass.testing.guarantees: statement 40,
+no pod before its stored intent, retry limits, monotony, decisions that are fixed points, an end that is reached, and
+nothing left behind.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.decide import decide, deletion, follow, ownership, retry
+from windlass.decide.contract import Decision
+from windlass.operate import cache, executor
+from windlass.testing import builders, play, scenario, shrink
+from windlass.testing.scenario import Event, EventKind, Faults, Scenario, Submission
+from windlass.testing.simulation import Simulation
+
+CHUNKS, SEEDS_PER_CHUNK = 40, 50
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_no_seed_breaks_a_guarantee(chunk: int) -> None:
+    first = chunk * SEEDS_PER_CHUNK
+    broken = play.failures_in(range(first, first + SEEDS_PER_CHUNK))
+    assert not broken, play.report(broken[0][0])
+
+
+def test_a_seed_plays_the_same_twice() -> None:
+    first, second = (Simulation(scenario.draw(7)).run() for _ in range(2))
+    assert first.requests() == second.requests()
+    assert first.server.frameworks == second.server.frameworks
+    assert first.timeline.now == second.timeline.now
+
+
+def test_every_kind_of_event_and_fault_is_drawn() -> None:
+    drawn = [scenario.draw(seed) for seed in range(300)]
+    assert {event.kind for world in drawn for event in world.events} == set(EventKind)
+    for field in Faults.__struct_fields__:
+        assert any(getattr(world.faults, field) for world in drawn), field
+
+
+def test_a_crowd_comes_to_its_end() -> None:
+    played = Simulation(scenario.crowd(seed=1, count=100)).run()
+    assert len(played.server.frameworks) == 100
+
+
+# A simulation that cannot fail shows nothing: each of these mistakes must be found.
+
+
+def _forget(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _always(*_: Any, **__: Any) -> bool:
+    return True
+
+
+def _retry_always(*_: Any, **__: Any) -> retry.Verdict:
+    return retry.Verdict(retries=True, is_counted=True, reason="planted")
+
+
+def _forget_the_wait(decide: Callable[..., Decision]) -> Callable[..., Decision]:
+    """Actions without the status that they belong to."""
+
+    def planted(*arguments: Any) -> Decision:
+        decision = decide(*arguments)
+        return msgspec.structs.replace(decision, status=arguments[0].status)
+
+    return planted
+
+
+PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "retries without end": lambda patch: patch.setattr(retry, "verdict", _retry_always),
+    "strays are left alone": lambda patch: patch.setattr(deletion, "delete_strays", _forget),
+    "any pod of the name is adopted": lambda patch: patch.setattr(
+        ownership, "is_pod_of_task_attempt", _always
+    ),
+    "old watch events are believed": lambda patch: patch.setattr(cache, "version", lambda _: 0),
+    "a creation without an answer counts as none": lambda patch: patch.setattr(
+        cache.Cache, "creation_uncertain", _forget
+    ),
+    "a list that is older than a status proves what is gone": lambda patch: patch.setattr(
+        cache, "_is_as_old", _always
+    ),
+    "actions come before their status": lambda patch: patch.setattr(
+        executor, "decide", _forget_the_wait(decide)
+    ),
+    "a pod's end is not seen": lambda patch: patch.setattr(
+        follow, "_by_phase", lambda _d, _r, task, _p: task
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_a_planted_mistake_is_found(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTED[mistake](monkeypatch)
+    assert any(shrink.failure_of(scenario.draw(seed)) for seed in range(1000))
+
+
+def test_a_failing_scenario_is_shrunk_to_what_matters() -> None:
+    """Of a large scenario in which only one event matters, only that event is left."""
+    large = scenario.draw(next(seed for seed in range(100) if len(scenario.draw(seed).events) > 6))
+    culprit = Event(at=1.0, kind=EventKind.STOP, framework=0)
+    large = msgspec.structs.replace(large, events=(*large.events, culprit))
+
+    def fails(candidate: Scenario) -> bool:
+        return culprit in candidate.events
+
+    shortest = shrink.shrink(large, fails)
+    assert shortest.events == (culprit,)
+    assert len(shortest.submissions) == 1
+    assert shortest.faults == scenario.QUIET
+    (role,) = shortest.submissions[0].framework.spec.task_roles
+    assert role.task_number <= 1
+
+
+def test_a_report_names_the_seed_and_how_to_replay_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "verdict", _retry_always)
+    seed = next(seed for seed in range(400) if shrink.failure_of(scenario.draw(seed)))
+    report = play.report(seed)
+    assert f"--first {seed} --seeds 1" in report
+    assert f"seed {seed}" in report
+    assert "shortest form" in report
+
+
+def test_a_removed_submission_takes_its_events_along() -> None:
+    world = Scenario(
+        1,
+        tuple(Submission(0, builders.framework(f"job{number}")) for number in range(3)),
+        (Event(1, EventKind.STOP, 0), Event(2, EventKind.STOP, 1), Event(3, EventKind.STOP, 2)),
+    )
+    smaller = shrink._without_submission(world, 1)
+    assert [event.framework for event in smaller.events] == [0, 1]
+    assert [event.at for event in smaller.events] == [1, 3]
