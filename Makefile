@@ -36,3 +36,17 @@ unit: $(VENV)/installed
 format: $(VENV)/installed ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+.PHONY: simulate
+simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000), FIRST=n names the first
+	$(BIN)/python -m windlass.testing.play --seeds $(SEEDS) --first $(or $(FIRST),0)
+
+.PHONY: bench
+bench: $(VENV)/installed ## Measure, and print beside the aims
+	$(BIN)/python bench/core.py
+
+.PHONY: docs
+docs: $(VENV)/installed ## Write the generated parts of the documentation anew
+	$(BIN)/python tools/update_pod_schema.py
+	$(BIN)/python tools/update_crds.py
+	$(BIN)/python tools/update_docs.py

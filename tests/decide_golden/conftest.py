@@ -138,6 +138,9 @@ def _pod(framework: Framework, name: str, given: Json) -> PodView:
         exit_code=seen.exit_code,
         finished_at=seen.finished_at,
     )
+    if pod.is_terminal:  # a pod that has ended keeps its addresses
+        addresses = msgspec.structs.replace(pod.status, pod_ip="10.0.0.1", host_ip="192.168.0.1")
+        pod = msgspec.structs.replace(pod, status=addresses)
     if seen.deletion_began is None:
         return pod
     metadata = msgspec.structs.replace(
@@ -235,7 +238,7 @@ def _relative_to(now: datetime, value: Any) -> Any:
     if not isinstance(value, datetime):
         return value
     seconds = (value - now).total_seconds()
-    return "<Now>" if seconds == 0 else f"<Now>{seconds:+g}s"
+    return "<Now>" if seconds == 0 else f"<Now>{seconds:+.6f}".rstrip("0").rstrip(".") + "s"
 
 
 @pytest.fixture(scope="session")

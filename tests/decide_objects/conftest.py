@@ -115,6 +115,7 @@ class World:
         decision = decide(self.framework, observed, self.now, self.rules)
         again = decide(self.framework, observed, self.now, self.rules)
         assert again == decision, "the same input gives the same decision"
+        assert len(set(decision.actions)) == len(decision.actions), "nothing is asked for twice"
         return decision
 
     def step(self) -> Decision:
@@ -257,7 +258,7 @@ class World:
         for index in indices or self.indices(role):
             pod = self.pod(index, role)
             status = msgspec.structs.replace(
-                pod.status, phase="Running", pod_ip=f"10.0.0.{index}", host_ip="192.168.0.1"
+                pod.status, phase="Running", pod_ip="10.0.0.1", host_ip="192.168.0.1"
             )
             spec = msgspec.structs.replace(pod.spec, node_name="node-0")
             self.pods[pod.name] = msgspec.structs.replace(pod, status=status, spec=spec)

@@ -271,3 +271,33 @@ def test_attempt_that_ends_is_not_ended_again(running_world: "NewWorld") -> None
 def test_earlier_of_two_deadlines_wakes(pending_world: "NewWorld") -> None:
     world = pending_world(role(tasks=1), active_deadline_seconds=30, pending_deadline_seconds=60)
     assert_ends_at(world, at(30), ACTIVE_TOO_LONG)
+
+
+@pytest.mark.parametrize("held_for", [0.4, 0.6, 1.5])
+def test_short_suspensions_do_not_bring_the_deadline_forward(
+    running_world: "NewWorld", held_for: float
+) -> None:
+    """Never early: five holds of less than two seconds, none of them a whole number."""
+    world = running_world(role(tasks=1), active_deadline_seconds=100)
+    for _ in range(5):
+        world.wait(1)
+        world.edit(suspend=True)
+        world.finish()
+        world.wait(held_for)
+        world.edit(suspend=False)
+        world.settle()
+    wake_at = world.decide().wake_at
+    assert wake_at is not None
+    assert wake_at >= at(100 + 5 * held_for)
+
+
+def test_resumed_task_may_wait_as_long_as_any_other(running_world: "NewWorld") -> None:
+    """Its task statuses are as old as the suspension; its waiting is not."""
+    world = running_world(role(tasks=1), pending_deadline_seconds=60)
+    world.edit(suspend=True)
+    world.finish()
+    world.wait(1000)
+    world.edit(suspend=False)
+    world.settle()
+    assert world.state is State.ATTEMPT_PREPARING
+    assert_ends_at(world, at(1060), PENDING_TOO_LONG)

@@ -41,7 +41,9 @@ def census_of(role: TaskRoleStatus) -> Census:
         if task.state is State.ATTEMPT_RUNNING:
             running += 1
         elif task.state is State.COMPLETED:
-            (failed if task.is_failed else succeeded).append(task)
+            ended = task.attempt_status.completion_status
+            is_failed = ended is not None and ended.type.is_failed
+            (failed if is_failed else succeeded).append(task)
     return Census(role.name, tasks, running, tuple(succeeded), tuple(failed))
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from windlass.decide import transitions
+from windlass.decide import failures, transitions
 from windlass.decide.contract import Action, LookForObjects, Observed, Reason, ReasonKind, Rules
 from windlass.model.completion import TaskAttemptCompletionStatus
 from windlass.model.framework import Framework
@@ -15,8 +15,7 @@ from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus
 
 WHOLE_MESSAGES = 10
-"""So many termination messages per attempt are kept whole; the others are cut."""
-SHORT_MESSAGE_BYTES = 200
+"""So many long termination messages per attempt are kept whole; the others are cut."""
 
 
 class Draft:
@@ -82,24 +81,20 @@ class Draft:
         if roles is not self.status.attempt_status.task_role_statuses:
             self.with_attempt(task_role_statuses=roles)
 
-    def may_keep_whole(self, completion: TaskAttemptCompletionStatus) -> bool:
-        """Whether this completion's messages are among the few of the attempt that are kept whole."""
-        if not _has_long_message(completion):
-            return True
+    def trimmed(self, completion: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
+        """A few long messages of an attempt are kept whole; the others are cut (A2)."""
+        cut = failures.keep_within(completion, whole=False)
+        if cut is completion:
+            return completion
         if self._whole_messages is None:
             self._whole_messages = sum(
-                task.attempt_status.completion_status is not None
-                and _has_long_message(task.attempt_status.completion_status)
+                _is_long(task.attempt_status.completion_status)
                 for role in self.status.attempt_status.roles
                 for task in role.task_statuses
             )
         self._whole_messages += 1
-        return self._whole_messages <= WHOLE_MESSAGES
+        return completion if self._whole_messages <= WHOLE_MESSAGES else cut
 
 
-def _has_long_message(completion: TaskAttemptCompletionStatus) -> bool:
-    pod = completion.pod
-    if pod is None:
-        return False
-    messages = [pod.message, *(container.message for container in pod.containers)]
-    return any(len(message.encode()) > SHORT_MESSAGE_BYTES for message in messages)
+def _is_long(completion: TaskAttemptCompletionStatus | None) -> bool:
+    return completion is not None and failures.keep_within(completion, whole=False) is not completion

@@ -163,7 +163,7 @@ def end_attempt(
     """Nothing of the attempt runs any more. A completion that was decided earlier stays."""
     is_news = task.attempt_status.completion_status is None
     if is_news:
-        completion = failures.keep_within(completion, whole=draft.may_keep_whole(completion))
+        completion = draft.trimmed(completion)
         task = with_completion(task, completion)
         if completion.type.is_failed and not task.deletion_pending:
             message = (

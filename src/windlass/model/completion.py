@@ -113,9 +113,12 @@ TYPES: dict[CompletionCode, CompletionType] = {
 }
 
 
+_PHRASES = {code: "".join(word.capitalize() for word in code.name.split("_")) for code in CompletionCode}
+
+
 def phrase_of(code: CompletionCode) -> str:
     """`POD_EXTERNAL_DELETED` → `PodExternalDeleted`."""
-    return "".join(word.capitalize() for word in code.name.split("_"))
+    return _PHRASES[code]
 
 
 class ContainerCompletionStatus(Sparse, frozen=True, kw_only=True):

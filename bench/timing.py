@@ -1,0 +1,23 @@
+"""Measures a call: the best and the median of some rounds, since machines are noisy."""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Timing(NamedTuple):
+    best_ms: float
+    median_ms: float
+
+
+def timed(call: Callable[[], object], rounds: int = 15) -> Timing:
+    call()
+    times = []
+    for _ in range(rounds):
+        gc.collect()
+        started = time.perf_counter()
+        call()
+        times.append((time.perf_counter() - started) * 1000)
+    return Timing(min(times), statistics.median(times))
