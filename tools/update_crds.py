@@ -11,10 +11,10 @@ import ast
 import inspect
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 
+import docstrings  # beside this file
 import yaml
 
 from windlass.model import completion, framework, names, states, status
@@ -54,7 +54,7 @@ def descriptions(module: ModuleType) -> Iterator[tuple[tuple[str, str], str]]:
     for node in ast.parse(inspect.getsource(module)).body:
         if not isinstance(node, ast.ClassDef):
             continue
-        fields = dict(_field_docstrings(node))
+        fields = {field: _first_paragraph(text) for field, text in docstrings.of_fields(node)}
         is_enumeration = any(isinstance(base, ast.Name) and base.id.endswith("Enum") for base in node.bases)
         own = [_first_paragraph(ast.get_docstring(node) or "")]
         if is_enumeration:
@@ -64,16 +64,6 @@ def descriptions(module: ModuleType) -> Iterator[tuple[tuple[str, str], str]]:
         yield (node.name, ""), "\n".join(filter(None, own))
         for field, text in fields.items():
             yield (node.name, field), text
-
-
-def _field_docstrings(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
-    for statement, following in pairwise(node.body):
-        match statement, following:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ):
-                yield name, _first_paragraph(inspect.cleandoc(text))
 
 
 def _first_paragraph(text: str) -> str:

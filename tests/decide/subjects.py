@@ -2,6 +2,7 @@
 
 from tests.decide.worlds import World
 
+from windlass.decide.contract import Rules
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
@@ -14,12 +15,14 @@ SUCCESS, UNKNOWN, TRANSIENT, CONFLICT, PERMANENT = 0, 1, 200, 201, 210
 class Subject:
     """A Framework of one task, or a task of a Framework whose other task runs on: what is retried in a table."""
 
-    def __init__(self, kind: str, policy: RetryPolicySpec, uid: str = "uid") -> None:
+    def __init__(
+        self, kind: str, policy: RetryPolicySpec, uid: str = "uid", rules: Rules | None = None
+    ) -> None:
         self.kind = kind
         if kind == "framework":
-            self.world = World(framework("job", role(), retry_policy=policy, uid=uid))
+            self.world = World(framework("job", role(), retry_policy=policy, uid=uid), rules)
         else:
-            self.world = World(framework("job", role(tasks=2, min_failed=-1, retry=policy), uid=uid))
+            self.world = World(framework("job", role(tasks=2, min_failed=-1, retry=policy), uid=uid), rules)
         self.world.start()
 
     @property

@@ -328,3 +328,18 @@ def test_a_framework_without_tasks_does_not_complete() -> None:
     world.settle()
     assert world.code is None
     assert not world.state.is_over
+
+
+@pytest.mark.parametrize("exit_code", [0, 9])
+def test_a_role_that_is_taken_out_of_the_spec_decides_nothing(exit_code: int) -> None:
+    """Statement 30: "over the roles of the spec", whatever became of its tasks."""
+    world = World(framework("job", role("ps", 2, min_failed=-1), role("worker", 2)))
+    world.start()
+    end(world, ("ps", 0, exit_code))
+    world.settle()
+    world.edit(task_roles=(role("worker", 2),))
+    world.settle()
+    assert world.code is None
+    assert sorted(world.pods) == ["job-worker-0", "job-worker-1"]
+    end_apart(world, ("worker", 0, 0), ("worker", 1, 0))
+    assert (world.state, world.status.summary.tasks) == (State.COMPLETED, 2)

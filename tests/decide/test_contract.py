@@ -24,6 +24,7 @@ from windlass.model.states import State
 from windlass.model.status import Summary
 from windlass.testing import builders
 
+WAITING = State.ATTEMPT_CREATION_PENDING
 EXIT_CODES = st.sampled_from([0, 0, 1, 137, 200, 201, 210])
 SETTINGS = hypothesis.settings(deadline=None, derandomize=True, max_examples=150)
 
@@ -42,9 +43,9 @@ def roles(policy: st.SearchStrategy[RetryPolicySpec]) -> st.SearchStrategy[tuple
         return st.builds(
             builders.role,
             st.just(name),
-            st.integers(0, 3),
-            min_failed=st.sampled_from([-1, 0, 1, 2]),
-            min_succeeded=st.sampled_from([-1, 0, 1, 3]),
+            st.sampled_from([1, 2, 3, 3, 0]),
+            min_failed=st.sampled_from([2, 3, 1, 0, -1]),
+            min_succeeded=st.sampled_from([-1, 3, 2, 1, 0]),
             retry=policy,
         )
 
@@ -154,36 +155,47 @@ def stop(world: World) -> None:
     world.edit(execution_type=ExecutionType.STOP)
 
 
+def begin(world: World) -> None:
+    world.confirm()
+    world.settle()
+    world.confirm()
+    world.start()
+
+
 numbers = st.integers(0, 5)
-quiet_events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(on_pod, numbers, st.just(run)),
-    st.builds(on_pod, numbers, st.builds(end, EXIT_CODES)),
-    st.builds(on_pod, numbers, st.just(lose)),
-    st.builds(advance, st.integers(1, 1000)),
-    st.just(step),
-    st.just(settle),
-    st.just(World.confirm),
-    st.just(World.finish_deletions),
+of_pods: st.SearchStrategy[Event] = st.builds(
+    on_pod,
+    numbers,
+    st.one_of(st.just(run), st.builds(end, EXIT_CODES), st.just(lose), st.just(show_deleting)),
 )
-rough_events: st.SearchStrategy[Event] = st.one_of(
-    st.builds(on_pod, numbers, st.just(show_deleting)),
+of_the_controller: st.SearchStrategy[Event] = st.one_of(
+    st.sampled_from([step, step, settle, settle, begin, World.confirm, World.finish_deletions]),
+    st.builds(advance, st.integers(1, 1000)),
+    st.builds(crash, st.integers(0, 3)),
+)
+of_others: st.SearchStrategy[Event] = st.one_of(
     st.builds(on_pod, numbers, st.just(remove)),
     st.sampled_from([delete_config_map, remove_config_map, strand_pods]),
     st.builds(scale, st.sampled_from(["ps", "worker"]), st.integers(0, 4)),
-    st.builds(suspend, st.booleans()),
-    st.builds(crash, st.integers(0, 3)),
+    st.builds(suspend, st.sampled_from([True, False, False])),
 )
-events = st.lists(st.one_of(quiet_events, quiet_events, rough_events, st.just(stop)), max_size=25)
-events_without_stop = st.lists(st.one_of(quiet_events, quiet_events, rough_events), max_size=15)
-worlds = st.builds(World, frameworks())
+kinds = st.sampled_from([of_pods] * 4 + [of_the_controller] * 4 + [of_others])
+# Hypothesis prefers short lists; short lives see nothing.
+events = st.lists(kinds.flatmap(lambda kind: kind), min_size=8, max_size=25)
 
 
 @st.composite
-def lives(draw: st.DrawFn) -> tuple[World, list[Event]]:
-    world = draw(worlds)
-    world.shows_creations = draw(st.booleans())
+def lives(
+    draw: st.DrawFn, policy: st.SearchStrategy[RetryPolicySpec] = policies
+) -> tuple[World, list[Event]]:
+    """A world, and what happens in it."""
+    world = World(draw(frameworks(policy)))
+    if draw(st.booleans()):
+        begin(world)
+    world.shows_creations = draw(st.sampled_from([True, True, False]))
     world.completes_deletions = draw(st.booleans())
-    return world, draw(events)
+    last = [stop] if draw(st.integers(0, 9)) == 0 else []
+    return world, draw(events) + last
 
 
 @SETTINGS
@@ -248,11 +260,12 @@ def test_the_summary_is_a_recount(life: tuple[World, list[Event]]) -> None:
 
 
 @SETTINGS
-@hypothesis.given(st.builds(World, frameworks(bounded_policies)), events_without_stop, st.data())
+@hypothesis.given(lives(bounded_policies), st.data())
 def test_a_framework_whose_pods_all_finish_completes(
-    world: World, happenings: list[Event], data: st.DataObject
+    life: tuple[World, list[Event]], data: st.DataObject
 ) -> None:
     """After whatever happened; and no retry count exceeds its policy (statements 10 and 26, A5)."""
+    world, happenings = life
     for event in happenings:
         event(world)
     world.restart()
@@ -274,6 +287,34 @@ def test_a_framework_whose_pods_all_finish_completes(
     assert world.state is State.COMPLETED
     check_retry_counts(world)
     assert (world.config_map is not None) <= (world.framework.spec.completed_pods is CompletedPods.KEEP)
+    assert all(pod.is_terminal for pod in world.pods.values())
+
+
+@SETTINGS
+@hypothesis.given(lives(), st.booleans(), st.booleans())
+def test_stop_and_suspend_leave_nothing_behind(
+    life: tuple[World, list[Event]], stops: bool, restarts: bool
+) -> None:
+    """Statement 24 and A3, after whatever happened: no object of an attempt that is over is left."""
+    world, happenings = life
+    for event in happenings:
+        event(world)
+    if restarts:
+        world.restart()
+    world.shows_creations = world.completes_deletions = True
+    world.confirm()
+    world.edit(suspend=True)
+    if stops:
+        stop(world)
+    world.settle()
+    world.finish_deletions()
+    world.settle()
+    if world.state is State.ATTEMPT_COMPLETED:
+        world.wake()
+    is_stopped = world.framework.spec.execution_type is ExecutionType.STOP
+    assert world.state in ({State.COMPLETED} if is_stopped else {State.COMPLETED, WAITING})
+    if world.state is WAITING or world.framework.spec.completed_pods is CompletedPods.DELETE:
+        assert (world.pods, world.config_map) == ({}, None)
     assert all(pod.is_terminal for pod in world.pods.values())
 
 

@@ -74,3 +74,22 @@ def test_an_ended_pod_is_deleted_with_its_attempt() -> None:
     world.succeed(index=1)
     world.settle()
     assert (world.state, world.pods, world.config_map) == (State.COMPLETED, {}, None)
+
+
+@pytest.mark.parametrize("is_stored", [True, False], ids=["CreationRequested", "CreationPending"])
+@pytest.mark.parametrize(("phase", "exit_code"), [("Succeeded", 0), ("Failed", 3)])
+def test_a_pod_that_is_first_seen_when_it_has_ended(is_stored: bool, phase: str, exit_code: int) -> None:
+    """A1 and statement 13: everything in between was missed; what it did counts."""
+    world = World(framework("job", role(tasks=2, min_failed=-1)))
+    world.shows_creations = False
+    while not world.pods:
+        world.confirm()
+        world.step()
+    if is_stored:
+        world.settle()
+    expected = State.ATTEMPT_CREATION_REQUESTED if is_stored else State.ATTEMPT_CREATION_PENDING
+    assert world.task().state is expected
+    world.show_pod(phase, exit_code=exit_code)
+    world.settle()
+    assert (world.task().state, world.task_code()) == (State.COMPLETED, exit_code)
+    assert world.task().attempt_status.pod_uid == world.pod().uid

@@ -217,3 +217,17 @@ def test_every_attempt_has_its_own_ten() -> None:
         world.settle()
     assert (world.state, world.status.attempt_status.id) == (State.COMPLETED, 1)
     assert [len(message) for message in messages(world, 10)] == [1000] * 10
+
+
+def test_a_retry_that_is_stopped_keeps_nothing_of_the_attempt_before() -> None:
+    """A2 with statement 28: the last attempt is the one that ended with -210, and it never had a pod."""
+    world = World(
+        framework("job", role(), completed_pods=KEEP, retry_policy=RetryPolicySpec(fancy_retry_policy=True))
+    )
+    world.start()
+    world.fail(exit_code=201)
+    world.settle()
+    world.edit(execution_type=ExecutionType.STOP)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert (world.pods, world.config_map) == ({}, None)

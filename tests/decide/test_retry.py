@@ -5,7 +5,10 @@ from tests.decide.subjects import CONFLICT, PERMANENT, SUCCESS, TRANSIENT, UNKNO
 from tests.decide.worlds import World
 
 from windlass.decide.contract import CreateConfigMap, Rules
-from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
+from windlass.decide.failures import Classifier
+from windlass.model.completion import CompletionType
+from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
+from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec, TaskSpec
 from windlass.model.states import State
 from windlass.testing.builders import framework, role
 
@@ -319,3 +322,62 @@ def test_the_policy_is_that_of_the_moment() -> None:
     subject.world.edit(retry_policy=RetryPolicySpec(max_retry_count=1))
     subject.end(UNKNOWN)
     assert subject.attempt_id == 1
+
+
+def test_a_stop_while_a_failed_attempt_is_on_its_way_out() -> None:
+    """Statements 16 and 28: its end stands, and the retry that follows ends with -210."""
+    world = World(framework("job", role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1)))
+    world.start()
+    world.completes_deletions = False
+    world.fail(exit_code=UNKNOWN)
+    world.settle()
+    world.edit(execution_type=ExecutionType.STOP)
+    world.settle()
+    assert world.code == UNKNOWN
+    world.completes_deletions = True
+    world.finish_deletions()
+    world.settle()
+    assert (world.state, world.code, world.status.attempt_status.id) == (State.COMPLETED, -210, 1)
+    assert world.actions.count(CreateConfigMap()) == 1
+
+
+@BOTH
+def test_a_lower_limit_holds_at_once(kind: str) -> None:
+    """Statement 26: two retries were made, one is allowed now."""
+    subject = Subject(kind, RetryPolicySpec(max_retry_count=3))
+    for _ in range(2):
+        subject.end_and_retry(UNKNOWN)
+    lower = RetryPolicySpec(max_retry_count=1)
+    if kind == "framework":
+        subject.world.edit(retry_policy=lower)
+    else:
+        subject.world.edit_role("worker", task=TaskSpec(retry_policy=lower))
+    subject.end(UNKNOWN)
+    assert (subject.status.state, subject.counts) == (State.COMPLETED, (2, 2))
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("attributes", "counts", "is_delayed"),
+    [
+        ((), (1, 1), False),
+        (("User",), (1, 1), False),
+        (("Conflict",), (1, 1), False),
+        (("Transient", "Platform"), (1, 0), False),
+        (("Conflict", "Platform", "Transient"), (1, 0), True),
+        (("User", "Permanent"), (0, 0), False),
+        (("Permanent", "Conflict"), (0, 0), False),
+    ],
+)
+def test_only_some_attributes_matter(
+    kind: str, attributes: tuple[str, ...], counts: tuple[int, int], is_delayed: bool
+) -> None:
+    """Statement 25, for a configured failure class: Transient, Permanent, and Conflict if it is Transient too."""
+    patterns = (PodPattern(containers=(ContainerPattern(code_range=IntRange(50, 50)),)),)
+    configured = FailureClass(-2000, "Configured", CompletionType(attributes=attributes), patterns)
+    subject = Subject(kind, RetryPolicySpec(True, 1), rules=Rules(classifier=Classifier([configured])))
+    subject.end(50)
+    assert subject.is_waiting == (is_delayed and kind == "framework")
+    if subject.is_waiting:
+        subject.world.wake()
+    assert subject.counts == counts

@@ -90,7 +90,7 @@ def test_a_config_map_seen_deleting(way: Callable[[World], None], state: State) 
     world.show_config_map_deleting()
     world.settle()
     assert world.state is DELETING
-    assert world.code is not None
+    assert world.code == (-100 if state.is_active else 1)
 
 
 @pytest.mark.parametrize(("way", "state"), FRAMEWORK_WAYS)
@@ -101,8 +101,8 @@ def test_a_config_map_that_is_gone(way: Callable[[World], None], state: State) -
     assert world.state is state
     world.remove_config_map(and_pods=True)
     world.settle()
-    assert world.state is COMPLETED
-    assert {DELETING} & set(world.states()) == set()
+    assert (world.state, world.code) == (COMPLETED, -100 if state.is_active else 1)
+    assert DELETING not in world.states()
 
 
 @pytest.mark.parametrize(("way", "state"), TASK_WAYS)

@@ -363,3 +363,65 @@ def test_time_before_the_first_start_is_not_counted(held_by: str) -> None:
     world.advance(1)
     world.settle()
     assert (world.state, world.code) == (State.COMPLETED, -250)
+
+
+# At any time.
+
+
+def in_the_middle(world: World, passes: int) -> World:
+    """After so many passes; pods run as soon as they are there."""
+    for _ in range(passes):
+        world.step()
+        world.run_pods()
+    return world
+
+
+@pytest.mark.parametrize("shows_creations", [True, False], ids=["watched", "unwatched"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["same-controller", "other-controller"])
+@pytest.mark.parametrize("passes", range(6))
+def test_suspend_at_any_time_leaves_nothing_behind(
+    passes: int, restarts: bool, shows_creations: bool
+) -> None:
+    """A3: an object may have been created of which no stored status knows, or that the watch shows only later."""
+    world = World(framework("job", role(tasks=2)))
+    world.shows_creations = shows_creations
+    in_the_middle(world, passes)
+    if restarts:
+        world.restart()
+    suspend(world)
+    world.confirm()
+    world.settle()
+    assert (world.state, world.pods, world.config_map) == (WAITING, {}, None)
+    world.shows_creations = True
+    resume(world)
+    assert (world.state, len(world.pods)) == (State.ATTEMPT_RUNNING, 2)
+
+
+@pytest.mark.parametrize("shows_creations", [True, False], ids=["watched", "unwatched"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["same-controller", "other-controller"])
+@pytest.mark.parametrize("passes", range(6))
+def test_stop_at_any_time_leaves_nothing_behind(passes: int, restarts: bool, shows_creations: bool) -> None:
+    """Statement 24, as above."""
+    world = World(framework("job", role(tasks=2)))
+    world.shows_creations = shows_creations
+    in_the_middle(world, passes)
+    if restarts:
+        world.restart()
+    world.edit(execution_type=ExecutionType.STOP)
+    world.settle()
+    world.confirm()
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert (world.pods, world.config_map) == ({}, None)
+
+
+def test_suspended_twice_before_anything_began() -> None:
+    """A3: an attempt that has no object yet is not ended by a suspension; it waits again."""
+    world = World(framework("job", role()))
+    world.start()
+    suspend(world)
+    for _ in range(3):
+        world.edit(suspend=False)
+        world.decide()
+        suspend(world)
+    assert (world.state, world.status.attempt_status.id) == (WAITING, 1)

@@ -128,6 +128,7 @@ class World:
         again = self.decide()
         assert again.status == decision.status, "what is stored is settled until something happens"
         assert again.actions == decision.actions, "a crash between store and act loses nothing"
+        assert again.wake_at == decision.wake_at, "the earliest deadline is known at once"
         return decision
 
     def settle(self, *, is_shown: bool = True) -> list[Action]:

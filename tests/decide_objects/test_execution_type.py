@@ -146,6 +146,25 @@ def test_stop_of_an_attempt(new_world: "NewWorld", reach: "Callable[[World], Non
     assert (world.pods, world.config_map) == ({}, None)
 
 
+def test_stop_when_a_creation_of_an_earlier_attempt_was_never_answered(running_world: "NewWorld") -> None:
+    """Statements 17 and 33: a Completed Framework has only Completed tasks.
+
+    The pod's creation was not answered, the watch showed the pod all the same, and its attempt is over. Of the
+    next attempt nothing exists, not even a ConfigMap, so that there is nothing to be uncertain about.
+    """
+    world = running_world(role(tasks=2))
+    world.uncertain.add("job-worker-1")
+    world.edit(suspend=True)
+    world.finish()
+    world.uncertain.add("job-worker-1")
+    assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_CREATION_PENDING, 1)
+    world.edit(execution_type=ExecutionType.STOP)
+    world.finish()
+    assert (world.state, world.code) == (State.COMPLETED, STOPPED)
+    assert [world.task(index).state for index in (0, 1)] == [State.COMPLETED] * 2
+    assert [world.task_code(index) for index in (0, 1)] == [ATTEMPT_OVER] * 2
+
+
 def test_stop_leaves_what_had_completed(running_world: "NewWorld") -> None:
     """Statement 16."""
     world = running_world(role(tasks=2))

@@ -1,0 +1,24 @@
+"""What the documentation says about states and codes is what the code says."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from windlass.decide.transitions import TRANSITIONS
+from windlass.model.states import State
+
+TOP = Path(__file__).parents[2]
+
+
+def test_the_generated_pages_are_up_to_date() -> None:
+    command = [sys.executable, "tools/update_docs.py", "--verify"]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)  # noqa: S603
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_diagram_holds_every_transition_and_every_state_is_explained() -> None:
+    page = (TOP / "docs" / "states.md").read_text()
+    for start, end in TRANSITIONS:
+        assert f"    {start} --> {end}" in page
+    for state in State:
+        assert f"## {state}\n" in page
