@@ -37,6 +37,10 @@ format: $(VENV)/installed ## Format the code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.PHONY: demo
+demo: $(VENV)/installed ## Watch the controller run a parameter-server job in a simulated cluster
+	$(BIN)/python -m windlass.testing.demo
+
 .PHONY: simulate
 simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000), FIRST=n names the first
 	$(BIN)/python -m windlass.testing.play --seeds $(SEEDS) --first $(or $(FIRST),0)

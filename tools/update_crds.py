@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-import docstrings  # beside this file
 import yaml
 
+import docstrings  # beside this file
 from windlass.model import completion, framework, names, states, status
 from windlass.wire import crd
 

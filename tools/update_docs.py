@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import docstrings  # beside this file
-
 from windlass.decide.transitions import TRANSITIONS, Origin
 from windlass.model import completion, states
 from windlass.model.completion import CompletionCode
@@ -36,13 +35,18 @@ def states_page() -> str:
     )
     meanings = dict(docstrings.of_fields(_class(State)))
     sections = "\n".join(
-        f"## {state}\n\n{meanings[state.name]}\n\nMay be followed by: {_followers(state)}.\n"
+        f"## {state}\n\n{_without_next(meanings[state.name])}\n\nMay be followed by: {_followers(state)}.\n"
         for state in State
     )
     return (
         f"{HEADER}# States\n\n{inspect.cleandoc(states.__doc__ or '')}\n\n"
         f"```mermaid\nstateDiagram-v2\n{diagram}\n```\n\n{sections}"
     )
+
+
+def _without_next(text: str) -> str:
+    """The table says it for the reader of the page; the docstring, for the reader of the code."""
+    return text.partition("Next: ")[0].strip()
 
 
 def _followers(state: State) -> str:

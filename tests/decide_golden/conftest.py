@@ -87,7 +87,8 @@ class Case(msgspec.Struct, frozen=True):
         given = _with_absolute_times(given, now)
         framework = msgspec.convert(given["framework"], Framework)
         decision = decide(framework, _observed(given.get("observed", {}), framework), now)
-        return _relative_to(now, _shown(framework, decision))
+        shown: Json = _relative_to(now, _shown(framework, decision))
+        return shown
 
 
 # In

@@ -41,7 +41,9 @@ def hidden_config_map(new_world: "NewWorld") -> "NewWorld":
 def hidden_pod(pending_world: "NewWorld") -> "NewWorld":
     """Task 1's pod: its creation was answered at NOW, the watch has not shown it. Task 0 runs."""
 
-    def make(rules: Rules | None = None, min_failed: int = -1, retry: RetryPolicySpec | None = None) -> "World":
+    def make(
+        rules: Rules | None = None, min_failed: int = -1, retry: RetryPolicySpec | None = None
+    ) -> "World":
         world = pending_world(role(tasks=1, min_failed=min_failed, retry=retry), rules=rules)
         world.run()
         world.settle()
@@ -63,13 +65,13 @@ def creations(actions: "list[Action]") -> "list[Action]":
 def test_config_map_is_requested_until_it_is_shown(hidden_config_map: "NewWorld") -> None:
     """Statement 10."""
     world = hidden_config_map()
-    assert world.state is State.ATTEMPT_CREATION_REQUESTED
+    assert world.state() is State.ATTEMPT_CREATION_REQUESTED
     assert world.config_map_uid == "cm-0"
     assert world.status.attempt_status.instance_uid == "0_cm-0"
     assert world.decide().wake_at == at(300)
     world.show()
     world.step()
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
 
 
 @pytest.mark.parametrize("timeout", [60, 300])
@@ -79,18 +81,18 @@ def test_config_map_that_never_shows(hidden_config_map: "NewWorld", timeout: int
     assert world.decide().wake_at == at(timeout)
     world.wait(timeout - 0.001)
     assert world.settle(is_shown=False) == []
-    assert world.state is State.ATTEMPT_CREATION_REQUESTED
+    assert world.state() is State.ATTEMPT_CREATION_REQUESTED
     world.wait(0.001)
     decision = world.step()
-    assert (world.state, world.code) == (State.ATTEMPT_DELETION_PENDING, CONFIG_MAP_TIMEOUT)
+    assert (world.state(), world.code()) == (State.ATTEMPT_DELETION_PENDING, CONFIG_MAP_TIMEOUT)
     assert {type(action) for action in decision.actions} <= {EmptyAttempt, DeleteConfigMap}
     world.act(decision.actions)
     done = [*decision.actions, *world.settle(is_shown=False)]
     assert DeleteConfigMap("cm-0") in done
-    assert not world.state.is_over, "nobody has seen that it is gone"
+    assert not world.state().is_over, "nobody has seen that it is gone"
     world.vanish_config_map()
     world.settle()
-    assert (world.state, world.code) == (State.COMPLETED, CONFIG_MAP_TIMEOUT)
+    assert (world.state(), world.code()) == (State.COMPLETED, CONFIG_MAP_TIMEOUT)
     assert world.task(0).state is State.COMPLETED
 
 
@@ -102,7 +104,7 @@ def test_deletion_of_a_config_map_that_never_showed_is_confirmed(hidden_config_m
     world.emptied.add("cm-0")
     world.deletion_requested.add("cm-0")
     decision = world.step()
-    is_stuck = not decision.actions and decision.wake_at is None and not world.state.is_over
+    is_stuck = not decision.actions and decision.wake_at is None and not world.state().is_over
     assert not is_stuck
 
 
@@ -113,7 +115,7 @@ def test_config_map_that_shows_in_time(hidden_config_map: "NewWorld") -> None:
     world.settle()
     world.wait(1000)
     world.settle()
-    assert (world.state, world.code) == (State.ATTEMPT_PREPARING, None)
+    assert (world.state(), world.code()) == (State.ATTEMPT_PREPARING, None)
 
 
 def test_config_map_that_never_shows_is_retried_as_transient(hidden_config_map: "NewWorld") -> None:
@@ -155,7 +157,7 @@ def test_pod_that_never_shows(hidden_pod: "NewWorld", timeout: int) -> None:
     world.vanish("job-worker-1")
     assert world.settle() == []
     assert (world.task(1).state, world.task_code(1)) == (State.COMPLETED, POD_TIMEOUT)
-    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+    assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
 def test_deletion_of_a_pod_that_never_showed_is_confirmed(hidden_pod: "NewWorld") -> None:
@@ -174,7 +176,7 @@ def test_pod_that_never_shows_fails_what_its_policy_says(hidden_pod: "NewWorld")
     world = hidden_pod(min_failed=1)
     world.wait(300)
     world.finish()
-    assert (world.state, world.code) == (State.COMPLETED, POD_TIMEOUT)
+    assert (world.state(), world.code()) == (State.COMPLETED, POD_TIMEOUT)
 
 
 def test_pod_that_never_shows_is_retried_as_transient(hidden_pod: "NewWorld") -> None:
@@ -239,7 +241,7 @@ def test_task_with_an_unknown_pod_stands_still_while_the_others_go_on(pending_wo
     assert world.step().actions == (LookForObjects(),)
     assert world.task(1) == still
     assert world.task(0).state is State.ATTEMPT_RUNNING
-    assert world.state is State.ATTEMPT_RUNNING
+    assert world.state() is State.ATTEMPT_RUNNING
 
 
 def test_unknown_pod_that_is_not_found_is_gone(pending_world: "NewWorld") -> None:
@@ -256,7 +258,7 @@ def test_unknown_config_map_stops_the_framework_from_ending(running_world: "NewW
     world.config_map = None
     world.known.discard("cm-0")
     assert world.step().actions == (LookForObjects(),)
-    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+    assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
 def test_unknown_pod_of_a_doomed_task_is_looked_for(running_world: "NewWorld") -> None:

@@ -47,7 +47,7 @@ def test_end_of_a_framework(
     world.wait(10)
     world.end(0, exit_code)
     world.settle()
-    if world.state is not State.COMPLETED:
+    if world.state() is not State.COMPLETED:
         assert true_conditions(world) == set(), "its pods are still going"
     world.wait(10)
     world.finish()
@@ -115,7 +115,7 @@ def test_framework_that_is_born_suspended(new_world: "NewWorld") -> None:
     world = new_world(role(tasks=1), suspend=True)
     assert world.settle() == []
     assert true_conditions(world) == {SUSPENDED}
-    assert world.state is State.ATTEMPT_CREATION_PENDING
+    assert world.state() is State.ATTEMPT_CREATION_PENDING
 
 
 def test_create_comes_before_suspend(new_world: "NewWorld") -> None:
@@ -125,7 +125,7 @@ def test_create_comes_before_suspend(new_world: "NewWorld") -> None:
     world.edit(suspend=False)
     assert world.settle() == []
     assert true_conditions(world) == set()
-    assert world.state is State.ATTEMPT_CREATION_PENDING
+    assert world.state() is State.ATTEMPT_CREATION_PENDING
 
 
 def test_suspended_framework_that_is_stopped(running_world: "NewWorld") -> None:
@@ -136,7 +136,7 @@ def test_suspended_framework_that_is_stopped(running_world: "NewWorld") -> None:
     world.wait(10)
     world.edit(execution_type=ExecutionType.STOP)
     world.finish()
-    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert (world.state(), world.code()) == (State.COMPLETED, -210)
     assert true_conditions(world) == {FAILED}
 
 
@@ -173,7 +173,7 @@ def test_name_that_is_taken(new_world: "NewWorld") -> None:
     world.name_taken = ""
     world.settle()
     assert true_conditions(world) == set()
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
     assert_well_formed(world)
 
 
@@ -212,7 +212,7 @@ def test_summary_of_a_completed_framework(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=3, min_succeeded=1))
     world.end(0, 0)
     world.finish()
-    assert world.code == 0
+    assert world.code() == 0
     assert world.status.summary == Summary(tasks=3, running=0, succeeded=1, failed=2)
 
 

@@ -9,6 +9,7 @@ from windlass.decide.contract import CreateConfigMap, CreatePod
 from windlass.model.completion import CompletionTypeAttribute
 from windlass.model.framework import CompletedPods, ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
+from windlass.testing import builders
 from windlass.testing.builders import at, role
 
 if TYPE_CHECKING:
@@ -24,11 +25,11 @@ def assert_ends_at(world: "World", deadline: datetime, code: int) -> None:
     world.now = deadline
     world.wait(-0.001)
     world.settle()
-    assert world.code is None
+    assert world.code() is None
     assert world.decide().wake_at == deadline
     world.now = deadline
     world.step()
-    assert (world.state, world.code) == (State.ATTEMPT_DELETION_PENDING, code)
+    assert (world.state(), world.code()) == (State.ATTEMPT_DELETION_PENDING, code)
 
 
 # Pending
@@ -49,7 +50,7 @@ def test_task_that_is_pending_too_long_ends_the_attempt(pending_world: "NewWorld
     assert completion.trigger is not None
     assert (completion.trigger.task_role_name, completion.trigger.task_index) == ("worker", 2)
     world.finish()
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED
 
 
 def test_tasks_that_run_or_have_ended_are_not_pending(pending_world: "NewWorld") -> None:
@@ -61,7 +62,7 @@ def test_tasks_that_run_or_have_ended_are_not_pending(pending_world: "NewWorld")
     assert world.decide().wake_at is None
     world.wait(1000)
     world.settle()
-    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+    assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
 def test_pod_that_cannot_be_created_is_waited_for_no_longer(pending_world: "NewWorld") -> None:
@@ -108,7 +109,7 @@ def test_delay_before_a_retry_is_not_pending(pending_world: "NewWorld") -> None:
     assert world.task(1).state is State.ATTEMPT_COMPLETED
     world.wait(100)
     world.settle()
-    assert world.code is None
+    assert world.code() is None
 
 
 def test_framework_that_waits_for_its_config_map_has_nothing_pending(new_world: "NewWorld") -> None:
@@ -119,7 +120,7 @@ def test_framework_that_waits_for_its_config_map_has_nothing_pending(new_world: 
     world.wait(1000)
     world.edit(execution_type=ExecutionType.START)
     world.settle()
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
     assert_ends_at(world, at(1060), PENDING_TOO_LONG)
 
 
@@ -144,7 +145,7 @@ def test_framework_that_takes_too_long_ends(running_world: "NewWorld", deadline:
     assert completion.phrase == "ActiveDeadlineExceeded"
     assert CompletionTypeAttribute.PERMANENT in completion.type.attributes
     world.finish()
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED
 
 
 def test_active_deadline_counts_over_all_attempts(running_world: "NewWorld") -> None:
@@ -176,7 +177,7 @@ def test_there_is_no_attempt_after_the_active_deadline(
     world.wait(100)
     done = world.finish()
     assert not any(isinstance(action, CreateConfigMap | CreatePod) for action in done)
-    assert (world.state, world.code) == (State.COMPLETED, ACTIVE_TOO_LONG)
+    assert (world.state(), world.code()) == (State.COMPLETED, ACTIVE_TOO_LONG)
 
 
 @pytest.mark.parametrize("held_for", [1, 5000])
@@ -186,11 +187,11 @@ def test_time_of_suspension_is_left_out(running_world: "NewWorld", held_for: int
     world.wait(60)
     world.edit(suspend=True)
     world.finish()
-    assert world.state is State.ATTEMPT_CREATION_PENDING
+    assert world.state() is State.ATTEMPT_CREATION_PENDING
     assert world.decide().wake_at is None
     world.wait(held_for)
     world.settle()
-    assert world.code is None
+    assert world.code() is None
     world.edit(suspend=False)
     world.settle()
     world.run()
@@ -232,13 +233,13 @@ def test_delay_before_a_retry_is_active_time(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=1), active_deadline_seconds=100, retry_policy=delayed)
     world.end(0, 1)
     world.finish()
-    assert world.state is State.ATTEMPT_COMPLETED
+    assert world.state() is State.ATTEMPT_COMPLETED
     wake_at = world.decide().wake_at
     assert wake_at is not None
     world.now = max(wake_at, at(100))
     done = world.finish()
     assert not any(isinstance(action, CreatePod) for action in done)
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED
 
 
 @pytest.mark.parametrize("exit_code", [0, 1])
@@ -262,10 +263,10 @@ def test_attempt_that_ends_is_not_ended_again(running_world: "NewWorld") -> None
     world = running_world(role(tasks=1), active_deadline_seconds=100)
     world.end(0, 0)
     world.settle()
-    assert world.code == 0
+    assert world.code() == 0
     world.wait(1000)
     world.finish()
-    assert (world.state, world.code) == (State.COMPLETED, 0)
+    assert (world.state(), world.code()) == (State.COMPLETED, 0)
 
 
 def test_earlier_of_two_deadlines_wakes(pending_world: "NewWorld") -> None:
@@ -299,7 +300,7 @@ def test_resumed_task_may_wait_as_long_as_any_other(running_world: "NewWorld") -
     world.wait(1000)
     world.edit(suspend=False)
     world.settle()
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
     assert_ends_at(world, at(1060), PENDING_TOO_LONG)
 
 
@@ -311,7 +312,7 @@ def test_deadline_does_not_pass_while_a_suspended_framework_stops(running_world:
     world.settle()
     world.wait(90)
     world.finish()
-    assert (world.state, world.code) == (State.ATTEMPT_CREATION_PENDING, None)
+    assert (world.state(), world.code()) == (State.ATTEMPT_CREATION_PENDING, None)
     assert world.decide().wake_at is None
 
 
@@ -324,5 +325,20 @@ def test_task_without_a_pod_waits_no_longer_because_another_runs(pending_world: 
     world.wait(50)
     world.run(0)
     world.settle()
-    assert world.state is State.ATTEMPT_RUNNING
+    assert world.state() is State.ATTEMPT_RUNNING
     assert_ends_at(world, at(60), PENDING_TOO_LONG)
+
+
+def test_resumed_framework_that_waits_for_its_name_is_woken_at_its_deadline(
+    running_world: "NewWorld",
+) -> None:
+    """Core contract: wake_at is the earliest deadline, also where the decision asks for nothing else."""
+    world = running_world(role(tasks=1), active_deadline_seconds=100)
+    world.edit(suspend=True)
+    world.finish()
+    world.wait(500)
+    world.settle()
+    world.put_config_map(builders.config_map(world.framework, "their-cm", owner_uid="other-uid"))
+    world.edit(suspend=False)
+    decision = world.decide()
+    assert (decision.actions, decision.wake_at) == ((), at(600))

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from windlass.decide.contract import Action, CreatePod, DeleteConfigMap, DeletePod, EmptyAttempt, LookForObjects
+from windlass.decide.contract import (
+    Action,
+    CreatePod,
+    DeleteConfigMap,
+    DeletePod,
+    EmptyAttempt,
+    LookForObjects,
+)
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.pods import ObjectLabels
 from windlass.model.states import State
@@ -130,7 +137,7 @@ def test_removal_is_two_requests(running_world: "NewWorld") -> None:
     uid = world.config_map_uid
     world.end(0, 1)
     first = world.step()
-    assert (world.state, world.code) == (State.ATTEMPT_DELETION_PENDING, 1)
+    assert (world.state(), world.code()) == (State.ATTEMPT_DELETION_PENDING, 1)
     assert first.actions == (EmptyAttempt(uid),)
     world.act(first.actions)
     assert world.settle() == []
@@ -143,7 +150,7 @@ def test_removal_is_two_requests(running_world: "NewWorld") -> None:
     assert world.settle() == []
     world.vanish_config_map()
     assert world.settle() == []
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED
 
 
 def test_emptying_is_asked_for_again_until_it_is_answered(running_world: "NewWorld") -> None:
@@ -162,21 +169,21 @@ def test_states_of_a_framework_whose_config_map_goes(running_world: "NewWorld") 
     world.settle()
     world.vanish()
     assert world.step().actions == (DeleteConfigMap(uid),)
-    assert world.state is State.ATTEMPT_DELETION_PENDING
+    assert world.state() is State.ATTEMPT_DELETION_PENDING
     world.deletion_requested.add(uid)
     assert world.step().actions == ()
-    assert world.state is State.ATTEMPT_DELETION_REQUESTED
+    assert world.state() is State.ATTEMPT_DELETION_REQUESTED
     world.begin_config_map_deletion()
     assert world.step().actions == ()
-    assert world.state is State.ATTEMPT_DELETING
+    assert world.state() is State.ATTEMPT_DELETING
     assert world.status.completion_time is None
     world.vanish_config_map()
     world.step()
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED
 
 
 def test_pod_that_comes_to_light_after_the_emptying_is_deleted_too(running_world: "NewWorld") -> None:
-    """"A pod that came to light since is not covered": its creation was under way."""
+    """ "A pod that came to light since is not covered": its creation was under way."""
     world = running_world(role(tasks=1), role("ps", 1))
     late = world.pods.pop("job-ps-0")
     world.end(0, 1)
@@ -190,11 +197,11 @@ def test_pod_that_comes_to_light_after_the_emptying_is_deleted_too(running_world
         [EmptyAttempt(world.config_map_uid)],
     )
     world.finish()
-    assert (world.pods, world.config_map, world.state) == ({}, None, State.COMPLETED)
+    assert (world.pods, world.config_map, world.state()) == ({}, None, State.COMPLETED)
 
 
 def test_config_map_waits_for_a_pod_that_only_the_status_knows(running_world: "NewWorld") -> None:
-    """"When neither the watch nor the status knows a pod of it": one has to look first."""
+    """ "When neither the watch nor the status knows a pod of it": one has to look first."""
     world = running_world(role(tasks=2))
     hidden = world.pods["job-worker-1"]
     world.end(0, 1)
@@ -255,7 +262,7 @@ def test_attempt_without_pods_needs_only_its_config_map_deleted(new_world: "NewW
     done = world.finish()
     assert DeleteConfigMap("cm-0") in done
     assert not any(isinstance(action, CreatePod) for action in done)
-    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert (world.state(), world.code()) == (State.COMPLETED, -210)
 
 
 def test_retry_waits_until_the_old_attempt_is_gone(running_world: "NewWorld") -> None:
@@ -347,7 +354,7 @@ def test_completed_framework_with_kept_pods_is_deleted(running_world: "NewWorld"
     world = running_world(role(tasks=1), completed_pods=CompletedPods.KEEP)
     world.end(0, 0)
     world.finish()
-    assert (world.state, sorted(world.pods)) == (State.COMPLETED, ["job-worker-0"])
+    assert (world.state(), sorted(world.pods)) == (State.COMPLETED, ["job-worker-0"])
     world.delete_framework()
     world.finish()
     assert (world.pods, world.config_map) == ({}, None)
@@ -359,7 +366,7 @@ def test_pod_that_hangs_while_kept_pods_are_given_up_is_forced_once(running_worl
     world.end(0, 0)
     world.end(1, 0)
     world.finish()
-    assert (world.state, len(world.pods)) == (State.COMPLETED, 2)
+    assert (world.state(), len(world.pods)) == (State.COMPLETED, 2)
     world.begin_deletion("job-worker-0")
     world.wait(10)
     world.edit(completed_pods=CompletedPods.DELETE)

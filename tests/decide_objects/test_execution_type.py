@@ -30,7 +30,7 @@ def held_world(new_world: "NewWorld") -> "World":
 def test_create_holds_with_all_task_statuses(held_world: "World") -> None:
     """Statement 35."""
     world = held_world
-    assert world.state is State.ATTEMPT_CREATION_PENDING
+    assert world.state() is State.ATTEMPT_CREATION_PENDING
     assert {name: world.indices(name) for name in world.roles()} == {"worker": [0, 1], "ps": [0]}
     tasks = [*world.role("worker").task_statuses, *world.role("ps").task_statuses]
     assert {task.state for task in tasks} == {State.ATTEMPT_CREATION_PENDING}
@@ -48,7 +48,7 @@ def test_held_framework_starts(held_world: "World") -> None:
     world.edit(execution_type=ExecutionType.START)
     assert world.step().actions == (CreateConfigMap(),)
     world.settle()
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
     assert [task.instance_uid for task in world.role().task_statuses] == shown
     assert world.status.attempt_status.id == 0
 
@@ -59,7 +59,7 @@ def test_create_after_start_stops_nothing(running_world: "NewWorld") -> None:
     before = world.status
     world.edit(execution_type=ExecutionType.CREATE)
     assert world.settle() == []
-    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+    assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
     assert world.status.attempt_status == before.attempt_status
 
 
@@ -98,7 +98,7 @@ def test_stop_before_the_first_object(new_world: "NewWorld", reach: "Callable[[W
     reach(world)
     world.edit(execution_type=ExecutionType.STOP)
     assert world.settle() == []
-    assert (world.state, world.code) == (State.COMPLETED, STOPPED)
+    assert (world.state(), world.code()) == (State.COMPLETED, STOPPED)
     assert world.status.completion_time == world.now
     assert world.status.attempt_status.id == 0
     assert [world.task(index).state for index in (0, 1)] == [State.COMPLETED] * 2
@@ -111,19 +111,19 @@ def test_stop_before_the_first_object(new_world: "NewWorld", reach: "Callable[[W
 def _requested(world: "World") -> None:
     world.act(world.step().actions)
     world.step()
-    assert world.state is State.ATTEMPT_CREATION_REQUESTED
+    assert world.state() is State.ATTEMPT_CREATION_REQUESTED
 
 
 def _preparing(world: "World") -> None:
     world.settle()
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
 
 
 def _running(world: "World") -> None:
     world.settle()
     world.run()
     world.settle()
-    assert world.state is State.ATTEMPT_RUNNING
+    assert world.state() is State.ATTEMPT_RUNNING
 
 
 @pytest.mark.parametrize("reach", [_requested, _preparing, _running])
@@ -138,10 +138,10 @@ def test_stop_of_an_attempt(new_world: "NewWorld", reach: "Callable[[World], Non
     assert creations(list(world.step().actions)) == []
     world.show()
     world.step()
-    assert (world.state, world.code) == (State.ATTEMPT_DELETION_PENDING, STOPPED)
+    assert (world.state(), world.code()) == (State.ATTEMPT_DELETION_PENDING, STOPPED)
     done = world.finish()
     assert creations(done) == []
-    assert (world.state, world.code) == (State.COMPLETED, STOPPED)
+    assert (world.state(), world.code()) == (State.COMPLETED, STOPPED)
     assert [world.task_code(index) for index in (0, 1)] == [ATTEMPT_OVER] * 2
     assert (world.pods, world.config_map) == ({}, None)
 
@@ -156,11 +156,10 @@ def test_stop_when_a_creation_of_an_earlier_attempt_was_never_answered(running_w
     world.uncertain.add("job-worker-1")
     world.edit(suspend=True)
     world.finish()
-    world.uncertain.add("job-worker-1")
-    assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_CREATION_PENDING, 1)
+    assert (world.state(), world.status.attempt_status.id) == (State.ATTEMPT_CREATION_PENDING, 1)
     world.edit(execution_type=ExecutionType.STOP)
     world.finish()
-    assert (world.state, world.code) == (State.COMPLETED, STOPPED)
+    assert (world.state(), world.code()) == (State.COMPLETED, STOPPED)
     assert [world.task(index).state for index in (0, 1)] == [State.COMPLETED] * 2
     assert [world.task_code(index) for index in (0, 1)] == [ATTEMPT_OVER] * 2
 
@@ -173,13 +172,13 @@ def test_stop_leaves_what_had_completed(running_world: "NewWorld") -> None:
     world.edit(execution_type=ExecutionType.STOP)
     world.finish()
     assert [world.task_code(index) for index in (0, 1)] == [0, ATTEMPT_OVER]
-    assert world.code == STOPPED
+    assert world.code() == STOPPED
 
 
 def _deletion_pending(world: "World") -> None:
     world.end(0, 7)
     world.step()
-    assert world.state is State.ATTEMPT_DELETION_PENDING
+    assert world.state() is State.ATTEMPT_DELETION_PENDING
 
 
 def _deletion_requested(world: "World") -> None:
@@ -189,14 +188,14 @@ def _deletion_requested(world: "World") -> None:
     world.step()
     world.deletion_requested.add(world.config_map_uid)
     world.step()
-    assert world.state is State.ATTEMPT_DELETION_REQUESTED
+    assert world.state() is State.ATTEMPT_DELETION_REQUESTED
 
 
 def _deleting(world: "World") -> None:
     _deletion_requested(world)
     world.begin_config_map_deletion()
     world.step()
-    assert world.state is State.ATTEMPT_DELETING
+    assert world.state() is State.ATTEMPT_DELETING
 
 
 @pytest.mark.parametrize("reach", [_deletion_pending, _deletion_requested, _deleting])
@@ -208,7 +207,7 @@ def test_stop_of_an_attempt_that_ends_already(
     reach(world)
     world.edit(execution_type=ExecutionType.STOP)
     world.finish()
-    assert (world.state, world.code) == (State.COMPLETED, 7)
+    assert (world.state(), world.code()) == (State.COMPLETED, 7)
 
 
 @pytest.mark.parametrize("reach", [_deletion_pending, _deletion_requested, _deleting])
@@ -220,7 +219,7 @@ def test_stop_of_an_attempt_that_would_be_retried(
     reach(world)
     world.edit(execution_type=ExecutionType.STOP)
     assert creations(world.finish()) == []
-    assert (world.state, world.code) == (State.COMPLETED, STOPPED)
+    assert (world.state(), world.code()) == (State.COMPLETED, STOPPED)
     assert (world.pods, world.config_map) == ({}, None)
 
 
@@ -230,11 +229,11 @@ def test_stop_during_the_delay(running_world: "NewWorld") -> None:
     world = running_world(role(tasks=1), retry_policy=delayed)
     world.end(0, 1)
     world.finish()
-    assert world.state is State.ATTEMPT_COMPLETED
+    assert world.state() is State.ATTEMPT_COMPLETED
     assert world.status.retry_policy_status.retry_delay_sec is not None
     world.edit(execution_type=ExecutionType.STOP)
     assert world.settle() == []
-    assert (world.state, world.code) == (State.COMPLETED, STOPPED)
+    assert (world.state(), world.code()) == (State.COMPLETED, STOPPED)
     assert world.status.attempt_status.id == 1
     assert world.status.retry_policy_status.total_retried_count == 1
     assert world.status.retry_policy_status.retry_delay_sec is None
@@ -260,5 +259,5 @@ def test_stop_is_for_good(running_world: "NewWorld", execution_type: ExecutionTy
     world.step()
     world.edit(execution_type=execution_type)
     done = world.finish()
-    assert (world.state, world.code) == (State.COMPLETED, STOPPED)
+    assert (world.state(), world.code()) == (State.COMPLETED, STOPPED)
     assert creations(done) == []

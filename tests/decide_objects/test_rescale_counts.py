@@ -20,8 +20,8 @@ def test_failure_of_a_doomed_task_fails_nothing(running_world: "NewWorld", exit_
     world.settle()
     world.end(1, exit_code)
     world.finish()
-    assert world.state is State.ATTEMPT_RUNNING
-    assert world.code is None
+    assert world.state() is State.ATTEMPT_RUNNING
+    assert world.code() is None
     assert world.indices() == [0]
 
 
@@ -31,8 +31,8 @@ def test_success_of_a_doomed_task_succeeds_nothing(running_world: "NewWorld") ->
     world.settle()
     world.end(2, 0)
     world.finish()
-    assert world.state is State.ATTEMPT_RUNNING
-    assert world.code is None
+    assert world.state() is State.ATTEMPT_RUNNING
+    assert world.code() is None
 
 
 def test_earlier_failure_of_a_task_that_is_scaled_away_is_forgotten(running_world: "NewWorld") -> None:
@@ -43,10 +43,10 @@ def test_earlier_failure_of_a_task_that_is_scaled_away_is_forgotten(running_worl
     world.finish()
     world.end(1, 1)
     world.finish()
-    assert world.state is State.ATTEMPT_RUNNING, "one failure of those that count, and two are needed"
+    assert world.state() is State.ATTEMPT_RUNNING, "one failure of those that count, and two are needed"
     world.end(0, 1)
     world.finish()
-    assert (world.state, world.code) == (State.COMPLETED, 1)
+    assert (world.state(), world.code()) == (State.COMPLETED, 1)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +63,11 @@ def test_attempt_does_not_wait_for_doomed_tasks(
     world.settle()
     world.edit(*smaller)
     world.settle()
-    assert world.code == 0
+    assert world.code() == 0
     assert world.task_code(0, "ps") == -230
-    assert world.state.is_ending
+    assert world.state().is_ending
     world.finish()
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED
     assert world.pods == {}
 
 
@@ -78,11 +78,11 @@ def test_doomed_task_that_runs_makes_no_framework_run(pending_world: "NewWorld")
     world.step()
     world.run(1)
     world.step()
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
     assert world.status.run_time is None
     world.run(0)
     world.step()
-    assert world.state is State.ATTEMPT_RUNNING
+    assert world.state() is State.ATTEMPT_RUNNING
 
 
 def test_framework_keeps_running_when_all_that_ran_is_scaled_away(pending_world: "NewWorld") -> None:
@@ -90,10 +90,10 @@ def test_framework_keeps_running_when_all_that_ran_is_scaled_away(pending_world:
     world = pending_world(role(tasks=2))
     world.run(1)
     world.settle()
-    assert world.state is State.ATTEMPT_RUNNING
+    assert world.state() is State.ATTEMPT_RUNNING
     world.edit(role(tasks=1))
     world.finish()
-    assert world.state is State.ATTEMPT_RUNNING
+    assert world.state() is State.ATTEMPT_RUNNING
 
 
 def test_summary_leaves_doomed_tasks_out(running_world: "NewWorld") -> None:
@@ -118,7 +118,7 @@ def test_doomed_task_waits_for_no_deadline(pending_world: "NewWorld") -> None:
     assert world.decide().wake_at is None
     world.wait(61)
     world.settle()
-    assert world.code is None
+    assert world.code() is None
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, 5), (5, None), (5, 0), (5, 9)])

@@ -25,7 +25,7 @@ def completed_world(running_world: "NewWorld") -> "NewWorld":
         world.wait(ENDED)
         world.end(0, exit_code)
         world.finish()
-        assert world.state is State.COMPLETED
+        assert world.state() is State.COMPLETED
         assert world.status.completion_time == at(ENDED)
         return world
 
@@ -54,9 +54,7 @@ def test_completed_framework_goes_when_its_time_is_over(
 ) -> None:
     """ttlSecondsAfterFinished comes before frameworkCompletedRetainSec, be it shorter or longer."""
     rules = None if retain is None else Rules(completed_retain_sec=retain)
-    world = completed_world(
-        exit_code, rules, ttl_seconds_after_finished=ttl, completed_pods=completed_pods
-    )
+    world = completed_world(exit_code, rules, ttl_seconds_after_finished=ttl, completed_pods=completed_pods)
     decision = world.decide()
     assert (decision.actions, decision.wake_at) == ((), at(ENDED + kept_for))
     world.now = at(ENDED + kept_for - 0.001)
@@ -117,7 +115,7 @@ def test_time_counts_from_the_completion_and_not_from_the_last_attempt_that_fail
     world.wait(10)
     world.end(0, 1)
     world.finish()
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
     world.wait(500)
     world.end(0, 1)
     world.finish()

@@ -76,7 +76,9 @@ STRAYS = [of_older_config_map, of_older_task_attempt, of_other_instance]
 
 
 def touched(actions: "tuple[Action, ...] | list[Action]", uid: str) -> bool:
-    return any(uid in (getattr(action, "uid", ""), getattr(action, "config_map_uid", "")) for action in actions)
+    return any(
+        uid in (getattr(action, "uid", ""), getattr(action, "config_map_uid", "")) for action in actions
+    )
 
 
 @pytest.fixture
@@ -130,8 +132,8 @@ def test_stray_that_has_ended_completes_nothing(waiting_world: "World", become: 
     world = waiting_world
     world.put(become(pod_of(world, 1, "stray", phase="Failed", exit_code=1)))
     world.settle()
-    assert (world.code, world.task_code(1)) == (None, None)
-    assert world.state is State.ATTEMPT_PREPARING
+    assert (world.code(), world.task_code(1)) == (None, None)
+    assert world.state() is State.ATTEMPT_PREPARING
 
 
 @pytest.mark.parametrize("become", STRANGERS)
@@ -210,7 +212,7 @@ def test_stranger_beside_the_tasks_is_left_alone_to_the_end(running_world: "NewW
     done = world.finish()
     assert not touched(done, "stranger")
     assert not touched(done, "their-cm")
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED
     assert list(world.pods) == ["job-debug"]
 
 
@@ -223,7 +225,7 @@ def test_pod_of_ours_that_shows_up_after_the_end_is_deleted(
     late = with_metadata(pod_of(world, 0, "late", phase="Running"), name="job-worker-1")
     world.end(0, 0)
     world.finish()
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED
     kept = list(world.pods)
     world.put(late)
     assert world.settle() == [DeletePod("job-worker-1", "late")]
@@ -241,7 +243,7 @@ def test_config_map_whose_creation_was_not_answered_is_adopted(new_world: "NewWo
     decision = world.step()
     assert world.config_map_uid == "lost"
     assert world.status.attempt_status.instance_uid == "0_lost"
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
     assert decision.actions == (CreatePod("worker", 0),)
 
 
@@ -254,7 +256,7 @@ def test_config_map_of_an_earlier_attempt_is_deleted(running_world: "NewWorld") 
     world.settle()
     world.vanish_config_map()
     world.step()
-    assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_CREATION_PENDING, 1)
+    assert (world.state(), world.status.attempt_status.id) == (State.ATTEMPT_CREATION_PENDING, 1)
     world.put_config_map(builders.config_map(world.framework, "old", attempt_id=0))
     done = world.settle()
     assert DeleteConfigMap("old") in done
@@ -272,7 +274,7 @@ def test_config_map_with_another_uid_than_the_status_says(running_world: "NewWor
     done = world.finish()
     assert DeleteConfigMap("twin") in done
     assert CreateConfigMap() not in done
-    assert (world.state, world.code) == (State.COMPLETED, -100)
+    assert (world.state(), world.code()) == (State.COMPLETED, -100)
     assert (world.pods, world.config_map) == ({}, None)
 
 
@@ -282,7 +284,7 @@ def test_config_map_that_shows_up_after_the_end_is_deleted(new_world: "NewWorld"
     world.step()
     world.edit(execution_type=ExecutionType.STOP)
     world.settle()
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED
     world.put_config_map(builders.config_map(world.framework, "late"))
     assert DeleteConfigMap("late") in world.settle()
 
@@ -316,7 +318,7 @@ def test_second_framework_of_one_name_waits(second_world: "World") -> None:
     for _ in range(3):
         decision = world.step()
         assert decision.actions in ((), (CreateConfigMap(),))
-        assert world.state is State.ATTEMPT_CREATION_PENDING
+        assert world.state() is State.ATTEMPT_CREATION_PENDING
         assert world.status.attempt_status.config_map_uid is None
         assert world.task(0).state is State.ATTEMPT_CREATION_PENDING
         world.wait(10)
@@ -332,7 +334,7 @@ def test_second_framework_starts_when_the_name_is_free(second_world: "World") ->
     world.postponed.clear()
     world.name_taken = ""
     assert world.settle() == [CreateConfigMap(), CreatePod("worker", 0)]
-    assert world.state is State.ATTEMPT_PREPARING
+    assert world.state() is State.ATTEMPT_PREPARING
 
 
 def test_second_framework_can_be_stopped(second_world: "World") -> None:
@@ -340,7 +342,7 @@ def test_second_framework_can_be_stopped(second_world: "World") -> None:
     world.step()
     world.edit(execution_type=ExecutionType.STOP)
     assert world.settle() == []
-    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert (world.state(), world.code()) == (State.COMPLETED, -210)
 
 
 def test_second_framework_can_be_deleted(second_world: "World") -> None:
@@ -357,4 +359,4 @@ def test_first_framework_ends_without_the_second_ones_pods(running_world: "NewWo
     world.put(of_other_framework(pod))
     world.end(0, 0)
     assert world.finish() == [EmptyAttempt("cm-0"), DeleteConfigMap("cm-0")]
-    assert world.state is State.COMPLETED
+    assert world.state() is State.COMPLETED

@@ -11,10 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.decide import decide, deletion, follow, ownership, retry
+from windlass.decide import attempt, decide, deletion, follow, ownership, retry
 from windlass.decide.contract import Decision
+from windlass.model.framework import CompletedPods
+from windlass.model.states import State
 from windlass.operate import cache, executor
-from windlass.testing import builders, play, scenario, shrink
+from windlass.testing import builders, demo, play, scenario, shrink
 from windlass.testing.scenario import Event, EventKind, Faults, Scenario, Submission
 from windlass.testing.simulation import Simulation
 
@@ -45,6 +47,40 @@ def test_every_kind_of_event_and_fault_is_drawn() -> None:
 def test_a_crowd_comes_to_its_end() -> None:
     played = Simulation(scenario.crowd(seed=1, count=100)).run()
     assert len(played.server.frameworks) == 100
+
+
+def parameter_server_job(completed_pods: CompletedPods) -> Scenario:
+    job = builders.framework(
+        "job",
+        builders.role("ps", 2),
+        builders.role("worker", 2, min_succeeded=2),
+        completed_pods=completed_pods,
+    )
+    return Scenario(1, (Submission(10, job),), endless_roles=frozenset({"ps"}))
+
+
+@pytest.mark.parametrize("completed_pods", CompletedPods)
+def test_a_parameter_server_never_keeps_a_finished_job_alive(completed_pods: CompletedPods) -> None:
+    """A2: pods that still run are deleted, and the Framework is Completed when they are gone."""
+    played = Simulation(parameter_server_job(completed_pods)).run()
+    (done,) = played.server.frameworks.values()
+    assert done.status is not None
+    assert done.status.state is State.COMPLETED
+    assert not played.kubelets.is_anything_running
+    kept = {pod.metadata.labels.role_name for pod in played.server.pods.values()}
+    assert kept == ({"worker"} if completed_pods is CompletedPods.KEEP else set())
+
+
+def test_kept_pods_that_run_on_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt, "_is_live_and_ours", lambda *_: False)
+    assert shrink.failure_of(parameter_server_job(CompletedPods.KEEP))
+
+
+def test_the_demo_tells_of_a_retry_and_of_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    demo.main()
+    told = capsys.readouterr().out
+    assert "is retried: this is attempt 1" in told
+    assert "Completed with Succeeded (0)" in told
 
 
 # A simulation that cannot fail shows nothing: each of these mistakes must be found.

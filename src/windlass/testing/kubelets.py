@@ -38,12 +38,14 @@ class Kubelets:
         faults: Callable[[], Faults],
         *,
         is_lockstep: bool = False,
+        endless_roles: frozenset[str] = frozenset(),
     ) -> None:
         self._timeline = timeline
         self._server = server
         self._random = random
         self._faults = faults
         self._is_lockstep = is_lockstep
+        self._endless_roles = endless_roles
         self._lost: set[str] = set()
         self._running: dict[str, dict[str, Instance]] = {}
         """By Framework UID and pod UID: what really runs."""
@@ -106,6 +108,8 @@ class Kubelets:
             host_ip=f"192.168.0.{node[-1]}",
         )
         self._server.put_pod(msgspec.structs.replace(pod, status=status))
+        if labels.role_name in self._endless_roles:
+            return
         duration = self._between(0.05, self._faults().duration)
         self._timeline.after(duration, lambda: self._finish(pod, node))
 

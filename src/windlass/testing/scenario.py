@@ -88,6 +88,8 @@ class Scenario(msgspec.Struct, frozen=True):
     faults: Faults = QUIET
     is_lockstep: bool = False
     """Pods are bound, start and end all at once, and succeed."""
+    endless_roles: frozenset[str] = frozenset()
+    """Roles whose containers never end by themselves, as parameter servers do."""
     faults_end: float = 0.0
     """After it nothing goes wrong any more, and everything has to come to its end."""
 

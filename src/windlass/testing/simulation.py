@@ -39,7 +39,12 @@ class Simulation:
         self.timeline = Timeline(builders.NOW)
         self.server = ApiServer(self.timeline, self._random)
         self.kubelets = Kubelets(
-            self.timeline, self.server, self._random, self._faults, is_lockstep=scenario.is_lockstep
+            self.timeline,
+            self.server,
+            self._random,
+            self._faults,
+            is_lockstep=scenario.is_lockstep,
+            endless_roles=scenario.endless_roles,
         )
         self._guarantees = Guarantees(self.server, self.kubelets)
         times = [submission.at for submission in scenario.submissions] + [
