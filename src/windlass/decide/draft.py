@@ -71,7 +71,7 @@ class Draft:
         return False
 
     def move(self, state: State) -> None:
-        self.status = transitions.move_framework(self.status, state, self.now)
+        self.status = transitions.moved(self.status, state, self.now)
 
     def with_attempt(self, **changes: object) -> None:
         attempt = msgspec.structs.replace(self.status.attempt_status, **changes)

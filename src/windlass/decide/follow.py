@@ -92,7 +92,7 @@ def _with_pod(draft: Draft, task: TaskStatus, pod_uid: str) -> TaskStatus:
         instance_uid=names.instance_uid(task.attempt_status.id, pod_uid),
     )
     task = msgspec.structs.replace(task, attempt_status=attempt)
-    return transitions.move_task(task, State.ATTEMPT_CREATION_REQUESTED, draft.now)
+    return transitions.moved(task, State.ATTEMPT_CREATION_REQUESTED, draft.now)
 
 
 def _while_unshown(draft: Draft, task: TaskStatus) -> TaskStatus:
@@ -108,24 +108,24 @@ def _while_deleting(draft: Draft, role: str, task: TaskStatus, pod: PodView) -> 
         # It has ended before anybody could delete it: nothing of it runs, and it may be one that is kept.
         return end_attempt(draft, role, task, draft.rules.classifier.classify(pod))
     if pod.is_deleting and task.state is not State.ATTEMPT_DELETING:
-        return transitions.move_task(task, State.ATTEMPT_DELETING, draft.now)
+        return transitions.moved(task, State.ATTEMPT_DELETING, draft.now)
     is_requested = pod.uid in draft.observed.outcomes.deletion_requested
     if is_requested and task.state is State.ATTEMPT_DELETION_PENDING:
-        return transitions.move_task(task, State.ATTEMPT_DELETION_REQUESTED, draft.now)
+        return transitions.moved(task, State.ATTEMPT_DELETION_REQUESTED, draft.now)
     return task
 
 
 def _by_phase(draft: Draft, role: str, task: TaskStatus, pod: PodView) -> TaskStatus:
     if task.state is State.ATTEMPT_CREATION_REQUESTED:
-        task = transitions.move_task(task, State.ATTEMPT_PREPARING, draft.now)
+        task = transitions.moved(task, State.ATTEMPT_PREPARING, draft.now)
     task = _with_addresses(task, pod)
     if pod.is_deleting and not pod.ended_before_its_deletion:
         task = with_completion(task, _external_deletion(pod.name))
-        return transitions.move_task(task, State.ATTEMPT_DELETING, draft.now)
+        return transitions.moved(task, State.ATTEMPT_DELETING, draft.now)
     if pod.is_terminal:
         return end_attempt(draft, role, task, draft.rules.classifier.classify(pod))
     if pod.status.phase == PodPhase.RUNNING and task.state is State.ATTEMPT_PREPARING:
-        return transitions.move_task(task, State.ATTEMPT_RUNNING, draft.now)
+        return transitions.moved(task, State.ATTEMPT_RUNNING, draft.now)
     return task
 
 
@@ -171,7 +171,7 @@ def end_attempt(
                 f"{completion.phrase} ({completion.code})"
             )
             draft.explain(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
-    return transitions.move_task(task, State.ATTEMPT_COMPLETED, draft.now)
+    return transitions.moved(task, State.ATTEMPT_COMPLETED, draft.now)
 
 
 def follow_to_the_end(
@@ -189,10 +189,10 @@ def doom(draft: Draft, task: TaskStatus, code: CompletionCode, diagnostics: str)
     if task.state is State.ATTEMPT_CREATION_PENDING:
         if _may_exist_unseen(draft, task):
             return task
-        return transitions.move_task(with_completion(task, completion), State.ATTEMPT_COMPLETED, draft.now)
+        return transitions.moved(with_completion(task, completion), State.ATTEMPT_COMPLETED, draft.now)
     if task.state.is_active:
         task = with_completion(task, completion)
-        return transitions.move_task(task, State.ATTEMPT_DELETION_PENDING, draft.now)
+        return transitions.moved(task, State.ATTEMPT_DELETION_PENDING, draft.now)
     return task
 
 
@@ -205,7 +205,7 @@ def complete(draft: Draft, task: TaskStatus) -> TaskStatus:
         task = msgspec.structs.replace(
             task, retry_policy_status=msgspec.structs.replace(retried, retry_delay_sec=None)
         )
-    return transitions.move_task(task, State.COMPLETED, draft.now)
+    return transitions.moved(task, State.COMPLETED, draft.now)
 
 
 def retry_or_complete(draft: Draft, role: str, task: TaskStatus, policy: RetryPolicySpec) -> TaskStatus:
@@ -243,6 +243,6 @@ def _retry(draft: Draft, role: str, task: TaskStatus, verdict: retry.Verdict) ->
         task.index,
     )
     retried = retry.after_retry(task.retry_policy_status, is_counted=verdict.is_counted)
-    task = transitions.move_task(task, State.ATTEMPT_CREATION_PENDING, draft.now)
+    task = transitions.moved(task, State.ATTEMPT_CREATION_PENDING, draft.now)
     fresh = type(ended)(id=retried.total_retried_count, start_time=draft.now, pod_name=ended.pod_name)
     return msgspec.structs.replace(task, retry_policy_status=retried, attempt_status=fresh)

@@ -1,4 +1,4 @@
-"""Which state may follow which, as data, and the only two functions that change a state.
+"""Which state may follow which, as data, and the only function that changes a state.
 
 Every move is checked against the table; a move that is not in it is a bug and ends the pass with an error. The
 diagram in the documentation is printed from the same table.
@@ -6,11 +6,15 @@ diagram in the documentation is printed from the same table.
 
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
+
+
+S = TypeVar("S", FrameworkStatus, TaskStatus)
 
 
 class Origin(StrEnum):
@@ -60,29 +64,8 @@ def check(current: State, wanted: State) -> None:
         raise IllegalTransitionError(f"{current} may not be followed by {wanted}")
 
 
-def move_task(task: TaskStatus, state: State, now: datetime) -> TaskStatus:
-    check(task.state, state)
-    attempt = task.attempt_status
-    run_time, completion_time = task.run_time, task.completion_time
-    match state:
-        case State.ATTEMPT_RUNNING:
-            attempt = msgspec.structs.replace(attempt, run_time=now)
-            run_time = run_time or now
-        case State.ATTEMPT_COMPLETED:
-            attempt = msgspec.structs.replace(attempt, completion_time=now)
-        case State.COMPLETED:
-            completion_time = now
-    return msgspec.structs.replace(
-        task,
-        state=state,
-        transition_time=now,
-        run_time=run_time,
-        completion_time=completion_time,
-        attempt_status=attempt,
-    )
-
-
-def move_framework(status: FrameworkStatus, state: State, now: datetime) -> FrameworkStatus:
+def moved(status: S, state: State, now: datetime) -> S:
+    """The status of a Framework or of a task in another state, with the times that belong to it."""
     check(status.state, state)
     attempt = status.attempt_status
     run_time, completion_time = status.run_time, status.completion_time
