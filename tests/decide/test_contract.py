@@ -363,3 +363,37 @@ def test_a_decision_changes_nothing_that_it_was_given() -> None:
     copies = msgspec.json.encode(observed), msgspec.json.encode(given)
     decide(given, observed, world.now, world.rules)
     assert (msgspec.json.encode(observed), msgspec.json.encode(given)) == copies
+
+
+LONG = 2**53
+"""The model admits so many seconds; no calendar holds them."""
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"active_deadline_seconds": LONG},
+        {"pending_deadline_seconds": LONG},
+        {"ttl_seconds_after_finished": LONG},
+        {"retry_policy": RetryPolicySpec(max_retry_count=1, retry_backoff=RetryBackoff(LONG, LONG))},
+        {"task_roles": (builders.role(graceful_timeout=LONG),)},
+        {
+            "task_roles": (
+                builders.role(retry=RetryPolicySpec(False, 1, retry_backoff=RetryBackoff(LONG, LONG))),
+            )
+        },
+    ],
+    ids=["active", "pending", "ttl", "backoff", "graceful", "task-backoff"],
+)
+def test_no_length_of_time_breaks_a_decision(spec: dict[str, object]) -> None:
+    """A4, A5 and statement 42: a very long time is one that does not come."""
+    world = World(builders.framework("job", builders.role()))
+    world.edit(**spec)
+    world.start()
+    world.completes_deletions = False
+    world.show_pod_deleting()
+    world.settle()
+    world.completes_deletions = True
+    world.remove_pod()
+    world.settle()
+    assert world.task_code() == -101

@@ -3,9 +3,9 @@
 import pytest
 from tests.decide.worlds import World
 
-from windlass.decide.contract import CreatePod, Refused
+from windlass.decide.contract import CreatePod, LookForObjects, Refused
 from windlass.model.api_failure import ApiFailure
-from windlass.model.framework import RetryPolicySpec
+from windlass.model.framework import ExecutionType, RetryPolicySpec
 from windlass.model.states import State
 from windlass.testing.builders import at, framework, role
 
@@ -155,3 +155,58 @@ def test_a_refused_task_makes_no_framework_run() -> None:
     world.succeed(index=1)
     world.settle()
     assert (world.state, world.code, world.task_code()) == (State.COMPLETED, 0, -200)
+
+
+# Creations without an answer: the pod may be there all the same.
+
+
+def waiting_for_an_answer(world: World) -> World:
+    """The first task's pod was asked for, nobody answered, and it does not show."""
+    world.postponed[NAME] = at(3600)
+    world.start()
+    world.uncertain.add(NAME)
+    assert world.task().state is State.ATTEMPT_CREATION_PENDING
+    return world
+
+
+def test_somebody_looks_before_a_task_ends_without_a_pod() -> None:
+    """Statements 33 and 40: nothing may run once its attempt completed."""
+    world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
+    world.fail(index=1)
+    decision = world.step()
+    assert LookForObjects() in decision.actions
+    assert not world.task().state.is_over
+    world.settle()
+    assert (world.state, world.task().state, world.task_code()) == (State.COMPLETED, State.COMPLETED, -220)
+
+
+def test_somebody_looks_before_a_refusal_ends_a_task() -> None:
+    """Statements 23 and 40: the second request was refused, the first may have been served."""
+    world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
+    task = world.task()
+    assert task.instance_uid is not None
+    world.refused[NAME] = Refused(INVALID, task.instance_uid, task.attempt_status.id)
+    decision = world.step()
+    assert LookForObjects() in decision.actions
+    assert not world.task().state.is_over
+    world.settle()
+    assert (world.task().state, world.task_code()) == (State.COMPLETED, -200)
+
+
+def test_an_old_doubt_leaves_no_task_open() -> None:
+    """Statement 33: a name is still in doubt when the Framework is stopped between two attempts.
+
+    Nobody answered when the pod was created; then it showed, ran, and went with its attempt. The doubt is about the
+    name, and outlives all that.
+    """
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.uncertain.add(NAME)
+    world.edit(suspend=True)
+    world.settle()
+    assert (world.state, world.status.attempt_status.id) == (State.ATTEMPT_CREATION_PENDING, 1)
+    world.edit(execution_type=ExecutionType.STOP)
+    world.settle()
+    assert (world.state, world.code) == (State.COMPLETED, -210)
+    assert [world.task(index=index).state for index in range(2)] == [State.COMPLETED] * 2
+    assert [world.task_code(index=index) for index in range(2)] == [-220, -220]

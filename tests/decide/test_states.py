@@ -1,6 +1,7 @@
 """The states of a Framework and of its tasks (statements 4, 10 to 17, A1): every row and shortcut, and the times."""
 
 import pytest
+from msgspec.structs import replace
 from tests.decide.worlds import World, slow
 
 from windlass.decide.contract import CreatePod
@@ -158,6 +159,18 @@ def test_where_a_pod_is_follows_the_pod() -> None:
         "10.0.0.1",
         "192.168.0.1",
     )
+
+
+def test_addresses_that_come_one_by_one_are_followed() -> None:
+    """Statement 13: each by itself, also when the pod runs already."""
+    world = World(framework("job", role()))
+    world.start()
+    shown = world.pod()
+    for ip, host_ip in [("", ""), ("10.0.9.9", ""), ("10.0.9.9", "192.168.9.9")]:
+        world.pods[shown.name] = replace(shown, status=replace(shown.status, pod_ip=ip, host_ip=host_ip))
+        world.settle()
+        attempt = world.task().attempt_status
+        assert (attempt.pod_ip or "", attempt.pod_host_ip or "") == (ip, host_ip)
 
 
 # Deletion states (statements 14 and 15).

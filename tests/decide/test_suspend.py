@@ -322,6 +322,24 @@ def test_suspended_time_is_not_counted() -> None:
     assert (world.state, world.code) == (State.COMPLETED, -250)
 
 
+def test_the_deadline_does_not_come_while_a_suspended_attempt_goes() -> None:
+    """A4: it was suspended in time; how long its pods take to end is time in which it is suspended."""
+    world = World(framework("job", role(), active_deadline_seconds=100))
+    world.start()
+    world.completes_deletions = False
+    world.advance(95)
+    suspend(world)
+    world.advance(30)
+    world.completes_deletions = True
+    world.finish_deletions()
+    world.settle()
+    assert (world.state, world.status.attempt_status.id, world.code) == (WAITING, 1, None)
+    resume(world)
+    world.advance(4)
+    world.settle()
+    assert (world.state, world.code) == (State.ATTEMPT_RUNNING, None)
+
+
 def test_suspensions_add_up() -> None:
     """A4: each of them is left out."""
     world = World(framework("job", role(), active_deadline_seconds=100))

@@ -61,6 +61,7 @@ class World:
         self.created: dict[str, Created] = {}
         self.refused: dict[str, Refused] = {}
         self.postponed: dict[str, datetime] = {}
+        self.uncertain: set[str] = set()
         self.deletion_requested: set[str] = set()
         self.forced: set[str] = set()
         self.emptied: set[str] = set()
@@ -89,6 +90,7 @@ class World:
                 created=dict(self.created),
                 refused=dict(self.refused),
                 postponed=dict(self.postponed),
+                uncertain=frozenset(self.uncertain),
                 deletion_requested=frozenset(self.deletion_requested),
                 forced=frozenset(self.forced),
                 emptied_attempts=frozenset(self.emptied),
@@ -117,7 +119,8 @@ class World:
             self.known.add(self.config_map.uid)
         self.unconfirmed = set()
         self.created, self.refused, self.postponed = {}, {}, {}
-        self.deletion_requested, self.forced, self.emptied = set(), set(), set()
+        self.uncertain, self.deletion_requested = set(), set()
+        self.forced, self.emptied = set(), set()
         self.is_framework_deletion_requested = False
 
     def settle(self) -> Decision:
@@ -324,7 +327,10 @@ class World:
             case CreateConfigMap():
                 assert self.config_map is None, "there is a ConfigMap of that name"
                 self.config_map = builders.config_map(
-                    self.framework, self._new_uid("cm"), attempt_id=self.status.attempt_status.id
+                    self.framework,
+                    self._new_uid("cm"),
+                    attempt_id=self.status.attempt_status.id,
+                    created_at=self.now,
                 )
                 self._know(self.config_map.uid)
             case CreatePod(role=role, index=index):
@@ -347,6 +353,7 @@ class World:
                 self.is_framework_deletion_requested = True
             case LookForObjects():
                 self.known |= uids_of(self.status)
+                self.uncertain.clear()
 
     def _new_uid(self, kind: str) -> str:
         return f"{kind}-{next(self._serial)}"

@@ -159,7 +159,7 @@ class World:
                 assert self.config_map is None, "the name is not free"
                 attempt_id = self.status.attempt_status.id
                 self.config_map = builders.config_map(
-                    self.framework, f"cm-{attempt_id}", attempt_id=attempt_id
+                    self.framework, f"cm-{attempt_id}", attempt_id=attempt_id, created_at=self.now
                 )
                 self.known.add(self.config_map.uid)
                 self.unconfirmed.add(self.config_map.uid)

@@ -37,15 +37,15 @@ def while_creation_is_pending(draft: Draft) -> bool:
     if config_map is not None and ownership.is_config_map_of_attempt(config_map, draft.framework, attempt.id):
         _associate(draft, config_map.uid)
         return True
+    if holding.is_held(draft.spec):
+        holding.hold(draft)
+    else:
+        holding.release(draft)
     ended = _stop(draft) or deadlines.active_deadline(draft)
     if ended is not None:
         _end(draft, ended, State.ATTEMPT_COMPLETED)
         return True
     sweep.over_active_attempt(draft)
-    if holding.is_held(draft.spec):
-        holding.hold(draft)
-    else:
-        holding.release(draft)
     if config_map is not None:
         _await_name(draft, config_map)
         return False
@@ -128,6 +128,9 @@ def while_active(draft: Draft) -> bool:
     is_any_running = any(census.running for census in censuses)
     if is_any_running and draft.status.state is State.ATTEMPT_PREPARING:
         draft.move(State.ATTEMPT_RUNNING)
+    if holding.is_suspended(draft.spec):
+        # The time that its pods take to go belongs to the suspension.
+        holding.hold(draft)
     ended = (
         _stop(draft)
         or holding.suspension(draft.spec)
@@ -180,7 +183,10 @@ def while_ending(draft: Draft) -> bool:
     config_map = None if sight is Sight.GONE else draft.observed.config_map
     _follow_config_map(draft, config_map)
     are_tasks_completed = all(task.is_completed for role in attempt.roles for task in role.task_statuses)
-    if config_map is not None and not config_map.is_deleting and _is_kept(draft):
+    if sight is Sight.UNSHOWN:
+        draft.look_if_still_unshown(draft.status.transition_time)
+    is_there = sight is Sight.PRESENT and config_map is not None and not config_map.is_deleting
+    if is_there and _is_kept(draft):
         live = [pod for pod in draft.observed.pods.values() if _is_live_and_ours(draft, pod)]
         for pod in live:
             deletion.delete_pod(draft, pod)
@@ -291,12 +297,7 @@ def after_completion(draft: Draft) -> bool:
     if is_keeping:
         uids = {task.attempt_status.pod_uid for role in attempt.roles for task in role.task_statuses}
         claimed = {pod.uid for pod in draft.observed.pods.values() if pod.is_terminal and pod.uid in uids}
-    deletion.delete_strays(draft, claimed)
-    config_map = draft.observed.config_map
-    if config_map is not None and ownership.is_our_config_map(config_map, draft.framework.uid):
-        is_kept = is_keeping and config_map.uid == attempt.config_map_uid
-        if not is_kept:
-            deletion.remove_attempt(draft, config_map.uid, config_map)
+    deletion.clear(draft, claimed, kept_config_map_uid=attempt.config_map_uid if is_keeping else None)
     _expire(draft)
     return False
 

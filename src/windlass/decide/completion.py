@@ -17,7 +17,8 @@ from windlass.model.status import Summary, TaskRoleStatus, TaskStatus
 
 
 class Census(msgspec.Struct, frozen=True):
-    """A role's tasks, sorted by how they stand. Tasks that are being scaled away are not in it."""
+    """A role's tasks, sorted by how they stand. Tasks that are being scaled away are not in it, and a task that ended
+    because its attempt did, such as a parameter server, neither succeeded nor failed."""
 
     role: str
     tasks: int
@@ -42,8 +43,10 @@ def census_of(role: TaskRoleStatus) -> Census:
             running += 1
         elif task.state is State.COMPLETED:
             ended = task.attempt_status.completion_status
-            is_failed = ended is not None and ended.type.is_failed
-            (failed if is_failed else succeeded).append(task)
+            if ended is None or not ended.type.is_failed:
+                succeeded.append(task)
+            elif ended.code != CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION:
+                failed.append(task)
     return Census(role.name, tasks, running, tuple(succeeded), tuple(failed))
 
 

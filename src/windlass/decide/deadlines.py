@@ -10,7 +10,7 @@ from windlass.model.completion import (
     framework_completion,
 )
 from windlass.model.states import State
-from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.model.status import TaskStatus
 
 _WAITING = frozenset(
     {State.ATTEMPT_CREATION_PENDING, State.ATTEMPT_CREATION_REQUESTED, State.ATTEMPT_PREPARING}
@@ -36,7 +36,7 @@ def pending_deadline(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
     if limit is None:
         return None
     waiting = [
-        (_waiting_since(draft.status, task), role.name, task)
+        (_waiting_since(draft, task), role.name, task)
         for role in draft.status.attempt_status.roles
         for task in role.task_statuses
         if task.state in _WAITING and not task.deletion_pending
@@ -57,8 +57,10 @@ def pending_deadline(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
     )
 
 
-def _waiting_since(status: FrameworkStatus, task: TaskStatus) -> datetime:
-    """A pod waits since it is there. A task without a pod waits since the Framework may have pods."""
-    if task.state is State.ATTEMPT_PREPARING:
+def _waiting_since(draft: Draft, task: TaskStatus) -> datetime:
+    """A pod waits since it is there. A task without a pod waits since its attempt may have pods."""
+    config_map = draft.observed.config_map
+    began = None if config_map is None else config_map.metadata.creation_timestamp
+    if task.state is State.ATTEMPT_PREPARING or began is None:
         return task.transition_time
-    return max(task.transition_time, status.transition_time)
+    return max(task.transition_time, began)

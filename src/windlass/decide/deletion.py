@@ -4,6 +4,7 @@ Every delete names a UID. The pods of an attempt go in one request, and its Conf
 the garbage collector would do the same, some sixty times slower.
 """
 
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from windlass.decide import ownership
@@ -51,7 +52,7 @@ def _graceful_timeout(status: FrameworkStatus, pod: PodView) -> int | None:
     return None
 
 
-def delete_strays(draft: Draft, claimed: set[str]) -> None:
+def delete_strays(draft: Draft, claimed: AbstractSet[str]) -> None:
     """Pods of this Framework that no task claims: of an earlier attempt, or made twice. Strangers' are left alone."""
     for pod in draft.observed.pods.values():
         if pod.uid not in claimed and ownership.is_our_pod(pod, draft.framework.uid):
@@ -79,6 +80,22 @@ def remove_attempt(draft: Draft, config_map_uid: str, config_map: ConfigMapView 
         draft.act(DeleteConfigMap(config_map.uid))
 
 
+def clear(
+    draft: Draft, claimed: AbstractSet[str] = frozenset(), kept_config_map_uid: str | None = None
+) -> None:
+    """Everything of ours goes but what is claimed and what is kept."""
+    config_map = draft.observed.config_map
+    covered: set[str] = set()
+    if (
+        config_map is not None
+        and config_map.uid != kept_config_map_uid
+        and ownership.is_our_config_map(config_map, draft.framework.uid)
+    ):
+        covered = {pod.uid for pod in pods_of_attempt(draft.observed, config_map.uid)}
+        remove_attempt(draft, config_map.uid, config_map)
+    delete_strays(draft, claimed | covered)
+
+
 def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
     return [pod for pod in observed.pods.values() if ownership.attempt_of(pod) == config_map_uid]
 
@@ -88,12 +105,7 @@ def of_deleting_framework(
 ) -> Decision:
     """Its objects go; its status stays as it is."""
     draft = Draft(framework, status, observed, now, rules)
-    config_map = observed.config_map
-    covered: set[str] = set()
-    if config_map is not None and ownership.is_our_config_map(config_map, framework.uid):
-        covered = {pod.uid for pod in pods_of_attempt(observed, config_map.uid)}
-        remove_attempt(draft, config_map.uid, config_map)
-    delete_strays(draft, covered)
+    clear(draft)
     return Decision(
         status=framework.status,
         actions=tuple(draft.actions),

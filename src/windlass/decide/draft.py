@@ -14,6 +14,7 @@ from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus
 
+WATCH_PATIENCE_SEC = 30
 WHOLE_MESSAGES = 10
 """So many long termination messages per attempt are kept whole; the others are cut."""
 
@@ -45,6 +46,11 @@ class Draft:
         """Ask for the objects once, however many are missing."""
         if not any(isinstance(action, LookForObjects) for action in self.actions):
             self.actions.append(LookForObjects())
+
+    def look_if_still_unshown(self, since: datetime) -> None:
+        """An object was deleted before the watch had shown it: do not count on the watch to show that it is gone."""
+        if self.is_due(since, WATCH_PATIENCE_SEC):
+            self.look()
 
     def explain(
         self, kind: ReasonKind, message: str, role: str = "", index: int = -1, *, is_warning: bool = False

@@ -52,6 +52,8 @@ def follow(draft: Draft, role: str, task: TaskStatus) -> TaskStatus:
     if sight is Sight.GONE or pod is None:
         return _after_pod_is_gone(draft, role, task)
     if task.state.is_ending:
+        if sight is Sight.UNSHOWN:
+            draft.look_if_still_unshown(task.transition_time)
         return _while_deleting(draft, role, task, pod)
     if sight is Sight.UNSHOWN:
         return _while_unshown(draft, task)
@@ -79,7 +81,8 @@ def _associate(draft: Draft, role: str, task: TaskStatus, pod: PodView | None) -
 
 def _may_exist_unseen(draft: Draft, task: TaskStatus) -> bool:
     """Whether an earlier creation may have made a pod that does not show. If so, somebody has to look first."""
-    is_uncertain = task.attempt_status.pod_name in draft.observed.outcomes.uncertain
+    has_config_map = draft.status.attempt_status.config_map_uid is not None
+    is_uncertain = has_config_map and task.attempt_status.pod_name in draft.observed.outcomes.uncertain
     if is_uncertain:
         draft.look()
     return is_uncertain

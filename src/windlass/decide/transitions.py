@@ -13,7 +13,6 @@ import msgspec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
 
-
 S = TypeVar("S", FrameworkStatus, TaskStatus)
 
 

@@ -114,7 +114,8 @@ class Condition(Written, frozen=True, kw_only=True):
 
 
 class Summary(Written, frozen=True):
-    """How many tasks there are and how they stand; tasks that are being scaled away do not count."""
+    """How many tasks there are and how they stand. Tasks that are being scaled away do not count, and one that ended
+    because its attempt did, such as a parameter server, neither succeeded nor failed."""
 
     tasks: int = 0
     running: int = 0

@@ -238,6 +238,8 @@ class Cache:
         record = self._record(key_of(framework))
         record.created.clear()
         record.refused.clear()
+        if record.uncertain and framework.status is not None:
+            record.uncertain -= _names_settled(framework.status)
         self._prune(framework)
 
     def created_config_map(self, key: FrameworkKey, config_map: ConfigMapView) -> None:
@@ -407,6 +409,17 @@ def _uids_in(status: FrameworkStatus, *, pods: bool, config_maps: bool) -> Itera
             for task in role.task_statuses:
                 if task.attempt_status.pod_uid is not None:
                     yield task.attempt_status.pod_uid
+
+
+def _names_settled(status: FrameworkStatus) -> set[str]:
+    """Names of pods about which the status leaves no doubt: before an attempt has its ConfigMap, all of them."""
+    attempt = status.attempt_status
+    return {
+        task.attempt_status.pod_name
+        for role in attempt.roles
+        for task in role.task_statuses
+        if attempt.config_map_uid is None or task.attempt_status.pod_uid is not None
+    }
 
 
 def _is_as_old(found: ObjectView, resource_version: str) -> bool:

@@ -97,6 +97,7 @@ def config_map(
     *,
     attempt_id: int = 0,
     resource_version: str = "2",
+    created_at: datetime = NOW,
     deleting_since: datetime | None = None,
     owner_uid: str | None = None,
 ) -> ConfigMapView:
@@ -110,7 +111,7 @@ def config_map(
             namespace=of.namespace,
             uid=uid,
             resource_version=resource_version,
-            creation_timestamp=NOW,
+            creation_timestamp=created_at,
             deletion_timestamp=deleting_since,
             labels=ObjectLabels(framework_name=of.name),
             annotations=ObjectAnnotations(framework_uid=of.uid, framework_attempt_id=str(attempt_id)),
