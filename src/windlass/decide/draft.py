@@ -89,7 +89,7 @@ class Draft:
 
     def trimmed(self, completion: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
         """A few long messages of an attempt are kept whole; the others are cut (A2)."""
-        cut = failures.keep_within(completion, whole=False)
+        cut = failures.shortened(completion)
         if cut is completion:
             return completion
         if self._whole_messages is None:
@@ -103,4 +103,4 @@ class Draft:
 
 
 def _is_long(completion: TaskAttemptCompletionStatus | None) -> bool:
-    return completion is not None and failures.keep_within(completion, whole=False) is not completion
+    return completion is not None and failures.shortened(completion) is not completion

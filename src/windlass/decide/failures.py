@@ -137,10 +137,8 @@ def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatu
     return completion.task_completion(code, f"Failed to create Pod: {failure.message}")
 
 
-def keep_within(ended: TaskAttemptCompletionStatus, whole: bool) -> TaskAttemptCompletionStatus:
-    """The same, or, unless it may be kept whole, with its texts cut to `KEPT_BYTES` bytes each (A2)."""
-    if whole:
-        return ended
+def shortened(ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
+    """With its texts cut to `KEPT_BYTES` bytes each (A2); the same object if none is longer."""
     pod = ended.pod
     diagnostics = _cut(ended.diagnostics)
     short_pod = None if pod is None else _cut_pod(pod)

@@ -33,6 +33,7 @@ RETRY_IF_FAILED = -1
 
 RetryCount = Annotated[int, msgspec.Meta(ge=ALWAYS_RETRY, le=2**31 - 1)]
 TaskCount = Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Seconds = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
@@ -50,7 +51,7 @@ class RetryPolicySpec(Sparse, frozen=True):
     """Transient failures are retried without being counted, permanent ones are not retried at all."""
     max_retry_count: RetryCount = 0
     """-2: always; -1: after any failure; n: after a failure, n times."""
-    max_transient_retry_count: Seconds | None = None
+    max_transient_retry_count: Count | None = None
     """How many uncounted retries there may be. Absent: without end."""
     retry_backoff: RetryBackoff | None = None
     """Absent: no delay, except after a Transient Conflict failure of a Framework."""
