@@ -353,6 +353,7 @@ class World:
                 self.is_framework_deletion_requested = True
             case LookForObjects():
                 self.known |= uids_of(self.status)
+                self.unconfirmed.clear()
                 self.uncertain.clear()
 
     def _new_uid(self, kind: str) -> str:

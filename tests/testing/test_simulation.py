@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.decide import attempt, decide, deletion, follow, ownership, retry
+from windlass.decide import decide, deletion, follow, ownership, retry
 from windlass.decide.contract import Decision
 from windlass.model.framework import CompletedPods
 from windlass.model.states import State
@@ -72,7 +72,7 @@ def test_a_parameter_server_never_keeps_a_finished_job_alive(completed_pods: Com
 
 
 def test_kept_pods_that_run_on_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempt, "_is_live_and_ours", lambda *_: False)
+    monkeypatch.setattr(ownership, "is_our_pod", lambda *_: False)
     assert shrink.failure_of(parameter_server_job(CompletedPods.KEEP))
 
 

@@ -26,7 +26,7 @@ from windlass.model.completion import (
     framework_completion,
 )
 from windlass.model.framework import CompletedPods, ExecutionType
-from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.pods import ConfigMapView
 from windlass.model.states import State
 from windlass.model.status import ConditionType
 
@@ -187,7 +187,8 @@ def while_ending(draft: Draft) -> bool:
         draft.look_if_still_unshown(draft.status.transition_time)
     is_there = sight is Sight.PRESENT and config_map is not None and not config_map.is_deleting
     if is_there and _is_kept(draft):
-        live = [pod for pod in draft.observed.pods.values() if _is_live_and_ours(draft, pod)]
+        pods = draft.observed.pods.values()
+        live = [pod for pod in pods if not pod.is_terminal and ownership.is_our_pod(pod, draft.framework.uid)]
         for pod in live:
             deletion.delete_pod(draft, pod)
         is_over = are_tasks_completed and not live
@@ -215,10 +216,6 @@ def _follow_config_map(draft: Draft, config_map: ConfigMapView | None) -> None:
     is_requested = config_map.uid in draft.observed.outcomes.deletion_requested
     if is_requested and draft.status.state is State.ATTEMPT_DELETION_PENDING:
         draft.move(State.ATTEMPT_DELETION_REQUESTED)
-
-
-def _is_live_and_ours(draft: Draft, pod: PodView) -> bool:
-    return not pod.is_terminal and ownership.is_our_pod(pod, draft.framework.uid)
 
 
 def _is_kept(draft: Draft) -> bool:

@@ -12,7 +12,7 @@ from windlass.model.completion import (
     framework_completion,
 )
 from windlass.model.framework import CompletionPolicySpec, FrameworkSpec
-from windlass.model.states import State
+from windlass.model.states import COMPLETED, RUNNING
 from windlass.model.status import Summary, TaskRoleStatus, TaskStatus
 
 
@@ -39,9 +39,9 @@ def census_of(role: TaskRoleStatus) -> Census:
         if task.deletion_pending:
             continue
         tasks += 1
-        if task.state is State.ATTEMPT_RUNNING:
+        if task.state is RUNNING:
             running += 1
-        elif task.state is State.COMPLETED:
+        elif task.state is COMPLETED:
             ended = task.attempt_status.completion_status
             if ended is None or not ended.type.is_failed:
                 succeeded.append(task)

@@ -28,6 +28,8 @@ SUCCEEDED_DIAGNOSTICS = "Pod succeeded"
 UNRECOGNIZED_PHRASE = "ContainerUnrecognizedFailed"
 KEPT_BYTES = 200
 """How much is kept of each text of a task attempt that is not kept whole (A2)."""
+SURELY_SHORT = KEPT_BYTES // 4
+"""In characters, of which one takes up to four bytes."""
 
 PREDEFINED_FAILURE_CLASSES = tuple(
     FailureClass(int(code), completion.phrase_of(code), completion.TYPES[code], (exit_code_pattern(code),))
@@ -111,7 +113,7 @@ def with_defaults(configured: Sequence[FailureClass]) -> tuple[FailureClass, ...
 
 def pod_completion(pod: PodView) -> PodCompletionStatus:
     """What is worth keeping of a pod when it is gone: all containers that ended, init containers first."""
-    containers = tuple(
+    containers = [
         ContainerCompletionStatus(
             name=container.name,
             reason=ended.reason,
@@ -121,8 +123,8 @@ def pod_completion(pod: PodView) -> PodCompletionStatus:
         )
         for container in pod.containers
         if (ended := container.state.terminated) is not None
-    )
-    return PodCompletionStatus(pod.status.reason, pod.status.message, containers)
+    ]
+    return PodCompletionStatus(pod.status.reason, pod.status.message, tuple(containers))
 
 
 def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatus | None:
@@ -139,12 +141,22 @@ def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatu
 
 def shortened(ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
     """With its texts cut to `KEPT_BYTES` bytes each (A2); the same object if none is longer."""
+    if _is_brief(ended):
+        return ended
     pod = ended.pod
     diagnostics = _cut(ended.diagnostics)
     short_pod = None if pod is None else _cut_pod(pod)
     if diagnostics is ended.diagnostics and short_pod is pod:
         return ended
     return msgspec.structs.replace(ended, diagnostics=diagnostics, pod=short_pod)
+
+
+def _is_brief(ended: TaskAttemptCompletionStatus) -> bool:
+    """Whether nothing needs cutting can be told without encoding anything; of most attempts it can."""
+    pod = ended.pod
+    if len(ended.diagnostics) > SURELY_SHORT or (pod is not None and len(pod.message) > SURELY_SHORT):
+        return False
+    return pod is None or all(len(container.message) <= SURELY_SHORT for container in pod.containers)
 
 
 def _cut_pod(pod: PodCompletionStatus) -> PodCompletionStatus:
@@ -162,7 +174,7 @@ def _cut_container(container: ContainerCompletionStatus) -> ContainerCompletionS
 
 
 def _cut(text: str) -> str:
-    if len(text) * 4 <= KEPT_BYTES:
+    if len(text) <= SURELY_SHORT:
         return text
     whole = text.encode()
     if len(whole) <= KEPT_BYTES:

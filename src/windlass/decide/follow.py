@@ -11,8 +11,18 @@ from windlass.decide.ownership import Sight
 from windlass.model import names
 from windlass.model.completion import CompletionCode, TaskAttemptCompletionStatus, task_completion
 from windlass.model.framework import RetryPolicySpec
-from windlass.model.pods import PodPhase, PodView
-from windlass.model.states import State
+from windlass.model.pods import PHASE_RUNNING, PodView
+from windlass.model.states import (
+    ATTEMPT_COMPLETED,
+    COMPLETED,
+    CREATION_PENDING,
+    CREATION_REQUESTED,
+    DELETING,
+    DELETION_PENDING,
+    DELETION_REQUESTED,
+    PREPARING,
+    RUNNING,
+)
 from windlass.model.status import TaskStatus
 
 Step = Callable[[str, TaskStatus], TaskStatus]
@@ -20,9 +30,9 @@ Step = Callable[[str, TaskStatus], TaskStatus]
 
 def is_settled(draft: Draft, task: TaskStatus) -> bool:
     """Whether there is nothing new about the task: the common case, so it is found out first and cheaply."""
-    if task.state is State.COMPLETED:
+    if task.state is COMPLETED:
         return True
-    if task.state is not State.ATTEMPT_RUNNING or task.deletion_pending:
+    if task.state is not RUNNING or task.deletion_pending:
         return False
     attempt = task.attempt_status
     pod = draft.observed.pods.get(attempt.pod_name)
@@ -32,7 +42,7 @@ def is_settled(draft: Draft, task: TaskStatus) -> bool:
     return (
         metadata.uid == attempt.pod_uid
         and metadata.deletion_timestamp is None
-        and status.phase == PodPhase.RUNNING
+        and status.phase == PHASE_RUNNING
         and status.pod_ip == (attempt.pod_ip or "")
     )
 
@@ -40,7 +50,7 @@ def is_settled(draft: Draft, task: TaskStatus) -> bool:
 def follow(draft: Draft, role: str, task: TaskStatus) -> TaskStatus:
     """The task as its pod shows it."""
     pod = draft.observed.pods.get(task.attempt_status.pod_name)
-    if task.state is State.ATTEMPT_CREATION_PENDING:
+    if task.state is CREATION_PENDING:
         task = _associate(draft, role, task, pod)
     pod_uid = task.attempt_status.pod_uid
     if pod_uid is None or task.state.is_over:
@@ -95,12 +105,12 @@ def _with_pod(draft: Draft, task: TaskStatus, pod_uid: str) -> TaskStatus:
         instance_uid=names.instance_uid(task.attempt_status.id, pod_uid),
     )
     task = msgspec.structs.replace(task, attempt_status=attempt)
-    return transitions.moved(task, State.ATTEMPT_CREATION_REQUESTED, draft.now)
+    return transitions.moved(task, CREATION_REQUESTED, draft.now)
 
 
 def _while_unshown(draft: Draft, task: TaskStatus) -> TaskStatus:
     timeout = draft.rules.cache_creation_timeout_sec
-    if task.state is State.ATTEMPT_CREATION_REQUESTED and draft.is_due(task.transition_time, timeout):
+    if task.state is CREATION_REQUESTED and draft.is_due(task.transition_time, timeout):
         diagnostics = f"The pod was created and did not show in the watch within {timeout} s"
         return doom(draft, task, CompletionCode.POD_LOCAL_CACHE_CREATION_TIMEOUT, diagnostics)
     return task
@@ -110,32 +120,32 @@ def _while_deleting(draft: Draft, role: str, task: TaskStatus, pod: PodView) -> 
     if pod.is_terminal and not pod.is_deleting:
         # It has ended before anybody could delete it: nothing of it runs, and it may be one that is kept.
         return end_attempt(draft, role, task, draft.rules.classifier.classify(pod))
-    if pod.is_deleting and task.state is not State.ATTEMPT_DELETING:
-        return transitions.moved(task, State.ATTEMPT_DELETING, draft.now)
+    if pod.is_deleting and task.state is not DELETING:
+        return transitions.moved(task, DELETING, draft.now)
     is_requested = pod.uid in draft.observed.outcomes.deletion_requested
-    if is_requested and task.state is State.ATTEMPT_DELETION_PENDING:
-        return transitions.moved(task, State.ATTEMPT_DELETION_REQUESTED, draft.now)
+    if is_requested and task.state is DELETION_PENDING:
+        return transitions.moved(task, DELETION_REQUESTED, draft.now)
     return task
 
 
 def _by_phase(draft: Draft, role: str, task: TaskStatus, pod: PodView) -> TaskStatus:
-    if task.state is State.ATTEMPT_CREATION_REQUESTED:
-        task = transitions.moved(task, State.ATTEMPT_PREPARING, draft.now)
+    if task.state is CREATION_REQUESTED:
+        task = transitions.moved(task, PREPARING, draft.now)
     task = _with_addresses(task, pod)
     if pod.is_deleting and not pod.ended_before_its_deletion:
         task = with_completion(task, _external_deletion(pod.name))
-        return transitions.moved(task, State.ATTEMPT_DELETING, draft.now)
+        return transitions.moved(task, DELETING, draft.now)
     if pod.is_terminal:
         return end_attempt(draft, role, task, draft.rules.classifier.classify(pod))
-    if pod.status.phase == PodPhase.RUNNING and task.state is State.ATTEMPT_PREPARING:
-        return transitions.moved(task, State.ATTEMPT_RUNNING, draft.now)
+    if pod.status.phase == PHASE_RUNNING and task.state is PREPARING:
+        return transitions.moved(task, RUNNING, draft.now)
     return task
 
 
 def _with_addresses(task: TaskStatus, pod: PodView) -> TaskStatus:
-    attempt = task.attempt_status
-    node, ip, host_ip = pod.spec.node_name or None, pod.status.pod_ip or None, pod.status.host_ip or None
-    if (node, ip, host_ip) == (attempt.pod_node_name, attempt.pod_ip, attempt.pod_host_ip):
+    attempt, status = task.attempt_status, pod.status
+    node, ip, host_ip = pod.spec.node_name or None, status.pod_ip or None, status.host_ip or None
+    if ip == attempt.pod_ip and node == attempt.pod_node_name and host_ip == attempt.pod_host_ip:
         return task
     attempt = msgspec.structs.replace(attempt, pod_node_name=node, pod_ip=ip, pod_host_ip=host_ip)
     return msgspec.structs.replace(task, attempt_status=attempt)
@@ -174,7 +184,7 @@ def end_attempt(
                 f"{completion.phrase} ({completion.code})"
             )
             draft.explain(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
-    return transitions.moved(task, State.ATTEMPT_COMPLETED, draft.now)
+    return transitions.moved(task, ATTEMPT_COMPLETED, draft.now)
 
 
 def follow_to_the_end(
@@ -189,31 +199,31 @@ def follow_to_the_end(
 def doom(draft: Draft, task: TaskStatus, code: CompletionCode, diagnostics: str) -> TaskStatus:
     """The attempt has to end for a reason of ours: how it ended is stored, then its pod is deleted."""
     completion = task_completion(code, diagnostics)
-    if task.state is State.ATTEMPT_CREATION_PENDING:
+    if task.state is CREATION_PENDING:
         if _may_exist_unseen(draft, task):
             return task
-        return transitions.moved(with_completion(task, completion), State.ATTEMPT_COMPLETED, draft.now)
+        return transitions.moved(with_completion(task, completion), ATTEMPT_COMPLETED, draft.now)
     if task.state.is_active:
         task = with_completion(task, completion)
-        return transitions.moved(task, State.ATTEMPT_DELETION_PENDING, draft.now)
+        return transitions.moved(task, DELETION_PENDING, draft.now)
     return task
 
 
 def complete(draft: Draft, task: TaskStatus) -> TaskStatus:
     """No further attempt follows."""
-    if task.state is not State.ATTEMPT_COMPLETED:
+    if task.state is not ATTEMPT_COMPLETED:
         return task
     retried = task.retry_policy_status
     if retried.retry_delay_sec is not None:
         task = msgspec.structs.replace(
             task, retry_policy_status=msgspec.structs.replace(retried, retry_delay_sec=None)
         )
-    return transitions.moved(task, State.COMPLETED, draft.now)
+    return transitions.moved(task, COMPLETED, draft.now)
 
 
 def retry_or_complete(draft: Draft, role: str, task: TaskStatus, policy: RetryPolicySpec) -> TaskStatus:
     completion = task.attempt_status.completion_status
-    if task.state is not State.ATTEMPT_COMPLETED or completion is None:
+    if task.state is not ATTEMPT_COMPLETED or completion is None:
         return task
     if task.deletion_pending:
         return complete(draft, task)
@@ -246,6 +256,6 @@ def _retry(draft: Draft, role: str, task: TaskStatus, verdict: retry.Verdict) ->
         task.index,
     )
     retried = retry.after_retry(task.retry_policy_status, is_counted=verdict.is_counted)
-    task = transitions.moved(task, State.ATTEMPT_CREATION_PENDING, draft.now)
+    task = transitions.moved(task, CREATION_PENDING, draft.now)
     fresh = type(ended)(id=retried.total_retried_count, start_time=draft.now, pod_name=ended.pod_name)
     return msgspec.structs.replace(task, retry_policy_status=retried, attempt_status=fresh)

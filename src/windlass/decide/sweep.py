@@ -7,7 +7,7 @@ from windlass.decide.contract import CreatePod, ReasonKind
 from windlass.decide.draft import Draft
 from windlass.model.completion import CompletionCode
 from windlass.model.framework import RetryPolicySpec
-from windlass.model.states import State
+from windlass.model.states import CREATION_PENDING
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
 SCALED_AWAY = "The spec does not want the task any more"
@@ -75,7 +75,7 @@ def act_on_pods(draft: Draft) -> None:
     for role in draft.status.attempt_status.roles:
         for task in role.task_statuses:
             attempt = task.attempt_status
-            if task.state is State.ATTEMPT_CREATION_PENDING:
+            if task.state is CREATION_PENDING:
                 if not task.deletion_pending:
                     _create_pod(draft, role.name, task)
                 continue

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from windlass.model.states import State
+from windlass.model.states import ATTEMPT_COMPLETED, COMPLETED, RUNNING, State
 from windlass.model.status import FrameworkStatus, TaskStatus
 
 S = TypeVar("S", FrameworkStatus, TaskStatus)
@@ -68,14 +68,13 @@ def moved(status: S, state: State, now: datetime) -> S:
     check(status.state, state)
     attempt = status.attempt_status
     run_time, completion_time = status.run_time, status.completion_time
-    match state:
-        case State.ATTEMPT_RUNNING:
-            attempt = msgspec.structs.replace(attempt, run_time=now)
-            run_time = run_time or now
-        case State.ATTEMPT_COMPLETED:
-            attempt = msgspec.structs.replace(attempt, completion_time=now)
-        case State.COMPLETED:
-            completion_time = now
+    if state is RUNNING:
+        attempt = msgspec.structs.replace(attempt, run_time=now)
+        run_time = run_time or now
+    elif state is ATTEMPT_COMPLETED:
+        attempt = msgspec.structs.replace(attempt, completion_time=now)
+    elif state is COMPLETED:
+        completion_time = now
     return msgspec.structs.replace(
         status,
         state=state,

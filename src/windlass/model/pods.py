@@ -21,6 +21,7 @@ class PodPhase(StrEnum):
     UNKNOWN = "Unknown"
 
 
+PHASE_RUNNING = PodPhase.RUNNING
 TERMINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 

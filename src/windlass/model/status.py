@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.model.base import Sparse, Written
 from windlass.model.completion import FrameworkAttemptCompletionStatus, TaskAttemptCompletionStatus
-from windlass.model.states import State
+from windlass.model.states import COMPLETED, State
 
 
 class RetryPolicyStatus(Written, frozen=True):
@@ -52,17 +52,17 @@ class TaskStatus(Written, frozen=True, kw_only=True):
 
     @property
     def is_completed(self) -> bool:
-        return self.state is State.COMPLETED
+        return self.state is COMPLETED
 
     @property
     def is_failed(self) -> bool:
         completion = self.attempt_status.completion_status
-        return self.state is State.COMPLETED and completion is not None and completion.type.is_failed
+        return self.state is COMPLETED and completion is not None and completion.type.is_failed
 
     @property
     def is_succeeded(self) -> bool:
         completion = self.attempt_status.completion_status
-        return self.state is State.COMPLETED and completion is not None and not completion.type.is_failed
+        return self.state is COMPLETED and completion is not None and not completion.type.is_failed
 
 
 class TaskRoleStatus(Written, frozen=True, kw_only=True):
