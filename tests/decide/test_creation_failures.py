@@ -3,7 +3,7 @@
 import pytest
 from tests.decide.worlds import World
 
-from windlass.decide.contract import CreatePod, LookForObjects, Refused
+from windlass.decide.contract import CreatePod, DeleteConfigMap, LookForObjects, Refused
 from windlass.model.api_failure import ApiFailure
 from windlass.model.framework import ExecutionType, RetryPolicySpec
 from windlass.model.states import State
@@ -178,6 +178,44 @@ def test_somebody_looks_before_a_task_ends_without_a_pod() -> None:
     assert not world.task().state.is_over
     world.settle()
     assert (world.state, world.task().state, world.task_code()) == (State.COMPLETED, State.COMPLETED, -220)
+
+
+def test_the_config_map_stays_while_a_pod_is_in_doubt() -> None:
+    """Statements 34 and 40: it has to be there as the pod's owner, until one knows that there is none."""
+    world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
+    world.fail(index=1)
+    world.step(acts=0)
+    assert world.config_map is not None
+    world.emptied.add(world.config_map.uid)
+    world.pods.clear()
+    decision = world.decide()
+    assert LookForObjects() in decision.actions
+    assert DeleteConfigMap(world.config_map.uid) not in decision.actions
+
+
+def test_an_attempt_is_not_over_while_a_pod_is_in_doubt() -> None:
+    """Statements 34 and 40: somebody has deleted the ConfigMap and all pods that one knows of."""
+    world = waiting_for_an_answer(
+        World(framework("job", role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1)))
+    )
+    world.remove_config_map()
+    decision = world.step(acts=0)
+    assert LookForObjects() in decision.actions
+    assert (world.state.is_over, world.status.attempt_status.id, world.code) == (False, 0, -100)
+    world.settle()
+    assert world.status.attempt_status.id == 1
+
+
+def test_a_task_that_is_scaled_away_while_its_pod_is_in_doubt() -> None:
+    """Statements 36 and 40: somebody looks for its pod, and nobody makes one."""
+    world = waiting_for_an_answer(World(framework("job", role("ps", 1), role("worker", 1))))
+    world.edit_role("worker", task_number=0)
+    world.advance(7200)
+    decision = world.step()
+    assert decision.actions == (LookForObjects(),)
+    world.settle()
+    assert [task.name for task in world.status.attempt_status.roles if task.task_statuses] == ["ps"]
+    assert world.actions.count(CreatePod("worker", 0)) == 0
 
 
 def test_somebody_looks_before_a_refusal_ends_a_task() -> None:

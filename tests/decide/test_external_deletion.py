@@ -61,10 +61,13 @@ def test_a_deleted_pod_is_made_anew(policy: RetryPolicySpec, accountable: int) -
 
 @pytest.mark.parametrize("exit_code", [0, 5])
 def test_a_pod_that_had_ended_before_it_was_deleted(exit_code: int) -> None:
-    """Statement 13 and A1: what it did counts, though it is first seen ended when it is already deleting."""
+    """Statement 13 and A1: what it did counts, though it is first seen ended when it is already deleting.
+
+    Long before: two clocks have told when.
+    """
     world = World(framework("job", role(tasks=2, min_failed=-1)))
     world.start()
-    world.advance(10)
+    world.advance(60)
     world.show_pod("Failed" if exit_code else "Succeeded", exit_code=exit_code, finished_at=at(5))
     world.show_pod_deleting()
     world.settle()
@@ -87,6 +90,23 @@ def test_a_pod_that_ended_because_it_was_deleted(phase: str, exit_code: int) -> 
     world.show_pod(phase, exit_code=exit_code, finished_at=at(20))
     assert world.pod().metadata.deletion_timestamp == pod.metadata.deletion_timestamp
     world.settle()
+    world.remove_pod()
+    world.settle()
+    assert (world.task().state, world.task_code()) == (State.COMPLETED, -101)
+
+
+@pytest.mark.parametrize("has_times", [True, False], ids=["ended later", "nobody knows when"])
+@pytest.mark.parametrize(("phase", "exit_code"), [("Failed", 143), ("Succeeded", 0)])
+def test_a_pod_that_is_first_seen_deleted_and_ended(phase: str, exit_code: int, has_times: bool) -> None:
+    """Statement 18: as above, seen in one observation; only a container that is known to have ended before counts."""
+    world = World(framework("job", role(tasks=2, min_failed=-1)))
+    world.start()
+    world.advance(10)
+    world.show_pod_deleting()
+    world.advance(10)
+    world.show_pod(phase, exit_code=exit_code if has_times else None, finished_at=at(15))
+    world.settle()
+    assert not world.task().state.is_over
     world.remove_pod()
     world.settle()
     assert (world.task().state, world.task_code()) == (State.COMPLETED, -101)

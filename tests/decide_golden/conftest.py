@@ -196,7 +196,7 @@ def _reason(reason: Reason) -> Json:
         shown["task"] = f"{reason.role}-{reason.index}"
     if reason.is_warning:
         shown["isWarning"] = True
-    if reason.status is not None:
+    if reason.status is not None or reason.task is not None:
         shown["leavesSnapshot"] = True
     return shown
 

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from windlass.decide import births
-from windlass.decide.contract import Observed
+from windlass.decide.contract import Created, Observed
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.operate.cache import PRUNE_ABOVE, Cache
 from windlass.operate.keys import key_of
+from windlass.operate.record import Record
 from windlass.testing import builders
 from windlass.testing.builders import NOW, at
 
@@ -45,7 +46,13 @@ def cache_with(*frameworks: Framework) -> Cache:
 
 
 def seen(cache: Cache) -> Observed:
-    return cache.observe(KEY)
+    return cache.observe(KEY, NOW, 0.0)
+
+
+def record(cache: Cache) -> Record:
+    found = cache.record_of(JOB)
+    assert found is not None
+    return found
 
 
 def test_an_object_wakes_the_frameworks_of_both_groups_that_have_its_name() -> None:
@@ -74,7 +81,7 @@ def test_a_deleted_object_never_comes_back() -> None:
     cache.put_pod(pod(resource_version="12"))
     cache.remove_pod(pod(resource_version="13"))
     assert not cache.put_pod(pod(resource_version="12"))
-    cache.created_pod(KEY, pod(resource_version="10"), "task", 0)
+    cache.created_pod(JOB, pod(resource_version="10"), Created("pod-1", "task", 0))
     assert not seen(cache).pods
     assert "pod-1" in seen(cache).known
     assert seen(cache).outcomes.created["job-worker-0"].uid == "pod-1", "that it was created is still told"
@@ -98,7 +105,7 @@ def test_a_late_deletion_of_an_earlier_object_of_the_name_does_not_touch_the_new
 
 def test_an_answer_is_there_at_once_and_unconfirmed_until_the_watch_shows_it() -> None:
     cache = cache_with()
-    cache.created_pod(KEY, pod(resource_version="10"), "task", 0)
+    cache.created_pod(JOB, pod(resource_version="10"), Created("pod-1", "task", 0))
     assert seen(cache).pods["job-worker-0"].uid == "pod-1"
     assert "pod-1" in seen(cache).unconfirmed
     assert cache.put_pod(pod(resource_version="10")) == {KEY}, "the same version confirms it"
@@ -109,7 +116,7 @@ def test_an_answer_is_there_at_once_and_unconfirmed_until_the_watch_shows_it() -
 def test_an_answer_that_the_watch_was_ahead_of_is_confirmed_already() -> None:
     cache = cache_with()
     cache.put_pod(pod(resource_version="12", phase="Running"))
-    cache.created_pod(KEY, pod(resource_version="10"), "task", 0)
+    cache.created_pod(JOB, pod(resource_version="10"), Created("pod-1", "task", 0))
     assert seen(cache).pods["job-worker-0"].status.phase == "Running"
     assert not seen(cache).unconfirmed
 
@@ -123,11 +130,11 @@ def test_a_list_removes_what_is_not_in_it_and_older() -> None:
 
 def test_a_list_does_not_remove_what_was_created_after_it() -> None:
     cache = cache_with()
-    cache.created_pod(KEY, pod(resource_version="20"), "task", 0)
-    cache.created_config_map(KEY, config_map(resource_version="20"))
+    cache.created_pod(JOB, pod(resource_version="20"), Created("pod-1", "task", 0))
+    cache.created_config_map(JOB, config_map(resource_version="20"))
     cache.replace_pods([], "15")
     cache.replace_config_maps([], "15")
-    cache.replace_objects(KEY, None, [], "15")
+    cache.replace_objects(JOB, None, [], "15")
     assert seen(cache).pods
     assert seen(cache).config_map is not None
 
@@ -162,10 +169,11 @@ def test_only_a_list_that_is_not_older_than_the_status_proves_that_an_object_is_
 
 
 def test_a_look_at_one_framework_proves_and_settles_what_was_uncertain() -> None:
-    cache = cache_with(status_naming("pod-7", "cm-7", "5"))
-    cache.creation_uncertain(KEY, "job-worker-1")
+    named = status_naming("pod-7", "cm-7", "5")
+    cache = cache_with(named)
+    record(cache).uncertain("job-worker-1")
     assert seen(cache).outcomes.uncertain == {"job-worker-1"}
-    cache.replace_objects(KEY, None, [], "9")
+    cache.replace_objects(named, None, [], "3")
     assert {"pod-7", "cm-7"} <= seen(cache).known
     assert not seen(cache).outcomes.uncertain
 
@@ -177,7 +185,7 @@ def test_one_request_covers_the_pods_that_it_found_and_those_that_it_did_not_fin
     unseen = builders.pod(
         JOB, JOB.status.attempt_status.roles[0].task_statuses[1], uid="pod-2", resource_version="11"
     )
-    cache.emptied_attempt(KEY, "cm-0", [unseen])
+    cache.emptied_attempt(JOB, "cm-0", [unseen], asked_for=cache.pods_of_attempt(JOB, "cm-0"))
     assert seen(cache).outcomes.deletion_requested == {"pod-1", "pod-2"}
     assert seen(cache).outcomes.emptied_attempts == {"cm-0"}
     assert seen(cache).pods["job-worker-1"].uid == "pod-2", "what the watch has not shown is waited for"
@@ -187,8 +195,8 @@ def test_one_request_covers_the_pods_that_it_found_and_those_that_it_did_not_fin
 
 def test_a_store_settles_the_outcomes_that_went_into_it() -> None:
     cache = cache_with()
-    cache.created_pod(KEY, pod(), "task", 0)
-    cache.postponed(KEY, "job-worker-1", at(5))
+    cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
+    record(cache).postponed("job-worker-1", 5.0)
     cache.stored(framework("11"))
     assert not seen(cache).outcomes.created
     assert seen(cache).outcomes.postponed == {"job-worker-1": at(5)}
@@ -196,18 +204,18 @@ def test_a_store_settles_the_outcomes_that_went_into_it() -> None:
 
 def test_a_creation_that_works_ends_its_postponement() -> None:
     cache = cache_with()
-    cache.postponed(KEY, "job-worker-0", at(5))
-    cache.postponed(KEY, "job-worker-0", at(9))
-    assert cache.creation_failures(KEY, "job-worker-0") == 2
-    cache.created_pod(KEY, pod(), "task", 0)
-    assert cache.creation_failures(KEY, "job-worker-0") == 0
+    record(cache).postponed("job-worker-0", 5.0)
+    record(cache).postponed("job-worker-0", 9.0)
+    assert record(cache).failures("job-worker-0") == 2
+    cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
+    assert record(cache).failures("job-worker-0") == 0
     assert not seen(cache).outcomes.postponed
 
 
 def test_a_framework_that_was_deleted_and_made_again_starts_with_a_clean_record() -> None:
     cache = cache_with()
-    cache.framework_deletion_requested(KEY)
-    cache.name_taken(KEY, "taken")
+    record(cache).framework_deletion_requested()
+    record(cache).name_taken("taken")
     again = builders.framework("job", uid="another", resource_version="30")
     cache.put_framework(again)
     assert not seen(cache).outcomes.is_framework_deletion_requested
@@ -262,3 +270,64 @@ def test_any_order_of_the_same_events_gives_the_same_view() -> None:
             cache.put_pod(found) if verb == "put" else cache.remove_pod(found)
         assert seen(cache).pods["job-worker-0"] == pod("pod-2", "14", phase="Running"), order
         assert {"pod-1", "pod-2"} <= seen(cache).known
+
+
+def test_a_framework_that_is_gone_does_not_come_back_with_a_late_answer_or_event() -> None:
+    cache = cache_with(framework("5"))
+    deleted = framework("9")
+    assert cache.remove_framework(deleted)
+    assert not cache.stored(framework("8")), "the answer to a store that the deletion overtook"
+    assert not cache.put_framework(framework("7"))
+    assert cache.framework(KEY) is None
+    assert cache.put_framework(builders.framework("job", uid="another", resource_version="12"))
+
+
+def test_answers_for_a_framework_that_is_gone_leave_nothing_behind() -> None:
+    cache = cache_with()
+    cache.remove_framework(framework("9"))
+    again = builders.framework("job", uid="another", resource_version="12")
+    cache.put_framework(again)
+    cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
+    cache.created_config_map(JOB, config_map())
+    cache.emptied_attempt(JOB, "cm-0", [pod()], asked_for=set())
+    cache.replace_objects(JOB, config_map(), [pod()], "20")
+    assert seen(cache).config_map is None
+    assert not seen(cache).pods
+    assert not seen(cache).outcomes.emptied_attempts
+
+
+def test_a_request_for_all_pods_does_not_cover_one_that_came_after_it_was_sent() -> None:
+    """It was made by a request that was late, and nobody has asked for its deletion yet."""
+    cache = cache_with()
+    asked_for = cache.pods_of_attempt(JOB, "cm-0")
+    cache.put_pod(pod("late"))
+    cache.emptied_attempt(JOB, "cm-0", [], asked_for)
+    assert "late" not in seen(cache).outcomes.deletion_requested
+
+
+def test_a_pod_whose_label_somebody_changes_is_gone_from_its_place() -> None:
+    other = builders.framework("other", resource_version="2")
+    cache = cache_with(JOB, other)
+    cache.put_pod(pod(resource_version="10"))
+    moved = pod(resource_version="11")
+    labels = msgspec.structs.replace(moved.metadata.labels, framework_name="other")
+    moved = msgspec.structs.replace(moved, metadata=msgspec.structs.replace(moved.metadata, labels=labels))
+    assert cache.put_pod(moved) == {KEY, key_of(other)}
+    assert not seen(cache).pods
+    assert "pod-1" in seen(cache).known
+
+
+def test_a_name_that_was_taken_is_not_told_again_once_the_attempt_has_its_config_map() -> None:
+    cache = cache_with()
+    record(cache).name_taken("taken")
+    record(cache).postponed("job-attempt", 5.0)
+    cache.stored(status_naming("pod-1", "cm-1", "20"))
+    assert not seen(cache).outcomes.name_taken
+    assert not seen(cache).outcomes.postponed
+
+
+def test_what_is_postponed_is_told_in_the_time_of_the_wall_clock() -> None:
+    """Whatever that clock did meanwhile: three seconds are left."""
+    cache = cache_with()
+    record(cache).postponed("job-worker-0", 8.0)
+    assert cache.observe(KEY, at(-3600), 5.0).outcomes.postponed == {"job-worker-0": at(-3597)}

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
 from windlass.operate.cache import Cache
-from windlass.operate.executor import GATHERING_PER_TASK, LONGEST_WAIT, Executor
+from windlass.operate.executor import GATHERING_PER_TASK, LONGEST_SLEEP, LONGEST_WAIT, Executor
 from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.port import (
     AlreadyExistsError,
@@ -109,36 +110,47 @@ class Bench:
         self.port = RecordingPort()
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
-        self.now = NOW
+        self.seconds = 0.0
         self.key = key_of(framework)
-        self.executor = Executor(self.port, self.cache, self.queue, self._clock, Rules())
+        self.steps_back = timedelta(0)
+        self.executor = Executor(self.port, self.cache, self.queue, self, Rules())
         self.cache.put_framework(framework)
 
-    def _clock(self) -> datetime:
-        return self.now
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.seconds) - self.steps_back
 
     def run(self) -> list[str]:
         """One pass; returns what it did."""
         self.port.log.clear()
         self.queue.add(self.key)
-        assert self.queue.take(self.now) == self.key
+        assert self.queue.take(self.seconds) == self.key
         asyncio.run(self.executor.run_pass(self.key))
         self.queue.done(self.key)
         return list(self.port.log)
 
+    def run_when_due(self) -> list[str]:
+        """Not before its backoff is over."""
+        due = self.queue.next_time()
+        assert due is not None
+        self.seconds = max(self.seconds, due)
+        return self.run()
+
     def wait(self, seconds: float) -> None:
-        self.now += timedelta(seconds=seconds)
+        self.seconds += seconds
 
     def show(self) -> None:
         """The watch catches up with everything that was answered."""
-        observed = self.cache.observe(self.key)
+        observed = self.cache.observe(self.key, NOW, 0.0)
         if observed.config_map is not None:
             self.cache.put_config_map(observed.config_map)
         for pod in tuple(observed.pods.values()):
             self.cache.put_pod(pod)
 
     def set_phases(self, phase: str) -> None:
-        for pod in tuple(self.cache.observe(self.key).pods.values()):
+        for pod in tuple(self.cache.observe(self.key, NOW, 0.0).pods.values()):
             self.port.version += 1
             metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.port.version))
             status = msgspec.structs.replace(pod.status, phase=phase)
@@ -151,7 +163,7 @@ class Bench:
 
     @property
     def is_due_now(self) -> bool:
-        return self.queue.take(self.now) is not None
+        return self.queue.take(self.seconds) is not None
 
 
 def bench_with(tasks: int = 2) -> Bench:
@@ -195,14 +207,14 @@ def test_a_status_that_could_not_be_stored_is_followed_by_no_action_and_tried_ag
     assert not bench.is_due_now, "not at once"
     assert bench.queue.next_time() is not None
     bench.port.errors.clear()
-    assert bench.run() == ["store AttemptCreationPending", "create ConfigMap"]
+    assert bench.run_when_due() == ["store AttemptCreationPending", "create ConfigMap"]
 
 
 def test_a_change_that_leads_to_no_action_waits_for_others_but_not_for_long() -> None:
     bench = prepared()
     assert bench.run() == []
     assert bench.state is State.ATTEMPT_PREPARING
-    assert bench.queue.next_time() == bench.now + LONGEST_WAIT
+    assert bench.queue.next_time() == bench.seconds + LONGEST_WAIT
     bench.wait(0.3)
     bench.set_phases("Running")
     assert bench.run() == [], "still gathering, from the first change on"
@@ -256,11 +268,11 @@ def test_a_pod_that_cannot_be_created_for_now_is_tried_again_later_and_later(err
         assert bench.run() == [], "it is postponed, whatever else happens"
         due = bench.queue.next_time()
         assert due is not None
-        waits.append(due - bench.now)
-        bench.now = due
+        waits.append(due - bench.seconds)
+        bench.seconds = due
         assert bench.run() == ["create job-worker-0"]
     assert waits[-1] > waits[0]
-    assert waits[-1] >= timedelta(seconds=0.8)
+    assert waits[-1] >= 0.8
 
 
 def test_a_config_map_that_somebody_else_has_is_told_and_tried_again() -> None:
@@ -292,8 +304,7 @@ def test_a_deletion_that_fails_is_tried_again_and_the_others_are_not_repeated() 
     done = bench.run()
     assert done == ["store AttemptPreparing", "delete job-worker-1", "delete job-worker-2"]
     bench.port.errors.clear()
-    assert bench.queue.next_time() is not None
-    assert "delete job-worker-1" in (done := bench.run())
+    assert "delete job-worker-1" in (done := bench.run_when_due())
     assert "delete job-worker-2" not in done
 
 
@@ -325,6 +336,112 @@ def test_what_happens_to_a_large_framework_is_looked_at_together() -> None:
     bench = prepared(tasks)
     bench.run()
     bench.queue.add(bench.key)
-    assert bench.queue.take(bench.now) is None
-    bench.now += GATHERING_PER_TASK * tasks
+    assert bench.queue.take(bench.seconds) is None
+    bench.seconds += GATHERING_PER_TASK * tasks
     assert bench.is_due_now
+
+
+def test_nothing_is_announced_that_was_not_stored() -> None:
+    bench = Bench(builders.framework("job", builders.role("worker", 1), completed_pods=CompletedPods.KEEP))
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    bench.set_phases("Succeeded")
+    bench.port.reasons.clear()
+    bench.port.errors["store Completed"] = ConflictError()
+    for _ in range(3):
+        assert bench.run() == ["store Completed"]
+        bench.wait(60)
+    assert not bench.port.reasons
+    bench.port.errors.clear()
+    bench.run()
+    kinds = [reason.kind for reason in bench.port.reasons]
+    assert kinds == [ReasonKind.ATTEMPT_ENDING, ReasonKind.FRAMEWORK_COMPLETED]
+
+
+def test_what_was_stored_is_announced_even_if_acting_on_it_failed() -> None:
+    bench = prepared(1)
+    bench.set_phases("Failed")
+    bench.port.reasons.clear()
+    bench.port.errors["empty cm-1"] = UnansweredError()
+    assert bench.run() == ["store AttemptDeletionPending", "empty cm-1", "announce"]
+
+
+class DeletingPort(RecordingPort):
+    """The Framework is deleted, and the watch says so, while the answer to a store is under way."""
+
+    cache: Cache
+
+    async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
+        answer = await super().store_status(framework, status)
+        gone = msgspec.structs.replace(answer.metadata, resource_version=str(self.version + 1))
+        self.cache.remove_framework(msgspec.structs.replace(answer, metadata=gone))
+        return answer
+
+
+def test_nothing_is_done_for_a_framework_that_went_while_its_status_was_stored() -> None:
+    bench = bench_with()
+    port = DeletingPort()
+    port.cache = bench.cache
+    bench.executor = Executor(port, bench.cache, bench.queue, bench, Rules())
+    bench.run()
+    assert port.log == ["store AttemptCreationPending"]
+    assert bench.cache.framework(bench.key) is None
+
+
+def test_a_clock_that_steps_back_delays_nothing() -> None:
+    bench = prepared()
+    assert bench.run() == []
+    bench.steps_back = timedelta(hours=1)
+    bench.wait(0.5)
+    assert bench.run() == ["store AttemptPreparing"]
+
+
+def test_a_far_deadline_is_looked_at_now_and_then() -> None:
+    """Its timer may be wrong when the clock steps forward."""
+    bench = Bench(builders.framework("job", active_deadline_seconds=86_400))
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.wait(1)
+    bench.run()
+    assert bench.run() == []
+    assert bench.queue.next_time() == pytest.approx(bench.seconds + LONGEST_SLEEP)
+
+
+def test_a_refused_pod_of_a_task_without_an_instance_uid_ends_its_attempt() -> None:
+    """As the reference left them before it gave tasks UIDs."""
+    bench = bench_with(1)
+    bench.run()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    assert framework.status is not None
+    role = framework.status.attempt_status.roles[0]
+    task = msgspec.structs.replace(role.task_statuses[0], instance_uid=None)
+    role = msgspec.structs.replace(role, task_statuses=(task,))
+    attempt = msgspec.structs.replace(framework.status.attempt_status, task_role_statuses=(role,))
+    status = msgspec.structs.replace(framework.status, attempt_status=attempt)
+    bench.port.version += 1
+    bench.cache.put_framework(framework.with_status(status, str(bench.port.version)))
+    bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(422, "Invalid", "spec: bad"))
+    bench.show()
+    bench.run()
+    assert bench.run()[0] == "store AttemptDeletionPending"
+
+
+@pytest.mark.parametrize(
+    "field", ["active_deadline_seconds", "pending_deadline_seconds", "ttl_seconds_after_finished"]
+)
+def test_a_deadline_beyond_all_dates_is_none(field: str) -> None:
+    spec: dict[str, Any] = {field: 2**53}
+    bench = Bench(builders.framework("job", completed_pods=CompletedPods.KEEP, **spec))
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    bench.set_phases("Succeeded")
+    assert bench.run() == ["store Completed", "announce"]
+    assert bench.run() == []

@@ -15,7 +15,7 @@ from windlass.decide import decide, deletion, follow, ownership, retry
 from windlass.decide.contract import Decision
 from windlass.model.framework import CompletedPods
 from windlass.model.states import State
-from windlass.operate import cache, executor
+from windlass.operate import cache, executor, record
 from windlass.testing import builders, demo, play, scenario, shrink
 from windlass.testing.scenario import Event, EventKind, Faults, Scenario, Submission
 from windlass.testing.simulation import Simulation
@@ -116,7 +116,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     ),
     "old watch events are believed": lambda patch: patch.setattr(cache, "version", lambda _: 0),
     "a creation without an answer counts as none": lambda patch: patch.setattr(
-        cache.Cache, "creation_uncertain", _forget
+        record.Record, "uncertain", _forget
     ),
     "a list that is older than a status proves what is gone": lambda patch: patch.setattr(
         cache, "_is_as_old", _always

@@ -9,6 +9,7 @@ import pytest
 
 from windlass.model.base import Json
 from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec, TaskRoleSpec, TaskSpec
+from windlass.model.states import State
 from windlass.model.status import (
     FrameworkAttemptStatus,
     FrameworkStatus,
@@ -92,36 +93,32 @@ def test_statement_49_other_objects(obj: Json | bytes, parsed: Json) -> None:
     assert json.loads(found[1]) == parsed
 
 
-def test_a_task_snapshot_holds_one_role_and_one_task() -> None:
-    taken = task_snapshot(WHOLE, "worker", 1)
+def test_a_task_snapshot_holds_one_role_and_one_task_as_it_was() -> None:
+    ended = msgspec.structs.replace(task_status(1), state=State.ATTEMPT_COMPLETED)
+    taken = task_snapshot(WHOLE, "worker", ended)
     assert taken.metadata == WHOLE.metadata
     assert taken.spec.task_roles == (WHOLE.spec.task_roles[1],)
     assert taken.status is not None
-    assert taken.status.attempt_status.roles == (role_status("worker", 1),)
+    assert taken.status.attempt_status.roles == (TaskRoleStatus(name="worker", task_statuses=(ended,)),)
     assert taken.status.start_time == NOW
 
 
-@pytest.mark.parametrize(
-    ("before", "role", "index", "roles"),
-    [
-        (WHOLE, "worker", 7, (role_status("worker"),)),
-        (WHOLE, "chief", 0, ()),
-        (framework(with_status=False), "worker", 0, None),
-    ],
-    ids=["no such task", "no such role", "no status yet"],
-)
-def test_a_task_snapshot_of_what_is_not_there(
-    before: Framework, role: str, index: int, roles: tuple[TaskRoleStatus, ...] | None
-) -> None:
-    status = task_snapshot(before, role, index).status
-    assert (None if status is None else status.attempt_status.roles) == roles
+def test_a_task_snapshot_of_a_role_that_is_gone() -> None:
+    taken = task_snapshot(WHOLE, "chief", task_status(0))
+    assert taken.spec.task_roles == ()
+    assert taken.status is not None
+    assert taken.status.attempt_status.roles == (role_status("chief", 0),)
+
+
+def test_a_task_snapshot_without_a_status() -> None:
+    assert task_snapshot(framework(with_status=False), "worker", task_status(0)).status is None
 
 
 def test_a_task_snapshot_of_a_compressed_status(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec, "COMPRESSION_THRESHOLD", 10)
     assert WHOLE.status is not None
     compressed = msgspec.structs.replace(WHOLE, status=codec.compress_status(WHOLE.status))
-    assert task_snapshot(compressed, "ps", 0) == task_snapshot(WHOLE, "ps", 0)
+    assert task_snapshot(compressed, "ps", task_status(0)) == task_snapshot(WHOLE, "ps", task_status(0))
 
 
 @pytest.mark.parametrize(

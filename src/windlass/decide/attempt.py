@@ -187,8 +187,12 @@ def while_ending(draft: Draft) -> bool:
         draft.look_if_still_unshown(draft.status.transition_time)
     is_there = sight is Sight.PRESENT and config_map is not None and not config_map.is_deleting
     if is_there and _is_kept(draft):
-        pods = draft.observed.pods.values()
-        live = [pod for pod in pods if not pod.is_terminal and ownership.is_our_pod(pod, draft.framework.uid)]
+        ended = _pods_of_completed_tasks(draft)
+        live = [
+            pod
+            for pod in draft.observed.pods.values()
+            if not pod.is_terminal and pod.uid not in ended and ownership.is_our_pod(pod, draft.framework.uid)
+        ]
         for pod in live:
             deletion.delete_pod(draft, pod)
         is_over = are_tasks_completed and not live
@@ -216,6 +220,16 @@ def _follow_config_map(draft: Draft, config_map: ConfigMapView | None) -> None:
     is_requested = config_map.uid in draft.observed.outcomes.deletion_requested
     if is_requested and draft.status.state is State.ATTEMPT_DELETION_PENDING:
         draft.move(State.ATTEMPT_DELETION_REQUESTED)
+
+
+def _pods_of_completed_tasks(draft: Draft) -> set[str]:
+    """They have ended, even if the watch is behind and still shows one of them running."""
+    return {
+        uid
+        for role in draft.status.attempt_status.roles
+        for task in role.task_statuses
+        if task.is_completed and (uid := task.attempt_status.pod_uid) is not None
+    }
 
 
 def _is_kept(draft: Draft) -> bool:
@@ -267,7 +281,7 @@ def while_attempt_is_completed(draft: Draft) -> bool:
 
 
 def _retry(draft: Draft, verdict: retry.Verdict) -> None:
-    draft.explain_with_snapshot(
+    draft.explain_end_of_attempt(
         ReasonKind.FRAMEWORK_RETRIED,
         f"Attempt {draft.status.attempt_status.id} is followed by another: {verdict.reason}",
     )
@@ -290,10 +304,7 @@ def after_completion(draft: Draft) -> bool:
     """Nothing may run; what is kept stays until the Framework's time is over."""
     attempt = draft.status.attempt_status
     is_keeping = draft.spec.completed_pods is CompletedPods.KEEP
-    claimed: set[str] = set()
-    if is_keeping:
-        uids = {task.attempt_status.pod_uid for role in attempt.roles for task in role.task_statuses}
-        claimed = {pod.uid for pod in draft.observed.pods.values() if pod.is_terminal and pod.uid in uids}
+    claimed = _pods_of_completed_tasks(draft) if is_keeping else set()
     deletion.clear(draft, claimed, kept_config_map_uid=attempt.config_map_uid if is_keeping else None)
     _expire(draft)
     return False
@@ -311,5 +322,7 @@ def _expire(draft: Draft) -> None:
 
 
 def _sight_of_config_map(draft: Draft) -> Sight:
-    uid = draft.status.attempt_status.config_map_uid or ""
+    uid = draft.status.attempt_status.config_map_uid
+    if uid is None:
+        return Sight.GONE
     return ownership.sight_of(uid, draft.observed.config_map, draft.observed)

@@ -80,8 +80,10 @@ def evaluate(spec: FrameworkSpec, censuses: tuple[Census, ...]) -> FrameworkAtte
     if met:
         return _inherited(min(met, key=lambda rule: (rule.at, rule.order)))
     tasks = sum(census.tasks for census in censuses)
-    are_all_completed = tasks > 0 and tasks == sum(census.completed for census in censuses)
-    if are_all_completed:
+    # One that was scaled away and is wanted again has a successor that is still to come.
+    are_all_there = tasks >= sum(role.task_number for role in spec.task_roles)
+    are_all_completed = tasks == sum(census.completed for census in censuses)
+    if tasks > 0 and are_all_there and are_all_completed:
         failed = sum(len(census.failed) for census in censuses)
         return framework_completion(
             CompletionCode.SUCCEEDED,

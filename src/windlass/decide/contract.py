@@ -14,7 +14,7 @@ import msgspec
 from windlass.decide.failures import Classifier
 from windlass.model.api_failure import ApiFailure
 from windlass.model.pods import ConfigMapView, PodView
-from windlass.model.status import FrameworkStatus
+from windlass.model.status import FrameworkStatus, TaskStatus
 from windlass.settings import Settings
 
 
@@ -162,7 +162,9 @@ class Reason(msgspec.Struct, frozen=True):
     index: int = -1
     is_warning: bool = False
     status: FrameworkStatus | None = None
-    """The status at that moment, for what leaves a snapshot: a retry wipes it."""
+    """The status of the Framework attempt that is over, which a retry wipes: it leaves a snapshot (statement 49)."""
+    task: TaskStatus | None = None
+    """Likewise the status of a task that is retried or was scaled away."""
 
 
 class Decision(msgspec.Struct, frozen=True):

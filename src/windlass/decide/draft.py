@@ -12,8 +12,10 @@ from windlass.decide.contract import Action, LookForObjects, Observed, Reason, R
 from windlass.model.completion import TaskAttemptCompletionStatus
 from windlass.model.framework import Framework
 from windlass.model.states import State
-from windlass.model.status import FrameworkStatus, TaskRoleStatus
+from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 
+LONGEST_SEC = 100 * 365 * 24 * 3600
+"""A deadline beyond a hundred years is none; a date has no room for much more."""
 WATCH_PATIENCE_SEC = 30
 WHOLE_MESSAGES = 10
 """So many long termination messages per attempt are kept whole; the others are cut."""
@@ -57,8 +59,11 @@ class Draft:
     ) -> None:
         self.reasons.append(Reason(kind, message, role, index, is_warning))
 
-    def explain_with_snapshot(self, kind: ReasonKind, message: str, role: str = "", index: int = -1) -> None:
-        self.reasons.append(Reason(kind, message, role, index, status=self.status))
+    def explain_end_of_attempt(self, kind: ReasonKind, message: str) -> None:
+        self.reasons.append(Reason(kind, message, status=self.status))
+
+    def explain_end_of_task(self, kind: ReasonKind, message: str, role: str, task: TaskStatus) -> None:
+        self.reasons.append(Reason(kind, message, role, task.index, task=task))
 
     def wake(self, at: datetime) -> None:
         if self.wake_at is None or at < self.wake_at:
@@ -66,8 +71,7 @@ class Draft:
 
     def is_due(self, since: datetime, seconds: int) -> bool:
         """Whether that many seconds have passed; if not, the Framework is woken when they have."""
-        due = since + timedelta(seconds=seconds)
-        return self.is_past(due)
+        return self.is_past(since + timedelta(seconds=min(seconds, LONGEST_SEC)))
 
     def is_past(self, due: datetime) -> bool:
         """Whether that moment has come; if not, the Framework is woken when it has."""

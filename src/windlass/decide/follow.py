@@ -62,9 +62,10 @@ def follow(draft: Draft, role: str, task: TaskStatus) -> TaskStatus:
     if sight is Sight.GONE or pod is None:
         return _after_pod_is_gone(draft, role, task)
     if task.state.is_ending:
+        task = _while_deleting(draft, role, task, pod)
         if sight is Sight.UNSHOWN:
             draft.look_if_still_unshown(task.transition_time)
-        return _while_deleting(draft, role, task, pod)
+        return task
     if sight is Sight.UNSHOWN:
         return _while_unshown(draft, task)
     return _by_phase(draft, role, task, pod)
@@ -77,11 +78,12 @@ def _associate(draft: Draft, role: str, task: TaskStatus, pod: PodView | None) -
     if pod is not None and ownership.is_pod_of_task_attempt(pod, task, config_map_uid):
         return _with_pod(draft, task, pod.uid)
     outcomes = draft.observed.outcomes
+    instance = (task.instance_uid or "", attempt.id)
     created = outcomes.created.get(attempt.pod_name)
-    if created is not None and (created.task_uid, created.attempt_id) == (task.instance_uid, attempt.id):
+    if created is not None and (created.task_uid, created.attempt_id) == instance:
         return _with_pod(draft, task, created.uid)
     refused = outcomes.refused.get(attempt.pod_name)
-    if refused is None or (refused.task_uid, refused.attempt_id) != (task.instance_uid, attempt.id):
+    if refused is None or (refused.task_uid, refused.attempt_id) != instance:
         return task
     completion = failures.classify_creation_failure(refused.failure)
     if completion is None or _may_exist_unseen(draft, task):
@@ -249,11 +251,11 @@ def retry_or_complete(draft: Draft, role: str, task: TaskStatus, policy: RetryPo
 def _retry(draft: Draft, role: str, task: TaskStatus, verdict: retry.Verdict) -> TaskStatus:
     ended = task.attempt_status
     code = ended.completion_status.code if ended.completion_status is not None else 0
-    draft.explain_with_snapshot(
+    draft.explain_end_of_task(
         ReasonKind.TASK_RETRIED,
         f"Task {role}-{task.index} is retried after attempt {ended.id} ended with {code}: {verdict.reason}",
         role,
-        task.index,
+        task,
     )
     retried = retry.after_retry(task.retry_policy_status, is_counted=verdict.is_counted)
     task = transitions.moved(task, CREATION_PENDING, draft.now)

@@ -34,8 +34,8 @@ def over_active_attempt(draft: Draft) -> None:
     roles = _mapped(roles, advance)
     roles, ended = rescale.settle(draft.framework, roles, attempt_id, draft.now)
     for role, task in ended:
-        draft.explain_with_snapshot(
-            ReasonKind.TASK_DELETED, f"Task {role}-{task.index} was scaled away", role, task.index
+        draft.explain_end_of_task(
+            ReasonKind.TASK_DELETED, f"Task {role}-{task.index} was scaled away", role, task
         )
     draft.with_roles(roles)
 

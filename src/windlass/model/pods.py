@@ -21,6 +21,9 @@ class PodPhase(StrEnum):
     UNKNOWN = "Unknown"
 
 
+CLOCKS_DIFFER_BY = timedelta(seconds=10)
+"""A node tells when a container ended, the API server when the deletion began. A pod that ended this close to its
+deletion may have been ended by it."""
 PHASE_RUNNING = PodPhase.RUNNING
 TERMINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
@@ -151,4 +154,4 @@ class PodView(ObjectView, frozen=True):
             for container in self.containers
             if container.state.terminated is not None and container.state.terminated.finished_at is not None
         ]
-        return self.is_terminal and bool(ends) and max(ends) < began
+        return self.is_terminal and bool(ends) and max(ends) < began - CLOCKS_DIFFER_BY

@@ -4,11 +4,11 @@ A conflict drops the decision: somebody else has written, so what was observed w
 loses nothing: deciding again on what is stored gives the same actions, until their outcomes are seen.
 """
 
-from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 
 from windlass.decide import contract, decide, failures
-from windlass.decide.contract import Action, CreatePod, DeletePod, Refused, Rules
+from windlass.decide.contract import Action, Created, CreatePod, Decision, DeletePod, Refused, Rules
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.status import TaskStatus
@@ -16,19 +16,21 @@ from windlass.objects.config_map import config_map as config_map_manifest
 from windlass.objects.pod import PodFactory
 from windlass.operate import queue as queues
 from windlass.operate.cache import Cache
-from windlass.operate.keys import FrameworkKey
+from windlass.operate.clock import Clock
+from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.port import AlreadyExistsError, Port, PortError, RefusedError, UnansweredError
 from windlass.operate.queue import KeyedQueue
+from windlass.operate.record import Record
 
-LONGEST_WAIT = timedelta(milliseconds=500)
-"""For so long a status that leads to no action may wait to be written together with the next change."""
+LONGEST_WAIT = 0.5
+"""For so many seconds a status that leads to no action may wait to be written together with the next change."""
+LONGEST_SLEEP = 600.0
+"""However far a deadline is, it is looked at so often: a clock that steps would make its timer wrong."""
 
-GATHERING_PER_TASK = timedelta(microseconds=20)
-"""A look at ten thousand tasks costs tens of milliseconds: what happens to a large Framework within a time that grows
-with its size is looked at once. A Framework of a few tasks never notices."""
-SHORTEST_GATHERING = timedelta(milliseconds=1)
-
-Clock = Callable[[], datetime]
+GATHERING_PER_TASK = 20e-6
+"""Seconds. A look at ten thousand tasks costs tens of milliseconds: what happens to a large Framework within a time
+that grows with its size is looked at once. A Framework of a few tasks never notices."""
+SHORTEST_GATHERING = 1e-3
 
 
 class Executor:
@@ -40,126 +42,158 @@ class Executor:
         self._queue = queue
         self._clock = clock
         self._rules = rules
-        self._waiting_since: dict[FrameworkKey, datetime] = {}
+        self._waiting_since: dict[FrameworkKey, float] = {}
 
     async def run_pass(self, key: FrameworkKey) -> None:
-        """One look at one Framework. The queue sees to it that there is one at a time."""
+        """One look at one Framework. The queue sees to it that there is one at a time.
+
+        Raises what is a bug, and only that: whoever drives it tells of it and goes on with the others.
+        """
         framework = self._cache.framework(key)
         if framework is None:
             self._queue.forget(key)
             self._waiting_since.pop(key, None)
             return
-        decision = decide(framework, self._cache.observe(key), self._clock(), self._rules)
+        now = self._clock.now()
+        observed = self._cache.observe(key, now, self._clock.monotonic())
+        decision = decide(framework, observed, now, self._rules)
         if decision.wake_at is not None:
-            self._queue.add_at(key, decision.wake_at)
-        is_changed = decision.status is not None and decision.status != framework.status
+            self._wake(key, decision.wake_at, now)
         if not decision.actions and decision.status is not None:
             self._gather(key, decision.status.summary.tasks)
+        is_changed = decision.status is not None and decision.status != framework.status
         if is_changed and decision.may_wait and self._may_still_wait(key):
             return
         try:
-            if is_changed and decision.status is not None:
-                framework = await self._port.store_status(framework, decision.status)
-                self._cache.stored(framework)
-            self._waiting_since.pop(key, None)
-            await self._act(key, framework, decision.actions)
+            is_carried_out = await self._carry_out(key, framework, decision, is_changed=is_changed)
         except PortError:
-            self._queue.retry(key, self._clock())
-        else:
-            self._queue.succeeded(key)
-            if decision.actions:
-                self._queue.add(key)
-        if decision.reasons and (is_changed or decision.actions):
-            self._port.announce(framework, decision.reasons)
+            self._queue.retry(key, self._clock.monotonic())
+            return
+        self._queue.succeeded(key)
+        if decision.actions and is_carried_out:
+            self._queue.add(key)
+
+    def _wake(self, key: FrameworkKey, at: datetime, now: datetime) -> None:
+        seconds = min((at - now).total_seconds(), LONGEST_SLEEP)
+        self._queue.add_at(key, self._clock.monotonic() + max(seconds, 0))
 
     def _gather(self, key: FrameworkKey, tasks: int) -> None:
         gathering = min(GATHERING_PER_TASK * tasks, LONGEST_WAIT)
         if gathering >= SHORTEST_GATHERING:
-            self._queue.hold(key, self._clock() + gathering)
+            self._queue.hold(key, self._clock.monotonic() + gathering)
 
     def _may_still_wait(self, key: FrameworkKey) -> bool:
-        now = self._clock()
+        now = self._clock.monotonic()
         until = self._waiting_since.setdefault(key, now) + LONGEST_WAIT
         if now >= until:
             return False
         self._queue.add_at(key, until)
         return True
 
-    async def _act(self, key: FrameworkKey, framework: Framework, actions: Sequence[Action]) -> None:
+    async def _carry_out(
+        self, key: FrameworkKey, framework: Framework, decision: Decision, *, is_changed: bool
+    ) -> bool:
+        """Store, act, announce. False if the Framework has gone on the way: then nobody is told, and nothing done."""
+        if is_changed and decision.status is not None:
+            framework = await self._port.store_status(framework, decision.status)
+            if not self._cache.stored(framework):
+                return False
+        self._waiting_since.pop(key, None)
+        try:
+            await self._act(framework, decision.actions)
+        finally:
+            if decision.reasons and (is_changed or decision.actions):
+                self._port.announce(framework, decision.reasons)
+        return True
+
+    async def _act(self, framework: Framework, actions: Sequence[Action]) -> None:
         """Pods are created and deleted all at once, the rest one after the other."""
         creations = [action for action in actions if isinstance(action, CreatePod)]
         deletions = [action for action in actions if isinstance(action, DeletePod)]
         for action in actions:
-            match action:
-                case contract.CreateConfigMap():
-                    await self._create_config_map(key, framework)
-                case contract.EmptyAttempt(config_map_uid):
-                    pods = await self._port.delete_pods_of_attempt(key.namespace, config_map_uid)
-                    self._cache.emptied_attempt(key, config_map_uid, pods)
-                case contract.DeleteConfigMap(uid):
-                    await self._port.delete_config_map(key.namespace, names.config_map_name(key.name), uid)
-                    self._cache.deletion_requested(key, uid)
-                case contract.DeleteFramework():
-                    await self._port.delete_framework(framework)
-                    self._cache.framework_deletion_requested(key)
-                case contract.LookForObjects():
-                    listed = await self._port.list_objects(framework)
-                    self._cache.replace_objects(key, listed.config_map, listed.pods, listed.resource_version)
+            if not isinstance(action, CreatePod | DeletePod):
+                await self._act_once(framework, action)
         if creations:
-            await self._create_pods(key, framework, creations)
+            await self._create_pods(framework, creations)
         if deletions:
-            await self._delete_pods(key, deletions)
+            await self._delete_pods(framework, deletions)
 
-    async def _create_config_map(self, key: FrameworkKey, framework: Framework) -> None:
+    async def _act_once(self, framework: Framework, action: Action) -> None:
+        cache, port, namespace = self._cache, self._port, framework.namespace
+        match action:
+            case contract.CreateConfigMap():
+                await self._create_config_map(framework)
+            case contract.EmptyAttempt(config_map_uid):
+                asked_for = cache.pods_of_attempt(framework, config_map_uid)
+                found = await port.delete_pods_of_attempt(namespace, config_map_uid)
+                cache.emptied_attempt(framework, config_map_uid, found, asked_for)
+            case contract.DeleteConfigMap(uid):
+                await port.delete_config_map(namespace, names.config_map_name(framework.name), uid)
+                if (record := cache.record_of(framework)) is not None:
+                    record.deletion_requested(uid)
+            case contract.DeleteFramework():
+                await port.delete_framework(framework)
+                if (record := cache.record_of(framework)) is not None:
+                    record.framework_deletion_requested()
+            case contract.LookForObjects():
+                listed = await port.list_objects(framework)
+                cache.replace_objects(framework, listed.config_map, listed.pods, listed.resource_version)
+
+    async def _create_config_map(self, framework: Framework) -> None:
         manifest = config_map_manifest(framework)
         name = manifest["metadata"]["name"]
         try:
-            created = await self._port.create_config_map(key.namespace, manifest)
+            created = await self._port.create_config_map(framework.namespace, manifest)
         except PortError as error:
-            if isinstance(error, AlreadyExistsError):
-                self._cache.name_taken(key, f"ConfigMap {name} exists already: {error}")
-            self._postpone(key, name)
+            record = self._cache.record_of(framework)
+            if record is not None:
+                if isinstance(error, AlreadyExistsError):
+                    record.name_taken(f"ConfigMap {name} exists already: {error}")
+                self._postpone(framework, record, name)
         else:
-            self._cache.created_config_map(key, created)
+            self._cache.created_config_map(framework, created)
 
-    async def _create_pods(
-        self, key: FrameworkKey, framework: Framework, creations: Sequence[CreatePod]
-    ) -> None:
+    async def _create_pods(self, framework: Framework, creations: Sequence[CreatePod]) -> None:
         factory = PodFactory(framework)
         tasks = [_task(framework, creation) for creation in creations]
         manifests = [factory.pod(creation.role, creation.index) for creation in creations]
-        answers = await self._port.create_pods(key.namespace, manifests)
+        answers = await self._port.create_pods(framework.namespace, manifests)
+        record = self._cache.record_of(framework)
+        if record is None:
+            return
         for task, answer in zip(tasks, answers, strict=True):
-            if isinstance(answer, AlreadyExistsError | UnansweredError):
-                self._cache.creation_uncertain(key, task.attempt_status.pod_name)
             task_uid, attempt = task.instance_uid or "", task.attempt_status
             if not isinstance(answer, PortError):
-                self._cache.created_pod(key, answer, task_uid, attempt.id)
-            elif (
-                isinstance(answer, RefusedError)
-                and failures.classify_creation_failure(answer.failure) is not None
-            ):
-                self._cache.refused_pod(key, attempt.pod_name, Refused(answer.failure, task_uid, attempt.id))
+                self._cache.created_pod(framework, answer, Created(answer.uid, task_uid, attempt.id))
+                continue
+            if isinstance(answer, AlreadyExistsError | UnansweredError):
+                record.uncertain(attempt.pod_name)
+            if isinstance(answer, RefusedError) and _is_final(answer):
+                record.refused(attempt.pod_name, Refused(answer.failure, task_uid, attempt.id))
             else:
-                self._postpone(key, attempt.pod_name)
+                self._postpone(framework, record, attempt.pod_name)
 
-    async def _delete_pods(self, key: FrameworkKey, deletions: Sequence[DeletePod]) -> None:
-        answers = await self._port.delete_pods(key.namespace, deletions)
+    async def _delete_pods(self, framework: Framework, deletions: Sequence[DeletePod]) -> None:
+        answers = await self._port.delete_pods(framework.namespace, deletions)
+        record = self._cache.record_of(framework)
         failed: PortError | None = None
         for deletion, answer in zip(deletions, answers, strict=True):
-            if answer is None:
-                self._cache.deletion_requested(key, deletion.uid, force=deletion.force)
-            else:
+            if answer is not None:
                 failed = answer
+            elif record is not None:
+                record.deletion_requested(deletion.uid, force=deletion.force)
         if failed is not None:
             raise failed
 
-    def _postpone(self, key: FrameworkKey, name: str) -> None:
+    def _postpone(self, framework: Framework, record: Record, name: str) -> None:
         """It cannot be created for now; nothing else has to wait for that."""
-        failures_so_far = self._cache.creation_failures(key, name)
-        until = self._clock() + queues.backoff(name, failures_so_far)
-        self._cache.postponed(key, name, until)
-        self._queue.add_at(key, until)
+        until = self._clock.monotonic() + queues.backoff(name, record.failures(name))
+        record.postponed(name, until)
+        self._queue.add_at(key_of(framework), until)
+
+
+def _is_final(refused: RefusedError) -> bool:
+    return failures.classify_creation_failure(refused.failure) is not None
 
 
 def _task(framework: Framework, creation: CreatePod) -> TaskStatus:

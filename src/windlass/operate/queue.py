@@ -1,25 +1,26 @@
 """Which Framework is looked at next.
 
 A key is worked on by one pass at a time; what happens to it meanwhile leads to one more pass, however much it was.
-The queue neither reads a clock nor waits: whoever drives it says what time it is.
+The queue neither reads a clock nor waits: whoever drives it says what time it is, in seconds of a clock that never
+steps back.
 """
 
 import heapq
 from collections import deque
 from collections.abc import Hashable
-from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from windlass.decide.births import fraction
 
-FIRST_BACKOFF = timedelta(milliseconds=100)
-LONGEST_BACKOFF = timedelta(minutes=1)
+FIRST_BACKOFF = 0.1
+LONGEST_BACKOFF = 60.0
+MOST_STALE_TIMERS = 1000
 
 K = TypeVar("K", bound=Hashable)
 
 
-def backoff(name: str, failures: int) -> timedelta:
-    """Doubles up to a minute, and up to half of it is taken off, the same for the same name and number."""
+def backoff(name: str, failures: int) -> float:
+    """In seconds. Doubles up to a minute, and up to half of it is taken off, the same for the same name and number."""
     full = min(LONGEST_BACKOFF, FIRST_BACKOFF * (1 << min(failures, 20)))
     return full * (1 - fraction(name, str(failures)) / 2)
 
@@ -32,11 +33,11 @@ class KeyedQueue(Generic[K]):
         self._waiting: set[K] = set()
         """What is in `_ready`, or will be when its pass is done."""
         self._running: set[K] = set()
-        self._due: dict[K, datetime] = {}
-        self._timers: list[tuple[datetime, int, K]] = []
+        self._due: dict[K, float] = {}
+        self._timers: list[tuple[float, int, K]] = []
         self._serial = 0
         self._failures: dict[K, int] = {}
-        self._held: dict[K, datetime] = {}
+        self._held: dict[K, float] = {}
 
     def add(self, key: K) -> None:
         """Look at it as soon as possible."""
@@ -50,7 +51,7 @@ class KeyedQueue(Generic[K]):
         if key not in self._running:
             self._ready.append(key)
 
-    def add_at(self, key: K, when: datetime) -> None:
+    def add_at(self, key: K, when: float) -> None:
         """Look at it then, if nothing makes it sooner."""
         due = self._due.get(key)
         if due is not None and due <= when:
@@ -58,16 +59,21 @@ class KeyedQueue(Generic[K]):
         self._due[key] = when
         self._serial += 1
         heapq.heappush(self._timers, (when, self._serial, key))
+        if len(self._timers) > MOST_STALE_TIMERS + 2 * len(self._due):
+            self._timers = [timer for timer in self._timers if self._due.get(timer[2]) == timer[0]]
+            heapq.heapify(self._timers)
 
-    def hold(self, key: K, until: datetime) -> None:
+    def hold(self, key: K, until: float) -> None:
         """What happens to it before then is looked at then, all at once; a timer that rings earlier still rings."""
         self._held[key] = until
 
-    def retry(self, key: K, now: datetime) -> None:
-        """Something failed: look at it again, later each time."""
+    def retry(self, key: K, now: float) -> None:
+        """Something failed: look at it again, later each time, and not before, whatever happens to it."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        self.add_at(key, now + backoff(str(key), failures))
+        until = now + backoff(str(key), failures)
+        self.hold(key, until)
+        self.add_at(key, until)
 
     def succeeded(self, key: K) -> None:
         self._failures.pop(key, None)
@@ -78,7 +84,7 @@ class KeyedQueue(Generic[K]):
         self._failures.pop(key, None)
         self._held.pop(key, None)
 
-    def take(self, now: datetime) -> K | None:
+    def take(self, now: float) -> K | None:
         """The next key to work on. `done` has to follow."""
         self._ring(now)
         if not self._ready:
@@ -98,7 +104,7 @@ class KeyedQueue(Generic[K]):
         else:
             self._ready.append(key)
 
-    def next_time(self) -> datetime | None:
+    def next_time(self) -> float | None:
         """When the earliest timer rings."""
         self._drop_stale_timers()
         return self._timers[0][0] if self._timers else None
@@ -107,7 +113,7 @@ class KeyedQueue(Generic[K]):
         """How many keys are due now."""
         return len(self._ready)
 
-    def _ring(self, now: datetime) -> None:
+    def _ring(self, now: float) -> None:
         self._drop_stale_timers()
         while self._timers and self._timers[0][0] <= now:
             _, _, key = heapq.heappop(self._timers)

@@ -6,7 +6,7 @@ the same.
 """
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 from typing import Any
@@ -23,7 +23,7 @@ from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.port import Listed, PortError, UnansweredError
 from windlass.operate.queue import KeyedQueue
 from windlass.testing.api_server import ApiServer, Propagation, Verb, Watched, refusal
-from windlass.testing.events import Timeline
+from windlass.testing.events import Timeline, VirtualClock
 from windlass.testing.guarantees import Guarantees, insist
 from windlass.testing.scenario import Faults
 
@@ -153,7 +153,8 @@ class SimulatedController:
         self.port = SimulatedPort(server, self._spoil, self._check_decision)
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
-        self._executor = Executor(self.port, self.cache, self.queue, lambda: timeline.now, rules)
+        self._clock = VirtualClock(timeline)
+        self._executor = Executor(self.port, self.cache, self.queue, self._clock, rules)
         self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
         self.is_alive = True
         self.is_leader = False
@@ -174,11 +175,19 @@ class SimulatedController:
         """Starts the passes that are due, if it leads."""
         if not self.is_leader:
             return
-        while (key := self.queue.take(self._timeline.now)) is not None:
+        while (key := self.queue.take(self._clock.monotonic())) is not None:
             self.passes += 1
             running = self._executor.run_pass(key)
             self._passes[key] = running
             self._resume(key, None)
+
+    def next_time(self) -> datetime | None:
+        """When its queue wants to be looked at again, if it leads."""
+        due = self.queue.next_time() if self.is_leader else None
+        if due is None:
+            return None
+        # A microsecond more than a float may have lost.
+        return self._timeline.now + timedelta(seconds=max(due - self._clock.monotonic(), 0), microseconds=1)
 
     def relist(self, then: Callable[[], None] = lambda: None) -> None:
         """Frameworks first, then what belongs to them, each as of its own moment."""
@@ -322,7 +331,8 @@ class SimulatedController:
         self._stores += 1
         if self._stores % CHECK_EVERY:
             return
-        observed, now = self.cache.observe(key_of(framework)), self._timeline.now
+        now = self._timeline.now
+        observed = self.cache.observe(key_of(framework), now, self._clock.monotonic())
         first = decide(framework, observed, now, self._rules)
         insist(first.status == status, f"{framework.name}: two decisions on the same input differ")
         stored = framework.with_status(status, str(int(framework.metadata.resource_version) + 1))

@@ -5,6 +5,20 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 
+class VirtualClock:
+    """The two clocks of windlass.operate, on a timeline."""
+
+    def __init__(self, timeline: "Timeline") -> None:
+        self._timeline = timeline
+        self._start = timeline.now
+
+    def now(self) -> datetime:
+        return self._timeline.now
+
+    def monotonic(self) -> float:
+        return (self._timeline.now - self._start).total_seconds()
+
+
 class Timeline:
     """Runs callbacks in the order of their times; of one time, in the order in which they were asked for."""
 

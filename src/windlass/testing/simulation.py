@@ -25,6 +25,7 @@ from windlass.testing.scenario import QUIET, Event, EventKind, Faults, Scenario,
 TAKEOVER = LONGEST_REQUEST * 2
 LONGEST_RUN = timedelta(hours=3)
 """Of virtual time, after the faults have ended: whatever has not come to its end by then never will."""
+MOST_STEPS_AT_ONCE = 20_000
 MOST_PASSES_PER_FRAMEWORK = 5_000
 """More than that is a controller that runs in circles."""
 
@@ -69,11 +70,14 @@ class Simulation:
         self.timeline.at(self._faults_end, self._end_of_faults)
         self.timeline.at(self._last_happening, self._look_for_rest)
         steps = 0
+        last_look = self.timeline.now
         while not self._has_rested and self.timeline.now <= deadline and self.timeline.step():
             self._pump()
             steps += 1
-            if steps % 1000 == 0:
+            if steps % MOST_STEPS_AT_ONCE == 0:
+                insist(self.timeline.now > last_look, "something happens again and again at the same moment")
                 insist(self.passes < limit, f"{self.passes} passes: the controller runs in circles")
+                last_look = self.timeline.now
         self._guarantees.at_the_end()
         for framework in self.server.frameworks.values():
             insist(
@@ -98,7 +102,7 @@ class Simulation:
     def _pump(self) -> None:
         for controller in self.controllers:
             controller.pump()
-            due = controller.queue.next_time() if controller.is_leader else None
+            due = controller.next_time()
             if due is not None and (self._next_tick is None or due < self._next_tick):
                 self._next_tick = due
                 self.timeline.at(due, self._tick)

@@ -9,6 +9,7 @@ import msgspec
 
 from windlass.model.base import Json
 from windlass.model.framework import Framework
+from windlass.model.status import TaskRoleStatus, TaskStatus
 from windlass.settings import LogObjectSnapshot
 from windlass.wire import codec
 
@@ -37,22 +38,20 @@ def snapshot_line(message: str, trigger: SnapshotTrigger, obj: Framework | Json 
     return f"{said}: {trigger}{MARK}{_compact_json(obj).translate(_LINE_BREAKS_OF_OTHERS)}"
 
 
-def task_snapshot(framework: Framework, role: str, index: int) -> Framework:
-    """The Framework with nothing of its roles but that one's spec and that one task's status."""
+def task_snapshot(framework: Framework, role: str, task: TaskStatus) -> Framework:
+    """The Framework with nothing of its roles but that one's spec and that one task's status, as it was."""
     task_roles = tuple(spec for spec in framework.spec.task_roles if spec.name == role)
     spec = msgspec.structs.replace(framework.spec, task_roles=task_roles)
     status = framework.status
     if status is not None:
-        roles = tuple(
-            msgspec.structs.replace(
-                role_status,
-                task_statuses=tuple(task for task in role_status.task_statuses if task.index == index),
-            )
-            for role_status in codec.expand_status(status).attempt_status.roles
-            if role_status.name == role
+        kept = next(
+            (found for found in codec.expand_status(status).attempt_status.roles if found.name == role),
+            TaskRoleStatus(name=role),
         )
         attempt = msgspec.structs.replace(
-            status.attempt_status, task_role_statuses=roles, task_role_statuses_compressed=msgspec.UNSET
+            status.attempt_status,
+            task_role_statuses=(msgspec.structs.replace(kept, task_statuses=(task,)),),
+            task_role_statuses_compressed=msgspec.UNSET,
         )
         status = msgspec.structs.replace(status, attempt_status=attempt)
     return msgspec.structs.replace(framework, spec=spec, status=status)
