@@ -361,3 +361,16 @@ def test_suspended_twice_before_anything_began() -> None:
         world.decide()
         suspend(world)
     assert (world.state, world.status.attempt_status.id) == (WAITING, 1)
+
+
+def test_a_job_that_has_just_succeeded_is_not_suspended() -> None:
+    """A3: suspend ends an attempt; one that has come to its own end needs no other."""
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.succeed("worker", 0)
+    world.succeed("worker", 1)
+    suspend(world)
+    assert world.status.state is State.COMPLETED
+    ended = world.attempt(0).completion_status
+    assert ended is not None
+    assert ended.code == 0

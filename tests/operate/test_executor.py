@@ -11,7 +11,7 @@ import pytest
 from windlass.decide.contract import DeletePod, Reason, ReasonKind, Rules
 from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
-from windlass.model.framework import CompletedPods, Framework
+from windlass.model.framework import CompletedPods, Framework, RetryPolicySpec
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
@@ -445,3 +445,19 @@ def test_a_deadline_beyond_all_dates_is_none(field: str) -> None:
     bench.set_phases("Succeeded")
     assert bench.run() == ["store Completed", "announce"]
     assert bench.run() == []
+
+
+def test_a_task_that_is_retried_without_end_after_refusals_waits_longer_and_longer() -> None:
+    bench = Bench(builders.framework("job", builders.role("worker", 1, retry=RetryPolicySpec(max_retry_count=-1))))
+    bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(403, "Forbidden", "not allowed"))
+    bench.run()
+    bench.show()
+    bench.run()
+    for _ in range(100):
+        bench.wait(0.1)
+        bench.run()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    assert framework.status is not None
+    (task,) = framework.status.attempt_status.roles[0].task_statuses
+    assert 3 <= task.attempt_status.id <= 8, "in ten seconds"

@@ -120,10 +120,10 @@ def while_active(draft: Draft) -> bool:
     if sight is Sight.UNKNOWN:
         draft.look()
         return False
-    sweep.over_active_attempt(draft)
     if sight is Sight.GONE or (config_map is not None and config_map.is_deleting):
         _end(draft, _external_deletion(draft), State.ATTEMPT_DELETING)
         return True
+    sweep.over_active_attempt(draft)
     censuses = tuple(completion.census_of(role) for role in draft.status.attempt_status.roles)
     is_any_running = any(census.running for census in censuses)
     if is_any_running and draft.status.state is State.ATTEMPT_PREPARING:
@@ -133,8 +133,8 @@ def while_active(draft: Draft) -> bool:
         holding.hold(draft)
     ended = (
         _stop(draft)
-        or holding.suspension(draft.spec)
         or completion.evaluate(draft.spec, censuses)
+        or holding.suspension(draft.spec)
         or deadlines.active_deadline(draft)
         or deadlines.pending_deadline(draft)
     )

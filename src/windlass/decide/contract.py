@@ -73,7 +73,8 @@ class Outcomes(msgspec.Struct, frozen=True):
     forced: AbstractSet[str] = frozenset()
     """UIDs of pods whose removal by force was answered with yes."""
     emptied_attempts: AbstractSet[str] = frozenset()
-    """UIDs of ConfigMaps whose pods were all deleted by one request; a pod that came to light since is not covered."""
+    """UIDs of ConfigMaps whose pods were all deleted by one request. The UIDs of these pods are in deletion_requested;
+    that of a pod that came to light since is not."""
     is_framework_deletion_requested: bool = False
 
 

@@ -44,6 +44,8 @@ def is_settled(draft: Draft, task: TaskStatus) -> bool:
         and metadata.deletion_timestamp is None
         and status.phase == PHASE_RUNNING
         and status.pod_ip == (attempt.pod_ip or "")
+        and status.host_ip == (attempt.pod_host_ip or "")
+        and pod.spec.node_name == (attempt.pod_node_name or "")
     )
 
 

@@ -96,7 +96,7 @@ def _backoff(backoff: RetryBackoff | None, subject: Subject) -> int:
     if backoff is None:
         return 0
     attempt = subject.retried.total_retried_count
-    doublings = min(attempt, 60)
+    doublings = min(attempt - subject.suspended_count, 60)
     full = min(backoff.max_sec, backoff.initial_sec << doublings)
     return round(full * (1 - JITTER * births.fraction(subject.uid, str(attempt))))
 

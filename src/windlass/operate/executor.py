@@ -170,8 +170,8 @@ class Executor:
                 record.uncertain(attempt.pod_name)
             if isinstance(answer, RefusedError) and _is_final(answer):
                 record.refused(attempt.pod_name, Refused(answer.failure, task_uid, attempt.id))
-            else:
-                self._postpone(framework, record, attempt.pod_name)
+            # A task that is retried without end after a refusal waits as well.
+            self._postpone(framework, record, attempt.pod_name)
 
     async def _delete_pods(self, framework: Framework, deletions: Sequence[DeletePod]) -> None:
         answers = await self._port.delete_pods(framework.namespace, deletions)

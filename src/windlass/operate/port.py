@@ -72,7 +72,7 @@ class Port(Protocol):
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None: ...
 
     async def delete_framework(self, framework: Framework) -> None:
-        """In the foreground."""
+        """In the foreground, and with its UID and resourceVersion as preconditions: its TTL may just have been changed."""
 
     async def list_objects(self, framework: Framework) -> Listed: ...
 

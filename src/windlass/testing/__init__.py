@@ -6,6 +6,7 @@ behave like them is shown elsewhere, on real ones.
 """
 
 from windlass.testing.builders import framework, role
-from windlass.testing.simulation import Simulation, Violation
+from windlass.testing.simulation import Simulation
+from windlass.testing.violation import Violation
 
 __all__ = ["Simulation", "Violation", "framework", "role"]

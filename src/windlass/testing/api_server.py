@@ -5,7 +5,7 @@ look on the wire is not its business.
 """
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from random import Random
 from typing import TypeVar
@@ -61,6 +61,13 @@ class ApiServer:
         self.on_pod_created: list[Callable[[PodView], None]] = []
         self.on_pod_deletion: list[Callable[[PodView, bool], None]] = []
         self.on_status_stored: list[Callable[[Framework, FrameworkStatus], None]] = []
+
+    @property
+    def now(self) -> datetime:
+        return self._timeline.now
+
+    def found(self, uid: str) -> ObjectView | Framework | None:
+        return self._uids.get(uid)
 
     @property
     def resource_version(self) -> str:
@@ -212,7 +219,7 @@ class ApiServer:
         if found is None:
             return
         if uid in self._finalized:
-            dependents = self._dependents_of(uid)
+            dependents = self.dependents_of(uid)
             if not dependents:
                 self._remove(found)
                 return
@@ -234,7 +241,7 @@ class ApiServer:
             case PodView():
                 self.delete_pod(found.metadata.namespace, found.name, found.uid)
 
-    def _dependents_of(self, uid: str) -> list[ObjectView]:
+    def dependents_of(self, uid: str) -> list[ObjectView]:
         places = sorted(self._dependents.get(uid, ()))
         found = [
             self.pods.get((space, name)) if kind == "pod" else self.config_maps.get((space, name))
@@ -304,14 +311,14 @@ class ApiServer:
         self._finalized.discard(framework.uid)
         metadata = msgspec.structs.replace(framework.metadata, resource_version=self._next_version())
         self._tell(Verb.DELETED, msgspec.structs.replace(framework, metadata=metadata))
-        for dependent in self._dependents_of(framework.uid):
+        for dependent in self.dependents_of(framework.uid):
             self._collect_later(dependent.uid)
 
     def _remove_config_map(self, config_map: ConfigMapView) -> None:
         del self.config_maps[config_map.metadata.namespace, config_map.name]
         self._forget(config_map)
         self._tell(Verb.DELETED, self._versioned(config_map))
-        for dependent in self._dependents_of(config_map.uid):
+        for dependent in self.dependents_of(config_map.uid):
             self._collect_later(dependent.uid)
 
     def _place(self, found: ObjectView) -> tuple[str, str, str]:

@@ -20,12 +20,14 @@ from windlass.model.status import FrameworkStatus
 from windlass.operate.cache import Cache
 from windlass.operate.executor import Executor
 from windlass.operate.keys import FrameworkKey, key_of
-from windlass.operate.port import Listed, PortError, UnansweredError
+from windlass.operate.port import ConflictError, Listed, PortError, UnansweredError
 from windlass.operate.queue import KeyedQueue
 from windlass.testing.api_server import ApiServer, Propagation, Verb, Watched, refusal
+from windlass.testing.conduct import Conduct
 from windlass.testing.events import Timeline, VirtualClock
-from windlass.testing.guarantees import Guarantees, insist
+from windlass.testing.guarantees import Guarantees
 from windlass.testing.scenario import Faults
+from windlass.testing.violation import insist
 
 CHECK_EVERY = 5
 """So many stores pass between two decisions that are made over again, to be compared."""
@@ -60,8 +62,10 @@ class SimulatedPort:
         server: ApiServer,
         spoil: Callable[[str, Framework | None], PortError | None],
         check: Callable[[Framework, FrameworkStatus], None],
+        judge: Callable[[], Conduct | None],
     ) -> None:
         self._server = server
+        self._judge = judge
         self._spoil = spoil
         self._check = check
         self.counts: dict[str, int] = {}
@@ -84,6 +88,8 @@ class SimulatedPort:
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         self._check(framework, status)
+        if (conduct := self._judge()) is not None:
+            conduct.counts(f"{framework.namespace}/{framework.uid}", self._server.now.timestamp())
         store = partial(self._server.store_status, framework, status)
         answer: Framework = await _one(self._request("store_status", framework, store))
         return answer
@@ -103,6 +109,9 @@ class SimulatedPort:
 
     async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
         def delete(deletion: DeletePod) -> None:
+            pod = self._server.pod_of(deletion.uid)
+            if pod is not None and (conduct := self._judge()) is not None:
+                conduct.deletes_pod(pod, force=deletion.force)
             self._server.delete_pod(namespace, deletion.name, deletion.uid, force=deletion.force)
 
         return await Requests(
@@ -110,16 +119,34 @@ class SimulatedPort:
         )
 
     async def delete_pods_of_attempt(self, namespace: str, config_map_uid: str) -> Sequence[PodView]:
-        delete = partial(self._server.delete_pods_of_attempt, namespace, config_map_uid)
+        def delete() -> Sequence[PodView]:
+            if (conduct := self._judge()) is not None:
+                for dependent in self._server.dependents_of(config_map_uid):
+                    if isinstance(dependent, PodView):
+                        conduct.deletes_pod(dependent, force=False)
+            return self._server.delete_pods_of_attempt(namespace, config_map_uid)
+
         answer: Sequence[PodView] = await _one(self._request("delete_pods_of_attempt", None, delete))
         return answer
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
-        delete = partial(self._server.delete_config_map, namespace, name, uid, Propagation.BACKGROUND)
+        def delete() -> None:
+            found = self._server.found(uid)
+            if isinstance(found, ConfigMapView) and (conduct := self._judge()) is not None:
+                conduct.deletes_config_map(found)
+            self._server.delete_config_map(namespace, name, uid, Propagation.BACKGROUND)
+
         await _one(self._request("delete_config_map", None, delete))
 
     async def delete_framework(self, framework: Framework) -> None:
-        delete = partial(self._server.delete_framework, framework, Propagation.FOREGROUND)
+        def delete() -> None:
+            current = self._server.found(framework.uid)
+            if isinstance(current, Framework) and current.metadata != framework.metadata:
+                raise ConflictError("it was changed meanwhile")
+            if (conduct := self._judge()) is not None:
+                conduct.deletes_framework(framework)
+            self._server.delete_framework(framework, Propagation.FOREGROUND)
+
         await _one(self._request("delete_framework", None, delete))
 
     async def list_objects(self, framework: Framework) -> Listed:
@@ -141,6 +168,7 @@ class SimulatedController:
         random: Random,
         faults: Callable[[], Faults],
         guarantees: Guarantees,
+        conduct: Conduct,
         rules: Rules,
     ) -> None:
         self._timeline = timeline
@@ -150,7 +178,8 @@ class SimulatedController:
         self._guarantees = guarantees
         self._rules = rules
         self._stores = 0
-        self.port = SimulatedPort(server, self._spoil, self._check_decision)
+        self._conduct = conduct
+        self.port = SimulatedPort(server, self._spoil, self._check_decision, self._judge)
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
         self._clock = VirtualClock(timeline)
@@ -325,6 +354,10 @@ class SimulatedController:
                 )
             )
         return None
+
+    def _judge(self) -> Conduct | None:
+        """A dead controller's last requests are not judged."""
+        return self._conduct if self.is_leader else None
 
     def _check_decision(self, framework: Framework, status: FrameworkStatus) -> None:
         """The same input gives the same decision, and so does what it stored."""

@@ -1,22 +1,13 @@
 """What must hold at every moment of a run, and at its end. A breach raises `Violation`."""
 
 from windlass.decide import transitions
-from windlass.decide.retry import Subject
 from windlass.model.framework import CompletedPods, Framework, RetryPolicySpec
 from windlass.model.pods import PodView
 from windlass.model.states import State
-from windlass.model.status import FrameworkStatus, RetryPolicyStatus, TaskStatus
+from windlass.model.status import ConditionType, FrameworkStatus, RetryPolicyStatus, TaskStatus
 from windlass.testing.api_server import ApiServer
 from windlass.testing.kubelets import Instance, Kubelets
-
-
-class Violation(AssertionError):  # noqa: N818 - it is what it says, not an error of the program
-    """A guarantee was broken."""
-
-
-def insist(holds: bool, what: str) -> None:
-    if not holds:
-        raise Violation(what)
+from windlass.testing.violation import Violation, insist
 
 
 class Guarantees:
@@ -43,9 +34,11 @@ class Guarantees:
 
     def _on_pod_created(self, pod: PodView) -> None:
         """No pod is created before its intent is stored."""
-        if self.may_be_late or not pod.metadata.annotations.framework_uid:
+        if not pod.metadata.annotations.framework_uid:
             return
         self._task_of[pod.uid] = pod.metadata.annotations.task_uid
+        if self.may_be_late:
+            return
         status = self._stored.get(pod.metadata.annotations.framework_uid)
         if status is None:
             raise Violation(f"{pod.name} was created and no status is stored")
@@ -65,7 +58,7 @@ class Guarantees:
         old = framework.status
         self._stored[framework.uid] = new
         _insist_on_monotony(framework, old, new)
-        _insist_on_retry_limits(framework, new)
+        _insist_on_retry_limits(framework, old, new)
         self._insist_on_rest(framework, new)
 
     def _insist_on_rest(self, framework: Framework, new: FrameworkStatus) -> None:
@@ -97,6 +90,11 @@ class Guarantees:
         by_uid = {framework.uid: framework for framework in self._server.frameworks.values()}
         for framework in by_uid.values():
             insist(framework.is_deleting is False, f"{framework.name} is still being deleted")
+            if _waits_for_its_name(framework):
+                held = self._server.config_maps.get((framework.namespace, f"{framework.name}-attempt"))
+                owner = None if held is None else held.controller
+                is_others = owner is not None and owner.uid != framework.uid
+                insist(is_others, f"{framework.name} waits for its name, and nobody has it")
         kept = {framework.uid: framework for framework in by_uid.values() if _keeps_pods(framework)}
         for config_map in self._server.config_maps.values():
             owner = config_map.controller
@@ -107,6 +105,11 @@ class Guarantees:
             uid = pod.metadata.annotations.framework_uid
             if uid:
                 insist(uid in kept and pod.is_terminal, f"pod {pod.name} ({pod.uid}) is left behind")
+
+
+def _waits_for_its_name(framework: Framework) -> bool:
+    condition = None if framework.status is None else framework.status.condition(ConditionType.NAME_TAKEN)
+    return condition is not None and condition.is_true
 
 
 def _is_completed(framework: Framework) -> bool:
@@ -180,11 +183,20 @@ def _is_reachable(start: State, end: State) -> bool:
     return end in _REACHABLE[start]
 
 
-def _insist_on_retry_limits(framework: Framework, new: FrameworkStatus) -> None:
-    """Retry counts never exceed the policy."""
+def _insist_on_retry_limits(framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus) -> None:
+    """Retry counts never exceed the policy; a policy that was tightened meanwhile holds for what comes."""
     _insist_on_limit(
-        framework.name, framework.spec.retry_policy, new.retry_policy_status, new.holding.suspended_count
+        framework.name,
+        framework.spec.retry_policy,
+        RetryPolicyStatus() if old is None else old.retry_policy_status,
+        new.retry_policy_status,
+        suspended=new.holding.suspended_count,
     )
+    before = {
+        task.instance_uid: task.retry_policy_status
+        for role in (() if old is None else old.attempt_status.roles)
+        for task in role.task_statuses
+    }
     for role in new.attempt_status.roles:
         spec = framework.spec.role(role.name)
         if spec is not None:
@@ -192,20 +204,20 @@ def _insist_on_retry_limits(framework: Framework, new: FrameworkStatus) -> None:
                 _insist_on_limit(
                     f"{framework.name}-{role.name}-{task.index}",
                     spec.task.retry_policy,
+                    before.get(task.instance_uid, RetryPolicyStatus()),
                     task.retry_policy_status,
-                    0,
                 )
 
 
-def _insist_on_limit(name: str, policy: RetryPolicySpec, retried: RetryPolicyStatus, suspended: int) -> None:
-    subject = Subject(uid="", retried=retried, suspended_count=suspended)
+def _insist_on_limit(
+    name: str, policy: RetryPolicySpec, old: RetryPolicyStatus, new: RetryPolicyStatus, suspended: int = 0
+) -> None:
+    counted = new.accountable_retried_count
     if policy.max_retry_count >= 0:
-        insist(
-            retried.accountable_retried_count <= policy.max_retry_count,
-            f"{name}: {retried} exceeds maxRetryCount {policy.max_retry_count}",
-        )
+        most = max(policy.max_retry_count, old.accountable_retried_count)
+        insist(counted <= most, f"{name}: {counted} retries exceed maxRetryCount {policy.max_retry_count}")
     limit = policy.max_transient_retry_count
     if limit is not None:
-        insist(
-            subject.uncounted_retries <= limit, f"{name}: {retried} exceeds maxTransientRetryCount {limit}"
-        )
+        uncounted = new.total_retried_count - counted - suspended
+        most = max(limit, old.total_retried_count - old.accountable_retried_count)
+        insist(uncounted <= most, f"{name}: {uncounted} retries exceed maxTransientRetryCount {limit}")

@@ -49,6 +49,8 @@ class Kubelets:
         self._lost: set[str] = set()
         self._running: dict[str, dict[str, Instance]] = {}
         """By Framework UID and pod UID: what really runs."""
+        self.exit_codes: dict[str, int] = {}
+        """By pod UID: what its container really ended with."""
         self.forced: set[str] = set()
         """Pods that were removed by force: their containers may outlive them, which is what force means."""
         self.on_start: list[Callable[[str, Instance], None]] = []
@@ -124,6 +126,7 @@ class Kubelets:
         is_failed = self._random.random() < self._faults().task_failure
         code = self._random.choice(FAILURE_CODES) if is_failed else 0
         phase = PodPhase.FAILED if is_failed else PodPhase.SUCCEEDED
+        self.exit_codes[uid] = code
         self._server.put_pod(self._ended(pod, phase, code))
         if pod.is_deleting:
             self._server.remove_pod(uid)

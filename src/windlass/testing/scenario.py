@@ -9,8 +9,10 @@ import msgspec
 from windlass.model import names
 from windlass.model.framework import (
     CompletedPods,
+    CompletionPolicySpec,
     ExecutionType,
     Framework,
+    FrameworkSpec,
     RetryBackoff,
     RetryPolicySpec,
     TaskRoleSpec,
@@ -54,6 +56,8 @@ class EventKind(StrEnum):
     DELETE_FOREGROUND = "delete foreground"
     DELETE_BACKGROUND = "delete background"
     REMOVE_ROLE = "remove role"
+    EDIT = "edit policies"
+    RECREATE = "delete and create again"
     DELETE_POD = "delete pod"
     EVICT_POD = "evict pod"
     DELETE_CONFIG_MAP_FOREGROUND = "delete ConfigMap foreground"
@@ -128,7 +132,7 @@ def draw(seed: int) -> Scenario:
             at=random.uniform(0, random.choice((20, faults_end))),
             kind=random.choice(tuple(EventKind)),
             framework=random.randrange(count),
-            number=random.randrange(6),
+            number=random.randrange(60),
             lasts=random.uniform(1, 120),
         )
         for _ in range(random.randrange(10))
@@ -158,6 +162,39 @@ def _ended_while_blind(random: Random) -> list[Event]:
         Event(at=begin, kind=EventKind.STALL, number=2, lasts=random.uniform(5, 60)),
         Event(at=begin + random.uniform(0, 10), kind=random.choice(kinds)),
     ]
+
+
+def edited(spec: FrameworkSpec, number: int) -> FrameworkSpec:
+    """Another spec in what users may change at any time, the same for the same number."""
+    random = Random(number)
+    replace = msgspec.structs.replace
+    match number % 6:
+        case 0:
+            return replace(spec, retry_policy=_retry_policy(random))
+        case 1:
+            task = {"retry_policy": _retry_policy(random)}
+            return replace(spec, task_roles=tuple(_with_task(role, **task) for role in spec.task_roles))
+        case 2:
+            return replace(spec, completed_pods=random.choice(tuple(CompletedPods)))
+        case 3:
+            deadline = random.choice((None, 5, 60, 300))
+            return replace(spec, active_deadline_seconds=deadline, pending_deadline_seconds=deadline)
+        case 4:
+            timeout = random.choice((None, 0, 5, 60))
+            roles = tuple(
+                _with_task(role, pod_graceful_deletion_timeout_sec=timeout) for role in spec.task_roles
+            )
+            return replace(spec, task_roles=roles, ttl_seconds_after_finished=timeout)
+        case _:
+            policy = CompletionPolicySpec(random.choice((-1, 0, 1, 2)), random.choice((-1, 0, 1, 2)))
+            roles = tuple(
+                replace(role, framework_attempt_completion_policy=policy) for role in spec.task_roles
+            )
+            return replace(spec, task_roles=roles)
+
+
+def _with_task(role: TaskRoleSpec, **changes: object) -> TaskRoleSpec:
+    return msgspec.structs.replace(role, task=msgspec.structs.replace(role.task, **changes))
 
 
 def crowd(seed: int, count: int, tasks: int = 2) -> Scenario:

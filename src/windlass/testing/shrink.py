@@ -6,7 +6,8 @@ import msgspec
 
 from windlass.model.framework import FrameworkSpec
 from windlass.testing.scenario import QUIET, Scenario
-from windlass.testing.simulation import Simulation, Violation
+from windlass.testing.simulation import Simulation
+from windlass.testing.violation import Violation
 
 MOST_RUNS = 600
 

@@ -15,12 +15,16 @@ from windlass.model.status import ConditionType
 from windlass.operate.keys import key_of
 from windlass.operate.port import AlreadyExistsError
 from windlass.testing import builders
+from windlass.testing import scenario as scenarios
 from windlass.testing.api_server import ApiServer, Propagation
+from windlass.testing.conduct import Conduct
 from windlass.testing.controllers import LONGEST_REQUEST, SimulatedController
 from windlass.testing.events import Timeline
-from windlass.testing.guarantees import Guarantees, Violation, insist
+from windlass.testing.guarantees import Guarantees
 from windlass.testing.kubelets import Kubelets
 from windlass.testing.scenario import QUIET, Event, EventKind, Faults, Scenario, Submission
+from windlass.testing.truth import Truth
+from windlass.testing.violation import Violation, insist
 
 TAKEOVER = LONGEST_REQUEST * 2
 LONGEST_RUN = timedelta(hours=3)
@@ -28,8 +32,6 @@ LONGEST_RUN = timedelta(hours=3)
 MOST_STEPS_AT_ONCE = 20_000
 MOST_PASSES_PER_FRAMEWORK = 5_000
 """More than that is a controller that runs in circles."""
-
-__all__ = ["Simulation", "Violation"]
 
 
 class Simulation:
@@ -48,9 +50,10 @@ class Simulation:
             endless_roles=scenario.endless_roles,
         )
         self._guarantees = Guarantees(self.server, self.kubelets)
-        times = [submission.at for submission in scenario.submissions] + [
-            event.at for event in scenario.events
-        ]
+        Truth(self.server, self.kubelets)
+        self._conduct = Conduct(self.server)
+        times = [submission.at for submission in scenario.submissions]
+        times += [event.at + event.lasts for event in scenario.events]
         self._last_happening = builders.NOW + timedelta(seconds=max(scenario.faults_end, *times, 0.0))
         self._faults_end = builders.NOW + timedelta(seconds=scenario.faults_end)
         self._next_tick: datetime | None = None
@@ -80,9 +83,8 @@ class Simulation:
                 last_look = self.timeline.now
         self._guarantees.at_the_end()
         for framework in self.server.frameworks.values():
-            insist(
-                _has_come_to_rest(framework), f"{framework.name} never came to its end: {framework.status}"
-            )
+            state = None if framework.status is None else framework.status.state
+            insist(_has_come_to_rest(framework), f"{framework.name} never came to its end, it is {state}")
         return self
 
     @property
@@ -118,10 +120,7 @@ class Simulation:
     def _end_of_faults(self) -> None:
         """From here on everything gets its chance: what is held is let go, what was missed is listed."""
         for framework in tuple(self.server.frameworks.values()):
-            spec = msgspec.structs.replace(framework.spec, suspend=False)
-            if spec.execution_type is ExecutionType.CREATE:
-                spec = msgspec.structs.replace(spec, execution_type=ExecutionType.START)
-            self._change_spec(framework, spec)
+            self._change_spec(framework, _let_go(framework.spec))
         for controller in self.controllers:
             controller.relist()
 
@@ -143,7 +142,13 @@ class Simulation:
 
     def _new_controller(self) -> SimulatedController:
         return SimulatedController(
-            self.timeline, self.server, self._random, self._faults, self._guarantees, self._rules
+            self.timeline,
+            self.server,
+            self._random,
+            self._faults,
+            self._guarantees,
+            self._conduct,
+            self._rules,
         )
 
     def _elect(self, number: int) -> None:
@@ -154,12 +159,24 @@ class Simulation:
 
     def _plan_submission(self, submission: Submission) -> None:
         def submit() -> None:
+            framework = submission.framework
+            if self.timeline.now >= self._faults_end:
+                framework = msgspec.structs.replace(framework, spec=_let_go(framework.spec))
             try:
-                self.server.create_framework(submission.framework)
+                self.server.create_framework(framework)
             except AlreadyExistsError:
                 return
 
         self.timeline.after(submission.at, submit)
+
+    def _recreate(self, event: Event) -> None:
+        """Under the same name, at once or after a while, when the old one's objects may still be around."""
+        framework = self._framework(event)
+        if framework is not None:
+            self.server.delete_framework(framework, Propagation.BACKGROUND)
+        submission = self.scenario.submissions[event.framework % len(self.scenario.submissions)]
+        after = event.lasts if event.number % 2 else 0.0
+        self._plan_submission(msgspec.structs.replace(submission, at=after))
 
     def _plan_event(self, event: Event) -> None:
         self.timeline.after(event.at, lambda: self._happen(event))
@@ -178,13 +195,14 @@ class Simulation:
             case EventKind.RELIST:
                 for controller in self.controllers:
                     controller.relist()
+            case EventKind.RECREATE:
+                self._recreate(event)
             case _:
                 framework = self._framework(event)
                 if framework is not None:
                     self._happen_to(framework, event)
 
     def _happen_to(self, framework: Framework, event: Event) -> None:
-        spec = framework.spec
         match event.kind:
             case EventKind.DELETE_FOREGROUND:
                 self.server.delete_framework(framework, Propagation.FOREGROUND)
@@ -198,6 +216,15 @@ class Simulation:
                 self._harm_pod(framework, event)
             case EventKind.STRANGER:
                 self._intrude(framework, event)
+            case _:
+                self._edit(framework, event)
+
+    def _edit(self, framework: Framework, event: Event) -> None:
+        """What users do to a spec."""
+        spec = framework.spec
+        match event.kind:
+            case EventKind.EDIT:
+                self._change_spec(framework, scenarios.edited(spec, event.number))
             case EventKind.STOP:
                 self._change_spec(framework, msgspec.structs.replace(spec, execution_type=ExecutionType.STOP))
             case EventKind.START:
@@ -227,7 +254,7 @@ class Simulation:
         if event.kind is EventKind.REMOVE_ROLE:
             roles.pop(number)
         else:
-            roles[number] = msgspec.structs.replace(roles[number], task_number=event.number)
+            roles[number] = msgspec.structs.replace(roles[number], task_number=event.number % 6)
         self._change_spec(framework, msgspec.structs.replace(framework.spec, task_roles=tuple(roles)))
 
     def _pods(self, framework: Framework) -> Sequence[PodView]:
@@ -254,7 +281,7 @@ class Simulation:
     def _intrude(self, framework: Framework, event: Event) -> None:
         """Somebody else has a pod of that name for a while; it carries our label or not."""
         role = framework.spec.task_roles[0].name if framework.spec.task_roles else "worker"
-        name = f"{framework.name}-{role}-{event.number}"
+        name = f"{framework.name}-{role}-{event.number % 6}"
         if (framework.namespace, name) in self.server.pods:
             return
         label = framework.name if event.number % 2 else ""
@@ -293,12 +320,22 @@ class Simulation:
         return None
 
 
+def _let_go(spec: FrameworkSpec) -> FrameworkSpec:
+    """What is held would never come to its end."""
+    spec = msgspec.structs.replace(spec, suspend=False)
+    if spec.execution_type is ExecutionType.CREATE:
+        spec = msgspec.structs.replace(spec, execution_type=ExecutionType.START)
+    return spec
+
+
 def _has_come_to_rest(framework: Framework) -> bool:
-    """Completed, or with nothing to do: without tasks, or behind another one of its name."""
+    """Completed and not to be deleted soon, or with nothing to do: without tasks, or behind another one of its name."""
     status = framework.status
     if framework.is_deleting or status is None:
         return False
     has_no_tasks = not any(role.task_number for role in framework.spec.task_roles)
     name_taken = status.condition(ConditionType.NAME_TAKEN)
     is_behind = name_taken is not None and name_taken.is_true
-    return status.state is State.COMPLETED or has_no_tasks or is_behind
+    is_completed = status.state is State.COMPLETED
+    is_done = is_completed and framework.spec.ttl_seconds_after_finished is None
+    return is_done or (not is_completed and (has_no_tasks or is_behind))
