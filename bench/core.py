@@ -8,8 +8,8 @@ import json
 import time
 
 import msgspec
-from timing import timed  # beside this file
 
+from timing import timed  # beside this file
 from windlass.decide import decide
 from windlass.decide.contract import Observed
 from windlass.model.framework import CompletedPods, Framework

@@ -62,7 +62,7 @@ def running() -> Build:
 
 
 class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 

@@ -448,7 +448,9 @@ def test_a_deadline_beyond_all_dates_is_none(field: str) -> None:
 
 
 def test_a_task_that_is_retried_without_end_after_refusals_waits_longer_and_longer() -> None:
-    bench = Bench(builders.framework("job", builders.role("worker", 1, retry=RetryPolicySpec(max_retry_count=-1))))
+    bench = Bench(
+        builders.framework("job", builders.role("worker", 1, retry=RetryPolicySpec(max_retry_count=-1)))
+    )
     bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(403, "Forbidden", "not allowed"))
     bench.run()
     bench.show()

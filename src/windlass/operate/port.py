@@ -72,7 +72,7 @@ class Port(Protocol):
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None: ...
 
     async def delete_framework(self, framework: Framework) -> None:
-        """In the foreground, and with its UID and resourceVersion as preconditions: its TTL may just have been changed."""
+        """In the foreground; UID and resourceVersion are preconditions, since its TTL may just have been changed."""
 
     async def list_objects(self, framework: Framework) -> Listed: ...
 
