@@ -124,7 +124,7 @@ def while_active(draft: Draft) -> bool:
         _end(draft, _external_deletion(draft), State.ATTEMPT_DELETING)
         return True
     sweep.over_active_attempt(draft)
-    censuses = tuple(completion.census_of(role) for role in draft.status.attempt_status.roles)
+    censuses = draft.censuses()
     is_any_running = any(census.running for census in censuses)
     if is_any_running and draft.status.state is State.ATTEMPT_PREPARING:
         draft.move(State.ATTEMPT_RUNNING)

@@ -48,8 +48,6 @@ def decide(framework: Framework, observed: Observed, now: datetime, rules: Rules
 
 
 def _summarise(draft: Draft) -> None:
-    summary = completion.summary_of(
-        tuple(completion.census_of(role) for role in draft.status.attempt_status.roles)
-    )
+    summary = completion.summary_of(draft.censuses())
     if summary != draft.status.summary:
         draft.status = msgspec.structs.replace(draft.status, summary=summary)

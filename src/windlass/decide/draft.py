@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from windlass.decide import failures, transitions
+from windlass.decide import completion, failures, transitions
 from windlass.decide.contract import Action, LookForObjects, Observed, Reason, ReasonKind, Rules
 from windlass.model.completion import TaskAttemptCompletionStatus
 from windlass.model.framework import Framework
@@ -40,6 +40,8 @@ class Draft:
         self.wake_at: datetime | None = None
         self.name_taken = ""
         self._whole_messages: int | None = None
+        self._counted: tuple[TaskRoleStatus, ...] | None = None
+        self._censuses: tuple[completion.Census, ...] = ()
 
     def act(self, action: Action) -> None:
         self.actions.append(action)
@@ -91,11 +93,19 @@ class Draft:
         if roles is not self.status.attempt_status.task_role_statuses:
             self.with_attempt(task_role_statuses=roles)
 
-    def trimmed(self, completion: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
+    def censuses(self) -> tuple[completion.Census, ...]:
+        """How the tasks stand. Counted anew only if one of them has changed."""
+        roles = self.status.attempt_status.roles
+        if roles is not self._counted:
+            self._counted = roles
+            self._censuses = tuple(completion.census_of(role) for role in roles)
+        return self._censuses
+
+    def trimmed(self, ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
         """A few long messages of an attempt are kept whole; the others are cut (A2)."""
-        cut = failures.shortened(completion)
-        if cut is completion:
-            return completion
+        cut = failures.shortened(ended)
+        if cut is ended:
+            return ended
         if self._whole_messages is None:
             self._whole_messages = sum(
                 _is_long(task.attempt_status.completion_status)
@@ -103,8 +113,8 @@ class Draft:
                 for task in role.task_statuses
             )
         self._whole_messages += 1
-        return completion if self._whole_messages <= WHOLE_MESSAGES else cut
+        return ended if self._whole_messages <= WHOLE_MESSAGES else cut
 
 
-def _is_long(completion: TaskAttemptCompletionStatus | None) -> bool:
-    return completion is not None and failures.shortened(completion) is not completion
+def _is_long(ended: TaskAttemptCompletionStatus | None) -> bool:
+    return ended is not None and failures.shortened(ended) is not ended

@@ -17,7 +17,10 @@ def mark(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[TaskRoleStatus, ...]:
     """Adds what the spec wants more, and marks what it does not want any more, from the highest index."""
-    specs = {spec.name: spec for spec in framework.spec.task_roles}
+    wanted = framework.spec.task_roles
+    if len(wanted) == len(roles) and all(map(_is_as_wanted, wanted, roles)):
+        return roles
+    specs = {spec.name: spec for spec in wanted}
     marked = [_mark_role(framework, specs.get(role.name), role, attempt_id, now) for role in roles]
     here = {role.name for role in roles}
     added = [
@@ -25,6 +28,15 @@ def mark(
     ]
     is_unchanged = not added and all(new is old for new, old in zip(marked, roles, strict=True))
     return roles if is_unchanged else (*marked, *added)
+
+
+def _is_as_wanted(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
+    """The common case, told without looking at the tasks."""
+    return (
+        spec.name == role.name
+        and spec.task_number == len(role.task_statuses)
+        and spec.task.pod_graceful_deletion_timeout_sec == role.pod_graceful_deletion_timeout_sec
+    )
 
 
 def _mark_role(

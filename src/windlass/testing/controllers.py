@@ -29,7 +29,7 @@ from windlass.testing.guarantees import Guarantees
 from windlass.testing.scenario import Faults
 from windlass.testing.violation import insist
 
-CHECK_EVERY = 5
+CHECK_EVERY = 10
 """So many stores pass between two decisions that are made over again, to be compared."""
 LIST_TAKES = 0.3
 """Seconds, at most."""
@@ -187,6 +187,8 @@ class SimulatedController:
         self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
         self.is_alive = True
         self.is_leader = False
+        self.has_news = False
+        """Whether the queue may have changed since it was last looked at."""
         self._is_relist_planned = False
         self._silent_until = dict.fromkeys((Framework, ConfigMapView, PodView), timeline.now)
         self.passes = 0
@@ -201,22 +203,19 @@ class SimulatedController:
         self._passes.clear()
 
     def pump(self) -> None:
-        """Starts the passes that are due, if it leads."""
-        if not self.is_leader:
-            return
+        """Starts the passes that are due."""
+        self.has_news = False
         while (key := self.queue.take(self._clock.monotonic())) is not None:
             self.passes += 1
             running = self._executor.run_pass(key)
             self._passes[key] = running
             self._resume(key, None)
 
-    def next_time(self) -> datetime | None:
-        """When its queue wants to be looked at again, if it leads."""
-        due = self.queue.next_time() if self.is_leader else None
-        if due is None:
-            return None
+    def moment_of(self, due: float) -> datetime:
+        """When the queue wants to be looked at again, on the timeline."""
         # A microsecond more than a float may have lost.
-        return self._timeline.now + timedelta(seconds=max(due - self._clock.monotonic(), 0), microseconds=1)
+        seconds = max(due - self._clock.monotonic(), 0)
+        return self._timeline.now + timedelta(seconds=seconds, microseconds=1)
 
     def relist(self, then: Callable[[], None] = lambda: None) -> None:
         """Frameworks first, then what belongs to them, each as of its own moment."""
@@ -284,6 +283,7 @@ class SimulatedController:
                 self._changed(cache.remove_pod(found) if is_deleted else cache.put_pod(found))
 
     def _changed(self, keys: set[FrameworkKey]) -> None:
+        self.has_news = True
         for key in sorted(keys):
             self.queue.add(key)
 
@@ -305,6 +305,7 @@ class SimulatedController:
         except StopIteration:
             del self._passes[key]
             self.queue.done(key)
+            self.has_news = True
             return
         self._send(key, requests)
 

@@ -90,6 +90,8 @@ class Scenario(msgspec.Struct, frozen=True):
     submissions: tuple[Submission, ...]
     events: tuple[Event, ...] = ()
     faults: Faults = QUIET
+    replicas: int = 2
+    """How many controllers there are, of which one leads."""
     is_lockstep: bool = False
     """Pods are bound, start and end all at once, and succeed."""
     endless_roles: frozenset[str] = frozenset()
@@ -237,6 +239,7 @@ def crowd(seed: int, count: int, tasks: int = 2) -> Scenario:
         submissions,
         tuple(sorted(events, key=lambda event: event.at)),
         faults,
+        replicas=1,
         faults_end=count / 100 + 60,
     )
 

@@ -1,7 +1,7 @@
 """Plays a scenario: controllers, API server, kubelets, users and neighbours, on a virtual clock and one seed."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from random import Random
 
 import msgspec
@@ -56,10 +56,10 @@ class Simulation:
         times += [event.at + event.lasts for event in scenario.events]
         self._last_happening = builders.NOW + timedelta(seconds=max(scenario.faults_end, *times, 0.0))
         self._faults_end = builders.NOW + timedelta(seconds=scenario.faults_end)
-        self._next_tick: datetime | None = None
+        self._next_tick: float | None = None
         self._has_rested = False
         self.retired: list[SimulatedController] = []
-        self.controllers = [self._new_controller(), self._new_controller()]
+        self.controllers = [self._new_controller() for _ in range(scenario.replicas)]
         self.timeline.after(TAKEOVER, lambda: self._elect(0))
         for submission in scenario.submissions:
             self._plan_submission(submission)
@@ -103,14 +103,17 @@ class Simulation:
 
     def _pump(self) -> None:
         for controller in self.controllers:
-            controller.pump()
-            due = controller.next_time()
-            if due is not None and (self._next_tick is None or due < self._next_tick):
-                self._next_tick = due
-                self.timeline.at(due, self._tick)
+            if controller.is_leader and controller.has_news:
+                controller.pump()
+                due = controller.queue.next_time()
+                if due is not None and (self._next_tick is None or due < self._next_tick):
+                    self._next_tick = due
+                    self.timeline.at(controller.moment_of(due), self._tick)
 
     def _tick(self) -> None:
         self._next_tick = None
+        for controller in self.controllers:
+            controller.has_news = True
 
     def _faults(self) -> Faults:
         if self.timeline.now < self._faults_end:
@@ -308,7 +311,8 @@ class Simulation:
         """The leader loses its lease and, as the real one does, its life with it; the standby takes over."""
         leader = self._end_leader()
         if leader is not None:
-            self.timeline.after(TAKEOVER, lambda: self._elect(1 - leader))
+            successor = (leader + 1) % len(self.controllers)
+            self.timeline.after(TAKEOVER, lambda: self._elect(successor))
 
     def _end_leader(self) -> int | None:
         for number, controller in enumerate(self.controllers):
