@@ -11,7 +11,7 @@ from tests.decide.invariants import tasks_of
 from tests.decide.worlds import World
 
 from windlass.decide import decide
-from windlass.model.completion import CompletionCode
+from windlass.model.completion import CompletionCode, CompletionTypeName
 from windlass.model.framework import (
     CompletedPods,
     ExecutionType,
@@ -248,9 +248,14 @@ def test_nothing_is_left_to_do_once_the_outcomes_are_seen(life: tuple[World, lis
         assert (later.status, later.actions) == (settled.status, ())
 
 
-def ended_with_its_attempt(task: TaskStatus) -> bool:
+def ended_by_itself(task: TaskStatus, how: CompletionTypeName) -> bool:
     ended = task.attempt_status.completion_status
-    return ended is not None and ended.code == CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION
+    return (
+        task.state is State.COMPLETED
+        and ended is not None
+        and ended.type.name == how
+        and ended.code != CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION
+    )
 
 
 @SETTINGS
@@ -266,8 +271,8 @@ def test_the_summary_is_a_recount(life: tuple[World, list[Event]]) -> None:
         assert status.summary == Summary(
             tasks=len(tasks),
             running=sum(task.state is State.ATTEMPT_RUNNING for task in tasks),
-            succeeded=sum(task.is_succeeded for task in tasks),
-            failed=sum(task.is_failed and not ended_with_its_attempt(task) for task in tasks),
+            succeeded=sum(ended_by_itself(task, CompletionTypeName.SUCCEEDED) for task in tasks),
+            failed=sum(ended_by_itself(task, CompletionTypeName.FAILED) for task in tasks),
         )
 
 

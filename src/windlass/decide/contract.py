@@ -151,7 +151,6 @@ class ReasonKind(StrEnum):
     TASK_DELETED = "TaskDeleted"
     NAME_TAKEN = "NameTaken"
     POD_FORCE_DELETED = "PodForceDeleted"
-    STRAY_DELETED = "StrayDeleted"
 
 
 class Reason(msgspec.Struct, frozen=True):

@@ -63,10 +63,6 @@ class State(StrEnum):
     """The last attempt has ended. Final."""
 
     @property
-    def is_before_creation(self) -> bool:
-        return self is State.ATTEMPT_CREATION_PENDING
-
-    @property
     def is_active(self) -> bool:
         """The object is wanted and was asked for: policies apply."""
         return self in ACTIVE_STATES

@@ -54,16 +54,6 @@ class TaskStatus(Written, frozen=True, kw_only=True):
     def is_completed(self) -> bool:
         return self.state is COMPLETED
 
-    @property
-    def is_failed(self) -> bool:
-        completion = self.attempt_status.completion_status
-        return self.state is COMPLETED and completion is not None and completion.type.is_failed
-
-    @property
-    def is_succeeded(self) -> bool:
-        completion = self.attempt_status.completion_status
-        return self.state is COMPLETED and completion is not None and not completion.type.is_failed
-
 
 class TaskRoleStatus(Written, frozen=True, kw_only=True):
     name: str
