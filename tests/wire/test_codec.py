@@ -204,7 +204,7 @@ retry_specs = st.builds(
     RetryPolicySpec,
     st.booleans(),
     st.integers(-2, 9),
-    st.none() | counts,
+    st.none() | st.integers(0, 2**31 - 1),
     st.none() | st.builds(RetryBackoff, counts, counts),
 )
 pod_templates = st.recursive(

@@ -1,0 +1,13 @@
+"""Properties are checked on the same examples everywhere, and take as long as they take.
+
+A machine may be slow, and a run must not differ from the last for no reason. `HYPOTHESIS_PROFILE=default` explores.
+"""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
