@@ -463,3 +463,39 @@ def test_a_task_that_is_retried_without_end_after_refusals_waits_longer_and_long
     assert framework.status is not None
     (task,) = framework.status.attempt_status.roles[0].task_statuses
     assert 3 <= task.attempt_status.id <= 8, "in ten seconds"
+
+
+def creations(done: list[str]) -> int:
+    return sum(entry.startswith("create job-worker") for entry in done)
+
+
+def test_a_quota_that_is_used_up_is_asked_about_by_one_pod_and_not_by_all() -> None:
+    bench = bench_with(40)
+    over_quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: pods"))
+    bench.port.errors = {f"create job-worker-{index}": over_quota for index in range(40)}
+    bench.run()
+    bench.show()
+    assert creations(bench.run()) == 40, "the gang, all at once"
+    tried = 0
+    for _ in range(300):
+        bench.wait(0.1)
+        tried += creations(bench.run())
+    assert 3 <= tried <= 150, "in half a minute; forty at every turn would be a thousand"
+    bench.port.errors.clear()
+    waves = []
+    for _ in range(1500):
+        bench.wait(0.1)
+        bench.show()
+        if wave := creations(bench.run()):
+            waves.append(wave)
+    assert sum(waves) == 40
+    assert max(waves) > 1, "the more there are, the more are tried at a time"
+
+
+def test_a_task_whose_name_a_stranger_has_holds_up_no_other() -> None:
+    bench = bench_with(3)
+    bench.port.errors["create job-worker-0"] = AlreadyExistsError("job-worker-0")
+    bench.run()
+    bench.show()
+    assert creations(bench.run()) == 3
+    assert set(bench.cache.observe(bench.key, NOW, 0.0).pods) == {"job-worker-1", "job-worker-2"}

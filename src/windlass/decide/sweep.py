@@ -1,5 +1,7 @@
 """One walk over all tasks: each follows its pod, then is retried, completed or ended."""
 
+from datetime import datetime
+
 import msgspec
 
 from windlass.decide import deletion, follow, rescale
@@ -72,12 +74,14 @@ def act_on_pods(draft: Draft) -> None:
     """Create the pods that are missing, delete those that have to go."""
     pods = draft.observed.pods
     claimed: set[str] = set()
+    missing: list[tuple[str, TaskStatus]] = []
     for role in draft.status.attempt_status.roles:
         for task in role.task_statuses:
             attempt = task.attempt_status
             if task.state is CREATION_PENDING:
-                if not task.deletion_pending:
-                    _create_pod(draft, role.name, task)
+                # Somebody may have its name: a stranger, or a pod of ours on its way out.
+                if not task.deletion_pending and attempt.pod_name not in pods:
+                    missing.append((role.name, task))
                 continue
             pod = pods.get(attempt.pod_name)
             if pod is None or pod.uid != attempt.pod_uid:
@@ -85,16 +89,32 @@ def act_on_pods(draft: Draft) -> None:
             claimed.add(pod.uid)
             if task.state.is_ending:
                 deletion.delete_pod(draft, pod)
+    _create_pods(draft, missing, existing=len(claimed))
     if len(claimed) < len(pods):
         deletion.delete_strays(draft, claimed)
 
 
-def _create_pod(draft: Draft, role: str, task: TaskStatus) -> None:
-    """Unless somebody has its name, who may be a pod of ours on its way out."""
-    name = task.attempt_status.pod_name
-    if name in draft.observed.pods:
-        return
-    postponed = draft.observed.outcomes.postponed.get(name)
-    if postponed is not None and not draft.is_past(postponed):
-        return
-    draft.act(CreatePod(role, task.index))
+def _create_pods(draft: Draft, missing: list[tuple[str, TaskStatus]], existing: int) -> None:
+    """All at once, as long as none was turned down.
+
+    From then on no more are tried at a time than there are pods already, and one if there are none: a quota that is
+    used up is asked about by one pod, and not by thousands, again and again. Those that were turned down take turns.
+    """
+    postponed = draft.observed.outcomes.postponed
+    fresh: list[CreatePod] = []
+    due: list[tuple[datetime, CreatePod]] = []
+    waiting = 0
+    for role, task in missing:
+        until = postponed.get(task.attempt_status.pod_name)
+        if until is None:
+            fresh.append(CreatePod(role, task.index))
+        elif draft.is_past(until):
+            due.append((until, CreatePod(role, task.index)))
+        else:
+            waiting += 1
+    if due or waiting:
+        at_a_time = max(1, existing)
+        due.sort(key=lambda entry: entry[0])
+        fresh = fresh[:at_a_time] + [creation for _, creation in due[: max(0, at_a_time - waiting)]]
+    for creation in fresh:
+        draft.act(creation)
