@@ -43,7 +43,7 @@ def running(tasks: int) -> World:
 def all_pods(framework: Framework, phase: PodPhase) -> dict[str, PodView]:
     return {
         task.attempt_status.pod_name: builders.pod(
-            framework, task, phase=phase, exit_code=0 if phase is PodPhase.SUCCEEDED else None
+            framework, task, phase=phase, exit_code={PodPhase.SUCCEEDED: 0, PodPhase.FAILED: 1}.get(phase)
         )
         for task in tasks_of(framework)
     }
@@ -97,6 +97,9 @@ def decision_figures(tasks: int, aim: float) -> None:
     ended = observed_around(config_map, all_pods(framework, PodPhase.SUCCEEDED))
     all_end = timed(lambda: decide(framework, ended, at(2)))
     show(f"decide, {tasks:,} tasks, all have just succeeded", all_end.median_ms, aim)
+    failed = observed_around(config_map, all_pods(framework, PodPhase.FAILED))
+    all_fail = timed(lambda: decide(framework, failed, at(2)))
+    show(f"decide, {tasks:,} tasks, all have just failed alike", all_fail.median_ms, aim)
     fresh = builders.framework("job", builders.role("worker", tasks))
     first = stored(fresh, Observed(config_map=config_map, known={config_map.uid}), 0)
     pending = observed_around(config_map, all_pods(first, PodPhase.PENDING))

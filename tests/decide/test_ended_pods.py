@@ -3,7 +3,8 @@
 import pytest
 from tests.decide.worlds import World
 
-from windlass.decide.contract import CreatePod, DeletePod
+from windlass.decide.contract import CreatePod, DeletePod, ReasonKind
+from windlass.decide.draft import MOST_FAILURES_EXPLAINED
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
 from windlass.testing.builders import framework, role
@@ -93,3 +94,15 @@ def test_a_pod_that_is_first_seen_when_it_has_ended(is_stored: bool, phase: str,
     world.settle()
     assert (world.task().state, world.task_code()) == (State.COMPLETED, exit_code)
     assert world.task().attempt_status.pod_uid == world.pod().uid
+
+
+def test_when_a_gang_falls_the_first_failures_are_told_by_name_and_the_rest_as_a_number() -> None:
+    """A1: all of them are completed at once; nobody reads a thousand events."""
+    world = World(framework("job", role(tasks=MOST_FAILURES_EXPLAINED + 7, min_failed=1)))
+    world.start()
+    for index in range(MOST_FAILURES_EXPLAINED + 7):
+        world.fail(index=index)
+    told = [reason for reason in world.decide().reasons if reason.kind is ReasonKind.TASK_FAILED]
+    assert len(told) == MOST_FAILURES_EXPLAINED + 1
+    assert told[0].message == "Task worker-0, attempt 0, failed: ContainerUnrecognizedFailed (1)"
+    assert told[-1].message == "7 more tasks failed"

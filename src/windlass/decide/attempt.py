@@ -182,7 +182,7 @@ def while_ending(draft: Draft) -> bool:
         return False
     config_map = None if sight is Sight.GONE else draft.observed.config_map
     _follow_config_map(draft, config_map)
-    are_tasks_completed = all(task.is_completed for role in attempt.roles for task in role.task_statuses)
+    are_tasks_completed = sweep.are_all_completed(draft)
     if sight is Sight.UNSHOWN:
         draft.look_if_still_unshown(draft.status.transition_time)
     is_there = sight is Sight.PRESENT and config_map is not None and not config_map.is_deleting
@@ -191,7 +191,7 @@ def while_ending(draft: Draft) -> bool:
         live = [
             pod
             for pod in draft.observed.pods.values()
-            if not pod.is_terminal and pod.uid not in ended and ownership.is_our_pod(pod, draft.framework.uid)
+            if pod.uid not in ended and not pod.is_terminal and ownership.is_our_pod(pod, draft.framework.uid)
         ]
         for pod in live:
             deletion.delete_pod(draft, pod)

@@ -35,6 +35,7 @@ def decide(framework: Framework, observed: Observed, now: datetime, rules: Rules
     while STEPS[draft.status.state](draft):
         draft.actions.clear()
         draft.wake_at = None
+    draft.explain_other_failures()
     _summarise(draft)
     conditions.update(draft)
     is_final = draft.status.state is State.COMPLETED

@@ -17,6 +17,7 @@ from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 LONGEST_SEC = 100 * 365 * 24 * 3600
 """A deadline beyond a hundred years is none; a date has no room for much more."""
 WATCH_PATIENCE_SEC = 30
+MOST_FAILURES_EXPLAINED = 50
 WHOLE_MESSAGES = 10
 """So many long termination messages per attempt are kept whole; the others are cut."""
 
@@ -40,6 +41,7 @@ class Draft:
         self.wake_at: datetime | None = None
         self.name_taken = ""
         self._whole_messages: int | None = None
+        self._failures = 0
         self._counted: tuple[TaskRoleStatus, ...] | None = None
         self._censuses: tuple[completion.Census, ...] = ()
 
@@ -60,6 +62,18 @@ class Draft:
         self, kind: ReasonKind, message: str, role: str = "", index: int = -1, *, is_warning: bool = False
     ) -> None:
         self.reasons.append(Reason(kind, message, role, index, is_warning))
+
+    def explain_failure(self, role: str, task: TaskStatus, ended: TaskAttemptCompletionStatus) -> None:
+        """The first few by name: when a gang falls, nobody reads ten thousand events."""
+        self._failures += 1
+        if self._failures <= MOST_FAILURES_EXPLAINED:
+            message = f"Task {role}-{task.index}, attempt {task.attempt_status.id}, failed: {ended.phrase} ({ended.code})"
+            self.explain(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
+
+    def explain_other_failures(self) -> None:
+        others = self._failures - MOST_FAILURES_EXPLAINED
+        if others > 0:
+            self.explain(ReasonKind.TASK_FAILED, f"{others} more tasks failed", is_warning=True)
 
     def explain_end_of_attempt(self, kind: ReasonKind, message: str) -> None:
         self.reasons.append(Reason(kind, message, status=self.status))

@@ -16,7 +16,6 @@ from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Sparse
 from windlass.model.completion import (
     CompletionCode,
-    CompletionType,
     ContainerCompletionStatus,
     PodCompletionStatus,
     TaskAttemptCompletionStatus,
@@ -28,8 +27,6 @@ SUCCEEDED_DIAGNOSTICS = "Pod succeeded"
 UNRECOGNIZED_PHRASE = "ContainerUnrecognizedFailed"
 KEPT_BYTES = 200
 """How much is kept of each text of a task attempt that is not kept whole (A2)."""
-SURELY_SHORT = KEPT_BYTES // 4
-"""In characters, of which one takes up to four bytes."""
 
 PREDEFINED_FAILURE_CLASSES = tuple(
     FailureClass(int(code), completion.phrase_of(code), completion.TYPES[code], (exit_code_pattern(code),))
@@ -49,6 +46,9 @@ _CREATION_CODES = {
     "RequestEntityTooLarge": CompletionCode.POD_CREATION_PERMANENT_ERROR,
 }
 
+MOST_REMEMBERED = 1000
+_Match = tuple[FailureClass | None, str]
+"""The class that matched first, if one did, and the diagnostics."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -79,20 +79,35 @@ class Classifier:
         self._classes = tuple(
             (_PodMatcher(pattern), failure) for failure in classes for pattern in failure.pod_patterns
         )
+        self._reads_names = any(pattern.name_regex for failure in classes for pattern in failure.pod_patterns)
+        self._remembered: dict[PodCompletionStatus, _Match] = {}
 
     def classify(self, pod: PodView) -> TaskAttemptCompletionStatus:
         """How the task attempt of a pod ended that is Succeeded or Failed."""
         kept = pod_completion(pod)
         if pod.status.phase == PodPhase.SUCCEEDED:
             return completion.task_completion(CompletionCode.SUCCEEDED, SUCCEEDED_DIAGNOSTICS, kept)
+        match = self._search(pod.name, kept) if self._reads_names else self._recall(kept)
+        failure, diagnostics = match
+        if failure is None:
+            return _unmatched(pod, diagnostics, kept)
+        return TaskAttemptCompletionStatus(failure.code, failure.phrase, failure.type, diagnostics, kept)
+
+    def _recall(self, kept: PodCompletionStatus) -> _Match:
+        """When a gang falls, most of its pods end alike: the expressions are tried on the first of them."""
+        match = self._remembered.get(kept)
+        if match is None:
+            if len(self._remembered) >= MOST_REMEMBERED:
+                self._remembered.clear()
+            match = self._remembered[kept] = self._search("", kept)
+        return match
+
+    def _search(self, pod_name: str, kept: PodCompletionStatus) -> _Match:
         for matcher, failure in self._classes:
-            matched = matcher.match(pod.name, kept)
+            matched = matcher.match(pod_name, kept)
             if matched is not None:
-                diagnostics = f"PodPattern matched: {_json(matched)}"
-                return TaskAttemptCompletionStatus(
-                    failure.code, failure.phrase, failure.type, diagnostics, kept
-                )
-        return _unmatched(pod, kept)
+                return failure, f"PodPattern matched: {_json(matched)}"
+        return None, f"PodPattern unmatched: {_json(kept)}"
 
 
 def with_defaults(configured: Sequence[FailureClass]) -> tuple[FailureClass, ...]:
@@ -152,11 +167,15 @@ def shortened(ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus
 
 
 def _is_brief(ended: TaskAttemptCompletionStatus) -> bool:
-    """Whether nothing needs cutting can be told without encoding anything; of most attempts it can."""
+    """Whether nothing needs cutting, as of most attempts."""
     pod = ended.pod
-    if len(ended.diagnostics) > SURELY_SHORT or (pod is not None and len(pod.message) > SURELY_SHORT):
+    if not _is_short(ended.diagnostics) or (pod is not None and not _is_short(pod.message)):
         return False
-    return pod is None or all(len(container.message) <= SURELY_SHORT for container in pod.containers)
+    return pod is None or all(_is_short(container.message) for container in pod.containers)
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= KEPT_BYTES and (text.isascii() or len(text.encode()) <= KEPT_BYTES)
 
 
 def _cut_pod(pod: PodCompletionStatus) -> PodCompletionStatus:
@@ -174,11 +193,9 @@ def _cut_container(container: ContainerCompletionStatus) -> ContainerCompletionS
 
 
 def _cut(text: str) -> str:
-    if len(text) <= SURELY_SHORT:
+    if _is_short(text):
         return text
     whole = text.encode()
-    if len(whole) <= KEPT_BYTES:
-        return text
     ellipsis = "…"
     return whole[: KEPT_BYTES - len(ellipsis.encode())].decode(errors="ignore") + ellipsis
 
@@ -189,9 +206,8 @@ def _of_failed(pattern: ContainerPattern) -> ContainerPattern:
     return msgspec.structs.replace(pattern, code_range=IntRange(min=1, max=pattern.code_range.max))
 
 
-def _unmatched(pod: PodView, kept: PodCompletionStatus) -> TaskAttemptCompletionStatus:
+def _unmatched(pod: PodView, diagnostics: str, kept: PodCompletionStatus) -> TaskAttemptCompletionStatus:
     """The code of the failed container that ended last; of two that ended at once, the later in order."""
-    diagnostics = f"PodPattern unmatched: {_json(kept)}"
     last_code, last_end = 0, _LONG_AGO
     for container in pod.containers:
         ended = container.state.terminated
@@ -203,7 +219,7 @@ def _unmatched(pod: PodView, kept: PodCompletionStatus) -> TaskAttemptCompletion
     if last_code == 0:
         code = CompletionCode.POD_FAILED_WITHOUT_FAILED_CONTAINER
         return completion.task_completion(code, diagnostics, kept)
-    return TaskAttemptCompletionStatus(last_code, UNRECOGNIZED_PHRASE, CompletionType(), diagnostics, kept)
+    return TaskAttemptCompletionStatus(last_code, UNRECOGNIZED_PHRASE, completion.FAILED, diagnostics, kept)
 
 
 def _json(value: MatchedPod | PodCompletionStatus) -> str:

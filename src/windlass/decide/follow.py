@@ -183,11 +183,7 @@ def end_attempt(
         completion = draft.trimmed(completion)
         task = with_completion(task, completion)
         if completion.type.is_failed and not task.deletion_pending:
-            message = (
-                f"Task {role}-{task.index}, attempt {task.attempt_status.id}, failed: "
-                f"{completion.phrase} ({completion.code})"
-            )
-            draft.explain(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
+            draft.explain_failure(role, task, completion)
     return transitions.moved(task, ATTEMPT_COMPLETED, draft.now)
 
 

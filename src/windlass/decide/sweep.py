@@ -9,7 +9,7 @@ from windlass.decide.contract import CreatePod, ReasonKind
 from windlass.decide.draft import Draft
 from windlass.model.completion import CompletionCode
 from windlass.model.framework import RetryPolicySpec
-from windlass.model.states import CREATION_PENDING
+from windlass.model.states import COMPLETED, CREATION_PENDING
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
 SCALED_AWAY = "The spec does not want the task any more"
@@ -44,6 +44,8 @@ def over_active_attempt(draft: Draft) -> None:
 
 def over_ending_attempt(draft: Draft) -> None:
     """The attempt is decided: the tasks that had not completed end with it, and none is retried."""
+    if are_all_completed(draft):
+        return
 
     def end(role: str, task: TaskStatus) -> TaskStatus:
         if task.is_completed:
@@ -54,6 +56,12 @@ def over_ending_attempt(draft: Draft) -> None:
         return follow.complete(draft, task)
 
     draft.with_roles(_mapped(draft.status.attempt_status.roles, end))
+
+
+def are_all_completed(draft: Draft) -> bool:
+    return all(
+        task.state is COMPLETED for role in draft.status.attempt_status.roles for task in role.task_statuses
+    )
 
 
 def _mapped(roles: tuple[TaskRoleStatus, ...], step: "follow.Step") -> tuple[TaskRoleStatus, ...]:

@@ -66,20 +66,14 @@ def check(current: State, wanted: State) -> None:
 def moved(status: S, state: State, now: datetime) -> S:
     """The status of a Framework or of a task in another state, with the times that belong to it."""
     check(status.state, state)
-    attempt = status.attempt_status
-    run_time, completion_time = status.run_time, status.completion_time
+    replace, attempt = msgspec.structs.replace, status.attempt_status
     if state is RUNNING:
-        attempt = msgspec.structs.replace(attempt, run_time=now)
-        run_time = run_time or now
-    elif state is ATTEMPT_COMPLETED:
-        attempt = msgspec.structs.replace(attempt, completion_time=now)
-    elif state is COMPLETED:
-        completion_time = now
-    return msgspec.structs.replace(
-        status,
-        state=state,
-        transition_time=now,
-        run_time=run_time,
-        completion_time=completion_time,
-        attempt_status=attempt,
-    )
+        attempt = replace(attempt, run_time=now)
+        since = status.run_time or now
+        return replace(status, state=state, transition_time=now, run_time=since, attempt_status=attempt)
+    if state is ATTEMPT_COMPLETED:
+        attempt = replace(attempt, completion_time=now)
+        return replace(status, state=state, transition_time=now, attempt_status=attempt)
+    if state is COMPLETED:
+        return replace(status, state=state, transition_time=now, completion_time=now)
+    return replace(status, state=state, transition_time=now)
