@@ -67,7 +67,8 @@ class Draft:
         """The first few by name: when a gang falls, nobody reads ten thousand events."""
         self._failures += 1
         if self._failures <= MOST_FAILURES_EXPLAINED:
-            message = f"Task {role}-{task.index}, attempt {task.attempt_status.id}, failed: {ended.phrase} ({ended.code})"
+            attempt = f"Task {role}-{task.index}, attempt {task.attempt_status.id}"
+            message = f"{attempt}, failed: {ended.phrase} ({ended.code})"
             self.explain(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
 
     def explain_other_failures(self) -> None:
