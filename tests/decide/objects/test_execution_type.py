@@ -11,7 +11,7 @@ from windlass.model.states import State
 from windlass.testing.builders import role
 
 if TYPE_CHECKING:
-    from tests.decide_objects.conftest import NewWorld, World
+    from tests.decide.objects.conftest import NewWorld, World
 
 STOPPED, ATTEMPT_OVER = -210, -220
 

@@ -13,7 +13,7 @@ from windlass.testing import builders
 from windlass.testing.builders import at, role
 
 if TYPE_CHECKING:
-    from tests.decide_objects.conftest import NewWorld, World
+    from tests.decide.objects.conftest import NewWorld, World
 
 PENDING_TOO_LONG, ACTIVE_TOO_LONG = -240, -250
 ALWAYS = RetryPolicySpec(max_retry_count=-2)

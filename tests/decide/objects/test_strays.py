@@ -21,7 +21,7 @@ from windlass.testing import builders
 from windlass.testing.builders import at, role
 
 if TYPE_CHECKING:
-    from tests.decide_objects.conftest import NewWorld, World
+    from tests.decide.objects.conftest import NewWorld, World
 
 OTHER_FRAMEWORK = "other-uid"
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 if TYPE_CHECKING:
-    from tests.decide_golden.conftest import Case
+    from tests.decide.golden.conftest import Case
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.yaml"))
 

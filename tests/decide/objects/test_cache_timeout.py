@@ -19,7 +19,7 @@ from windlass.model.states import State
 from windlass.testing.builders import at, role
 
 if TYPE_CHECKING:
-    from tests.decide_objects.conftest import NewWorld, World
+    from tests.decide.objects.conftest import NewWorld, World
 
 CONFIG_MAP_TIMEOUT, POD_TIMEOUT = -110, -111
 

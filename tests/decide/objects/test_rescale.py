@@ -11,7 +11,7 @@ from windlass.model.status import TaskStatus
 from windlass.testing.builders import role
 
 if TYPE_CHECKING:
-    from tests.decide_objects.conftest import NewWorld, World
+    from tests.decide.objects.conftest import NewWorld, World
 
 DELETE_TASK_REQUESTED = -230
 

@@ -11,7 +11,7 @@ from windlass.model.status import ConditionType, Summary
 from windlass.testing.builders import at, role
 
 if TYPE_CHECKING:
-    from tests.decide_objects.conftest import NewWorld, World
+    from tests.decide.objects.conftest import NewWorld, World
 
 COMPLETE, FAILED = ConditionType.COMPLETE, ConditionType.FAILED
 SUSPENDED, NAME_TAKEN = ConditionType.SUSPENDED, ConditionType.NAME_TAKEN

@@ -10,7 +10,7 @@ from windlass.model.states import State
 from windlass.testing.builders import at, role
 
 if TYPE_CHECKING:
-    from tests.decide_objects.conftest import NewWorld, World
+    from tests.decide.objects.conftest import NewWorld, World
 
 DAY = 24 * 3600
 ENDED = 50

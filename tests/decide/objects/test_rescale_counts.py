@@ -10,7 +10,7 @@ from windlass.model.status import Summary
 from windlass.testing.builders import role
 
 if TYPE_CHECKING:
-    from tests.decide_objects.conftest import NewWorld
+    from tests.decide.objects.conftest import NewWorld
 
 
 @pytest.mark.parametrize("exit_code", [1, 137])

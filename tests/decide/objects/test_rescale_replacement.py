@@ -10,7 +10,7 @@ from windlass.model.status import TaskStatus
 from windlass.testing.builders import role
 
 if TYPE_CHECKING:
-    from tests.decide_objects.conftest import NewWorld
+    from tests.decide.objects.conftest import NewWorld
 
 
 def creations(actions: "tuple[Action, ...] | list[Action]") -> list[tuple[str, int]]:

@@ -1,7 +1,7 @@
 """Reads and writes the golden files of decisions.
 
 A case is a file of two YAML documents: what goes into the decision, written by a person, and the decision, written by
-`WINDLASS_REGENERATE=1 pytest tests/decide_golden`. Read the difference before it is kept. Times are written as seen
+`WINDLASS_REGENERATE=1 pytest tests/decide/golden`. Read the difference before it is kept. Times are written as seen
 from the moment of the decision: `<Now>`, `<Now>-5s`, `<Now>+300s`.
 
 An observed object is written by what is peculiar to it (see `SeenPod` and `SeenConfigMap`); all else is as if it had
