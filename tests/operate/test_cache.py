@@ -331,3 +331,14 @@ def test_what_is_postponed_is_told_in_the_time_of_the_wall_clock() -> None:
     cache = cache_with()
     record(cache).postponed("job-worker-0", 8.0)
     assert cache.observe(KEY, at(-3600), 5.0).outcomes.postponed == {"job-worker-0": at(-3597)}
+
+
+def test_what_is_older_than_the_last_list_is_no_news() -> None:
+    """A watch goes on where the list ended; nothing that went before it may come back."""
+    cache = cache_with()
+    cache.replace_pods([], "50")
+    cache.replace_config_maps([], "50")
+    assert not cache.put_pod(pod("pod-9", "49"))
+    assert not cache.put_config_map(config_map("cm-9", "49"))
+    assert cache.put_pod(pod("pod-9", "51"))
+    assert cache.put_config_map(config_map("cm-9", "51"))

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.decide.contract import DeletePod, Reason, ReasonKind, Rules
+from windlass.decide import decide
+from windlass.decide.contract import DeletePod, Observed, Reason, ReasonKind, Rules
 from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
 from windlass.model.framework import CompletedPods, Framework, RetryPolicySpec
@@ -41,6 +42,7 @@ class RecordingPort:
         self.reasons: list[Reason] = []
         self.version = 100
         self.listed = Listed("100", None, ())
+        self.stored: Framework | None = None
 
     def _do(self, what: str) -> None:
         self.log.append(what)
@@ -56,6 +58,10 @@ class RecordingPort:
         self._do(f"store {status.state}")
         self.version += 1
         return framework.with_status(status, str(self.version))
+
+    async def read_framework(self, framework: Framework) -> Framework | None:
+        self._do("read")
+        return self.stored or framework
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
         self._do("create ConfigMap")
@@ -207,7 +213,23 @@ def test_a_status_that_could_not_be_stored_is_followed_by_no_action_and_tried_ag
     assert not bench.is_due_now, "not at once"
     assert bench.queue.next_time() is not None
     bench.port.errors.clear()
-    assert bench.run_when_due() == ["store AttemptCreationPending", "create ConfigMap"]
+    read = ["read"] if isinstance(error, UnansweredError) else []
+    assert bench.run_when_due() == [*read, "store AttemptCreationPending", "create ConfigMap"]
+
+
+def test_nothing_is_done_on_a_status_that_may_have_been_written_over() -> None:
+    """The store was not answered and took effect; the watch is behind."""
+    bench = bench_with()
+    bench.port.errors["store AttemptCreationPending"] = UnansweredError()
+    bench.run()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    status = decide(framework, Observed(), NOW).status
+    assert status is not None
+    bench.port.stored = framework.with_status(status, "150")
+    bench.port.errors.clear()
+    assert bench.run_when_due() == ["read", "create ConfigMap"], "what it would have stored is stored already"
+    assert bench.cache.framework(bench.key) is bench.port.stored
 
 
 def test_a_change_that_leads_to_no_action_waits_for_others_but_not_for_long() -> None:

@@ -84,6 +84,9 @@ class Cache:
         self._places: dict[str, Place] = {}
         """Where a pod is kept, by its UID: somebody may change its label."""
         self._records: dict[FrameworkKey, Record] = {}
+        # A watch goes on where a list ended: what is older than the last list is no news.
+        self._pods_listed = ""
+        self._config_maps_listed = ""
 
     def keys(self) -> Iterator[FrameworkKey]:
         return iter(tuple(self._frameworks))
@@ -155,6 +158,9 @@ class Cache:
 
     def put_pod(self, pod: PodView) -> set[FrameworkKey]:
         """From a watch. Returns the keys that it concerns, none if it is old news."""
+        return set() if _is_as_old(pod, self._pods_listed) else self._put_pod(pod)
+
+    def _put_pod(self, pod: PodView) -> set[FrameworkKey]:
         place = _place_of(pod)
         moved = self._move_pod(pod, place)
         if place is None:
@@ -191,6 +197,10 @@ class Cache:
         return self._keys_at(place)
 
     def put_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
+        """From a watch, as with pods."""
+        return set() if _is_as_old(config_map, self._config_maps_listed) else self._put_config_map(config_map)
+
+    def _put_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
         place = _place_of_config_map(config_map)
         if place is None:
             return set()
@@ -221,12 +231,13 @@ class Cache:
         listed: set[str] = set()
         for pod in pods:
             listed.add(pod.uid)
-            changed |= self.put_pod(pod)
+            changed |= self._put_pod(pod)
         for around in tuple(self._surroundings.values()):
             for pod in tuple(around.pods.values()):
                 if pod.uid not in listed and _is_as_old(pod, resource_version):
                     changed |= self.remove_pod(pod)
         self._prove(resource_version, pods=True)
+        self._pods_listed = resource_version
         return changed
 
     def replace_config_maps(
@@ -236,12 +247,13 @@ class Cache:
         listed: set[str] = set()
         for config_map in config_maps:
             listed.add(config_map.uid)
-            changed |= self.put_config_map(config_map)
+            changed |= self._put_config_map(config_map)
         for around in tuple(self._surroundings.values()):
             found = around.config_map
             if found is not None and found.uid not in listed and _is_as_old(found, resource_version):
                 changed |= self.remove_config_map(found)
         self._prove(resource_version, config_maps=True)
+        self._config_maps_listed = resource_version
         return changed
 
     # Answers to our own requests
@@ -309,13 +321,13 @@ class Cache:
         around = self._around((framework.namespace, framework.name))
         listed = {pod.uid: pod for pod in pods}
         for pod in listed.values():
-            self.put_pod(pod)
+            self._put_pod(pod)
         for pod in tuple(around.pods.values()):
             if pod.uid not in listed and _is_as_old(pod, resource_version):
                 self.remove_pod(pod)
         found = around.config_map
         if config_map is not None:
-            self.put_config_map(config_map)
+            self._put_config_map(config_map)
         elif found is not None and _is_as_old(found, resource_version):
             self.remove_config_map(found)
         if framework.status is not None:

@@ -43,6 +43,8 @@ class Executor:
         self._clock = clock
         self._rules = rules
         self._waiting_since: dict[FrameworkKey, float] = {}
+        self._in_doubt: set[FrameworkKey] = set()
+        """A store of theirs was not answered, so that what is cached may be older than what is stored."""
 
     async def run_pass(self, key: FrameworkKey) -> None:
         """One look at one Framework. The queue sees to it that there is one at a time.
@@ -53,7 +55,11 @@ class Executor:
         if framework is None:
             self._queue.forget(key)
             self._waiting_since.pop(key, None)
+            self._in_doubt.discard(key)
             return
+        if key in self._in_doubt and not await self._is_reread(key, framework):
+            return
+        framework = self._cache.framework(key) or framework
         now = self._clock.now()
         observed = self._cache.observe(key, now, self._clock.monotonic())
         decision = decide(framework, observed, now, self._rules)
@@ -72,6 +78,20 @@ class Executor:
         self._queue.succeeded(key)
         if decision.actions and is_carried_out:
             self._queue.add(key)
+
+    async def _is_reread(self, key: FrameworkKey, framework: Framework) -> bool:
+        """Nothing may be done on a status that somebody, which may have been us, has written over."""
+        try:
+            current = await self._port.read_framework(framework)
+        except PortError:
+            self._queue.retry(key, self._clock.monotonic())
+            return False
+        self._in_doubt.discard(key)
+        if current is None or current.uid != framework.uid:
+            # The watch will say so.
+            return False
+        self._cache.put_framework(current)
+        return True
 
     def _wake(self, key: FrameworkKey, at: datetime, now: datetime) -> None:
         seconds = min((at - now).total_seconds(), LONGEST_SLEEP)
@@ -95,7 +115,11 @@ class Executor:
     ) -> bool:
         """Store, act, announce. False if the Framework has gone on the way: then nobody is told, and nothing done."""
         if is_changed and decision.status is not None:
-            framework = await self._port.store_status(framework, decision.status)
+            try:
+                framework = await self._port.store_status(framework, decision.status)
+            except UnansweredError:
+                self._in_doubt.add(key)
+                raise
             if not self._cache.stored(framework):
                 return False
         self._waiting_since.pop(key, None)

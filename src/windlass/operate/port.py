@@ -58,6 +58,9 @@ class Port(Protocol):
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         """Writes if the Framework still has its resourceVersion; returns it as it is stored now."""
 
+    async def read_framework(self, framework: Framework) -> Framework | None:
+        """As it is stored now; None if it is gone."""
+
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView: ...
 
     async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:

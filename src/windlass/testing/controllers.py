@@ -94,6 +94,11 @@ class SimulatedPort:
         answer: Framework = await _one(self._request("store_status", framework, store))
         return answer
 
+    async def read_framework(self, framework: Framework) -> Framework | None:
+        read = partial(self._server.frameworks.get, key_of(framework))
+        answer: Framework | None = await _one(self._request("read_framework", None, read))
+        return answer
+
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
         create = partial(self._server.create_config_map, namespace, manifest)
         answer: ConfigMapView = await _one(self._request("create_config_map", None, create))
