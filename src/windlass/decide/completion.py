@@ -1,5 +1,6 @@
 """When a Framework attempt is decided, and by which task (statements 17 and 30 to 33)."""
 
+import heapq
 from datetime import datetime
 
 import msgspec
@@ -100,7 +101,7 @@ def _rules_met(policy: CompletionPolicySpec, census: Census) -> list[_RuleMet]:
     ):
         is_switched_on = limit > 0
         if is_switched_on and len(tasks) >= limit:
-            decider = sorted(tasks, key=_completed_at)[limit - 1]
+            decider = heapq.nsmallest(limit, tasks, key=_completed_at)[-1]
             message = f"{name}TaskCount {len(tasks)} has reached Min{name}TaskCount {limit} in the TaskRole"
             met.append(_RuleMet(_completed_at(decider)[0], order, census.role, decider, message))
     return met
