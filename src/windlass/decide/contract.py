@@ -17,15 +17,17 @@ from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus, TaskStatus
 from windlass.settings import Settings
 
+_UNCONFIGURED = Settings()
+
 
 class Rules(msgspec.Struct, frozen=True):
     """What the controller's configuration has to say to a decision."""
 
     classifier: Classifier = Classifier()
-    cache_creation_timeout_sec: int = 300
-    completed_retain_sec: int = 30 * 24 * 3600
-    min_conflict_delay_sec: int = 60
-    max_conflict_delay_sec: int = 900
+    cache_creation_timeout_sec: int = _UNCONFIGURED.object_local_cache_creation_timeout_sec
+    completed_retain_sec: int = _UNCONFIGURED.framework_completed_retain_sec
+    min_conflict_delay_sec: int = _UNCONFIGURED.framework_min_retry_delay_sec_for_transient_conflict_failed
+    max_conflict_delay_sec: int = _UNCONFIGURED.framework_max_retry_delay_sec_for_transient_conflict_failed
 
     @classmethod
     def from_settings(cls, settings: Settings) -> "Rules":

@@ -1,0 +1,42 @@
+"""What a configuration (statement 51) has to say reaches the decisions."""
+
+from windlass.decide import births
+from windlass.decide.contract import Rules
+from windlass.settings import Settings
+from windlass.testing import builders
+from windlass.testing.builders import NOW
+from windlass.wire import configuration
+
+CONFIGURED = b"""
+objectLocalCacheCreationTimeoutSec: 61
+frameworkCompletedRetainSec: 62
+frameworkMinRetryDelaySecForTransientConflictFailed: 63
+frameworkMaxRetryDelaySecForTransientConflictFailed: 64
+podFailureSpec:
+  - code: -2000
+    phrase: OutOfLuck
+    type: {attributes: [Transient]}
+    podPatterns: [{containers: [{codeRange: {min: 7, max: 7}}]}]
+"""
+
+
+def code_of_a_pod_that_exits_with(exit_code: int, rules: Rules) -> tuple[int, str]:
+    job = builders.framework("job")
+    task = births.framework_status(job, NOW).attempt_status.roles[0].task_statuses[0]
+    ended = rules.classifier.classify(builders.pod(job, task, phase="Failed", exit_code=exit_code))
+    return ended.code, ended.phrase
+
+
+def test_every_setting_that_decisions_read_reaches_them() -> None:
+    rules = Rules.from_settings(configuration.load_settings(CONFIGURED, "config.yaml"))
+    assert (rules.cache_creation_timeout_sec, rules.completed_retain_sec) == (61, 62)
+    assert (rules.min_conflict_delay_sec, rules.max_conflict_delay_sec) == (63, 64)
+    assert code_of_a_pod_that_exits_with(7, rules) == (-2000, "OutOfLuck")
+    assert code_of_a_pod_that_exits_with(137, rules) == (137, "ContainerUnrecognizedFailed")
+
+
+def test_without_a_configuration_the_rules_are_the_references() -> None:
+    rules = Rules.from_settings(Settings())
+    assert (rules.cache_creation_timeout_sec, rules.completed_retain_sec) == (300, 30 * 24 * 3600)
+    assert (rules.min_conflict_delay_sec, rules.max_conflict_delay_sec) == (60, 900)
+    assert code_of_a_pod_that_exits_with(137, rules) == (137, "ContainerSigKillReceived")
