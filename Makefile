@@ -51,6 +51,6 @@ bench: $(VENV)/installed ## Measure, and print beside the aims
 
 .PHONY: docs
 docs: $(VENV)/installed ## Write the generated parts of the documentation anew
-	$(BIN)/python tools/update_pod_schema.py
+	$(BIN)/python tools/update_kubernetes_types.py
 	$(BIN)/python tools/update_crds.py
 	$(BIN)/python tools/update_docs.py

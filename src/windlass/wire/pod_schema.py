@@ -1,44 +1,24 @@
-"""Does a pod template have the shape that Kubernetes wants, by the schema in `pod_schema.json`.
+"""Does a pod template have the shape that Kubernetes wants, by its own types (`kubernetes_types`).
 
-That file is made by `tools/update_pod_schema.py` from a published package and never edited by hand. An unknown field
-is a warning here, since Kubernetes drops it and goes on; a wrong type is an error, since Kubernetes refuses it.
+An unknown field is a warning here, since Kubernetes drops it and goes on; a wrong type is an error, since Kubernetes
+refuses it.
 """
 
-import functools
 import re
 from collections.abc import Callable, Iterator
-from importlib import resources
 
-import msgspec
-
-from windlass.wire import faults, shape, tree
+from windlass.wire import faults, kubernetes_types, shape, tree
 from windlass.wire.faults import Fault, Rule
 
 _QUANTITY = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 
 
-class PodType(msgspec.Struct, frozen=True):
-    """`fields` maps a name to its type: a scalar's, another PodType's, `[]T` for lists or `{}T` for mappings."""
-
-    fields: dict[str, str]
-    required: tuple[str, ...]
-
-
-class PodSchema(msgspec.Struct, frozen=True):
-    kubernetes: str
-    root: str
-    types: dict[str, PodType]
-
-
-@functools.cache
-def schema() -> PodSchema:
-    data = resources.files(__package__).joinpath("pod_schema.json").read_bytes()
-    return msgspec.json.decode(data, type=PodSchema)
+_ROOT = "V1PodTemplateSpec"
 
 
 def check(template: tree.Node, path: str) -> Iterator[Fault]:
     """Everything in which the template differs from a PodTemplateSpec."""
-    yield from _check(template, schema().root, path)
+    yield from _check(template, _ROOT, path)
 
 
 def _check(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
@@ -46,7 +26,7 @@ def _check(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
         yield from _check_items(node, kind[2:], path)
     elif kind.startswith("{}"):
         yield from _check_values(node, kind[2:], path)
-    elif kind in schema().types:
+    elif kind in kubernetes_types.types():
         yield from _check_object(node, kind, path)
     else:
         expected, is_one = _SCALARS[kind]
@@ -71,7 +51,7 @@ def _check_values(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
 
 
 def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
-    pod_type = schema().types[kind]
+    pod_type = kubernetes_types.types()[kind]
     if not isinstance(node, tree.Mapping):
         yield from shape.wrong_type(node, f"a mapping ({_in_words(kind)})", path)
         return
@@ -89,7 +69,7 @@ def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
 
 
 def _unknown_field(node: tree.Mapping, key: str, kind: str, path: str) -> Fault:
-    known = tuple(schema().types[kind].fields)
+    known = tuple(kubernetes_types.types()[kind].fields)
     is_misspelt = faults.nearest(key, known) is not None
     return faults.warning(
         node.keys[key],

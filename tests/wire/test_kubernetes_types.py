@@ -1,0 +1,28 @@
+"""The types of Kubernetes' own kinds are those of the published package, and complete in themselves."""
+
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+from windlass.wire import kubernetes_types
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_is_up_to_date() -> None:
+    subprocess.run([sys.executable, ROOT / "tools/update_kubernetes_types.py", "--verify"], check=True)  # noqa: S603
+
+
+def test_is_small() -> None:
+    assert len(resources.files("windlass.wire").joinpath("kubernetes_types.json").read_bytes()) <= 300 * 1024
+
+
+def test_reaches_only_what_it_has() -> None:
+    types = kubernetes_types.types()
+    scalars = set("any boolean bytes date-time int-or-string integer number object quantity string".split())
+
+    kinds = {kind.lstrip("[]{}") for one in types.values() for kind in one.fields.values()}
+
+    assert kinds <= scalars | set(types)
+    assert all(set(one.required) <= set(one.fields) for one in types.values())
