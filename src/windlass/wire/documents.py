@@ -5,16 +5,14 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-import yaml
 
 from windlass.model import names
 from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec
 from windlass.model.status import FrameworkStatus
-from windlass.wire import faults, parsing, scalars, shape, text, tree, validation
+from windlass.wire import faults, parsing, shape, text, tree, validation, yaml_text
 from windlass.wire.faults import Fault, FaultyFileError
 
 _LISTS = (("v1", "List"), *((version, f"{names.KIND}List") for version in validation.API_VERSIONS))
-_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 class LoadedFramework(msgspec.Struct, frozen=True):
@@ -82,25 +80,7 @@ def dump(loaded: LoadedFramework) -> bytes:
     The tree that was read is written, not the model: so fields that Windlass does not know survive, inside the pod and
     the status as elsewhere, and defaults are not spelt out. Comments, anchors and the layout do not survive.
     """
-    written: str = yaml.dump(
-        tree.plain(loaded.tree), Dumper=_KubernetesDumper, sort_keys=False, allow_unicode=True, width=2**16
-    )
-    return written.encode()
-
-
-class _KubernetesDumper(_Dumper):  # type: ignore[misc]
-    """Quotes whatever our reader, which is that of Kubernetes, would not take for a string."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 — an override
-        return True
-
-
-def _quoted_where_needed(dumper: Any, text: str) -> Any:
-    style = None if scalars.means_a_string(text) else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_KubernetesDumper.add_representer(str, _quoted_where_needed)
+    return yaml_text.dump(tree.plain(loaded.tree))
 
 
 def _candidates(document: tree.Document) -> Iterator[_Candidate]:
