@@ -1,0 +1,274 @@
+"""What the embedded API server costs, beside an aiohttp handler that does nothing, in the same run.
+
+Both servers run in processes of their own, and are asked by the same client over the same transport. The rounds
+alternate, so that a noisy machine disturbs both alike; of each ratio the median is shown.
+"""
+
+import argparse
+import asyncio
+import json
+import ssl
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+CONNECTIONS = 8
+NOTHING = """
+import ssl, sys
+from aiohttp import web
+async def nothing(request):
+    return web.Response()
+app = web.Application()
+app.router.add_route("*", "/{tail:.*}", nothing)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[2], sys.argv[3])
+if sys.argv[1] == "tls":
+    where = {"host": "127.0.0.1", "port": int(sys.argv[4]), "ssl_context": context}
+else:
+    where = {"path": sys.argv[1]}
+web.run_app(app, **where, access_log=None, print=lambda *_: print("ready", flush=True))
+"""
+
+Request = Callable[[int], bytes]
+Address = str | int
+
+
+class Connection:
+    """One connection that is kept, over which one request follows the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def open(cls, address: Address) -> "Connection":
+        if isinstance(address, str):
+            return cls(*await asyncio.open_unix_connection(address, limit=2**26))
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return cls(*await asyncio.open_connection("127.0.0.1", address, ssl=context, limit=2**26))
+
+    async def ask(self, request: bytes) -> bytes:
+        self.writer.write(request)
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        status = int(head[9:12])
+        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0] or 0)
+        body = await self.reader.readexactly(length) if length else b""
+        if status >= 400:
+            raise RuntimeError(f"{head!r} {body!r}")
+        return body
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class Client:
+    def __init__(self, token: str) -> None:
+        self._head = f"Host: localhost\r\nAuthorization: Bearer {token}\r\nAccept: application/json\r\n"
+
+    def get(self, path: str) -> bytes:
+        return f"GET {path} HTTP/1.1\r\n{self._head}\r\n".encode()
+
+    def post(self, path: str, body: bytes) -> bytes:
+        length = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        head = f"POST {path} HTTP/1.1\r\n{self._head}{length}\r\n"
+        return head.encode() + body
+
+
+async def rate(address: Address, request: Request, count: int) -> float:
+    """Requests per second over several connections at once."""
+    numbers = iter(range(count))
+    connections = [await Connection.open(address) for _ in range(CONNECTIONS)]
+
+    async def work(connection: Connection) -> None:
+        for number in numbers:
+            await connection.ask(request(number))
+
+    started = time.perf_counter()
+    await asyncio.gather(*(work(connection) for connection in connections))
+    took = time.perf_counter() - started
+    for connection in connections:
+        connection.close()
+    return count / took
+
+
+def config_map(name: str) -> bytes:
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "labels": {"app": "bench"}},
+        "data": {"text": "x" * 200},
+    }
+    return json.dumps(body).encode()
+
+
+def pod(name: str) -> bytes:
+    container = {
+        "name": "main",
+        "image": "busybox",
+        "command": ["true"],
+        "env": [{"name": "A", "value": "b"}],
+    }
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container]},
+    }
+    return json.dumps(body).encode()
+
+
+@contextmanager
+def started(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    try:
+        assert process.stdout is not None
+        yield process, process.stdout.readline()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def show(what: str, value: str, aim: str) -> None:
+    print(f"  {what:<64} {value:>14}   aim {aim}")
+
+
+async def compare(
+    what: str, ours: Address, theirs: Address, request: Callable[[int], Request], count: int, aim: int
+) -> None:
+    ratios, rates = [], []
+    for turn in range(5):
+        nothing = await rate(theirs, request(turn), count)
+        real = await rate(ours, request(turn), count)
+        ratios.append(real / nothing)
+        rates.append(real)
+    show(what, f"{statistics.median(ratios):.0%}", f"≥ {aim} %   ({statistics.median(rates):,.0f}/s)")
+
+
+async def throughput(client: Client, ours: Address, theirs: Address, transport: str, count: int) -> None:
+    maps, pods = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods"
+    connection = await Connection.open(ours)
+    await connection.ask(client.post(maps, config_map(f"read-{transport}")))
+    connection.close()
+    one = client.get(f"{maps}/read-{transport}")
+    await compare(
+        f"gets, of an empty handler's rate ({transport})", ours, theirs, lambda _: lambda _: one, count, 50
+    )
+
+    def creating(path: str, body: Callable[[str], bytes]) -> Callable[[int], Request]:
+        return lambda turn: lambda number: client.post(path, body(f"{transport}-{turn}-{number}"))
+
+    await compare(f"creates of ConfigMaps ({transport})", ours, theirs, creating(maps, config_map), count, 40)
+    await compare(f"creates of pods ({transport})", ours, theirs, creating(pods, pod), count, 40)
+
+
+async def watch_latency(client: Client, address: Address, seconds: int) -> None:
+    """From just before a write is sent to when its event has been read, at 200 writes a second."""
+    base = "/api/v1/namespaces/default/secrets"
+    watching = await Connection.open(address)
+    watching.writer.write(client.get(f"{base}?watch=true"))
+    await watching.reader.readuntil(b"\r\n\r\n")
+    writing = await Connection.open(address)
+    sent: dict[str, float] = {}
+    took: list[float] = []
+
+    async def read() -> None:
+        while len(took) < 200 * seconds:
+            size = int(await watching.reader.readline(), 16)
+            lines = (await watching.reader.readexactly(size + 2))[:-2]
+            now = time.perf_counter()
+            events = [json.loads(line) for line in lines.splitlines()]
+            took.extend(now - sent[event["object"]["metadata"]["name"]] for event in events)
+
+    reading = asyncio.create_task(read())
+    begun = time.perf_counter()
+    for number in range(200 * seconds):
+        await asyncio.sleep(max(0, begun + number / 200 - time.perf_counter()))
+        name = f"watched-{number}"
+        body = json.dumps({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}).encode()
+        sent[name] = time.perf_counter()
+        await writing.ask(client.post(base, body))
+    async with asyncio.timeout(30):
+        await reading
+    watching.close()
+    writing.close()
+    took.sort()
+    p50, p99 = took[len(took) // 2] * 1000, took[len(took) * 99 // 100] * 1000
+    show(
+        "a watch event after its write, p99 at 200 writes/s", f"{p99:.1f} ms", f"≤ 5 ms   (p50 {p50:.1f} ms)"
+    )
+
+
+async def many_objects(client: Client, address: Address, process: int) -> None:
+    connection = await Connection.open(address)
+    namespace = b'{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"many"}}'
+    await connection.ask(client.post("/api/v1/namespaces", namespace))
+    await rate(
+        address, lambda number: client.post("/api/v1/namespaces/many/pods", pod(f"pod-{number}")), 10_000
+    )
+    started = time.perf_counter()
+    body = await connection.ask(client.get("/api/v1/namespaces/many/pods"))
+    took = time.perf_counter() - started
+    connection.close()
+    assert len(json.loads(body)["items"]) == 10_000
+    memory = Path(f"/proc/{process}/status").read_text()
+    peak = int(memory.partition("VmHWM:")[2].split()[0]) / 1024
+    show("list 10,000 pods", f"{took * 1000:.0f} ms", f"< 1 s   ({len(body) / 1e6:.1f} MB)")
+    show("peak memory of the server by then", f"{peak:.0f} MB", "< 250 MB")
+
+
+def readiness(data: Path) -> None:
+    """From the start of the process to the line that says so, with the data of all of the above."""
+    times = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        with started([sys.executable, "-m", "windlass.localcluster", "--data", str(data)]) as (_, line):
+            assert "is ready" in line
+            times.append(time.perf_counter() - begun)
+    show(
+        "ready after",
+        f"{min(times) * 1000:.0f} ms",
+        f"< 1 s   (median {statistics.median(times) * 1000:.0f} ms)",
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=2_000, help="requests of a round")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder)
+        print("The embedded API server:")
+        server = [
+            sys.executable,
+            "-m",
+            "windlass.localcluster",
+            "--data",
+            str(data),
+            "--socket",
+            str(data / "api"),
+        ]
+        with started(server) as (process, line):
+            port = int(line.partition("https://127.0.0.1:")[2].split()[0])
+            client = Client((data / "token").read_text())
+            certificates = [str(data / "server.crt"), str(data / "server.key")]
+            empty = [sys.executable, "-c", NOTHING]
+            with started([*empty, str(data / "empty"), *certificates]):
+                asyncio.run(
+                    throughput(client, str(data / "api"), str(data / "empty"), "unix", arguments.count)
+                )
+            with started([*empty, "tls", *certificates, str(port + 1)]):
+                asyncio.run(throughput(client, port, port + 1, "https", arguments.count))
+            asyncio.run(watch_latency(client, port, seconds=5))
+            asyncio.run(many_objects(client, str(data / "api"), process.pid))
+        readiness(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""`python -m windlass.localcluster`: the API server alone, in the foreground, until SIGTERM or SIGINT."""
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from windlass.localcluster import credentials
+from windlass.localcluster.server import ApiServer, CannotListenError
+from windlass.localcluster.store import StoreError
+
+
+async def serve(arguments: argparse.Namespace) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    server = ApiServer(arguments.data)
+    try:
+        await server.start(arguments.host, arguments.port, arguments.socket)
+        kubeconfig = arguments.kubeconfig or arguments.data / "kubeconfig"
+        credentials.write_kubeconfig(kubeconfig, server.url, server.credentials)
+        print(f"{server.url} is ready: export KUBECONFIG={kubeconfig}", flush=True)
+        await stopped.wait()
+    finally:
+        await server.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m windlass.localcluster", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="the directory that holds everything")
+    parser.add_argument("--kubeconfig", type=Path, help="where to write it (default: in the data directory)")
+    parser.add_argument("--host", default="127.0.0.1", help="an address of loopback (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, default=0, help="default: any free one")
+    parser.add_argument("--socket", type=Path, help="a unix socket for clients of the same user")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    try:
+        asyncio.run(serve(arguments))
+    except (CannotListenError, StoreError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

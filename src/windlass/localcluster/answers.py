@@ -1,0 +1,103 @@
+"""What a client gets to see: objects, lists and watch events in the form for which it asked."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+from aiohttp import web
+
+from windlass.localcluster import bodies, tables
+from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.lists import Listed
+from windlass.localcluster.watches import Show
+
+_HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+_PLAIN = ("", "*/*", "application/json")
+
+
+class Form(msgspec.Struct, frozen=True):
+    """How the answer is to look."""
+
+    media_type: str = bodies.JSON
+    table: tables.TableRequest | None = None
+    include: str = ""
+
+
+PLAIN = Form()
+
+
+def form_of(accept: str, query: Mapping[str, str]) -> Form:
+    if accept in _PLAIN:
+        return PLAIN
+    return Form(tables.media_type(accept), tables.wanted(accept), query.get("includeObject", ""))
+
+
+def as_kind(kind: Kind, body: bytes) -> bytes:
+    """A stored object as this version of its kind shows it."""
+    # Nothing but the version's name differs, and it stands first in every stored object.
+    if not kind.is_custom or body.startswith(_opening(kind)):
+        return body
+    obj = bodies.decode_stored(body)
+    obj["apiVersion"] = kind.api_version
+    return bodies.encode(obj)
+
+
+def _opening(kind: Kind) -> bytes:
+    return f'{{"apiVersion":"{kind.api_version}"'.encode()
+
+
+def object_body(kind: Kind, body: bytes, form: Form, now: datetime) -> bytes:
+    body = as_kind(kind, body)
+    if form.table is None:
+        return body
+    obj = bodies.decode_stored(body)
+    return bodies.encode(tables.object_as(form.table, kind, obj, include=form.include, now=now))
+
+
+def list_body(kind: Kind, listed: Listed, form: Form, now: datetime) -> bytes:
+    if form.table is not None:
+        objects = [bodies.decode_stored(as_kind(kind, body)) for body in listed.bodies]
+        shown = tables.list_as(form.table, kind, objects, listed.metadata, include=form.include, now=now)
+        return bodies.encode(shown)
+    head = f'{{"kind":"{kind.list_kind}","apiVersion":"{kind.api_version}","metadata":'.encode()
+    return b"".join([head, bodies.encode(listed.metadata), b',"items":[', b",".join(_items(kind, listed)), b"]}"])
+
+
+def _items(kind: Kind, listed: Listed) -> list[bytes]:
+    if kind.is_custom:
+        return [as_kind(kind, body) for body in listed.bodies]
+    # In a list of a built-in kind, the list alone says what its items are.
+    opening = f'{{"apiVersion":"{kind.api_version}","kind":"{kind.kind}",'.encode()
+    skipped = len(opening)
+    return [b"{" + body[skipped:] for body in listed.bodies]
+
+
+def event_shower(kind: Kind, form: Form, now: datetime) -> Show:
+    """How the objects of a watch are shown: the columns of a table are named in the first event only."""
+    table = form.table
+    if table is None:
+        return lambda body: as_kind(kind, body)
+    is_first = True
+
+    def show(body: bytes) -> bytes:
+        nonlocal is_first
+        with_columns, is_first = is_first, False
+        obj = bodies.decode_stored(as_kind(kind, body))
+        shown = tables.object_as(
+            table, kind, obj, include=form.include, with_columns=with_columns, now=now
+        )
+        return bodies.encode(shown)
+
+    return show
+
+
+def response(code: int, body: bytes, form: Form = PLAIN, warnings: tuple[str, ...] = ()) -> web.Response:
+    if form.media_type == bodies.JSON and not warnings:
+        return web.Response(status=code, body=body, headers=_HEADERS)
+    answer = web.Response(status=code, headers={"Cache-Control": "no-cache, private"})
+    answer.headers["Content-Type"] = form.media_type
+    answer.body = body if form.media_type == bodies.JSON else bodies.to_yaml(body)
+    for warning in warnings:
+        escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
+        answer.headers.add("Warning", f'299 - "{escaped}"')
+    return answer

@@ -1,0 +1,236 @@
+"""Requests about objects: from method, path and query to what `Lifecycle`, `lists` and `watches` do, and back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from urllib.parse import parse_qsl
+
+import msgspec
+from aiohttp import web
+
+from windlass.localcluster import (
+    answers,
+    api_bodies,
+    bodies,
+    failures,
+    lists,
+    selection,
+    subresources,
+    targets,
+    watches,
+)
+from windlass.localcluster.answers import Form
+from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster.lifecycle import Lifecycle
+from windlass.localcluster.store import ForgottenError
+from windlass.localcluster.streams import PodRuntime
+from windlass.localcluster.targets import Target
+from windlass.localcluster.watches import Watch, Watches
+
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request, with the kind and the object or list that it is about."""
+
+    request: web.BaseRequest
+    kind: Kind
+    target: Target
+    query: dict[str, str]
+
+    @property
+    def form(self) -> Form:
+        return answers.form_of(self.request.headers.get("Accept", ""), self.query)
+
+
+class Api:
+    def __init__(self, lifecycle: Lifecycle, watches: Watches, runtime: PodRuntime | None = None) -> None:
+        self._lifecycle = lifecycle
+        self._watches = watches
+        self._runtime = runtime
+        self._on_object: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
+            "GET": self._get,
+            "PUT": self._update,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }
+        self._on_list: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
+            "GET": self._list_or_watch,
+            "POST": self._create,
+            "DELETE": self._delete_collection,
+        }
+
+    async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        kind = self._lifecycle.registry.find(target.group, target.version, target.plural)
+        if kind is None or not _is_a_path_of(kind, target):
+            raise failures.no_such_path()
+        query = dict(parse_qsl(request.query_string, keep_blank_values=True)) if request.query_string else {}
+        call = Call(request, kind, target, query)
+        if target.subresource:
+            return await self._on_subresource(call)
+        methods = self._on_object if target.name else self._on_list
+        handler = methods.get(request.method)
+        is_list_of_all_namespaces = kind.namespaced and not target.namespace and not target.name
+        if handler is None or (is_list_of_all_namespaces and request.method != "GET"):
+            raise failures.method_not_allowed()
+        return await handler(call)
+
+    async def _get(self, call: Call) -> web.StreamResponse:
+        body = self._lifecycle.get(call.kind, call.target.namespace, call.target.name)
+        form = call.form
+        return answers.response(200, answers.object_body(call.kind, body, form, self._now()), form)
+
+    async def _list_or_watch(self, call: Call) -> web.StreamResponse:
+        chosen = _selection(call)
+        if targets.is_true(call.query.get("watch", "")):
+            return await self._watch(call, chosen)
+        form = call.form
+        listed = lists.listed(self._lifecycle.store, call.kind, call.target.namespace, chosen, call.query)
+        return answers.response(200, answers.list_body(call.kind, listed, form, self._now()), form)
+
+    async def _create(self, call: Call) -> web.StreamResponse:
+        options = targets.write_options(call.query)
+        given = await api_bodies.read_object(call.request)
+        form = call.form
+        written = self._lifecycle.create(call.kind, call.target.namespace, given, options)
+        shown = answers.object_body(call.kind, written.body, form, self._now())
+        return answers.response(201, shown, form, written.warnings)
+
+    async def _update(self, call: Call) -> web.StreamResponse:
+        given = await api_bodies.read_object(call.request)
+        return self._write(call, lambda _: given)
+
+    async def _patch(self, call: Call) -> web.StreamResponse:
+        return self._write(call, await api_bodies.read_patch(call.request, call.kind.type_name))
+
+    def _write(self, call: Call, change: Callable[[Object], Object]) -> web.StreamResponse:
+        options = targets.write_options(call.query)
+        form, target = call.form, call.target
+        written = self._lifecycle.update(
+            call.kind, target.namespace, target.name, change, options, target.subresource
+        )
+        shown = answers.object_body(call.kind, written.body, form, self._now())
+        return answers.response(200, shown, form, written.warnings)
+
+    async def _delete(self, call: Call) -> web.StreamResponse:
+        options = targets.delete_options(call.query, await api_bodies.read_optional(call.request))
+        form, target, kind = call.form, call.target, call.kind
+        deleted = self._lifecycle.delete(kind, target.namespace, target.name, options)
+        if deleted.is_gone and not kind.strategy.returns_deleted:
+            return answers.response(200, bodies.encode(_went(kind, deleted.body)), form)
+        is_accepted = not deleted.is_gone and options.orphan is False
+        shown = answers.object_body(kind, deleted.body, form, self._now())
+        return answers.response(202 if is_accepted else 200, shown, form)
+
+    async def _delete_collection(self, call: Call) -> web.StreamResponse:
+        options = targets.delete_options(call.query, await api_bodies.read_optional(call.request))
+        kind, namespace, form = call.kind, call.target.namespace, call.form
+        listed = lists.listed(self._lifecycle.store, kind, namespace, _selection(call), call.query)
+        for body in listed.bodies:
+            meta = bodies.decode_stored(body)["metadata"]
+            try:
+                self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
+            except failures.ApiError as error:
+                if error.code != 404:
+                    raise
+        return answers.response(200, answers.list_body(kind, listed, form, self._now()), form)
+
+    async def _on_subresource(self, call: Call) -> web.StreamResponse:
+        name, method = call.target.subresource, call.request.method
+        if name not in call.kind.subresources or not call.target.name:
+            raise failures.no_such_path()
+        if name in ("status", "finalize"):
+            handler = self._on_object.get(method)
+            if handler is None or method == "DELETE":
+                raise failures.method_not_allowed()
+            return await handler(call)
+        serve = subresources.SERVED.get(name)
+        if serve is None:
+            raise failures.no_such_path()
+        target = call.target
+        obj = self._lifecycle.read(call.kind, target.namespace, target.name)
+        asked = subresources.Asked(call.request, call.kind, obj, call.query, self._lifecycle, self._runtime)
+        return await serve(asked)
+
+    async def _watch(self, call: Call, chosen: selection.Selection) -> web.StreamResponse:
+        watch = _watch_of(call, chosen)
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+        )
+        response.enable_chunked_encoding()
+        show = answers.event_shower(call.kind, call.form, self._now())
+        try:
+            feed = self._watches.open(watch, show)
+        except ForgottenError:
+            await response.prepare(call.request)
+            await response.write(watches.error_line(watches.too_old(watch.since or 0, self._lifecycle.store)))
+            await response.write_eof()
+            return response
+        try:
+            await response.prepare(call.request)
+            await self._send(watch, feed, response)
+            await response.write_eof()
+        except (ConnectionError, TimeoutError):
+            pass
+        finally:
+            self._watches.leave(watch, feed)
+        return response
+
+    async def _send(self, watch: Watch, feed: watches.Feed, response: web.StreamResponse) -> None:
+        clock = asyncio.get_running_loop().time
+        end = clock() + watch.seconds
+        pause = watches.SECONDS_BETWEEN_BOOKMARKS if watch.with_bookmarks else watch.seconds
+        while not feed.is_closed and not feed.is_behind:
+            lines = await feed.take(min(pause, end - clock()))
+            if not lines and watch.with_bookmarks and not feed.is_closed:
+                lines = watches.bookmark_line(watch.kind, self._lifecycle.store.version)
+            if lines:
+                await response.write(lines)
+            if clock() >= end:
+                return
+
+    def _now(self) -> datetime:
+        return self._lifecycle.clock()
+
+
+def _is_a_path_of(kind: Kind, target: Target) -> bool:
+    if kind.namespaced:
+        return bool(target.namespace) or not target.name
+    return not target.namespace
+
+
+def _selection(call: Call) -> selection.Selection:
+    query = call.query
+    return selection.parse(
+        query.get("labelSelector", ""), query.get("fieldSelector", ""), call.kind.selectable
+    )
+
+
+def _watch_of(call: Call, chosen: selection.Selection) -> Watch:
+    query = call.query
+    text = query.get("resourceVersion") or "0"
+    if not text.isdecimal():
+        raise failures.bad_request(f"Invalid value: {failures.shown(text)}: not a resource version")
+    seconds = targets.whole_number("timeoutSeconds", query.get("timeoutSeconds") or "0")
+    sends_initial = query.get("sendInitialEvents", "")
+    with_bookmarks = targets.is_true(query.get("allowWatchBookmarks", ""))
+    begins_with_all = text == "0" or targets.is_true(sends_initial)
+    if sends_initial and not targets.is_true(sends_initial):
+        begins_with_all = False
+    return Watch(
+        kind=call.kind,
+        namespace=call.target.namespace,
+        selection=chosen,
+        since=None if begins_with_all else int(text),
+        with_bookmarks=with_bookmarks,
+        seconds=float(seconds) if seconds > 0 else watches.LONGEST_SECONDS,
+        marks_initial_end=targets.is_true(sends_initial) and with_bookmarks,
+    )
+
+
+def _went(kind: Kind, body: bytes) -> Object:
+    meta = bodies.decode_stored(body)["metadata"]
+    details = {"name": meta["name"], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}
+    if not kind.group:
+        del details["group"]
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

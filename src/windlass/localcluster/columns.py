@@ -1,0 +1,339 @@
+"""What `kubectl get` shows of each built-in kind: the columns, and how an object becomes its cells.
+
+Always with the columns of `-o wide`, which their priority tells a client to hide. A kind that is not in the table at
+the end shows its name and when it was created. Custom kinds name their columns themselves: see `tables`.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from windlass.localcluster import peeks, pod_columns
+from windlass.localcluster.peeks import Object
+
+_MOST_ENDPOINTS = 3
+_ACCESS_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+_STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_ROLE_LABEL = "kubernetes.io/role"
+_ROLE_LABEL_PREFIX = "node-role.kubernetes.io/"
+
+
+class Header(msgspec.Struct, frozen=True):
+    """One column. A `priority` above 0 is shown by `-o wide` only."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+class Printer(msgspec.Struct, frozen=True):
+    headers: tuple[Header, ...]
+    cells: Callable[[Object, datetime], list[Any]]
+
+
+NAME = Header("Name", format="name", description="Name of the object")
+
+
+def _node(node: Object, now: datetime) -> list[Any]:
+    ready = {"": "Unknown", "True": "Ready"}.get(peeks.condition(node, "Ready"), "NotReady")
+    cordoned = ",SchedulingDisabled" if peeks.at(node, "spec", "unschedulable") else ""
+    return [
+        peeks.name_of(node),
+        ready + cordoned,
+        ",".join(sorted(_node_roles(node))) or "<none>",
+        peeks.age_of(node, now),
+        peeks.text(node, "status", "nodeInfo", "kubeletVersion"),
+        _address(node, "InternalIP"),
+        _address(node, "ExternalIP"),
+        peeks.text(node, "status", "nodeInfo", "osImage", absent="<unknown>"),
+        peeks.text(node, "status", "nodeInfo", "kernelVersion", absent="<unknown>"),
+        peeks.text(node, "status", "nodeInfo", "containerRuntimeVersion", absent="<unknown>"),
+    ]
+
+
+def _node_roles(node: Object) -> set[str]:
+    labels = node["metadata"].get("labels") or {}
+    named = {key.removeprefix(_ROLE_LABEL_PREFIX) for key in labels if key.startswith(_ROLE_LABEL_PREFIX)}
+    return {role for role in (*named, labels.get(_ROLE_LABEL)) if role}
+
+
+def _address(node: Object, wanted: str) -> str:
+    addresses = peeks.entries(node, "status", "addresses")
+    return next((each["address"] for each in addresses if each.get("type") == wanted), "<none>")
+
+
+def _service(service: Object, now: datetime) -> list[Any]:
+    addresses = peeks.entries(service, "spec", "clusterIPs") or [peeks.at(service, "spec", "clusterIP")]
+    return [
+        peeks.name_of(service),
+        peeks.text(service, "spec", "type"),
+        addresses[0] or "<none>",
+        _external_address(service),
+        ",".join(map(_port, peeks.entries(service, "spec", "ports"))) or "<none>",
+        peeks.age_of(service, now),
+        _labels(peeks.at(service, "spec", "selector")),
+    ]
+
+
+def _external_address(service: Object) -> str:
+    given = peeks.entries(service, "spec", "externalIPs")
+    match peeks.text(service, "spec", "type"):
+        case "ClusterIP" | "NodePort":
+            return ",".join(given) or "<none>"
+        case "LoadBalancer":
+            ingress = peeks.entries(service, "status", "loadBalancer", "ingress")
+            balancers = {each.get("ip") or each.get("hostname") for each in ingress} - {None, ""}
+            return ",".join([*sorted(balancers), *given]) or "<pending>"
+        case "ExternalName":
+            return peeks.text(service, "spec", "externalName")
+    return "<unknown>"
+
+
+def _port(port: Object) -> str:
+    number = f"{port['port']}:{port['nodePort']}" if port.get("nodePort") else port["port"]
+    return f"{number}/{port.get('protocol', 'TCP')}"
+
+
+def _labels(labels: dict[str, str] | None) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
+
+
+def _selector(selector: Object | None) -> str:
+    """A label selector, as it would be written in a query; nothing where it asks for nothing."""
+    labels = peeks.at(selector, "matchLabels") or {}
+    wanted = [(key, f"{key}={value}") for key, value in labels.items()]
+    wanted += [(each["key"], _requirement(each)) for each in peeks.at(selector, "matchExpressions") or []]
+    return ",".join(text for _, text in sorted(wanted, key=lambda pair: pair[0]))
+
+
+def _requirement(requirement: Object) -> str:
+    key, values = requirement["key"], ",".join(sorted(requirement.get("values") or []))
+    match requirement["operator"]:
+        case "In":
+            return f"{key} in ({values})"
+        case "NotIn":
+            return f"{key} notin ({values})"
+        case "DoesNotExist":
+            return f"!{key}"
+    return str(key)
+
+
+def _endpoints(endpoints: Object, now: datetime) -> list[Any]:
+    subsets = peeks.entries(endpoints, "subsets")
+    addresses = [address for subset in subsets for address in _subset_addresses(subset)]
+    more = len(addresses) - _MOST_ENDPOINTS
+    shown = ",".join(addresses[:_MOST_ENDPOINTS]) + (f" + {more} more..." if more > 0 else "")
+    return [peeks.name_of(endpoints), shown if subsets else "<none>", peeks.age_of(endpoints, now)]
+
+
+def _subset_addresses(subset: Object) -> list[str]:
+    addresses = [address["ip"] for address in peeks.entries(subset, "addresses")]
+    ports = [port["port"] for port in peeks.entries(subset, "ports")]
+    hosts = [f"[{address}]" if ":" in address else address for address in addresses]
+    return [f"{host}:{port}" for port in ports for host in hosts] if ports else addresses
+
+
+def _event(event: Object, now: datetime) -> list[Any]:
+    series, involved = peeks.at(event, "series"), event.get("involvedObject") or {}
+    first = peeks.age(event.get("firstTimestamp") or event.get("eventTime"), now)
+    last = peeks.age(event["lastTimestamp"], now) if event.get("lastTimestamp") else first
+    # The event before a series began is not counted in it.
+    count = peeks.number(series, "count") + 1 if series else peeks.number(event, "count") or 1
+    return [
+        peeks.age(series.get("lastObservedTime"), now) if series else last,
+        peeks.text(event, "type"),
+        peeks.text(event, "reason"),
+        "/".join(part for part in (involved.get("kind", "").lower(), involved.get("name", "")) if part),
+        involved.get("fieldPath", ""),
+        _event_source(event),
+        peeks.text(event, "message").strip(),
+        first,
+        count,
+        peeks.name_of(event),
+    ]
+
+
+def _event_source(event: Object) -> str:
+    component = peeks.text(event, "source", "component") or peeks.text(event, "reportingComponent")
+    host = peeks.text(event, "source", "host") or peeks.text(event, "reportingInstance")
+    return f"{component}, {host}" if host else component
+
+
+def _claim(claim: Object, now: datetime) -> list[Any]:
+    volume = peeks.text(claim, "spec", "volumeName")
+    annotations = claim["metadata"].get("annotations") or {}
+    modes = peeks.entries(claim, "status", "accessModes")
+    return [
+        peeks.name_of(claim),
+        "Terminating" if claim["metadata"].get("deletionTimestamp") else peeks.text(claim, "status", "phase"),
+        volume,
+        peeks.text(claim, "status", "capacity", "storage", absent="0") if volume else "",
+        ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes) if volume else "",
+        annotations.get(_STORAGE_CLASS_ANNOTATION, peeks.text(claim, "spec", "storageClassName")),
+        peeks.age_of(claim, now),
+        peeks.text(claim, "spec", "volumeMode", absent="<unset>"),
+    ]
+
+
+def _job(job: Object, now: datetime) -> list[Any]:
+    succeeded, wanted = peeks.number(job, "status", "succeeded"), peeks.at(job, "spec", "completions")
+    parallelism = peeks.number(job, "spec", "parallelism")
+    of_many = f" of {parallelism}" if wanted is None and parallelism > 1 else ""
+    started, completed = peeks.at(job, "status", "startTime"), peeks.at(job, "status", "completionTime")
+    ended = datetime.fromisoformat(completed) if completed else now
+    return [
+        peeks.name_of(job),
+        f"{succeeded}/{1 if wanted is None else wanted}{of_many}",
+        peeks.age(started, ended) if started else "",
+        peeks.age_of(job, now),
+        *_containers(job),
+        _selector(peeks.at(job, "spec", "selector")) or "<none>",
+    ]
+
+
+def _containers(workload: Object) -> list[str]:
+    """Names and images of what a template runs."""
+    containers = peeks.entries(workload, "spec", "template", "spec", "containers")
+    return [",".join(peeks.text(each, key) for each in containers) for key in ("name", "image")]
+
+
+def _ready_replicas(workload: Object) -> str:
+    return f"{peeks.number(workload, 'status', 'readyReplicas')}/{peeks.number(workload, 'spec', 'replicas')}"
+
+
+def _deployment(deployment: Object, now: datetime) -> list[Any]:
+    return [
+        peeks.name_of(deployment),
+        _ready_replicas(deployment),
+        peeks.number(deployment, "status", "updatedReplicas"),
+        peeks.number(deployment, "status", "availableReplicas"),
+        peeks.age_of(deployment, now),
+        *_containers(deployment),
+        _selector(peeks.at(deployment, "spec", "selector")),
+    ]
+
+
+def _binding(binding: Object, now: datetime) -> list[Any]:
+    subjects = peeks.entries(binding, "subjects")
+    accounts = (
+        f"{peeks.text(each, 'namespace')}/{each['name']}" for each in _of_kind(subjects, "ServiceAccount")
+    )
+    return [
+        peeks.name_of(binding),
+        f"{peeks.text(binding, 'roleRef', 'kind')}/{peeks.text(binding, 'roleRef', 'name')}",
+        peeks.age_of(binding, now),
+        ", ".join(each["name"] for each in _of_kind(subjects, "User")),
+        ", ".join(each["name"] for each in _of_kind(subjects, "Group")),
+        ", ".join(accounts),
+    ]
+
+
+def _of_kind(subjects: list[Object], kind: str) -> Iterable[Object]:
+    return (subject for subject in subjects if subject["kind"] == kind)
+
+
+def _printer(
+    cells: Callable[[Object, datetime], list[Any]], *shown: str | Header, wide: tuple[str | Header, ...] = ()
+) -> Printer:
+    headers = [NAME, *(each if isinstance(each, Header) else Header(each) for each in shown)]
+    headers += [Header(each, priority=1) if isinstance(each, str) else each for each in wide]
+    return Printer(tuple(headers), cells)
+
+
+DEFAULT = _printer(
+    lambda obj, _: [peeks.name_of(obj), obj["metadata"].get("creationTimestamp")],
+    Header("Created At", "date"),
+)
+
+_BINDINGS = _printer(_binding, "Role", "Age", wide=("Users", "Groups", "ServiceAccounts"))
+_WORKLOAD = ("Containers", "Images", "Selector")
+
+PRINTERS: dict[str, Printer] = {
+    "configmaps": _printer(
+        lambda obj, now: [
+            peeks.name_of(obj),
+            len(peeks.entries(obj, "data")) + len(peeks.entries(obj, "binaryData")),
+            peeks.age_of(obj, now),
+        ],
+        "Data",
+        "Age",
+    ),
+    "endpoints": _printer(_endpoints, "Endpoints", "Age"),
+    "events": Printer(
+        (
+            *(Header(name) for name in ("Last Seen", "Type", "Reason", "Object")),
+            *(Header(name, priority=1) for name in ("Subobject", "Source")),
+            Header("Message"),
+            *(Header(name, priority=1) for name in ("First Seen", "Count")),
+            msgspec.structs.replace(NAME, priority=1),
+        ),
+        _event,
+    ),
+    "namespaces": _printer(
+        lambda obj, now: [peeks.name_of(obj), peeks.text(obj, "status", "phase"), peeks.age_of(obj, now)],
+        "Status",
+        "Age",
+    ),
+    "nodes": _printer(
+        _node,
+        *("Status", "Roles", "Age", "Version"),
+        wide=("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
+    ),
+    "persistentvolumeclaims": _printer(
+        _claim,
+        *("Status", "Volume", "Capacity", "Access Modes", "StorageClass", "Age"),
+        wide=("VolumeMode",),
+    ),
+    "pods": _printer(
+        pod_columns.cells,
+        *("Ready", "Status", Header("Restarts", "integer"), "Age"),
+        wide=("IP", "Node", "Nominated Node", "Readiness Gates"),
+    ),
+    "secrets": _printer(
+        lambda obj, now: [
+            peeks.name_of(obj),
+            peeks.text(obj, "type"),
+            len(peeks.entries(obj, "data")),
+            peeks.age_of(obj, now),
+        ],
+        *("Type", "Data", "Age"),
+    ),
+    "serviceaccounts": _printer(
+        lambda obj, now: [peeks.name_of(obj), len(peeks.entries(obj, "secrets")), peeks.age_of(obj, now)],
+        "Secrets",
+        "Age",
+    ),
+    "services": _printer(_service, "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)),
+    "deployments.apps": _printer(_deployment, "Ready", "Up-to-date", "Available", "Age", wide=_WORKLOAD),
+    "statefulsets.apps": _printer(
+        lambda obj, now: [
+            peeks.name_of(obj),
+            _ready_replicas(obj),
+            peeks.age_of(obj, now),
+            *_containers(obj),
+        ],
+        *("Ready", "Age"),
+        wide=("Containers", "Images"),
+    ),
+    "jobs.batch": _printer(_job, "Completions", "Duration", "Age", wide=_WORKLOAD),
+    "leases.coordination.k8s.io": _printer(
+        lambda obj, now: [
+            peeks.name_of(obj),
+            peeks.text(obj, "spec", "holderIdentity"),
+            peeks.age_of(obj, now),
+        ],
+        "Holder",
+        "Age",
+    ),
+    "rolebindings.rbac.authorization.k8s.io": _BINDINGS,
+    "clusterrolebindings.rbac.authorization.k8s.io": _BINDINGS,
+}

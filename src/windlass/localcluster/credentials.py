@@ -1,0 +1,128 @@
+"""Who may talk to the server, and how a client knows that it is the server: a certificate, a token, a kubeconfig.
+
+All are made on the first start and kept in the data directory, readable by their owner alone, so that a kubeconfig that
+was handed out stays good. The certificate is its own authority.
+"""
+
+import base64
+import contextlib
+import ipaddress
+import os
+import secrets
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import yaml
+
+# What a client may call the server: on this machine, and as pods do.
+HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+ADDRESSES = ("127.0.0.1", "::1")
+_DAYS = 3650
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    certificate: Path
+    key: Path
+    token: str
+
+    def server_context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.load_cert_chain(self.certificate, self.key)
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+
+def kept_in(folder: Path) -> Credentials:
+    """Those of a data directory, made if they are not there."""
+    certificate, key, token = folder / "server.crt", folder / "server.key", folder / "token"
+    if not (certificate.exists() and key.exists()):
+        _make_certificate(certificate, key)
+    if not token.exists():
+        write_private(token, secrets.token_urlsafe(32).encode())
+    return Credentials(certificate, key, token.read_text())
+
+
+def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
+    authority = base64.b64encode(credentials.certificate.read_bytes()).decode()
+    name = "windlass"
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": {"server": url, "certificate-authority-data": authority}}],
+        "users": [{"name": name, "user": {"token": credentials.token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        "current-context": name,
+    }
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """A whole file or none, which nobody else may ever read: made with its mode, and moved into place."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    draft.replace(path)
+
+
+def _make_certificate(certificate: Path, key: Path) -> None:
+    # Imported here: it takes a while, and is needed once in the life of a data directory.
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    private = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "windlass")])
+    names = [
+        *(x509.DNSName(host) for host in HOSTS),
+        *(x509.IPAddress(ipaddress.ip_address(address)) for address in ADDRESSES),
+    ]
+    now = datetime.now(UTC)
+    identifier = x509.SubjectKeyIdentifier.from_public_key(private.public_key())
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(private.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=_DAYS))
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(
+            x509.KeyUsage(
+                digital_signature=True,
+                key_cert_sign=True,
+                key_encipherment=False,
+                content_commitment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                crl_sign=False,
+                encipher_only=False,
+                decipher_only=False,
+            ),
+            critical=True,
+        )
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(identifier, critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False
+        )
+        .sign(private, hashes.SHA256())
+    )
+    write_private(
+        key,
+        private.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        ),
+    )
+    write_private(certificate, signed.public_bytes(serialization.Encoding.PEM))

@@ -1,0 +1,66 @@
+"""The constant defaults of Kubernetes' own types, by the type's name in `kubernetes_types`.
+
+They stand wherever an object of that type leaves the field out, as a current Kubernetes has it. What depends on other
+fields is not here: each kind fills that in itself.
+"""
+
+from typing import Any
+
+_READABLE = {"defaultMode": 0o644}
+
+DEFAULTS: dict[str, dict[str, Any]] = {
+    "V1PodSpec": {
+        "dnsPolicy": "ClusterFirst",
+        "restartPolicy": "Always",
+        "schedulerName": "default-scheduler",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+    },
+    "V1Container": {
+        "resources": {},
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+    },
+    "V1ContainerPort": {"protocol": "TCP"},
+    "V1Probe": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
+    "V1HTTPGetAction": {"path": "/", "scheme": "HTTP"},
+    "V1GRPCAction": {"service": ""},
+    "V1ObjectFieldSelector": {"apiVersion": "v1"},
+    "V1ResourceFieldSelector": {"divisor": "0"},
+    "V1ConfigMapVolumeSource": _READABLE,
+    "V1SecretVolumeSource": _READABLE,
+    "V1DownwardAPIVolumeSource": _READABLE,
+    "V1ProjectedVolumeSource": _READABLE,
+    "V1ServiceAccountTokenProjection": {"expirationSeconds": 3600},
+    "V1HostPathVolumeSource": {"type": ""},
+    "V1ISCSIVolumeSource": {"iscsiInterface": "default"},
+    "V1RBDVolumeSource": {"keyring": "/etc/ceph/keyring", "pool": "rbd", "user": "admin"},
+    "V1ScaleIOVolumeSource": {"fsType": "xfs", "storageMode": "ThinProvisioned"},
+    "V1AzureDiskVolumeSource": {
+        "cachingMode": "ReadWrite",
+        "fsType": "ext4",
+        "kind": "Shared",
+        "readOnly": False,
+    },
+    "V1ServiceSpec": {"sessionAffinity": "None", "type": "ClusterIP"},
+    "V1ServicePort": {"protocol": "TCP"},
+    "CoreV1EndpointPort": {"protocol": "TCP"},
+    "V1Secret": {"type": "Opaque"},
+    "V1PersistentVolumeClaim": {"status": {"phase": "Pending"}},
+    "V1PersistentVolumeClaimSpec": {"resources": {}, "volumeMode": "Filesystem"},
+    "V1DeploymentSpec": {"progressDeadlineSeconds": 600, "replicas": 1, "revisionHistoryLimit": 10},
+    "V1StatefulSetSpec": {
+        "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+        "podManagementPolicy": "OrderedReady",
+        "replicas": 1,
+        "revisionHistoryLimit": 10,
+    },
+    "V1StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
+    "V1RollingUpdateStatefulSetStrategy": {"partition": 0},
+    "V1JobSpec": {
+        "completionMode": "NonIndexed",
+        "manualSelector": False,
+        "suspend": False,
+    },
+    "V1RoleRef": {"apiGroup": "rbac.authorization.k8s.io"},
+}

@@ -1,0 +1,163 @@
+"""What the API says when it says no: every error is a Kubernetes `Status` with the reason and the code of its case."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One thing that is wrong with one field of an object."""
+
+    field: str
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}"
+
+
+def required(field: str, detail: str = "") -> Fault:
+    return Fault(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def invalid_value(field: str, value: object, detail: str) -> Fault:
+    return Fault(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
+
+
+def wrong_type(field: str, value: object, detail: str) -> Fault:
+    return Fault(field, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
+
+
+def not_supported(field: str, value: object, valid: Iterable[str]) -> Fault:
+    choices = ", ".join(f'"{choice}"' for choice in valid)
+    return Fault(
+        field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {choices}"
+    )
+
+
+def duplicate(field: str, value: object) -> Fault:
+    return Fault(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def forbidden_field(field: str, detail: str) -> Fault:
+    return Fault(field, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def too_long(field: str, limit: int) -> Fault:
+    return Fault(field, "FieldValueTooLong", f"Too long: must have at most {limit} bytes")
+
+
+def shown(value: object) -> str:
+    """A value as Kubernetes writes it into a message."""
+    return msgspec.json.encode(value).decode()
+
+
+class ApiError(Exception):
+    """Refuses a request. The server answers with `status()`."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.headers = headers or {}
+
+    def status(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "details": dict(self.details or {}),
+            "code": self.code,
+        }
+        if not self.details:
+            del body["details"]
+        if not self.reason:
+            del body["reason"]
+        return body
+
+
+def resource_name(group: str, plural: str) -> str:
+    """`pods`, or `jobs.batch`: how a message names a kind of object."""
+    return f"{plural}.{group}" if group else plural
+
+
+def _about(group: str, plural: str, name: str) -> dict[str, str]:
+    details = {"name": name, "group": group, "kind": plural}
+    return {key: value for key, value in details.items() if value}
+
+
+def not_found(group: str, plural: str, name: str) -> ApiError:
+    message = f'{resource_name(group, plural)} "{name}" not found'
+    return ApiError(404, "NotFound", message, _about(group, plural, name))
+
+
+def no_such_path() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(group: str, plural: str, name: str) -> ApiError:
+    message = f'{resource_name(group, plural)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _about(group, plural, name))
+
+
+def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {resource_name(group, plural)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _about(group, plural, name))
+
+
+def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
+    message = f'{resource_name(group, plural)} "{name}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", message, _about(group, plural, name))
+
+
+def invalid(group: str, kind: str, name: str, faults: list[Fault]) -> ApiError:
+    texts = [str(fault) for fault in faults]
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    subject = f"{kind}.{group}" if group else kind
+    causes = [{"reason": fault.reason, "message": fault.message, "field": fault.field} for fault in faults]
+    details = _about(group, kind, name) | {"causes": causes}
+    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {text}', details)
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def method_not_allowed() -> ApiError:
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message)
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def too_large(limit: int) -> ApiError:
+    message = f"Request entity too large: limit is {limit}"
+    return ApiError(413, "RequestEntityTooLarge", message)
+
+
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def internal(message: str) -> ApiError:
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}")

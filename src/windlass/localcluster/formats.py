@@ -1,0 +1,171 @@
+"""How names, labels, keys and ports must be written, and what Kubernetes says of one that is not.
+
+Each function returns what is wrong with a value, nothing when all is well. Which field a value stands in is for the
+caller to say.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_ENVIRONMENT = "[-._a-zA-Z][-._a-zA-Z0-9]*"
+_KEY = "[-._a-zA-Z0-9]+"
+_HEADER = "[-A-Za-z0-9]+"
+_PERCENT = "[0-9]+%"
+
+_OF_A_LABEL = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end"
+    " with an alphanumeric character"
+)
+_OF_A_SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start"
+    " and end with an alphanumeric character"
+)
+_OF_A_1035_LABEL = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character,"
+    " and end with an alphanumeric character"
+)
+_OF_A_QUALIFIED_NAME = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric"
+    " character"
+)
+_OF_A_LABEL_VALUE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start"
+    " and end with an alphanumeric character"
+)
+_OF_AN_ENVIRONMENT_NAME = (
+    "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not"
+    " start with a digit"
+)
+_OF_A_KEY = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+_OF_A_HEADER = "a valid HTTP header must consist of alphanumeric characters or '-'"
+_OF_A_PERCENTAGE = "a valid percent string must be a numeric string followed by an ending '%'"
+
+Rule = Callable[[str], list[str]]
+
+
+def dns_label(value: str) -> list[str]:
+    return _too_long(value, 63) + _mismatch(value, _LABEL, _OF_A_LABEL, "my-name", "123-abc")
+
+
+def dns_1035_label(value: str) -> list[str]:
+    return _too_long(value, 63) + _mismatch(value, _LABEL_1035, _OF_A_1035_LABEL, "my-name", "abc-123")
+
+
+def dns_subdomain(value: str) -> list[str]:
+    return _too_long(value, 253) + _mismatch(value, _SUBDOMAIN, _OF_A_SUBDOMAIN, "example.com")
+
+
+def qualified_name(value: str) -> list[str]:
+    """A label's key, a finalizer, a resource: a name after an optional DNS subdomain and a slash."""
+    prefix, slash, name = value.rpartition("/")
+    if "/" in prefix:
+        text = _mismatch("", _QUALIFIED, _OF_A_QUALIFIED_NAME, "MyName", "my.name", "123-abc")[0]
+        return [
+            f"a qualified name {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
+    problems = []
+    if slash:
+        problems += (
+            ["prefix part must be non-empty"] if not prefix else _each("prefix part ", dns_subdomain(prefix))
+        )
+    if not name:
+        problems.append("name part must be non-empty")
+    wrong = _too_long(name, 63) + _mismatch(
+        name, _QUALIFIED, _OF_A_QUALIFIED_NAME, "MyName", "my.name", "123-abc"
+    )
+    return problems + _each("name part ", wrong)
+
+
+def label_value(value: str) -> list[str]:
+    wrong = _mismatch(value, f"({_QUALIFIED})?", _OF_A_LABEL_VALUE, "MyValue", "my_value", "12345")
+    return _too_long(value, 63) + wrong
+
+
+def environment_name(value: str) -> list[str]:
+    examples = ("my.env-name", "MY_ENV.NAME", "MyEnvName1")
+    return _mismatch(value, _ENVIRONMENT, _OF_AN_ENVIRONMENT_NAME, *examples) + _leaves_the_folder(value)
+
+
+def data_key(value: str) -> list[str]:
+    """A key of a ConfigMap or a Secret: it becomes a file's name."""
+    wrong = _mismatch(value, _KEY, _OF_A_KEY, "key.name", "KEY_NAME", "key-name")
+    return _too_long(value, 253) + wrong + _leaves_the_folder(value)
+
+
+def http_header(value: str) -> list[str]:
+    return _mismatch(value, _HEADER, _OF_A_HEADER, "X-Header-Name")
+
+
+def percentage(value: str) -> list[str]:
+    return _mismatch(value, _PERCENT, _OF_A_PERCENTAGE, "1%", "93%")
+
+
+def port_name(value: str) -> list[str]:
+    problems = _too_long(value, 15)
+    if not re.fullmatch("[-a-z0-9]+", value):
+        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", value):
+        problems.append("must contain at least one letter or number (a-z, 0-9)")
+    if "--" in value:
+        problems.append("must not contain consecutive hyphens")
+    if value.startswith("-") or value.endswith("-"):
+        problems.append("must not begin or end with a hyphen")
+    return problems
+
+
+def between(value: int, lowest: int, highest: int) -> list[str]:
+    return [] if lowest <= value <= highest else [f"must be between {lowest} and {highest}, inclusive"]
+
+
+def port_number(value: int) -> list[str]:
+    return between(value, 1, 65535)
+
+
+def ip_address(value: str) -> list[str]:
+    if is_ip_address(value):
+        return []
+    return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+
+
+def is_ip_address(value: str) -> bool:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return "%" not in value
+
+
+def path_segment(value: str) -> list[str]:
+    if value in (".", ".."):
+        return [f"may not be '{value}'"]
+    return path_segment_prefix(value)
+
+
+def path_segment_prefix(value: str) -> list[str]:
+    return [f"may not contain '{character}'" for character in "/%" if character in value]
+
+
+def _too_long(value: str, limit: int) -> list[str]:
+    return [] if len(value.encode()) <= limit else [f"must be no more than {limit} characters"]
+
+
+def _mismatch(value: str, pattern: str, rule: str, *examples: str) -> list[str]:
+    if re.fullmatch(pattern, value):
+        return []
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return [f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"]
+
+
+def _leaves_the_folder(value: str) -> list[str]:
+    if value in (".", ".."):
+        return [f"must not be '{value}'"]
+    return ["must not start with '..'"] if value.startswith("..") else []
+
+
+def _each(prefix: str, problems: list[str]) -> list[str]:
+    return [prefix + problem for problem in problems]

@@ -1,0 +1,252 @@
+"""The garbage collector: what is left behind when an owner, a namespace or a definition goes.
+
+It hears of every change, puts what may be concerned into a queue, and looks at one object after the other. What it does
+follows from what is stored alone, so that after a restart a look at everything that has an owner or is going is enough.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import msgspec
+
+from windlass.localcluster import bodies, failures
+from windlass.localcluster.kinds import definitions
+from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster.lifecycle import FOREGROUND, ORPHAN, Lifecycle
+from windlass.localcluster.store import Change
+from windlass.localcluster.targets import DeleteOptions, WriteOptions
+
+logger = logging.getLogger(__name__)
+
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
+Key = tuple[str, str]
+
+
+class _Reference(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    block_owner_deletion: bool = False
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str
+    owner_references: list[_Reference] = []
+    deletion_timestamp: str = ""
+
+
+class _Head(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+class Collector:
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._store = lifecycle.store
+        self._queue: dict[Key, None] = {}
+        # Namespaces and definitions that wait until the last of their objects is gone.
+        self._emptying: set[Key] = set()
+        self._news = asyncio.Event()
+        self._store.listen(self._on_change)
+        for key in (*self._store.owned(), *self._store.mentioning('"deletionTimestamp"')):
+            self._add(key)
+
+    async def run(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._queue:
+                self.step()
+                # Requests come first: between two objects, whoever waits gets a turn.
+                await asyncio.sleep(0)
+
+    def step(self) -> None:
+        """Look at one object of the queue."""
+        key = next(iter(self._queue))
+        del self._queue[key]
+        try:
+            self._look_at(key)
+        except failures.ApiError as error:
+            if error.code not in (404, 409):
+                logger.warning("garbage collection of %s %s was refused: %s", *key, error.message)
+        except Exception:
+            logger.exception("garbage collection of %s %s failed", *key)
+
+    def _add(self, key: Key) -> None:
+        self._queue[key] = None
+        self._news.set()
+
+    def _on_change(self, change: Change) -> None:
+        key = (change.resource, change.place)
+        if change.after is None:
+            self._on_deleted(key, change.before or b"")
+            return
+        is_going = b'"deletionTimestamp"' in change.after
+        if is_going or b'"ownerReferences"' in change.after:
+            self._add(key)
+        if is_going and change.resource in ("namespaces", DEFINITIONS):
+            self._emptying.add(key)
+
+    def _on_deleted(self, key: Key, body: bytes) -> None:
+        head = _decode_head(body).metadata
+        for dependent in self._store.owned_by(head.uid):
+            self._add(dependent)
+        for reference in head.owner_references:
+            owner = self._store.find(reference.uid)
+            if owner is not None:
+                self._add(owner)
+        self._emptying.discard(key)
+        resource, place = key
+        for waiting in (("namespaces", place.partition("/")[0]), (DEFINITIONS, resource)):
+            if waiting in self._emptying:
+                self._add(waiting)
+
+    def _look_at(self, key: Key) -> None:
+        resource, place = key
+        kind = self._lifecycle.registry.stored_as(resource)
+        body = self._store.get(resource, place)
+        if kind is None or body is None:
+            return
+        obj = bodies.decode_stored(body)
+        meta = obj["metadata"]
+        if "deletionTimestamp" in meta:
+            self._finish(kind, obj)
+        elif meta.get("ownerReferences"):
+            self._check_owners(kind, obj)
+
+    def _finish(self, kind: Kind, obj: Object) -> None:
+        """Do what an object that is going waits for."""
+        finalizers = obj["metadata"].get("finalizers", ())
+        if kind.resource == "namespaces":
+            self._emptying.add(("namespaces", obj["metadata"]["name"]))
+            self._empty_namespace(kind, obj)
+        elif definitions.CLEANUP in finalizers:
+            self._emptying.add((DEFINITIONS, obj["metadata"]["name"]))
+            self._empty_definition(kind, obj)
+        elif FOREGROUND in finalizers:
+            self._delete_dependents(kind, obj)
+        elif ORPHAN in finalizers:
+            self._orphan_dependents(kind, obj)
+
+    def _delete_dependents(self, kind: Kind, obj: Object) -> None:
+        uid = obj["metadata"]["uid"]
+        is_blocked = False
+        for dependent, other in self._dependents(uid):
+            head = _decode_head(bodies.encode(other)).metadata
+            if not head.deletion_timestamp:
+                self._check_owners(dependent, other)
+            is_blocked |= any(one.uid == uid and one.block_owner_deletion for one in head.owner_references)
+        # Some of them may have gone at once: those who are left decide.
+        if is_blocked and any(
+            reference.uid == uid and reference.block_owner_deletion
+            for _, other in self._dependents(uid)
+            for reference in _decode_head(bodies.encode(other)).metadata.owner_references
+        ):
+            return
+        self._drop_finalizer(kind, obj, FOREGROUND)
+
+    def _orphan_dependents(self, kind: Kind, obj: Object) -> None:
+        uid = obj["metadata"]["uid"]
+        for dependent, other in self._dependents(uid):
+            self._drop_owners(dependent, other, {uid})
+        self._drop_finalizer(kind, obj, ORPHAN)
+
+    def _dependents(self, uid: str) -> Iterator[tuple[Kind, Object]]:
+        for resource, place in self._store.owned_by(uid):
+            kind = self._lifecycle.registry.stored_as(resource)
+            body = self._store.get(resource, place)
+            if kind is not None and body is not None:
+                yield kind, bodies.decode_stored(body)
+
+    def _check_owners(self, kind: Kind, obj: Object) -> None:
+        """Delete an object that nobody owns any more; of several owners, forget those who are gone or go."""
+        meta = obj["metadata"]
+        references = _decode_head(bodies.encode(obj)).metadata.owner_references
+        states = {one.uid: self._state_of(one, meta.get("namespace", "")) for one in references}
+        leaving = {uid for uid, state in states.items() if state != "here"}
+        if not leaving:
+            return
+        if len(leaving) < len(states):
+            self._drop_owners(kind, obj, leaving)
+            return
+        is_awaited = "waits" in states.values()
+        has_dependents = bool(self._store.owned_by(meta["uid"]))
+        policy = "Foreground" if is_awaited and has_dependents else self._policy_of(meta)
+        options = DeleteOptions(propagation=policy, uid=meta["uid"])
+        self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
+
+    def _policy_of(self, meta: Object) -> str:
+        finalizers = meta.get("finalizers", ())
+        if ORPHAN in finalizers:
+            return "Orphan"
+        return "Foreground" if FOREGROUND in finalizers else "Background"
+
+    def _state_of(self, reference: _Reference, namespace: str) -> str:
+        """Of an owner: "here", "gone", or "waits" until its dependents are gone."""
+        kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
+        if kind is None:
+            # Nobody can tell whether it is there. It is not taken for gone.
+            return "here"
+        place = f"{namespace}/{reference.name}" if kind.namespaced else reference.name
+        body = self._store.get(kind.resource, place)
+        if body is None:
+            return "gone"
+        meta = bodies.decode_stored(body)["metadata"]
+        if meta["uid"] != reference.uid:
+            return "gone"
+        return "waits" if "deletionTimestamp" in meta and FOREGROUND in meta.get("finalizers", ()) else "here"
+
+    def _drop_owners(self, kind: Kind, obj: Object, uids: set[str]) -> None:
+        def without(old: Object) -> Object:
+            kept = [one for one in old["metadata"].get("ownerReferences", ()) if one["uid"] not in uids]
+            old["metadata"]["ownerReferences"] = kept
+            return old
+
+        meta = obj["metadata"]
+        self._lifecycle.update(kind, meta.get("namespace", ""), meta["name"], without, WriteOptions())
+
+    def _drop_finalizer(self, kind: Kind, obj: Object, finalizer: str) -> None:
+        def without(old: Object) -> Object:
+            meta = old["metadata"]
+            meta["finalizers"] = [one for one in meta.get("finalizers", ()) if one != finalizer]
+            return old
+
+        meta = obj["metadata"]
+        self._lifecycle.update(kind, meta.get("namespace", ""), meta["name"], without, WriteOptions())
+
+    def _empty_namespace(self, kind: Kind, obj: Object) -> None:
+        name = obj["metadata"]["name"]
+        for other in self._lifecycle.registry.kinds:
+            if other.namespaced:
+                self._delete_all(other, name)
+        if any(self._store.count(other.resource, name) for other in self._lifecycle.registry.kinds if other.namespaced):
+            return
+
+        def finalized(old: Object) -> Object:
+            spec = old.get("spec") or {}
+            spec["finalizers"] = [one for one in spec.get("finalizers", ()) if one != "kubernetes"]
+            return {**old, "spec": spec}
+
+        self._lifecycle.update(kind, "", name, finalized, WriteOptions(), "finalize")
+
+    def _empty_definition(self, kind: Kind, obj: Object) -> None:
+        name = obj["metadata"]["name"]
+        custom = self._lifecycle.registry.stored_as(name)
+        if custom is not None:
+            self._delete_all(custom, "")
+            if self._store.count(custom.resource):
+                return
+        self._drop_finalizer(kind, obj, definitions.CLEANUP)
+
+    def _delete_all(self, kind: Kind, namespace: str) -> None:
+        for body in self._store.all(kind.resource, namespace):
+            meta = bodies.decode_stored(body)["metadata"]
+            if "deletionTimestamp" not in meta:
+                options = DeleteOptions(uid=meta["uid"], propagation="Background")
+                self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)

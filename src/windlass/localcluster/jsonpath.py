@@ -1,0 +1,181 @@
+"""The JSONPath of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`, `['a\\.b'][0]`.
+
+It is the dialect of Kubernetes' own clients without what a column has no use for: no unions, no `..`, no `range`.
+A path is parsed once; what it finds is a list, and anything that does not fit (an index into a mapping, a comparison of
+2 with 2.5) finds nothing. How a value is printed is not decided here.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+_STEP = re.compile(
+    r"""
+      \.(?P<field>(?:\\.|[^\s.,\[\]$@{}\\])*)
+    | \['(?P<key>[^']*)'\]
+    | \[\?\((?P<filter>(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^)"'])*)\)\]
+    | \[(?P<every>\*)\]
+    | \[(?P<start>-?\d+)\]
+    | \[(?P<slice>-?\d*:-?\d*(?::\d+)?)\]
+    """,
+    re.VERBOSE,
+)
+_COMPARISON = re.compile(r"(?P<left>[^!<>=]+)(?P<operator>[!<>=]+)(?P<right>.+)", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+class _MismatchError(Exception):
+    """The object is not of the form that the path expects."""
+
+
+class _Field(msgspec.Struct, frozen=True):
+    name: str
+
+    def of(self, value: Any) -> Iterator[Any]:
+        if isinstance(value, dict) and self.name in value:
+            yield value[self.name]
+
+
+class _Every(msgspec.Struct, frozen=True):
+    def of(self, value: Any) -> Iterator[Any]:
+        if isinstance(value, dict):
+            yield from value.values()
+        elif isinstance(value, list):
+            yield from value
+
+
+class _Elements(msgspec.Struct, frozen=True):
+    """`[2]`, `[-1]`, `[1:3]` or `[*]`: `index` is None for all but the first two."""
+
+    index: int | None
+    start: int | None = None
+    stop: int | None = None
+    step: int | None = None
+
+    def of(self, value: Any) -> Iterator[Any]:
+        if value is None:
+            return
+        if not isinstance(value, list):
+            raise _MismatchError
+        if self.index is None:
+            yield from value[self.start : self.stop : self.step]
+        elif -len(value) <= self.index < len(value):
+            yield value[self.index]
+        else:
+            raise _MismatchError
+
+
+class _Filter(msgspec.Struct, frozen=True):
+    """`[?(@.left == right)]`; without an operator: the elements that have `left` at all."""
+
+    left: "Path"
+    operator: str = ""
+    right: "Path | str | int | float | bool" = ""
+
+    def of(self, value: Any) -> Iterator[Any]:
+        if not isinstance(value, list):
+            raise _MismatchError
+        for element in value:
+            if self._lets_pass(element):
+                yield element
+
+    def _lets_pass(self, element: Any) -> bool:
+        found = self.left.walk(element)
+        if not self.operator:
+            return bool(found)
+        wanted = self.right.walk(element) if isinstance(self.right, Path) else [self.right]
+        if not found or not wanted:
+            return False
+        if len(found) > 1 or len(wanted) > 1 or _sort(found[0]) != _sort(wanted[0]):
+            raise _MismatchError
+        return _OPERATORS[self.operator](found[0], wanted[0])
+
+
+class Path(msgspec.Struct, frozen=True):
+    """A parsed path."""
+
+    steps: tuple[_Field | _Every | _Elements | _Filter, ...]
+
+    def find(self, value: Any) -> list[Any]:
+        """All that the path leads to, in order."""
+        try:
+            return self.walk(value)
+        except _MismatchError:
+            return []
+
+    def walk(self, value: Any) -> list[Any]:
+        values = [value]
+        for step in self.steps:
+            values = [found for each in values for found in step.of(each)]
+        return values
+
+
+def parse(text: str) -> Path:
+    """Raises ValueError for what is no path of this dialect."""
+    steps: list[_Field | _Every | _Elements | _Filter] = []
+    position = 1 if text[:1] in ("$", "@") else 0
+    while position < len(text):
+        match = _STEP.match(text, position)
+        is_lonely_dot = match is not None and match[0] == "." != text
+        if match is None or is_lonely_dot:
+            raise ValueError(f"cannot read {text[position:]!r} in the JSONPath {text!r}")
+        steps.extend(_steps(match))
+        position = match.end()
+    return Path(tuple(steps))
+
+
+def _steps(match: re.Match[str]) -> tuple[_Field | _Every | _Elements | _Filter, ...]:
+    kind, text = match.lastgroup, match[match.lastgroup or 0]
+    match kind:
+        case "field":
+            return (_Every() if text == "*" else _Field(text.replace("\\", "")),)
+        case "key":
+            # Kubernetes reads ['a.b'] as .a.b: there, too, a dot in a name has to be escaped.
+            return parse(f".{text}").steps
+        case "every":
+            return (_Elements(None),)
+        case "start":
+            return (_Elements(int(text)),)
+        case "slice":
+            return (_Elements(None, *(int(bound) if bound else None for bound in text.split(":"))),)
+    return (_filter(text),)
+
+
+def _filter(text: str) -> _Filter:
+    comparison = _COMPARISON.fullmatch(text)
+    if comparison is None:
+        return _Filter(parse(text.strip()))
+    if comparison["operator"] not in _OPERATORS:
+        raise ValueError(f"unknown operator {comparison['operator']!r} in the filter {text!r}")
+    return _Filter(
+        parse(comparison["left"].strip()), comparison["operator"], _operand(comparison["right"].strip())
+    )
+
+
+def _operand(text: str) -> Path | str | int | float | bool:
+    is_quoted = len(text) > 1 and text[0] in "\"'" and text[-1] == text[0]
+    if is_quoted:
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
+    if text in ("true", "false"):
+        return text == "true"
+    if _NUMBER.fullmatch(text):
+        return float(text) if "." in text else int(text)
+    return parse(text)
+
+
+def _sort(value: Any) -> str:
+    """Only values of one sort can be compared: in Kubernetes' dialect not even 2 with 2.5."""
+    if isinstance(value, (bool, int, float, str)):
+        return type(value).__name__
+    raise _MismatchError

@@ -1,0 +1,71 @@
+"""The small checks of which the kinds' own are made."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from windlass.localcluster import failures, formats
+from windlass.localcluster.failures import Fault
+
+NOT_NEGATIVE = "must be greater than or equal to 0"
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+
+
+def each(field: str, value: object, problems: Iterable[str]) -> Iterator[Fault]:
+    """A fault for each thing that is wrong with one value."""
+    for problem in problems:
+        yield failures.invalid_value(field, value, problem)
+
+
+def named(field: str, value: str | None, rule: formats.Rule) -> Iterator[Fault]:
+    """A name that must be there and follow its rule."""
+    if not value:
+        yield failures.required(field)
+        return
+    yield from each(field, value, rule(value))
+
+
+def optionally_named(field: str, value: str | None, rule: formats.Rule) -> Iterator[Fault]:
+    if value:
+        yield from each(field, value, rule(value))
+
+
+def present(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[Fault]:
+    for key in keys:
+        if not holder.get(key):
+            yield failures.required(f"{path}.{key}")
+
+
+def not_negative(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[Fault]:
+    for key in keys:
+        if (holder.get(key) or 0) < 0:
+            yield failures.invalid_value(f"{path}.{key}", holder[key], NOT_NEGATIVE)
+
+
+def one_of(field: str, value: str | None, choices: Iterable[str]) -> Iterator[Fault]:
+    """One of a few words, and there."""
+    if not value:
+        yield failures.required(field)
+    elif value not in choices:
+        yield failures.not_supported(field, value, choices)
+
+
+def not_among(field: str, value: object) -> Fault:
+    """Names something that is not there."""
+    return Fault(field, "FieldValueNotFound", f"Not found: {failures.shown(value)}")
+
+
+def unchanged(field: str, new: object, old: object) -> Iterator[Fault]:
+    if new != old:
+        yield failures.invalid_value(field, new, "field is immutable")
+
+
+def port(field: str, value: int | str) -> Iterator[Fault]:
+    """A port by its number or its name."""
+    problems = formats.port_name(value) if isinstance(value, str) else formats.port_number(value)
+    yield from each(field, value, problems)
+
+
+def indexed(items: Iterable[Any] | None, path: str) -> Iterator[tuple[Any, str]]:
+    """Each item of a list with its path."""
+    for index, item in enumerate(items or ()):
+        yield item, f"{path}[{index}]"

@@ -1,0 +1,58 @@
+"""The environment of a container: names, and values from one place each."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.localcluster import failures, formats
+from windlass.localcluster.failures import Fault
+from windlass.localcluster.kinds import checks, field_references
+
+_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
+_MORE_THAN_ONE = "may not have more than one field specified at a time"
+# Current releases read values from files too; which file that is they check themselves.
+_KNOWN_SOURCES = (*_SOURCES, "fileKeyRef")
+
+
+def faults(variables: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
+    for variable, at in checks.indexed(variables, path):
+        yield from checks.named(f"{at}.name", variable.get("name"), formats.environment_name)
+        if variable.get("valueFrom") is not None:
+            yield from _value_faults(variable, variable["valueFrom"], f"{at}.valueFrom")
+
+
+def source_faults(sources: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
+    """`envFrom`: whole ConfigMaps and Secrets."""
+    for source, at in checks.indexed(sources, path):
+        yield from checks.optionally_named(f"{at}.prefix", source.get("prefix"), formats.environment_name)
+        given = [key for key in ("configMapRef", "secretRef") if key in source]
+        for key in given:
+            yield from checks.named(f"{at}.{key}.name", source[key].get("name"), formats.dns_subdomain)
+        if not given:
+            yield failures.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(given) > 1:
+            yield failures.invalid_value(path, "", _MORE_THAN_ONE)
+
+
+def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    given = [key for key in _KNOWN_SOURCES if key in source]
+    if "fieldRef" in given:
+        allowed = field_references.IN_ENVIRONMENT
+        yield from field_references.of_a_field(source["fieldRef"], f"{path}.fieldRef", allowed)
+    if "resourceFieldRef" in given:
+        yield from field_references.of_a_resource(source["resourceFieldRef"], f"{path}.resourceFieldRef")
+    for key in ("configMapKeyRef", "secretKeyRef"):
+        if key in given:
+            yield from _key_faults(source[key], f"{path}.{key}")
+    if not given:
+        problem = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        yield failures.invalid_value(path, "", problem)
+    elif variable.get("value"):
+        yield failures.invalid_value(path, "", "may not be specified when `value` is not empty")
+    elif len(given) > 1:
+        yield failures.invalid_value(path, "", _MORE_THAN_ONE)
+
+
+def _key_faults(reference: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    name = reference.get("name", "")
+    yield from checks.each(f"{path}.name", name, formats.dns_subdomain(name))
+    yield from checks.named(f"{path}.key", reference.get("key"), formats.data_key)

@@ -1,0 +1,61 @@
+"""Events: they live in the namespace of what they are about."""
+
+from collections.abc import Iterator
+
+from windlass.localcluster import failures, formats
+from windlass.localcluster.failures import Fault
+from windlass.localcluster.kinds import checks
+from windlass.localcluster.kinds.strategy import Object, Strategy, World
+
+_LONGEST_WORD = 128
+_LONGEST_MESSAGE = 1024
+# These fields are always written, even where nothing is known.
+_ALWAYS_THERE = {
+    "eventTime": None,
+    "firstTimestamp": None,
+    "lastTimestamp": None,
+    "reportingComponent": "",
+    "reportingInstance": "",
+}
+
+
+class EventStrategy(Strategy):
+    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+        _fill(new)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+        _fill(new)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        namespace = new["metadata"].get("namespace", "")
+        about = (new.get("involvedObject") or {}).get("namespace", "")
+        is_of_the_new_sort = bool(new.get("eventTime"))
+        if is_of_the_new_sort:
+            is_in_place = bool(about) or namespace in ("default", "kube-system")
+        else:
+            is_in_place = about == namespace if about else namespace in ("", "default")
+        if not is_in_place:
+            yield failures.invalid_value("involvedObject.namespace", about, "does not match event.namespace")
+        if is_of_the_new_sort:
+            yield from _word_faults(new)
+
+
+def _fill(new: Object) -> None:
+    for key, value in _ALWAYS_THERE.items():
+        new.setdefault(key, value)
+    new.setdefault("source", {})
+
+
+def _word_faults(new: Object) -> Iterator[Fault]:
+    controller = new.get("reportingComponent") or ""
+    if not controller:
+        yield failures.required("reportingController")
+    yield from checks.each("reportingController", controller, formats.qualified_name(controller))
+    for key in ("reportingInstance", "action", "reason"):
+        word = new.get(key) or ""
+        if not word:
+            yield failures.required(key)
+        if len(word.encode()) > _LONGEST_WORD:
+            yield failures.invalid_value(key, "", f"can have at most {_LONGEST_WORD} characters")
+    if len((new.get("message") or "").encode()) > _LONGEST_MESSAGE:
+        yield failures.invalid_value("message", "", f"can have at most {_LONGEST_MESSAGE} characters")

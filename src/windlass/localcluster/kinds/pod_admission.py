@@ -1,0 +1,53 @@
+"""What a cluster adds to the spec of a pod, though not to that of a template: as Kubernetes' admission plugins do."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from windlass.localcluster import failures
+from windlass.localcluster.kinds import pod_spec_defaults
+from windlass.localcluster.kinds.strategy import Object
+
+# There are no classes of priority but the system's own.
+_PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_PASSING_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATED_SECONDS = 300
+
+
+def fill(spec: Object) -> None:
+    spec.setdefault("enableServiceLinks", True)
+    pod_spec_defaults.fill(spec)
+    for container in pod_spec_defaults.containers_of(spec):
+        resources = container.get("resources") or {}
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    for trouble in _PASSING_TROUBLES:
+        if not any(_tolerates(toleration, trouble) for toleration in spec.get("tolerations") or ()):
+            spec.setdefault("tolerations", []).append(_passing(trouble))
+
+
+def fill_priority(pod: str, spec: Object) -> None:
+    wanted = spec.get("priorityClassName", "")
+    if wanted not in _PRIORITIES:
+        raise failures.forbidden("", "pods", pod, f"no PriorityClass with name {wanted} was found")
+    priority = _PRIORITIES[wanted]
+    if spec.setdefault("priority", priority) != priority:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec;"
+            f" priority admission controller computed {priority} from the given PriorityClass name"
+        )
+        raise failures.forbidden("", "pods", pod, why)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
+    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def _passing(trouble: str) -> Object:
+    """A pod stays on a node that is in trouble for this long, in case it comes back."""
+    return {
+        "key": trouble,
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": _TOLERATED_SECONDS,
+    }

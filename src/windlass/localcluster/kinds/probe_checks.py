@@ -1,0 +1,62 @@
+"""Probes and lifecycle hooks: one handler each, with a port or a command that can work."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.localcluster import failures, formats
+from windlass.localcluster.failures import Fault
+from windlass.localcluster.kinds import checks
+
+_SCHEMES = ("HTTP", "HTTPS")
+_OF_PROBES = ("exec", "httpGet", "tcpSocket", "grpc")
+_OF_HOOKS = ("exec", "httpGet", "tcpSocket", "sleep")
+_SECONDS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+
+
+def faults(container: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    lifecycle = container.get("lifecycle") or {}
+    for hook in ("postStart", "preStop"):
+        if hook in lifecycle:
+            yield from _handler_faults(lifecycle[hook], _OF_HOOKS, f"{path}.lifecycle.{hook}")
+    for name in ("livenessProbe", "startupProbe", "readinessProbe"):
+        probe = container.get(name)
+        if probe is None:
+            continue
+        yield from _probe_faults(probe, f"{path}.{name}")
+        if name != "readinessProbe" and probe.get("successThreshold") != 1:
+            field = f"{path}.{name}.successThreshold"
+            yield failures.invalid_value(field, probe.get("successThreshold"), "must be 1")
+
+
+def _probe_faults(probe: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    yield from _handler_faults(probe, _OF_PROBES, path)
+    yield from checks.not_negative(probe, path, *_SECONDS)
+    grace = probe.get("terminationGracePeriodSeconds")
+    if grace is not None and grace <= 0:
+        yield failures.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
+
+
+def _handler_faults(handler: Mapping[str, Any], kinds: tuple[str, ...], path: str) -> Iterator[Fault]:
+    given = [kind for kind in kinds if kind in handler]
+    if not given:
+        yield failures.required(path, "must specify a handler type")
+        return
+    first = given[0]
+    yield from _action_faults(first, handler[first] or {}, f"{path}.{first}")
+    for extra in given[1:]:
+        yield failures.forbidden_field(f"{path}.{extra}", "may not specify more than 1 handler type")
+
+
+def _action_faults(kind: str, action: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    if kind == "exec":
+        yield from checks.present(action, path, "command")
+    if kind == "httpGet":
+        yield from checks.present(action, path, "path")
+    if kind in ("httpGet", "tcpSocket", "grpc"):
+        yield from checks.port(f"{path}.port", action.get("port", 0))
+    if kind == "httpGet":
+        if action.get("scheme") not in _SCHEMES:
+            yield failures.not_supported(f"{path}.scheme", action.get("scheme", ""), _SCHEMES)
+        for header in action.get("httpHeaders") or ():
+            name = header.get("name", "")
+            yield from checks.each(f"{path}.httpHeaders", name, formats.http_header(name))

@@ -1,0 +1,103 @@
+"""Roles and their bindings: they are stored, checked for sense, and enforced by nobody here."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.localcluster import failures, formats
+from windlass.localcluster.failures import Fault
+from windlass.localcluster.kinds import checks, label_selectors
+from windlass.localcluster.kinds.strategy import Object, Strategy, World
+
+_GROUP = "rbac.authorization.k8s.io"
+_SUBJECTS = ("ServiceAccount", "User", "Group")
+
+
+class RoleStrategy(Strategy):
+    """Roles, and those of the whole cluster."""
+
+    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+        new.setdefault("rules", None)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+        new.setdefault("rules", None)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        for rule, at in checks.indexed(new.get("rules"), "rules"):
+            yield from _rule_faults(rule, at, is_namespaced=new["kind"] == "Role")
+        aggregation = new.get("aggregationRule")
+        if aggregation is None:
+            return
+        path = "aggregationRule.clusterRoleSelectors"
+        selectors = aggregation.get("clusterRoleSelectors")
+        if not selectors:
+            problem = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            yield failures.required(path, problem)
+        for selector, at in checks.indexed(selectors, path):
+            yield from label_selectors.faults(selector, at)
+
+
+class BindingStrategy(Strategy):
+    """Bindings of roles, in a namespace and in the whole cluster."""
+
+    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+        _fill_subjects(new)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+        _fill_subjects(new)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        is_namespaced = new["kind"] == "RoleBinding"
+        role = new.get("roleRef") or {}
+        if role.get("apiGroup") != _GROUP:
+            yield failures.not_supported("roleRef.apiGroup", role.get("apiGroup", ""), [_GROUP])
+        kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
+        if role.get("kind") not in kinds:
+            yield failures.not_supported("roleRef.kind", role.get("kind", ""), kinds)
+        yield from checks.named("roleRef.name", role.get("name"), formats.path_segment)
+        for subject, at in checks.indexed(new.get("subjects"), "subjects"):
+            yield from _subject_faults(subject, at, is_namespaced)
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        if new.get("roleRef") != old.get("roleRef"):
+            yield failures.invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")
+
+
+def _fill_subjects(new: Object) -> None:
+    for subject in new.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", _GROUP)
+
+
+def _rule_faults(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> Iterator[Fault]:
+    if not rule.get("verbs"):
+        yield failures.required(f"{path}.verbs", "verbs must contain at least one value")
+    urls = rule.get("nonResourceURLs")
+    if urls:
+        field = f"{path}.nonResourceURLs"
+        if is_namespaced:
+            problem = "namespaced rules cannot apply to non-resource URLs"
+            yield failures.invalid_value(field, urls, problem)
+        if any(rule.get(key) for key in ("apiGroups", "resources", "resourceNames")):
+            problem = "rules cannot apply to both regular resources and non-resource URLs"
+            yield failures.invalid_value(field, urls, problem)
+        return
+    if not rule.get("apiGroups"):
+        yield failures.required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+    if not rule.get("resources"):
+        yield failures.required(f"{path}.resources", "resource rules must supply at least one resource")
+
+
+def _subject_faults(subject: Mapping[str, Any], path: str, is_namespaced: bool) -> Iterator[Fault]:
+    kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
+    if not subject.get("name"):
+        yield failures.required(f"{path}.name")
+    if kind not in _SUBJECTS:
+        yield failures.not_supported(f"{path}.kind", kind, _SUBJECTS)
+    elif kind == "ServiceAccount":
+        yield from checks.optionally_named(f"{path}.name", subject.get("name"), formats.dns_subdomain)
+        if group:
+            yield failures.not_supported(f"{path}.apiGroup", group, [""])
+        if not is_namespaced and not subject.get("namespace"):
+            yield failures.required(f"{path}.namespace")
+    elif group != _GROUP:
+        yield failures.not_supported(f"{path}.apiGroup", group, [_GROUP])

@@ -1,0 +1,72 @@
+"""What may be peculiar to a kind: the hooks that the one generic path calls.
+
+A kind that needs none of them uses `Strategy` itself. Objects are plain dictionaries that have been checked against the
+kind's types, pruned and given their constant defaults before a hook sees them. A hook changes `new` in place; it never
+changes `old`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from windlass.localcluster.failures import Fault
+
+Object = dict[str, Any]
+
+
+class World(Protocol):
+    """What a hook may ask of the cluster around its object."""
+
+    def now(self) -> str:
+        """The time as the API writes it."""
+        ...
+
+    def objects(self, group: str, plural: str) -> Iterator[Object]:
+        """Every stored object of one kind, in all namespaces."""
+        ...
+
+
+class Strategy:
+    """The hooks of a kind like any other."""
+
+    # Does metadata.generation count the changes of the spec?
+    counts_generations = False
+    # What an update through the main path may not change, and one through /status changes alone.
+    status_fields: tuple[str, ...] = ("status",)
+    # May an update through /status change labels and annotations?
+    status_may_relabel = False
+
+    # May an update leave out the resourceVersion, and so replace whatever is there?
+    allows_blind_update = True
+    # Is the answer to a delete the object that went, rather than a word that it went?
+    returns_deleted = False
+    # What happens to the dependents of an object when whoever deletes it does not say.
+    default_propagation = "Background"
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        """Defaults that depend on other fields, and what the server fills in. Any status given was removed before."""
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        """The same, for an update. What a client may leave out although it never changes is carried over here."""
+
+    def validate(self, new: Object) -> Iterable[Fault]:
+        """Every fault of an object that is to be created or to replace another (beyond types and metadata)."""
+        return ()
+
+    def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
+        """What may not change."""
+        return ()
+
+    def validate_status(self, new: Object, old: Object) -> Iterable[Fault]:
+        """Every fault of an object whose status is to be replaced."""
+        return ()
+
+    def grace_seconds(self, old: Object, asked: int | None) -> int:
+        """How long a deleted object stays, marked as going, before it is gone. 0: it goes at once."""
+        return 0
+
+    def mark_deleted(self, new: Object) -> None:
+        """What else changes in an object that is deleted but stays for a while."""
+
+    def is_held(self, obj: Object) -> bool:
+        """Does something other than finalizers and grace keep a deleted object?"""
+        return False

@@ -1,0 +1,393 @@
+"""What happens to an object from its creation to its end: the one path that every write of every kind takes.
+
+Whoever writes (a request, the garbage collector, a loop of ours) comes through here. Everything is done between two
+waits of the event loop, so that no other write comes in between what is read and what is stored.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from windlass.localcluster import bodies, failures, metadata, typed
+from windlass.localcluster.failures import ApiError, Fault
+from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster.registry import Registry
+from windlass.localcluster.store import Store, TakenError, place_of
+from windlass.localcluster.targets import DeleteOptions, WriteOptions
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+_STALE = "the object has been modified; please apply your changes to the latest version and try again"
+# What the server alone says of a new object, whatever the client sent.
+_OURS = (
+    *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
+    *("managedFields", "selfLink"),
+)
+_metadata_schema = typed.compile_type("V1ObjectMeta", {})
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What a write came to: the object as it is now."""
+
+    body: bytes
+    warnings: tuple[str, ...] = ()
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """What a deletion came to: is the object gone, and what it is or was."""
+
+    is_gone: bool
+    body: bytes
+
+
+class Lifecycle:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Callable[[], datetime],
+        new_uid: Callable[[], str],
+        randomness: Callable[[int], int],
+    ) -> None:
+        self.store = store
+        self.registry = registry
+        self.clock = clock
+        self._new_uid = new_uid
+        self._randomness = randomness
+
+    # The world that a strategy sees
+
+    def now(self) -> str:
+        return written_time(self.clock())
+
+    def objects(self, group: str, plural: str) -> Iterator[Object]:
+        return map(bodies.decode_stored, self.store.all(failures.resource_name(group, plural)))
+
+    # Reading
+
+    def get(self, kind: Kind, namespace: str, name: str) -> bytes:
+        body = self.store.get(kind.resource, place_of(namespace, name))
+        if body is None:
+            raise failures.not_found(kind.group, kind.plural, name)
+        return body
+
+    def read(self, kind: Kind, namespace: str, name: str) -> Object:
+        return bodies.decode_stored(self.get(kind, namespace, name))
+
+    # Writing
+
+    def create(self, kind: Kind, namespace: str, given: Object, options: WriteOptions) -> Written:
+        new, warnings = _received(kind, given, options)
+        meta = new["metadata"]
+        _check_namespace(kind, meta, namespace)
+        self._check_namespace_takes(kind, namespace, meta.get("name", ""))
+        if meta.get("resourceVersion"):
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        self._name(meta)
+        for field in _OURS:
+            meta.pop(field, None)
+        meta["uid"] = self._new_uid()
+        meta["creationTimestamp"] = self.now()
+        if kind.strategy.counts_generations:
+            meta["generation"] = 1
+        if "status" in kind.subresources:
+            for field in kind.strategy.status_fields:
+                new.pop(field, None)
+        kind.strategy.prepare_create(new, self)
+        faults = [
+            *_metadata_faults(kind, new),
+            *kind.schema.validate(new),
+            *kind.strategy.validate(new),
+        ]
+        _refuse(kind, meta.get("name", ""), faults)
+        return self._store_new(kind, namespace, new, options, warnings)
+
+    def _store_new(
+        self, kind: Kind, namespace: str, new: Object, options: WriteOptions, warnings: tuple[str, ...]
+    ) -> Written:
+        name = new["metadata"]["name"]
+        place = place_of(namespace, name)
+        if options.is_dry_run:
+            if self.store.get(kind.resource, place) is not None:
+                raise failures.already_exists(kind.group, kind.plural, name)
+            return Written(bodies.encode(new), warnings)
+        try:
+            return Written(self.store.create(kind.resource, place, new), warnings)
+        except TakenError as error:
+            raise failures.already_exists(kind.group, kind.plural, name) from error
+
+    def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Object],
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Written:
+        """Replace an object by what `change` makes of it."""
+        stored = self.get(kind, namespace, name)
+        old = bodies.decode_stored(stored)
+        # A second copy, since what `change` returns may hold parts of what it was given.
+        new, warnings = _received(kind, change(as_version(kind, bodies.decode_stored(stored))), options)
+        meta = new["metadata"]
+        if meta.setdefault("name", name) != name:
+            raise failures.bad_request(
+                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+            )
+        _check_namespace(kind, meta, namespace)
+        _check_freshness(kind, meta, old["metadata"])
+        _carry_over(new, old)
+        if subresource == "finalize":
+            new = {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec", {})}
+            faults = kind.schema.validate(new)
+        elif subresource == "status":
+            new = _with_status_alone(kind, new, old)
+            faults = [*kind.schema.validate(new), *kind.strategy.validate_status(new, old)]
+        else:
+            if "status" in kind.subresources:
+                _keep_status(kind, new, old)
+            kind.strategy.prepare_update(new, old, self)
+            faults = [
+                *metadata.validate_metadata_update(new, old),
+                *_metadata_faults(kind, new),
+                *kind.schema.validate(new),
+                *kind.strategy.validate(new),
+                *kind.strategy.validate_update(new, old),
+            ]
+        _refuse(kind, name, faults)
+        return self._store_changed(kind, namespace, stored, old, new, options, warnings)
+
+    def _store_changed(
+        self,
+        kind: Kind,
+        namespace: str,
+        stored: bytes,
+        old: Object,
+        new: Object,
+        options: WriteOptions,
+        warnings: tuple[str, ...],
+    ) -> Written:
+        new["apiVersion"] = old["apiVersion"]
+        if kind.strategy.counts_generations and _is_desired_otherwise(kind, new, old):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        version = old["metadata"]["resourceVersion"]
+        new["metadata"]["resourceVersion"] = version
+        if new == old:
+            return Written(stored, warnings)
+        if options.is_dry_run:
+            return Written(bodies.encode(new), warnings)
+        place = place_of(namespace, new["metadata"]["name"])
+        if _may_go(kind, new):
+            # The object as its last change left it is never stored: the deletion is that change.
+            self.store.delete(kind.resource, place, int(version))
+            return Written(bodies.encode(new), warnings)
+        return Written(self.store.update(kind.resource, place, new, int(version)), warnings)
+
+    # Deleting
+
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+        stored = self.get(kind, namespace, name)
+        obj = bodies.decode_stored(stored)
+        meta = obj["metadata"]
+        _check_preconditions(kind, meta, options)
+        old_meta = dict(meta)
+        self._mark(kind, obj, options)
+        version = int(old_meta["resourceVersion"])
+        place = place_of(namespace, name)
+        if _may_go(kind, obj):
+            if options.is_dry_run:
+                return Deleted(True, stored)
+            return Deleted(True, self.store.delete(kind.resource, place, version))
+        if meta == old_meta or options.is_dry_run:
+            return Deleted(False, bodies.encode(obj))
+        if kind.strategy.counts_generations and "deletionTimestamp" not in old_meta:
+            meta["generation"] = meta.get("generation", 0) + 1
+        return Deleted(False, self.store.update(kind.resource, place, obj, version))
+
+    def _mark(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
+        """As it is from now on: when it will go, and what must be done first."""
+        meta = obj["metadata"]
+        _set_propagation(kind, meta, options)
+        grace = kind.strategy.grace_seconds(obj, options.grace_seconds)
+        already = meta.get("deletionGracePeriodSeconds")
+        if "deletionTimestamp" in meta and already is not None and grace >= already:
+            return
+        meta["deletionTimestamp"] = written_time(self.clock() + timedelta(seconds=grace))
+        meta["deletionGracePeriodSeconds"] = grace
+        kind.strategy.mark_deleted(obj)
+
+    def _name(self, meta: Object) -> None:
+        base = meta.get("generateName")
+        if not meta.get("name") and base:
+            meta["name"] = metadata.generate_name(base, metadata.random_suffix(self._randomness))
+
+    def _check_namespace_takes(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.namespaced:
+            return
+        body = self.store.get("namespaces", namespace)
+        if body is None:
+            raise failures.not_found("", "namespaces", namespace)
+        if b'"deletionTimestamp"' not in body:
+            return
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        error = failures.forbidden(kind.group, kind.plural, name, why)
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        raise ApiError(403, error.reason, error.message, {**(error.details or {}), "causes": [cause]})
+
+
+def written_time(time: datetime) -> str:
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def as_version(kind: Kind, obj: Object) -> Object:
+    """An object as one version of its kind shows it: versions differ in nothing but their name."""
+    if obj["apiVersion"] == kind.api_version:
+        return obj
+    return {**obj, "apiVersion": kind.api_version}
+
+
+def _received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
+    """The object that was sent: of this kind, without what the kind does not know, and with its defaults."""
+    _check_identity(kind, given)
+    new: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": given.get("metadata") or {}}
+    new.update((field, value) for field, value in given.items() if field not in new)
+    if not isinstance(new["metadata"], dict):
+        raise failures.bad_request("metadata must be an object")
+    if isinstance(kind.schema, typed.TypedSchema):
+        kind.schema.check_types(new, kind.kind, kind.version)
+        dropped = kind.schema.prune(new)
+    else:
+        _metadata_schema.check_types(new["metadata"], "ObjectMeta", "v1")
+        dropped = [f"metadata.{path}" for path in _metadata_schema.prune(new["metadata"])]
+        dropped += kind.schema.prune(new)
+    warnings = tuple(f'unknown field "{path}"' for path in dropped)
+    if warnings and options.field_validation == "Strict":
+        raise failures.bad_request(f"strict decoding error: {', '.join(warnings)}")
+    kind.schema.default(new)
+    return new, warnings if options.field_validation == "Warn" else ()
+
+
+def _check_identity(kind: Kind, given: Object) -> None:
+    for field, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+        found = given.get(field)
+        if not found:
+            raise failures.bad_request(f"Object '{field[0].upper()}{field[1:]}' is missing in the object provided")
+        if found != expected:
+            raise failures.bad_request(
+                f"the {'API version' if field == 'apiVersion' else field} in the data ({found})"
+                f" does not match the expected {'API version' if field == 'apiVersion' else field} ({expected})"
+            )
+
+
+def _check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
+    if not kind.namespaced:
+        meta.pop("namespace", None)
+    elif meta.setdefault("namespace", namespace) != namespace:
+        raise failures.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _check_freshness(kind: Kind, meta: Object, old: Object) -> None:
+    version, uid = meta.get("resourceVersion"), meta.get("uid")
+    name = old["name"]
+    if not version and not kind.strategy.allows_blind_update:
+        fault = Fault(
+            "metadata.resourceVersion",
+            "FieldValueInvalid",
+            "Invalid value: 0x0: must be specified for an update",
+        )
+        raise failures.invalid(kind.group, kind.kind, name, [fault])
+    if uid and uid != old["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
+        raise failures.conflict(kind.group, kind.plural, name, why)
+    if version and version != old["resourceVersion"]:
+        raise failures.conflict(kind.group, kind.plural, name, _STALE)
+
+
+def _carry_over(new: Object, old: Object) -> None:
+    metadata.carry_over(new, old)
+    for field in ("managedFields", "selfLink"):
+        new["metadata"].pop(field, None)
+
+
+def _metadata_faults(kind: Kind, new: Object) -> list[Fault]:
+    return metadata.validate_metadata(
+        new,
+        namespaced=kind.namespaced,
+        name_rule=metadata.name_rule(kind.resource),
+        is_custom=kind.is_custom,
+    )
+
+
+def _keep_status(kind: Kind, new: Object, old: Object) -> None:
+    for field in kind.strategy.status_fields:
+        new.pop(field, None)
+        if field in old:
+            new[field] = old[field]
+
+
+def _with_status_alone(kind: Kind, new: Object, old: Object) -> Object:
+    result = {field: value for field, value in old.items() if field not in kind.strategy.status_fields}
+    result["metadata"] = dict(old["metadata"])
+    for field in kind.strategy.status_fields:
+        if field in new:
+            result[field] = new[field]
+    if kind.strategy.status_may_relabel:
+        for field in ("labels", "annotations", "finalizers"):
+            result["metadata"].pop(field, None)
+            if field in new["metadata"]:
+                result["metadata"][field] = new["metadata"][field]
+    return result
+
+
+def _is_desired_otherwise(kind: Kind, new: Object, old: Object) -> bool:
+    fields = {*new, *old} - {"metadata", "apiVersion", *kind.strategy.status_fields}
+    return any(new.get(field) != old.get(field) for field in fields)
+
+
+def _refuse(kind: Kind, name: str, faults: list[Fault]) -> None:
+    if faults:
+        raise failures.invalid(kind.group, kind.kind, name, faults)
+
+
+def _check_preconditions(kind: Kind, meta: Object, options: DeleteOptions) -> None:
+    pairs = (("UID", options.uid, meta["uid"]), ("ResourceVersion", options.version, meta["resourceVersion"]))
+    for what, wanted, found in pairs:
+        if wanted and wanted != found:
+            why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})."
+            why += " The object might have been deleted and then recreated" if what == "UID" else ""
+            raise failures.conflict(kind.group, kind.plural, meta["name"], why)
+
+
+def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:
+    """Who waits for whom is said by two finalizers, which the garbage collector honours."""
+    finalizers = [one for one in meta.get("finalizers", ()) if one not in (FOREGROUND, ORPHAN)]
+    policy = options.propagation
+    if not policy and options.orphan is not None:
+        policy = "Orphan" if options.orphan else "Background"
+    if not policy:
+        # An earlier deletion, or whoever made the object, may have asked for one.
+        if FOREGROUND in meta.get("finalizers", ()) or ORPHAN in meta.get("finalizers", ()):
+            return
+        policy = kind.strategy.default_propagation
+    if policy == "Foreground":
+        finalizers.append(FOREGROUND)
+    elif policy == "Orphan":
+        finalizers.append(ORPHAN)
+    meta.pop("finalizers", None)
+    if finalizers:
+        meta["finalizers"] = finalizers
+
+
+def _may_go(kind: Kind, obj: Object) -> bool:
+    meta = obj["metadata"]
+    is_held = bool(meta.get("finalizers")) or kind.strategy.is_held(obj)
+    return "deletionTimestamp" in meta and not is_held and meta.get("deletionGracePeriodSeconds", 0) == 0

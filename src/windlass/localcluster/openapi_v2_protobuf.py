@@ -1,0 +1,223 @@
+"""A Swagger 2.0 document as protobuf: gnostic's `openapi.v2.Document`, the only form in which older kubectls read it.
+
+Only what our own documents use is written; a key that has no place in the message is a mistake and raises.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+# What clients ask for. The answer's type is the latter: the former, with its @, is refused by the very clients that sent it.
+MEDIA_TYPES = (
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+)
+CONTENT_TYPE = MEDIA_TYPES[1]
+
+_VARINT, _FIXED64, _DELIMITED = 0, 1, 2
+_Encoder = Callable[[int, Any], bytes]
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    return _fields("Document", document)
+
+
+def _varint(value: int) -> bytes:
+    # Negative numbers are written as 64 bits.
+    value &= (1 << 64) - 1
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _delimited(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | _DELIMITED) + _varint(len(content)) + content
+
+
+def _text(number: int, value: str) -> bytes:
+    return _delimited(number, value.encode())
+
+
+def _flag(number: int, value: bool) -> bytes:
+    return _varint(number << 3 | _VARINT) + (b"\1" if value else b"\0")
+
+
+def _integer(number: int, value: int) -> bytes:
+    return _varint(number << 3 | _VARINT) + _varint(value)
+
+
+def _double(number: int, value: float) -> bytes:
+    return _varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+
+
+def _any(number: int, value: Any) -> bytes:
+    """Any value is a message that holds it as YAML, and all JSON is YAML."""
+    return _delimited(number, _text(2, msgspec.json.encode(value).decode()))
+
+
+def _type(number: int, value: str) -> bytes:
+    return _delimited(number, _text(1, value))
+
+
+def _message(name: str) -> _Encoder:
+    return lambda number, value: _delimited(number, _fields(name, value))
+
+
+def _each(encoder: _Encoder) -> _Encoder:
+    return lambda number, values: b"".join(encoder(number, value) for value in values)
+
+
+def _named(number: int, pairs: Iterable[tuple[str, Any]], encoder: _Encoder) -> bytes:
+    """A mapping is a list of messages, each with a name and a value."""
+    return b"".join(_delimited(number, _text(1, name) + encoder(2, value)) for name, value in pairs)
+
+
+def _mapping(encoder: _Encoder, inner: int = 1) -> _Encoder:
+    """A mapping that is a message of its own."""
+    return lambda number, value: _delimited(number, _named(inner, value.items(), encoder))
+
+
+def _items(number: int, value: Mapping[str, Any]) -> bytes:
+    return _delimited(number, _delimited(1, _fields("Schema", value)))
+
+
+def _additional_properties(number: int, value: Mapping[str, Any] | bool) -> bytes:
+    if isinstance(value, bool):
+        return _delimited(number, _flag(2, value))
+    return _delimited(number, _delimited(1, _fields("Schema", value)))
+
+
+def _parameter(number: int, value: Mapping[str, Any]) -> bytes:
+    """A parameter is wrapped once for being no reference, once per kind of parameter."""
+    match value["in"]:
+        case "body":
+            parameter = _delimited(1, _fields("BodyParameter", value))
+        case "query":
+            parameter = _delimited(2, _delimited(3, _fields("QueryParameter", value)))
+        case _:
+            parameter = _delimited(2, _delimited(4, _fields("PathParameter", value)))
+    return _delimited(number, _delimited(1, parameter))
+
+
+def _response(number: int, value: Mapping[str, Any]) -> bytes:
+    return _delimited(number, _delimited(1, _fields("Response", value)))
+
+
+def _response_schema(number: int, value: Mapping[str, Any]) -> bytes:
+    return _delimited(number, _delimited(1, _fields("Schema", value)))
+
+
+def _api_key(number: int, value: Mapping[str, Any]) -> bytes:
+    return _delimited(number, _delimited(2, _fields("ApiKeySecurity", value)))
+
+
+def _strings(number: int, values: Iterable[str]) -> bytes:
+    return _delimited(number, b"".join(_text(1, value) for value in values))
+
+
+_schema = _message("Schema")
+_MESSAGES: dict[str, dict[str, tuple[int, _Encoder]]] = {
+    "Document": {
+        "swagger": (1, _text),
+        "info": (2, _message("Info")),
+        "paths": (8, _mapping(_message("PathItem"), inner=2)),
+        "definitions": (9, _mapping(_schema)),
+        "security": (12, _each(_mapping(_strings))),
+        "securityDefinitions": (13, _mapping(_api_key)),
+    },
+    "Info": {"title": (1, _text), "version": (2, _text), "description": (3, _text)},
+    "ApiKeySecurity": {"type": (1, _text), "name": (2, _text), "in": (3, _text), "description": (4, _text)},
+    "PathItem": {
+        "get": (2, _message("Operation")),
+        "put": (3, _message("Operation")),
+        "post": (4, _message("Operation")),
+        "delete": (5, _message("Operation")),
+        "options": (6, _message("Operation")),
+        "head": (7, _message("Operation")),
+        "patch": (8, _message("Operation")),
+        "parameters": (9, _each(_parameter)),
+    },
+    "Operation": {
+        "tags": (1, _each(_text)),
+        "description": (3, _text),
+        "operationId": (5, _text),
+        "produces": (6, _each(_text)),
+        "consumes": (7, _each(_text)),
+        "parameters": (8, _each(_parameter)),
+        "responses": (9, _mapping(_response)),
+        "schemes": (10, _each(_text)),
+    },
+    "BodyParameter": {
+        "description": (1, _text),
+        "name": (2, _text),
+        "in": (3, _text),
+        "required": (4, _flag),
+        "schema": (5, _schema),
+    },
+    "QueryParameter": {
+        "required": (1, _flag),
+        "in": (2, _text),
+        "description": (3, _text),
+        "name": (4, _text),
+        "type": (6, _text),
+        "format": (7, _text),
+        "uniqueItems": (20, _flag),
+        "enum": (21, _each(_any)),
+    },
+    "PathParameter": {
+        "required": (1, _flag),
+        "in": (2, _text),
+        "description": (3, _text),
+        "name": (4, _text),
+        "type": (5, _text),
+        "format": (6, _text),
+        "uniqueItems": (19, _flag),
+    },
+    "Response": {"description": (1, _text), "schema": (2, _response_schema)},
+    "Schema": {
+        "$ref": (1, _text),
+        "format": (2, _text),
+        "title": (3, _text),
+        "description": (4, _text),
+        "default": (5, _any),
+        "multipleOf": (6, _double),
+        "maximum": (7, _double),
+        "exclusiveMaximum": (8, _flag),
+        "minimum": (9, _double),
+        "exclusiveMinimum": (10, _flag),
+        "maxLength": (11, _integer),
+        "minLength": (12, _integer),
+        "pattern": (13, _text),
+        "maxItems": (14, _integer),
+        "minItems": (15, _integer),
+        "uniqueItems": (16, _flag),
+        "maxProperties": (17, _integer),
+        "minProperties": (18, _integer),
+        "required": (19, _each(_text)),
+        "enum": (20, _each(_any)),
+        "additionalProperties": (21, _additional_properties),
+        "type": (22, _type),
+        "items": (23, _items),
+        "properties": (25, _mapping(_schema)),
+    },
+}
+_EXTENSIONS = {"Schema": 31, "Operation": 13, "PathItem": 10}
+
+
+def _fields(name: str, value: Mapping[str, Any]) -> bytes:
+    known = _MESSAGES[name]
+    encoded = []
+    for key, part in value.items():
+        if key in known:
+            number, encoder = known[key]
+            encoded.append(encoder(number, part))
+        elif key.startswith("x-"):
+            encoded.append(_named(_EXTENSIONS[name], [(key, part)], _any))
+        else:
+            raise ValueError(f"{name} of Swagger 2.0 as protobuf has no place for {key!r}")
+    return b"".join(encoded)

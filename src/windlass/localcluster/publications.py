@@ -1,0 +1,116 @@
+"""What the server says about itself: which kinds it has, what they look like, which version it is, and that it is well.
+
+The documents are made from the table of kinds when they are first asked for, and again when a definition changed it.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from windlass.localcluster import answers, bodies, discovery, failures, openapi, openapi_v2_protobuf
+from windlass.localcluster.registry import Registry
+
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_HEALTH = ("healthz", "livez", "readyz")
+
+
+class Publications:
+    def __init__(self, registry: Registry, address: Callable[[], str]) -> None:
+        self._registry = registry
+        self._address = address
+        self._revision = -1
+        self._made: dict[str, bytes] = {}
+
+    def answer(self, request: web.BaseRequest) -> web.Response:
+        """Raises 404 for a path that is not one of these."""
+        parts = request.path.strip("/").split("/")
+        if request.method not in ("GET", "HEAD"):
+            raise failures.method_not_allowed()
+        accept = request.headers.get("Accept", "")
+        match parts:
+            case [name] if name in _HEALTH:
+                return web.Response(text="ok")
+            case ["version"]:
+                return _json(bodies.encode(discovery.version()))
+            case ["openapi", "v2"]:
+                return self._openapi_v2(accept)
+            case ["openapi", "v3", *_]:
+                return self._openapi_v3(parts[2:])
+            case ["api"] | ["apis"]:
+                return self._groups(parts[0], accept)
+            case ["api", version]:
+                return self._resources("", version)
+            case ["apis", group]:
+                return self._named(f"group {group}", lambda: discovery.group(self._kinds, group))
+            case ["apis", group, version]:
+                return self._resources(group, version)
+        raise failures.no_such_path()
+
+    @property
+    def _kinds(self) -> tuple[Any, ...]:
+        return self._registry.kinds
+
+    def _groups(self, root: str, accept: str) -> web.Response:
+        version = discovery.wants_aggregated(accept)
+        if version is not None:
+            body = self._cached(
+                f"aggregated {root} {version}",
+                lambda: bodies.encode(discovery.aggregated(self._kinds, root == "api", version)),
+            )
+            return _typed(body, discovery.aggregated_content_type(version))
+        if root == "api":
+            return _json(bodies.encode(discovery.core_versions(self._address())))
+        return _json(self._cached("groups", lambda: bodies.encode(discovery.group_list(self._kinds))))
+
+    def _resources(self, group: str, version: str) -> web.Response:
+        return self._named(
+            f"resources {group} {version}", lambda: discovery.resources(self._kinds, group, version)
+        )
+
+    def _openapi_v2(self, accept: str) -> web.Response:
+        if _PROTOBUF in accept:
+            body = self._cached(
+                "v2 protobuf", lambda: openapi_v2_protobuf.encode(openapi.document_v2(self._kinds))
+            )
+            return _typed(body, _PROTOBUF)
+        return _json(self._cached("v2", lambda: bodies.encode(openapi.document_v2(self._kinds))))
+
+    def _openapi_v3(self, parts: list[str]) -> web.Response:
+        match parts:
+            case []:
+                return _json(self._cached("v3", lambda: bodies.encode(openapi.index_v3(self._kinds))))
+            case ["api", version]:
+                group = ""
+            case ["apis", group, version]:
+                pass
+            case _:
+                raise failures.no_such_path()
+        return self._named(
+            f"v3 {group} {version}", lambda: openapi.document_v3(self._kinds, group, version)
+        )
+
+    def _named(self, name: str, make: Callable[[], dict[str, Any] | None]) -> web.Response:
+        return _json(self._cached(name, lambda: bodies.encode(_existing(make()))))
+
+    def _cached(self, name: str, make: Callable[[], bytes]) -> bytes:
+        if self._revision != self._registry.revision:
+            self._made.clear()
+            self._revision = self._registry.revision
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+
+def _existing(document: dict[str, Any] | None) -> dict[str, Any]:
+    if document is None:
+        raise failures.no_such_path()
+    return document
+
+
+def _json(body: bytes) -> web.Response:
+    return answers.response(200, body)
+
+
+def _typed(body: bytes, content_type: str) -> web.Response:
+    return web.Response(body=body, headers={"Content-Type": content_type})

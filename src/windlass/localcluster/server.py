@@ -1,0 +1,202 @@
+"""The API server: who may ask, what an answer to a failure looks like, and where it listens.
+
+On the network it listens on loopback only, with TLS, and wants a token with every request. A web page cannot drive it:
+browsers send the Origin of the page, and a name that was bent towards this machine stands in Host. In-process clients
+use a unix socket that only its owner may open, without TLS or token.
+"""
+
+import asyncio
+import hmac
+import logging
+import os
+import random
+import secrets
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from windlass.localcluster import answers, bodies, credentials, failures, targets
+from windlass.localcluster.api import Api
+from windlass.localcluster.garbage import DEFINITIONS, Collector
+from windlass.localcluster.kinds import definitions, table
+from windlass.localcluster.lifecycle import Lifecycle
+from windlass.localcluster.publications import Publications
+from windlass.localcluster.registry import Registry
+from windlass.localcluster.store import Change, Store, StoreError
+from windlass.localcluster.streams import PodRuntime
+from windlass.localcluster.watches import Watches
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class CannotListenError(Exception):
+    """The address is taken, or may not be used. The message says which, and what to do."""
+
+
+class ApiServer:
+    """Serves the objects of one data directory."""
+
+    def __init__(self, data: Path, runtime: PodRuntime | None = None) -> None:
+        self._data = data
+        self.store = Store(data / "cluster.db")
+        self.credentials = credentials.kept_in(data)
+        self.registry = Registry(table.KINDS)
+        self.lifecycle = Lifecycle(
+            self.store,
+            self.registry,
+            clock=lambda: datetime.now(UTC),
+            new_uid=_new_uid,
+            randomness=secrets.randbelow,
+        )
+        self.watches = Watches(self.store)
+        self.url = ""
+        self._api = Api(self.lifecycle, self.watches, runtime)
+        self._publications = Publications(self.registry, lambda: urlsplit(self.url).netloc)
+        self._runners: list[web.ServerRunner] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self.store.listen(self._on_change)
+        for definition in self.store.all(DEFINITIONS):
+            self._define(definition)
+        self._make_namespaces()
+        self._collector = Collector(self.lifecycle)
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0, socket: Path | None = None) -> None:
+        """Listen, on a free port if none is given, and on a unix socket if one is named."""
+        if host not in credentials.ADDRESSES:
+            raise CannotListenError(f"{host} is not an address of loopback: the server listens there only")
+        runner = await self._serve(self._guarded)
+        site = web.TCPSite(runner, host, port, ssl_context=self.credentials.server_context())
+        await _listen(site, f"{host}:{port}")
+        bound = runner.addresses[0]
+        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
+        self.url = f"https://{shown}:{bound[1]}"
+        if socket is not None:
+            await self._listen_locally(socket)
+        self._tasks.append(asyncio.create_task(self._collector.run()))
+
+    async def stop(self) -> None:
+        self.watches.close()
+        for task in self._tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        for runner in self._runners:
+            await runner.cleanup()
+        self.store.close()
+
+    async def _serve(self, handler: Handler) -> web.ServerRunner:
+        # The low-level server: one function answers every path, so there is nothing for a router to do.
+        server = web.Server(handler, access_log=None, handler_cancellation=True)  # type: ignore[arg-type]
+        runner = web.ServerRunner(server, shutdown_timeout=2)
+        await runner.setup()
+        self._runners.append(runner)
+        return runner
+
+    async def _listen_locally(self, socket: Path) -> None:
+        runner = await self._serve(self._answer)
+        socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with suppress(FileNotFoundError):
+            socket.unlink()
+        before = os.umask(0o177)
+        try:
+            await _listen(web.UnixSite(runner, socket), str(socket))
+        finally:
+            os.umask(before)
+
+    async def _guarded(self, request: web.BaseRequest) -> web.StreamResponse:
+        refusal = self._refusal(request)
+        return refuse(refusal) if refusal is not None else await self._answer(request)
+
+    def _refusal(self, request: web.BaseRequest) -> failures.ApiError | None:
+        headers = request.headers
+        if not _is_ours(headers.get("Host", "")):
+            return _forbidden(f"Host {headers.get('Host', '')!r} is no name of this server")
+        origin = headers.get("Origin")
+        if origin is not None and not _is_ours(urlsplit(origin).netloc):
+            return _forbidden(f"a page of {origin!r} may not use this server")
+        scheme, _, token = headers.get("Authorization", "").partition(" ")
+        is_known = scheme.lower() == "bearer" and hmac.compare_digest(
+            token.strip().encode("utf-8", "replace"), self.credentials.token.encode()
+        )
+        return None if is_known else failures.unauthorized()
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            target = targets.parse(request.raw_path.partition("?")[0])
+            if target is None:
+                return self._publications.answer(request)
+            return await self._api.answer(request, target)
+        except failures.ApiError as error:
+            return refuse(error)
+        except StoreError as error:
+            logger.exception("the store failed")
+            return refuse(failures.internal(str(error)))
+        except ConnectionError:
+            raise
+        except Exception as error:
+            logger.exception("%s %s failed", request.method, request.path)
+            return refuse(failures.internal(f"{type(error).__name__} (the server's log says more)"))
+
+    def _on_change(self, change: Change) -> None:
+        if change.resource != DEFINITIONS:
+            return
+        if change.after is not None:
+            self._define(change.after)
+            return
+        self.registry.define(change.place, ())
+        self.watches.close(change.place)
+
+    def _define(self, body: bytes) -> None:
+        definition = bodies.decode_stored(body)
+        self.registry.define(definition["metadata"]["name"], definitions.kinds_of(definition))
+
+    def _make_namespaces(self) -> None:
+        kind = self.registry.find("", "v1", "namespaces")
+        assert kind is not None  # noqa: S101 — it stands in the table
+        for name in _NAMESPACES:
+            if self.store.get("namespaces", name) is None:
+                given = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+                self.lifecycle.create(kind, "", given, targets.WriteOptions())
+
+
+def refuse(error: failures.ApiError) -> web.Response:
+    response = answers.response(error.code, bodies.encode(error.status()))
+    response.headers.update(error.headers)
+    if error.code in (408, 413):
+        # The rest of the body is not read, so nothing else can come on this connection.
+        response.force_close()
+    return response
+
+
+def _forbidden(message: str) -> failures.ApiError:
+    return failures.ApiError(403, "Forbidden", message)
+
+
+def _is_ours(netloc: str) -> bool:
+    try:
+        host = urlsplit(f"//{netloc}").hostname
+    except ValueError:
+        return False
+    return host in credentials.HOSTS or host in credentials.ADDRESSES
+
+
+async def _listen(site: web.BaseSite, address: str) -> None:
+    try:
+        await site.start()
+    except OSError as error:
+        raise CannotListenError(
+            f"cannot listen on {address}: {error.strerror or error}. Is another server using it? Choose another."
+        ) from error
+
+
+def _new_uid() -> str:
+    # As random as uuid4, at a third of its price: this is done for every object.
+    return str(uuid.UUID(int=random.SystemRandom().getrandbits(128), version=4))

@@ -1,0 +1,115 @@
+"""What lies below an object beside its status: scale, binding and eviction, and the streams of a pod."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from windlass.localcluster import answers, api_bodies, bodies, failures, streams, targets
+from windlass.localcluster.kinds import pods, workloads
+from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster.lifecycle import Lifecycle
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request for a subresource of an object that exists."""
+
+    request: web.BaseRequest
+    kind: Kind
+    obj: Object
+    query: dict[str, str]
+    lifecycle: Lifecycle
+    runtime: streams.PodRuntime | None
+
+    @property
+    def namespace(self) -> str:
+        return str(self.obj["metadata"].get("namespace", ""))
+
+    @property
+    def name(self) -> str:
+        return str(self.obj["metadata"]["name"])
+
+    def update(self, change: Callable[[Object], Object]) -> Object:
+        options = targets.write_options(self.query)
+        written = self.lifecycle.update(self.kind, self.namespace, self.name, change, options)
+        return bodies.decode_stored(written.body)
+
+
+async def _scale(asked: Asked) -> web.StreamResponse:
+    method = asked.request.method
+    if method == "GET":
+        return _answer(200, workloads.scale_of(asked.obj))
+    if method == "PUT":
+        given = await api_bodies.read_object(asked.request)
+    elif method == "PATCH":
+        change = await api_bodies.read_patch(asked.request, "V1Scale")
+        given = change(workloads.scale_of(asked.obj))
+    else:
+        raise failures.method_not_allowed()
+    return _answer(200, workloads.scale_of(asked.update(lambda old: workloads.with_scale(old, given))))
+
+
+async def _binding(asked: Asked) -> web.StreamResponse:
+    _only_post(asked)
+    given = await api_bodies.read_object(asked.request)
+    node = _name_in(given.get("target"))
+    if not node:
+        fault = failures.required("target.name")
+        raise failures.invalid("", "Binding", asked.name, [fault])
+    asked.update(lambda pod: pods.bind(pod, node, asked.lifecycle))
+    return _answer(201, _success())
+
+
+async def _eviction(asked: Asked) -> web.StreamResponse:
+    """An eviction is a deletion: there are no disruption budgets to refuse it."""
+    _only_post(asked)
+    given = await api_bodies.read_object(asked.request)
+    options = targets.delete_options(asked.query, given.get("deleteOptions"))
+    asked.lifecycle.delete(asked.kind, asked.namespace, asked.name, options)
+    return _answer(201, _success())
+
+
+async def _log(asked: Asked) -> web.StreamResponse:
+    return await streams.serve_log(asked.request, asked.obj, asked.runtime)
+
+
+async def _exec(asked: Asked) -> web.StreamResponse:
+    return await streams.serve_exec(asked.request, asked.obj, asked.runtime)
+
+
+async def _attach(asked: Asked) -> web.StreamResponse:
+    return await streams.serve_attach(asked.request, asked.obj, asked.runtime)
+
+
+async def _port_forward(asked: Asked) -> web.StreamResponse:
+    return await streams.serve_port_forward(asked.request, asked.obj, asked.runtime)
+
+
+SERVED: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
+    "attach": _attach,
+    "binding": _binding,
+    "eviction": _eviction,
+    "exec": _exec,
+    "log": _log,
+    "portforward": _port_forward,
+    "scale": _scale,
+}
+
+
+def _only_post(asked: Asked) -> None:
+    if asked.request.method != "POST":
+        raise failures.method_not_allowed()
+
+
+def _name_in(reference: Any) -> str:
+    return str(reference.get("name") or "") if isinstance(reference, dict) else ""
+
+
+def _success() -> Object:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _answer(code: int, obj: Object) -> web.Response:
+    return answers.response(code, bodies.encode(obj))
