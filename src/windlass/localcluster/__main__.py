@@ -17,7 +17,7 @@ async def serve(arguments: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    server = ApiServer(arguments.data)
+    server = ApiServer(arguments.data, body_seconds=arguments.body_seconds)
     try:
         await server.start(arguments.host, arguments.port, arguments.socket)
         kubeconfig = arguments.kubeconfig or arguments.data / "kubeconfig"
@@ -35,6 +35,9 @@ def main() -> int:
     parser.add_argument("--host", default="127.0.0.1", help="an address of loopback (default: 127.0.0.1)")
     parser.add_argument("--port", type=int, default=0, help="default: any free one")
     parser.add_argument("--socket", type=Path, help="a unix socket for clients of the same user")
+    parser.add_argument(
+        "--body-seconds", type=float, default=60, help="how long the body of a request may take to arrive"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:

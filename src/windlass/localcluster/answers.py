@@ -60,7 +60,9 @@ def list_body(kind: Kind, listed: Listed, form: Form, now: datetime) -> bytes:
         shown = tables.list_as(form.table, kind, objects, listed.metadata, include=form.include, now=now)
         return bodies.encode(shown)
     head = f'{{"kind":"{kind.list_kind}","apiVersion":"{kind.api_version}","metadata":'.encode()
-    return b"".join([head, bodies.encode(listed.metadata), b',"items":[', b",".join(_items(kind, listed)), b"]}"])
+    return b"".join(
+        [head, bodies.encode(listed.metadata), b',"items":[', b",".join(_items(kind, listed)), b"]}"]
+    )
 
 
 def _items(kind: Kind, listed: Listed) -> list[bytes]:
@@ -83,9 +85,7 @@ def event_shower(kind: Kind, form: Form, now: datetime) -> Show:
         nonlocal is_first
         with_columns, is_first = is_first, False
         obj = bodies.decode_stored(as_kind(kind, body))
-        shown = tables.object_as(
-            table, kind, obj, include=form.include, with_columns=with_columns, now=now
-        )
+        shown = tables.object_as(table, kind, obj, include=form.include, with_columns=with_columns, now=now)
         return bodies.encode(shown)
 
     return show

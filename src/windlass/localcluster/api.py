@@ -10,10 +10,10 @@ from aiohttp import web
 
 from windlass.localcluster import (
     answers,
-    api_bodies,
     bodies,
     failures,
     lists,
+    received,
     selection,
     subresources,
     targets,
@@ -23,11 +23,13 @@ from windlass.localcluster.answers import Form
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import Lifecycle
+from windlass.localcluster.received import Received
 from windlass.localcluster.store import ForgottenError
 from windlass.localcluster.streams import PodRuntime
 from windlass.localcluster.targets import Target
 from windlass.localcluster.watches import Watch, Watches
 
+_NOTHING = Received("", b"")
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -37,6 +39,7 @@ class Call(msgspec.Struct, frozen=True):
     kind: Kind
     target: Target
     query: dict[str, str]
+    received: Received
 
     @property
     def form(self) -> Form:
@@ -44,10 +47,13 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Api:
-    def __init__(self, lifecycle: Lifecycle, watches: Watches, runtime: PodRuntime | None = None) -> None:
+    def __init__(
+        self, lifecycle: Lifecycle, watches: Watches, runtime: PodRuntime | None, body_seconds: float
+    ) -> None:
         self._lifecycle = lifecycle
         self._watches = watches
         self._runtime = runtime
+        self._body_seconds = body_seconds
         self._on_object: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
             "GET": self._get,
             "PUT": self._update,
@@ -65,15 +71,19 @@ class Api:
         if kind is None or not _is_a_path_of(kind, target):
             raise failures.no_such_path()
         query = dict(parse_qsl(request.query_string, keep_blank_values=True)) if request.query_string else {}
-        call = Call(request, kind, target, query)
+        call = Call(request, kind, target, query, await self._receive(request))
         if target.subresource:
             return await self._on_subresource(call)
         methods = self._on_object if target.name else self._on_list
         handler = methods.get(request.method)
         is_list_of_all_namespaces = kind.namespaced and not target.namespace and not target.name
-        if handler is None or (is_list_of_all_namespaces and request.method != "GET"):
+        is_refused = is_list_of_all_namespaces and request.method != "GET"
+        if handler is None or is_refused:
             raise failures.method_not_allowed()
         return await handler(call)
+
+    async def _receive(self, request: web.BaseRequest) -> Received:
+        return _NOTHING if request.method == "GET" else await received.read(request, self._body_seconds)
 
     async def _get(self, call: Call) -> web.StreamResponse:
         body = self._lifecycle.get(call.kind, call.target.namespace, call.target.name)
@@ -90,18 +100,18 @@ class Api:
 
     async def _create(self, call: Call) -> web.StreamResponse:
         options = targets.write_options(call.query)
-        given = await api_bodies.read_object(call.request)
+        given = call.received.as_object()
         form = call.form
         written = self._lifecycle.create(call.kind, call.target.namespace, given, options)
         shown = answers.object_body(call.kind, written.body, form, self._now())
         return answers.response(201, shown, form, written.warnings)
 
     async def _update(self, call: Call) -> web.StreamResponse:
-        given = await api_bodies.read_object(call.request)
+        given = call.received.as_object()
         return self._write(call, lambda _: given)
 
     async def _patch(self, call: Call) -> web.StreamResponse:
-        return self._write(call, await api_bodies.read_patch(call.request, call.kind.type_name))
+        return self._write(call, call.received.as_patch(call.kind.type_name))
 
     def _write(self, call: Call, change: Callable[[Object], Object]) -> web.StreamResponse:
         options = targets.write_options(call.query)
@@ -113,7 +123,7 @@ class Api:
         return answers.response(200, shown, form, written.warnings)
 
     async def _delete(self, call: Call) -> web.StreamResponse:
-        options = targets.delete_options(call.query, await api_bodies.read_optional(call.request))
+        options = targets.delete_options(call.query, call.received.as_options())
         form, target, kind = call.form, call.target, call.kind
         deleted = self._lifecycle.delete(kind, target.namespace, target.name, options)
         if deleted.is_gone and not kind.strategy.returns_deleted:
@@ -123,7 +133,7 @@ class Api:
         return answers.response(202 if is_accepted else 200, shown, form)
 
     async def _delete_collection(self, call: Call) -> web.StreamResponse:
-        options = targets.delete_options(call.query, await api_bodies.read_optional(call.request))
+        options = targets.delete_options(call.query, call.received.as_options())
         kind, namespace, form = call.kind, call.target.namespace, call.form
         listed = lists.listed(self._lifecycle.store, kind, namespace, _selection(call), call.query)
         for body in listed.bodies:
@@ -149,7 +159,9 @@ class Api:
             raise failures.no_such_path()
         target = call.target
         obj = self._lifecycle.read(call.kind, target.namespace, target.name)
-        asked = subresources.Asked(call.request, call.kind, obj, call.query, self._lifecycle, self._runtime)
+        asked = subresources.Asked(
+            call.request, call.kind, obj, call.query, call.received, self._lifecycle, self._runtime
+        )
         return await serve(asked)
 
     async def _watch(self, call: Call, chosen: selection.Selection) -> web.StreamResponse:
@@ -201,9 +213,7 @@ def _is_a_path_of(kind: Kind, target: Target) -> bool:
 
 def _selection(call: Call) -> selection.Selection:
     query = call.query
-    return selection.parse(
-        query.get("labelSelector", ""), query.get("fieldSelector", ""), call.kind.selectable
-    )
+    return selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), call.kind)
 
 
 def _watch_of(call: Call, chosen: selection.Selection) -> Watch:

@@ -57,7 +57,9 @@ def decode_json(body: bytes) -> Any:
 
 def decode_yaml(body: bytes) -> Any:
     parsed = parsing.parse(body)
-    found = [parsed.failure] if parsed.failure else [fault for one in parsed.documents for fault in one.faults]
+    found = (
+        [parsed.failure] if parsed.failure else [fault for one in parsed.documents for fault in one.faults]
+    )
     errors = [fault for fault in found if fault.severity == faults.Severity.ERROR]
     if errors:
         raise failures.bad_request(
@@ -74,4 +76,6 @@ def to_yaml(body: bytes) -> bytes:
 
 
 def _named(value: Any) -> str:
-    return {list: "a list", str: "a string", type(None): "null", bool: "a boolean"}.get(type(value), "a number")
+    return {list: "a list", str: "a string", type(None): "null", bool: "a boolean"}.get(
+        type(value), "a number"
+    )

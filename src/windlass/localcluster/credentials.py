@@ -17,7 +17,13 @@ import msgspec
 import yaml
 
 # What a client may call the server: on this machine, and as pods do.
-HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+HOSTS = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+)
 ADDRESSES = ("127.0.0.1", "::1")
 _DAYS = 3650
 

@@ -7,8 +7,12 @@ fields is not here: each kind fills that in itself.
 from typing import Any
 
 _READABLE = {"defaultMode": 0o644}
+# What Go holds by value is always there: what is inside gets its own defaults.
+_SPEC: dict[str, Any] = {"spec": {}}
 
 DEFAULTS: dict[str, dict[str, Any]] = {
+    "V1Pod": _SPEC,
+    "V1PodTemplateSpec": {"metadata": {}, "spec": {}},
     "V1PodSpec": {
         "dnsPolicy": "ClusterFirst",
         "restartPolicy": "Always",
@@ -42,25 +46,47 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "kind": "Shared",
         "readOnly": False,
     },
+    "V1Service": _SPEC,
     "V1ServiceSpec": {"sessionAffinity": "None", "type": "ClusterIP"},
     "V1ServicePort": {"protocol": "TCP"},
     "CoreV1EndpointPort": {"protocol": "TCP"},
     "V1Secret": {"type": "Opaque"},
-    "V1PersistentVolumeClaim": {"status": {"phase": "Pending"}},
+    "V1PersistentVolumeClaim": {"spec": {}, "status": {"phase": "Pending"}},
     "V1PersistentVolumeClaimSpec": {"resources": {}, "volumeMode": "Filesystem"},
-    "V1DeploymentSpec": {"progressDeadlineSeconds": 600, "replicas": 1, "revisionHistoryLimit": 10},
+    "V1Deployment": _SPEC,
+    "V1DeploymentSpec": {
+        "progressDeadlineSeconds": 600,
+        "replicas": 1,
+        "revisionHistoryLimit": 10,
+        "strategy": {},
+        "template": {},
+    },
+    "V1StatefulSet": _SPEC,
     "V1StatefulSetSpec": {
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "podManagementPolicy": "OrderedReady",
         "replicas": 1,
         "revisionHistoryLimit": 10,
+        "template": {},
+        "updateStrategy": {},
     },
     "V1StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
     "V1RollingUpdateStatefulSetStrategy": {"partition": 0},
+    "V1Job": _SPEC,
     "V1JobSpec": {
         "completionMode": "NonIndexed",
         "manualSelector": False,
         "suspend": False,
+        "template": {},
+    },
+    "V1Lease": _SPEC,
+    "V1Namespace": _SPEC,
+    "V1Node": _SPEC,
+    "CoreV1Event": {
+        "involvedObject": {},
+        "reportingComponent": "",
+        "reportingInstance": "",
+        "source": {},
     },
     "V1RoleRef": {"apiGroup": "rbac.authorization.k8s.io"},
 }

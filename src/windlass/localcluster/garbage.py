@@ -15,8 +15,8 @@ from windlass.localcluster.kinds import definitions
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import FOREGROUND, ORPHAN, Lifecycle
-from windlass.localcluster.store import Change
-from windlass.localcluster.targets import DeleteOptions, WriteOptions
+from windlass.localcluster.store import Change, place_of
+from windlass.localcluster.targets import DeleteOptions
 
 logger = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Collector:
         for dependent in self._store.owned_by(head.uid):
             self._add(dependent)
         for reference in head.owner_references:
-            owner = self._store.find(reference.uid)
+            owner = self._place_of(reference, key[1].rpartition("/")[0])
             if owner is not None:
                 self._add(owner)
         self._emptying.discard(key)
@@ -189,12 +189,11 @@ class Collector:
 
     def _state_of(self, reference: _Reference, namespace: str) -> str:
         """Of an owner: "here", "gone", or "waits" until its dependents are gone."""
-        kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
-        if kind is None:
+        key = self._place_of(reference, namespace)
+        if key is None:
             # Nobody can tell whether it is there. It is not taken for gone.
             return "here"
-        place = f"{namespace}/{reference.name}" if kind.namespaced else reference.name
-        body = self._store.get(kind.resource, place)
+        body = self._store.get(*key)
         if body is None:
             return "gone"
         meta = bodies.decode_stored(body)["metadata"]
@@ -202,30 +201,39 @@ class Collector:
             return "gone"
         return "waits" if "deletionTimestamp" in meta and FOREGROUND in meta.get("finalizers", ()) else "here"
 
+    def _place_of(self, reference: _Reference, namespace: str) -> Key | None:
+        """Where an owner stands: in the namespace of its dependent, or in none. None: nobody knows such a kind."""
+        kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
+        if kind is None:
+            return None
+        return kind.resource, place_of(namespace if kind.namespaced else "", reference.name)
+
     def _drop_owners(self, kind: Kind, obj: Object, uids: set[str]) -> None:
         def without(old: Object) -> Object:
             kept = [one for one in old["metadata"].get("ownerReferences", ()) if one["uid"] not in uids]
-            old["metadata"]["ownerReferences"] = kept
-            return old
+            return with_list(old, "ownerReferences", kept)
 
         meta = obj["metadata"]
-        self._lifecycle.update(kind, meta.get("namespace", ""), meta["name"], without, WriteOptions())
+        self._lifecycle.amend(kind, meta.get("namespace", ""), meta["name"], without)
 
     def _drop_finalizer(self, kind: Kind, obj: Object, finalizer: str) -> None:
         def without(old: Object) -> Object:
-            meta = old["metadata"]
-            meta["finalizers"] = [one for one in meta.get("finalizers", ()) if one != finalizer]
-            return old
+            kept = [one for one in old["metadata"].get("finalizers", ()) if one != finalizer]
+            return with_list(old, "finalizers", kept)
 
         meta = obj["metadata"]
-        self._lifecycle.update(kind, meta.get("namespace", ""), meta["name"], without, WriteOptions())
+        self._lifecycle.amend(kind, meta.get("namespace", ""), meta["name"], without)
 
     def _empty_namespace(self, kind: Kind, obj: Object) -> None:
         name = obj["metadata"]["name"]
         for other in self._lifecycle.registry.kinds:
             if other.namespaced:
                 self._delete_all(other, name)
-        if any(self._store.count(other.resource, name) for other in self._lifecycle.registry.kinds if other.namespaced):
+        if any(
+            self._store.count(other.resource, name)
+            for other in self._lifecycle.registry.kinds
+            if other.namespaced
+        ):
             return
 
         def finalized(old: Object) -> Object:
@@ -233,7 +241,7 @@ class Collector:
             spec["finalizers"] = [one for one in spec.get("finalizers", ()) if one != "kubernetes"]
             return {**old, "spec": spec}
 
-        self._lifecycle.update(kind, "", name, finalized, WriteOptions(), "finalize")
+        self._lifecycle.amend(kind, "", name, finalized)
 
     def _empty_definition(self, kind: Kind, obj: Object) -> None:
         name = obj["metadata"]["name"]
@@ -250,3 +258,9 @@ class Collector:
             if "deletionTimestamp" not in meta:
                 options = DeleteOptions(uid=meta["uid"], propagation="Background")
                 self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
+
+
+def with_list(obj: Object, field: str, items: list[object]) -> Object:
+    """The object with a list of its metadata replaced; an empty list is none."""
+    meta = {key: value for key, value in obj["metadata"].items() if key != field}
+    return {**obj, "metadata": {**meta, field: items} if items else meta}

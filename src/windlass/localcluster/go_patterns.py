@@ -62,8 +62,8 @@ class _Translation:
         self._pattern = pattern
         self._at = 0
         self._out: list[str] = []
-        # For each open group, the flags that were set inside of it: Go's `(?i)` holds to the end of the group and across
-        # its alternatives; Python has `(?i:…)`, which has to be closed and opened again around each `|`.
+        # For each open group, the flags that were set inside of it: Go's `(?i)` holds to the end of the group and
+        # across its alternatives; Python has `(?i:…)`, which has to be closed and opened again around each `|`.
         self._flags: list[list[str]] = [[]]
         self._steps: dict[str, Callable[[], None]] = {
             "\\": self._escape,

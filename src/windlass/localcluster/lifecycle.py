@@ -4,6 +4,7 @@ Whoever writes (a request, the garbage collector, a loop of ours) comes through 
 waits of the event loop, so that no other write comes in between what is read and what is stored.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +15,7 @@ from windlass.localcluster.failures import ApiError, Fault
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.registry import Registry
-from windlass.localcluster.store import Store, TakenError, place_of
+from windlass.localcluster.store import Change, Store, TakenError, place_of
 from windlass.localcluster.targets import DeleteOptions, WriteOptions
 
 FOREGROUND = "foregroundDeletion"
@@ -56,6 +57,21 @@ class Lifecycle:
         self.clock = clock
         self._new_uid = new_uid
         self._randomness = randomness
+        # Every namespace that there is, and whether it is going: asked for with each object that is created.
+        self._namespaces: dict[str, bool] = {}
+        for body in store.all("namespaces"):
+            self._note_namespace(bodies.decode_stored(body)["metadata"]["name"], body)
+        store.listen(self._on_change)
+
+    def _on_change(self, change: Change) -> None:
+        if change.resource == "namespaces":
+            self._note_namespace(change.place, change.after)
+
+    def _note_namespace(self, name: str, body: bytes | None) -> None:
+        if body is None:
+            del self._namespaces[name]
+        else:
+            self._namespaces[name] = b'"deletionTimestamp"' in body
 
     # The world that a strategy sees
 
@@ -160,6 +176,19 @@ class Lifecycle:
         _refuse(kind, name, faults)
         return self._store_changed(kind, namespace, stored, old, new, options, warnings)
 
+    def amend(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Object],
+        options: WriteOptions = WriteOptions(),  # noqa: B008 — a frozen value
+    ) -> Written:
+        """What the cluster itself does to an object, which no rule for clients forbids."""
+        stored = self.get(kind, namespace, name)
+        old, copied = bodies.decode_stored(stored), bodies.decode_stored(stored)
+        return self._store_changed(kind, namespace, stored, old, change(copied), options, ())
+
     def _store_changed(
         self,
         kind: Kind,
@@ -227,10 +256,10 @@ class Lifecycle:
     def _check_namespace_takes(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:
             return
-        body = self.store.get("namespaces", namespace)
-        if body is None:
+        is_going = self._namespaces.get(namespace)
+        if is_going is None:
             raise failures.not_found("", "namespaces", namespace)
-        if b'"deletionTimestamp"' not in body:
+        if not is_going:
             return
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
         error = failures.forbidden(kind.group, kind.plural, name, why)
@@ -243,7 +272,12 @@ class Lifecycle:
 
 
 def written_time(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _written_second(int(time.timestamp()))
+
+
+@functools.lru_cache(maxsize=4)
+def _written_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def as_version(kind: Kind, obj: Object) -> Object:
@@ -256,10 +290,11 @@ def as_version(kind: Kind, obj: Object) -> Object:
 def _received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
     """The object that was sent: of this kind, without what the kind does not know, and with its defaults."""
     _check_identity(kind, given)
-    new: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": given.get("metadata") or {}}
-    new.update((field, value) for field, value in given.items() if field not in new)
-    if not isinstance(new["metadata"], dict):
+    meta = given.get("metadata")
+    if not isinstance(meta, dict | None):
         raise failures.bad_request("metadata must be an object")
+    new: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta or {}}
+    new.update(item for item in given.items() if item[0] not in new)
     if isinstance(kind.schema, typed.TypedSchema):
         kind.schema.check_types(new, kind.kind, kind.version)
         dropped = kind.schema.prune(new)
@@ -275,14 +310,16 @@ def _received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object,
 
 
 def _check_identity(kind: Kind, given: Object) -> None:
-    for field, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+    """The object must be of this kind. Of a built-in kind, the path says enough."""
+    for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
         found = given.get(field)
-        if not found:
-            raise failures.bad_request(f"Object '{field[0].upper()}{field[1:]}' is missing in the object provided")
-        if found != expected:
+        if not found and kind.is_custom:
+            name = field[0].upper() + field[1:]
+            raise failures.bad_request(f"Object '{name}' is missing in the object provided")
+        if found and found != expected:
+            what = "API version" if field == "apiVersion" else field
             raise failures.bad_request(
-                f"the {'API version' if field == 'apiVersion' else field} in the data ({found})"
-                f" does not match the expected {'API version' if field == 'apiVersion' else field} ({expected})"
+                f"the {what} in the data ({found}) does not match the expected {what} ({expected})"
             )
 
 

@@ -29,7 +29,9 @@ class _Token(msgspec.Struct, frozen=True):
     after: str
 
 
-def listed(store: Store, kind: Kind, namespace: str, selection: Selection, query: Mapping[str, str]) -> Listed:
+def listed(
+    store: Store, kind: Kind, namespace: str, selection: Selection, query: Mapping[str, str]
+) -> Listed:
     limit = targets.whole_number("limit", query.get("limit") or "0")
     token = _decode_token(query["continue"]) if query.get("continue") else None
     version = token.version if token else _exact_version(store, query)

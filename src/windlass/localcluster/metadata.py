@@ -92,7 +92,7 @@ def carry_over(new: Object, old: Mapping[str, Any]) -> None:
 def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Fault]:
     """What may not change, once `carry_over` has kept what is not the client's to say."""
     metadata, former = new.get("metadata") or {}, old.get("metadata") or {}
-    faults = []
+    faults: list[Fault] = []
     if former.get("deletionTimestamp"):
         faults += _added_finalizer_faults(metadata.get("finalizers") or [], former.get("finalizers") or [])
     for key in (

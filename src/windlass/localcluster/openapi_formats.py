@@ -6,6 +6,7 @@ Each is as lenient or as strict as the server's own check, which is not always w
 import base64
 import binascii
 import datetime
+import functools
 import ipaddress
 import re
 from collections.abc import Callable
@@ -130,7 +131,8 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "cidr": _is_cidr,
     "creditcard": _is_credit_card,
     "date": _is_date,
-    "datetime": scalar_types.is_date_time,
+    # The same few times stand in many places of one object.
+    "datetime": functools.lru_cache(maxsize=4096)(scalar_types.is_date_time),
     "duration": _is_duration,
     "email": _is_email,
     "hexcolor": _matches("#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),

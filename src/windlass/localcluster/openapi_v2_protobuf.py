@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-# What clients ask for. The answer's type is the latter: the former, with its @, is refused by the very clients that sent it.
+# What clients ask for. The answer is of the latter type: clients that sent the former cannot read its @ themselves.
 MEDIA_TYPES = (
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",

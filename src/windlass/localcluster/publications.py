@@ -11,7 +11,6 @@ from aiohttp import web
 from windlass.localcluster import answers, bodies, discovery, failures, openapi, openapi_v2_protobuf
 from windlass.localcluster.registry import Registry
 
-_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _HEALTH = ("healthz", "livez", "readyz")
 
 
@@ -69,11 +68,11 @@ class Publications:
         )
 
     def _openapi_v2(self, accept: str) -> web.Response:
-        if _PROTOBUF in accept:
+        if any(media_type in accept for media_type in openapi_v2_protobuf.MEDIA_TYPES):
             body = self._cached(
                 "v2 protobuf", lambda: openapi_v2_protobuf.encode(openapi.document_v2(self._kinds))
             )
-            return _typed(body, _PROTOBUF)
+            return _typed(body, openapi_v2_protobuf.CONTENT_TYPE)
         return _json(self._cached("v2", lambda: bodies.encode(openapi.document_v2(self._kinds))))
 
     def _openapi_v3(self, parts: list[str]) -> web.Response:
@@ -86,9 +85,7 @@ class Publications:
                 pass
             case _:
                 raise failures.no_such_path()
-        return self._named(
-            f"v3 {group} {version}", lambda: openapi.document_v3(self._kinds, group, version)
-        )
+        return self._named(f"v3 {group} {version}", lambda: openapi.document_v3(self._kinds, group, version))
 
     def _named(self, name: str, make: Callable[[], dict[str, Any] | None]) -> web.Response:
         return _json(self._cached(name, lambda: bodies.encode(_existing(make()))))

@@ -17,7 +17,7 @@ def parse(written: str | float) -> Decimal:
         return Decimal(0)
     number, binary, decimal, exponent = match.groups()
     if binary:
-        amount = Decimal(number) * 1024 ** _BINARY.index(binary)
+        amount = Decimal(number) * Decimal(1024) ** _BINARY.index(binary)
     else:
         amount = Decimal(number).scaleb(int(exponent) if exponent else 3 * _DECIMAL[decimal])
     return max(-_MOST, min(amount, _MOST))

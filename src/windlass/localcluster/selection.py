@@ -3,6 +3,7 @@
 import msgspec
 
 from windlass.localcluster import bodies, selectors
+from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.selectors import FieldSelector, LabelSelector
 
 _NAMES = frozenset({"metadata.name", "metadata.namespace"})
@@ -44,11 +45,14 @@ class Selection(msgspec.Struct, frozen=True):
             return False
         if not self.fields.requirements:
             return True
-        needs_no_more = all(requirement.path in _NAMES for requirement in self.fields.requirements)
+        needs_no_more = all(requirement.field in _NAMES for requirement in self.fields.requirements)
         if needs_no_more:
             return self.fields.matches({"metadata": {"name": meta.name, "namespace": meta.namespace}})
         return self.fields.matches(bodies.decode_stored(body))
 
 
-def parse(labels: str, fields: str, selectable: tuple[str, ...]) -> Selection:
-    return Selection(selectors.parse_labels(labels), selectors.parse_fields(fields, selectable))
+def parse(labels: str, fields: str, kind: Kind) -> Selection:
+    return Selection(
+        selectors.parse_labels(labels),
+        selectors.parse_fields(fields, kind.selectable, is_custom=kind.is_custom),
+    )

@@ -9,7 +9,7 @@ process. (A loss of power may take back the last moments, never more: the log is
 belongs to one process, and to one thread of it; a second one is refused.
 
 What an object means is not known here, but for the few fields of metadata that every object has: resourceVersion,
-which is written here, and uid and ownerReferences, by which others find it.
+which is written here, and ownerReferences, by which dependents are found.
 """
 
 import sqlite3
@@ -28,10 +28,9 @@ HISTORY_BYTES = 64 * 1024 * 1024
 
 _TABLES = """
 CREATE TABLE objects (
-    resource TEXT NOT NULL, place TEXT NOT NULL, uid TEXT NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
+    resource TEXT NOT NULL, place TEXT NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (resource, place)
 );
-CREATE INDEX objects_by_uid ON objects (uid);
 CREATE TABLE history (
     version INTEGER PRIMARY KEY, resource TEXT NOT NULL, place TEXT NOT NULL, before BLOB, after BLOB
 );
@@ -125,6 +124,7 @@ class Store:
         self._history_length = history_length
         self._history_bytes = history_bytes
         self._listeners: list[Callable[[Change], None]] = []
+        self._unheard: deque[Change] = deque()
         self._sql = _open(path)
         self.version = self._first("SELECT coalesce(max(version), 0) FROM history")
         # What a watch cannot begin before: the newest version that is no longer in the history.
@@ -150,13 +150,6 @@ class Store:
             "SELECT body FROM objects WHERE resource = ? AND place = ?", (resource, place)
         ).fetchone()
         return row[0] if row else None
-
-    def find(self, uid: str) -> tuple[str, str] | None:
-        """Resource and place of the object that has this uid."""
-        row: tuple[str, str] | None = self._sql.execute(
-            "SELECT resource, place FROM objects WHERE uid = ?", (uid,)
-        ).fetchone()
-        return row
 
     def owned_by(self, uid: str) -> list[tuple[str, str]]:
         """Resource and place of every object that names this uid as an owner."""
@@ -184,7 +177,10 @@ class Store:
     def count(self, resource: str, namespace: str = "", after: str = "") -> int:
         start, end = _range(namespace, after)
         return self._first(
-            "SELECT count(*) FROM objects WHERE resource = ? AND place >= ? AND place < ?", resource, start, end
+            "SELECT count(*) FROM objects WHERE resource = ? AND place >= ? AND place < ?",
+            resource,
+            start,
+            end,
         )
 
     def page(
@@ -200,7 +196,9 @@ class Store:
         if version is None or version == self.version:
             return self._page_now(resource, namespace, after, limit)
         if version < self.forgotten or version > self.version:
-            raise ForgottenError(f"version {version} is not in the history, which begins after {self.forgotten}")
+            raise ForgottenError(
+                f"version {version} is not in the history, which begins after {self.forgotten}"
+            )
         start, end = _range(namespace, after)
         rows = self._sql.execute(
             "SELECT place, body FROM objects WHERE resource = ? AND place >= ? AND place < ? AND version <= ?",
@@ -228,7 +226,9 @@ class Store:
     def changes(self, resource: str, namespace: str, after: int) -> Iterator[Change]:
         """Every change of one kind after a version, oldest first."""
         if after < self.forgotten:
-            raise ForgottenError(f"version {after} is not in the history, which begins after {self.forgotten}")
+            raise ForgottenError(
+                f"version {after} is not in the history, which begins after {self.forgotten}"
+            )
         start, end = _range(namespace, "")
         rows = self._sql.execute(
             "SELECT version, resource, place, before, after FROM history"
@@ -242,12 +242,9 @@ class Store:
     def create(self, resource: str, place: str, obj: dict[str, Any]) -> bytes:
         """Store a new object, and return it as it is stored."""
         body, version = self._stamp(obj)
-        uid = obj["metadata"]["uid"]
         with _Transaction(self._sql):
             try:
-                self._sql.execute(
-                    "INSERT INTO objects VALUES (?, ?, ?, ?, ?)", (resource, place, uid, version, body)
-                )
+                self._sql.execute("INSERT INTO objects VALUES (?, ?, ?, ?)", (resource, place, version, body))
             except sqlite3.IntegrityError as error:
                 raise TakenError(f"{resource} {place} exists") from error
             self._own(resource, place, None, body)
@@ -340,8 +337,14 @@ class Store:
         self.forgotten = self._to_forget
         while self._sizes[0][0] <= self.forgotten:
             self._bytes -= self._sizes.popleft()[1]
-        for listener in self._listeners:
-            listener(change)
+        self._unheard.append(change)
+        if len(self._unheard) > 1:
+            # A listener wrote: everybody hears of that after what it listened to.
+            return
+        while self._unheard:
+            for listener in self._listeners:
+                listener(self._unheard[0])
+            self._unheard.popleft()
 
     def _first(self, sql: str, *arguments: object) -> int:
         (value,) = self._sql.execute(sql, arguments).fetchone()
@@ -420,7 +423,9 @@ def _open(path: Path) -> sqlite3.Connection:
 
 def _cannot_open(path: Path, error: sqlite3.OperationalError) -> StoreError:
     if "locked" in str(error):
-        return StoreError(f"the data directory {path.parent} is in use by another server: stop that one first")
+        return StoreError(
+            f"the data directory {path.parent} is in use by another server: stop that one first"
+        )
     return StoreError(f"the data directory {path.parent} cannot be used: {error}")
 
 

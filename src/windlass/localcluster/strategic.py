@@ -212,7 +212,8 @@ def _merged_list(original: list[Any], patch: list[Any], item_type: str, rule: Ru
         return original
     _check_items(original, patch)
     if not rule.key:
-        return _ordered([*dict.fromkeys(original + patch)], patch, original, rule)
+        distinct = {_identity(rule)(item): item for item in original + patch}
+        return _ordered(list(distinct.values()), patch, original, rule)
     return _merged_objects(original, patch, item_type, rule)
 
 
@@ -220,7 +221,7 @@ def _merged_objects(original: list[Any], patch: list[Any], item_type: str, rule:
     identity = _identity(rule)
     directives = [item for item in patch if _is_directive(item)]
     deleted = {identity(item) for item in directives if _is_deletion(item)}
-    changes = [item for item in patch if _DIRECTIVE not in item]
+    changes = [item for item in patch if not _is_directive(item)]
     if any(item[_DIRECTIVE] == "replace" for item in directives):
         return _ordered([_plain(item) for item in changes], [], [], rule)
     kept = [item for item in original if identity(item) not in deleted]

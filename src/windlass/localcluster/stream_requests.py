@@ -146,10 +146,8 @@ def require_running(pod: Object, container_name: str) -> None:
 
 def require_log(pod: Object, container_name: str, *, previous: bool) -> None:
     """A container has a log once it has run."""
-    status, subject = (
-        _container_status(pod, container_name),
-        f'container "{container_name}" in pod "{pod["metadata"]["name"]}"',
-    )
+    status = _container_status(pod, container_name)
+    subject = f'container "{container_name}" in pod "{pod["metadata"]["name"]}"'
     if status is None:
         raise failures.bad_request(f"{subject} is not available")
     has_ended_before = peeks.at(status, "lastState", "terminated") is not None

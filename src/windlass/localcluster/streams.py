@@ -1,26 +1,23 @@
 """Logs, exec, attach and port-forward of pods: the server's side of them, over whatever runs the pods.
 
-What runs the pods is a `PodRuntime`; nothing here starts a process. What a request means is in `stream_requests`, what a
-message on a WebSocket means in `websockets`. SPDY/3.1 is not spoken.
+What runs the pods is a `PodRuntime`; nothing here starts a process. What a request means is in `stream_requests`, what
+goes over a WebSocket in `stream_connections` and `websockets`. SPDY/3.1 is not spoken.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Protocol
 
-from aiohttp import WSMsgType, web
+from aiohttp import web
 
-from windlass.localcluster import failures, stream_requests, websockets
+from windlass.localcluster import failures, stream_connections, stream_requests, websockets
 from windlass.localcluster.peeks import Object
+from windlass.localcluster.stream_connections import Connection
 from windlass.localcluster.stream_requests import LogOptions, Streams
 from windlass.localcluster.websockets import Subprotocol
 
-# As large as what Kubernetes takes in one message.
-_MOST_MESSAGE_BYTES = 32 * 1024 * 1024
 _CHUNK_BYTES = 64 * 1024
-# How soon a client that has gone is noticed when there is nothing to tell it.
-_HEARTBEAT_SECONDS = 5.0
 
 
 class Process(Protocol):
@@ -56,11 +53,13 @@ class PodRuntime(Protocol):
         """Closed (`aclose`) when the client has gone."""
         ...
 
-    async def exec(  # noqa: PLR0913
+    async def exec(
         self, namespace: str, pod: str, container: str, command: list[str], *, tty: bool, stdin: bool
     ) -> Process: ...
 
-    async def attach(self, namespace: str, pod: str, container: str, *, tty: bool, stdin: bool) -> Process: ...
+    async def attach(
+        self, namespace: str, pod: str, container: str, *, tty: bool, stdin: bool
+    ) -> Process: ...
 
     async def open_port(
         self, namespace: str, pod: str, port: int
@@ -92,14 +91,18 @@ async def _send_log(
     limit: int | None,
 ) -> None:
     left = limit
-    with contextlib.suppress(ConnectionError):
+    try:
         async with contextlib.aclosing(_while_connected(request, chunks)) as pieces:
             async for chunk in pieces:
                 await response.write(chunk[:left])
-                left = None if left is None else left - len(chunk)
-                if left is not None and left <= 0:
+                left = None if left is None else max(left - len(chunk), 0)
+                if left == 0:
                     break
         await response.write_eof()
+    except (OSError, failures.ApiError):
+        # Cut short without an end: the client must not take what it has got for the whole.
+        if request.transport is not None:
+            request.transport.close()
 
 
 async def _while_connected(
@@ -110,15 +113,16 @@ async def _while_connected(
         coming = asyncio.ensure_future(_next(chunks))
         try:
             while not coming.done():
-                await asyncio.wait({coming}, timeout=_HEARTBEAT_SECONDS)
+                await asyncio.wait({coming}, timeout=stream_connections.HEARTBEAT_SECONDS)
                 if request.transport is None or request.transport.is_closing():
                     return
         finally:
-            await _stop([coming])
+            await stream_connections.stop([coming])
         chunk = coming.result()
         if chunk is None:
             return
-        yield chunk
+        if chunk:
+            yield chunk
 
 
 async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
@@ -131,7 +135,7 @@ async def serve_exec(request: web.BaseRequest, pod: Object, runtime: PodRuntime 
     command = request.query.getall("command", [])
     if not command:
         raise failures.bad_request('query parameter "command" is required')
-    live, protocol = _present(runtime), _negotiated(request, websockets.REMOTE_COMMAND)
+    live, protocol = _present(runtime), stream_connections.negotiated(request, websockets.REMOTE_COMMAND)
 
     async def start() -> Process:
         return await live.exec(namespace, name, container, command, tty=wanted.tty, stdin=wanted.stdin)
@@ -144,7 +148,7 @@ async def serve_attach(
 ) -> web.StreamResponse:
     namespace, name, container = _running_container(request, pod)
     wanted = stream_requests.streams(request.query)
-    live, protocol = _present(runtime), _negotiated(request, websockets.REMOTE_COMMAND)
+    live, protocol = _present(runtime), stream_connections.negotiated(request, websockets.REMOTE_COMMAND)
 
     async def start() -> Process:
         return await live.attach(namespace, name, container, tty=wanted.tty, stdin=wanted.stdin)
@@ -157,7 +161,7 @@ async def serve_attach(
 def _running_container(request: web.BaseRequest, pod: Object) -> tuple[str, str, str]:
     container = stream_requests.container(pod, request.query.get("container", ""))
     stream_requests.require_scheduled(pod)
-    _require_upgrade(request)
+    stream_connections.require_upgrade(request)
     stream_requests.require_running(pod, container)
     return pod["metadata"]["namespace"], pod["metadata"]["name"], container
 
@@ -169,31 +173,6 @@ def _present(runtime: PodRuntime | None) -> PodRuntime:
     return runtime
 
 
-def _require_upgrade(request: web.BaseRequest) -> None:
-    if "upgrade" not in request.headers.get("Connection", "").lower():
-        raise failures.bad_request("Upgrade request required")
-
-
-def _negotiated(request: web.BaseRequest, offered: tuple[Subprotocol, ...]) -> Subprotocol:
-    """Comes after all other refusals: a client that falls back to SPDY shall hear those, not this one."""
-    upgrade = request.headers.get("Upgrade", "")
-    if upgrade.lower() != "websocket":
-        known = ", ".join(each.name for each in offered if each.name)
-        raise failures.bad_request(
-            f"this server streams over WebSocket only ({known}), not over {upgrade}: use a client that can"
-        )
-    asked = request.headers.getall("Sec-WebSocket-Protocol", [])
-    return websockets.negotiated([name for line in asked for name in line.split(",")], offered)
-
-
-async def _accept(request: web.BaseRequest, protocol: Subprotocol) -> web.WebSocketResponse:
-    websocket = web.WebSocketResponse(
-        protocols=(protocol.name,) if protocol.name else (), max_msg_size=_MOST_MESSAGE_BYTES, compress=False
-    )
-    await websocket.prepare(request)
-    return websocket
-
-
 async def _serve_process(
     request: web.BaseRequest,
     protocol: Subprotocol,
@@ -202,70 +181,54 @@ async def _serve_process(
     failure: str,
     *,
     tells_exit_code: bool = True,
-) -> web.WebSocketResponse:
-    websocket = await _accept(request, protocol)
+) -> web.StreamResponse:
+    connection = await stream_connections.accept(request, protocol)
     with contextlib.suppress(ConnectionError):
         try:
             process = await start()
         except (OSError, failures.ApiError) as error:
-            message = websockets.failure_status(protocol, f"{failure}: {error}")
-            await _send(websocket, protocol, websockets.ERROR, message)
+            await connection.send(
+                websockets.ERROR, websockets.failure_status(protocol, f"{failure}: {error}")
+            )
         else:
-            code = await _converse(websocket, protocol, wanted, process)
-            if code is not None:
-                status = websockets.exit_status(protocol, code if tells_exit_code else 0)
-                await _send(websocket, protocol, websockets.ERROR, status)
-        await websocket.close()
-    return websocket
+            code = await _converse(connection, wanted, process)
+            status = websockets.exit_status(protocol, code if tells_exit_code else 0)
+            if status is not None:
+                await connection.send(websockets.ERROR, status)
+        await connection.websocket.close()
+    return connection.websocket
 
 
-async def _converse(
-    websocket: web.WebSocketResponse, protocol: Subprotocol, wanted: Streams, process: Process
-) -> int | None:
-    """Both ways at once, until the process ends (its exit code) or the client goes (None)."""
-    speaking = asyncio.ensure_future(_speak(websocket, protocol, wanted, process))
-    others = [
-        asyncio.ensure_future(_listen(websocket, protocol, wanted, process)),
-        asyncio.ensure_future(_notice_absence(websocket)),
-    ]
+async def _converse(connection: Connection, wanted: Streams, process: Process) -> int:
+    """Both ways at once, until the process ends: its exit code. Raises ConnectionError when the client goes before."""
+    speaking = asyncio.ensure_future(_speak(connection, wanted, process))
+    listening = asyncio.ensure_future(_listen(connection, wanted, process))
+    absence = asyncio.ensure_future(connection.notice_absence())
+    code = None
     try:
-        await asyncio.wait([speaking, *others], return_when=asyncio.FIRST_COMPLETED)
+        await stream_connections.until_first(speaking, listening, absence)
+        code = None if speaking.cancelled() or speaking.exception() else speaking.result()
     finally:
-        has_ended = speaking.done() and not speaking.cancelled() and speaking.exception() is None
-        await _stop([speaking, *others])
-        if not has_ended:
+        if code is None:
             await process.abandon()
-    return speaking.result() if has_ended else _raise_unless_gone([speaking, *others])
+    if code is None:
+        raise ConnectionResetError
+    return code
 
 
-def _raise_unless_gone(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    """An end of the connection is no error; anything else that stopped a task is."""
-    for task in tasks:
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, ConnectionError):
-            raise error
-
-
-async def _speak(
-    websocket: web.WebSocketResponse, protocol: Subprotocol, wanted: Streams, process: Process
-) -> int:
-    open_channels = {
-        channel
-        for channel, is_wanted in ((websockets.STDOUT, wanted.stdout), (websockets.STDERR, wanted.stderr))
-        if is_wanted
-    }
+async def _speak(connection: Connection, wanted: Streams, process: Process) -> int:
+    channels = ((websockets.STDOUT, wanted.stdout), (websockets.STDERR, wanted.stderr))
+    open_channels = {channel for channel, is_wanted in channels if is_wanted}
     # An empty message tells the client that it is connected.
-    await _send(websocket, protocol, min(open_channels, default=websockets.ERROR), b"")
+    await connection.send(min(open_channels, default=websockets.ERROR), b"")
     async for channel, data in process.output():
         if channel in open_channels:
-            await _send(websocket, protocol, channel, data)
+            await connection.send(channel, data)
     return await process.wait()
 
 
-async def _listen(
-    websocket: web.WebSocketResponse, protocol: Subprotocol, wanted: Streams, process: Process
-) -> None:
-    async for message in _messages(websocket, protocol):
+async def _listen(connection: Connection, wanted: Streams, process: Process) -> None:
+    async for message in connection.messages():
         # A process that no longer reads its stdin goes on; what is sent to it is lost.
         with contextlib.suppress(OSError):
             match message:
@@ -279,49 +242,79 @@ async def _listen(
                         await process.resize(size.width, size.height)
 
 
-async def _messages(
-    websocket: web.WebSocketResponse, protocol: Subprotocol
-) -> AsyncIterator[websockets.Data | websockets.Closed]:
-    """Until the client closes the connection or loses it."""
-    async for message in websocket:
-        if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
-            continue
-        decoded = websockets.decode(protocol, message.data)
-        if decoded is not None:
-            yield decoded
-
-
-async def _notice_absence(websocket: web.WebSocketResponse) -> None:
-    """Ends with a ConnectionError when the client has gone, even while nobody reads or writes."""
-    while True:
-        await asyncio.sleep(_HEARTBEAT_SECONDS)
-        await websocket.ping()
-
-
-async def _send(
-    websocket: web.WebSocketResponse, protocol: Subprotocol, channel: int, data: bytes | None
-) -> None:
-    if data is None:
-        return
-    message = websockets.encode(protocol, channel, data)
-    if isinstance(message, str):
-        await websocket.send_str(message)
-    else:
-        await websocket.send_bytes(message)
-
-
-async def _stop(tasks: Iterable[asyncio.Future[Any]]) -> None:
-    tasks = list(tasks)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-
-
 async def serve_port_forward(
     request: web.BaseRequest, pod: Object, runtime: PodRuntime | None
 ) -> web.StreamResponse:
     stream_requests.require_scheduled(pod)
-    _require_upgrade(request)
-    live, protocol = _present(runtime), _negotiated(request, websockets.PORT_FORWARD)
-    forwarding = _Forwarding(pod, live, protocol, stream_requests.ports(request.query.getall("ports", [])))
-    return await forwarding.serve(request)
+    stream_connections.require_upgrade(request)
+    ports = stream_requests.ports(request.query.getall("ports", []))
+    live = _present(runtime)
+    connection = await stream_connections.accept(
+        request, stream_connections.negotiated(request, websockets.PORT_FORWARD)
+    )
+    opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+    try:
+        with contextlib.suppress(ConnectionError):
+            for index, port in enumerate(ports):
+                await _open(connection, pod, live, 2 * index, port, opened)
+            await _forward(connection, opened)
+            await connection.websocket.close()
+    finally:
+        for _, writer in opened.values():
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+    return connection.websocket
+
+
+async def _open(
+    connection: Connection,
+    pod: Object,
+    runtime: PodRuntime,
+    channel: int,
+    port: int,
+    opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]],
+) -> None:
+    """A port has two channels: one for its data, and the next for what went wrong."""
+    metadata = pod["metadata"]
+    for each in (channel, channel + 1):
+        await connection.send(each, websockets.port_announcement(port))
+    try:
+        opened[channel] = await runtime.open_port(metadata["namespace"], metadata["name"], port)
+    except (OSError, failures.ApiError) as error:
+        subject = f"port {port} to pod {metadata['name']}, uid {metadata.get('uid', '')}"
+        await connection.send(channel + 1, f"error forwarding {subject}: {error}".encode())
+
+
+async def _forward(
+    connection: Connection, opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+) -> None:
+    """Until the pod has closed every port, or the client has gone."""
+    speaking = asyncio.gather(
+        *(_pump(connection, channel, reader) for channel, (reader, _) in opened.items())
+    )
+    writers = {channel: writer for channel, (_, writer) in opened.items()}
+    listening = asyncio.ensure_future(_feed(connection, writers))
+    absence = asyncio.ensure_future(connection.notice_absence())
+    await stream_connections.until_first(speaking, listening, absence)
+
+
+async def _pump(connection: Connection, channel: int, reader: asyncio.StreamReader) -> None:
+    while True:
+        try:
+            data = await reader.read(_CHUNK_BYTES)
+        except OSError as error:
+            await connection.send(channel + 1, str(error).encode())
+            return
+        if not data:
+            return
+        await connection.send(channel, data)
+
+
+async def _feed(connection: Connection, writers: dict[int, asyncio.StreamWriter]) -> None:
+    async for message in connection.messages():
+        if not isinstance(message, websockets.Data) or message.channel not in writers:
+            continue
+        with contextlib.suppress(OSError):
+            writers[message.channel].write(message.data)
+            await writers[message.channel].drain()

@@ -32,7 +32,7 @@ def compile_schema(openapi: JsonSchema) -> Schema:
 
 
 class _StructuralSchema:
-    """The object's own metadata is pruned by the generic path; here it is only held against what the schema says of it."""
+    """Leaves the object's own metadata to the generic path, and only holds it against what the schema says of it."""
 
     def __init__(self, openapi: JsonSchema) -> None:
         self._validate = structural_checks.compile_validation(openapi)
@@ -40,7 +40,7 @@ class _StructuralSchema:
             key: value for key, value in openapi.get("properties", {}).items() if key not in _IDENTITY
         }
         # The identity of an object is not said by its schema, and never pruned.
-        known = dict.fromkeys(_IDENTITY, {_PRESERVES: True})
+        known: JsonSchema = {key: {_PRESERVES: True} for key in _IDENTITY}
         body = {**openapi, "properties": {**properties, **known}}
         self._prune = _compile_prune(body)
         self._fill = _compile_fill(body)

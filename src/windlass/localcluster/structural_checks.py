@@ -1,10 +1,7 @@
 """Holds a custom resource against its schema: types, ranges, patterns, required fields.
 
-The words are those of Kubernetes 1.20, except that an element of a list is named by its index (`spec.tasks[0].name`), as
-later releases do.
-
-A check looks at a value and tells its problems, each with the path from that value on (`.name`, `[0].name`) and with what
-makes a fault of it once the whole path is known. What accepts every value is no check at all.
+The words are those of Kubernetes 1.20, except that an element of a list is named by its index (`spec.tasks[0].name`),
+as later releases do. What a check is, `structural_extensions` says.
 """
 
 from collections.abc import Callable
@@ -15,15 +12,23 @@ from windlass.localcluster import failures, go_patterns, openapi_formats, struct
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.structural_extensions import Check, JsonSchema, Problem, identity
 
-_PYTHON_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "boolean": (bool,),
-    "integer": (int,),
-    "number": (int, float),
-    "object": (dict,),
-    "array": (list,),
+# A check for each type that a value may have in Python; none where every value of that type will do.
+_Compiled = dict[type, Check | None]
+
+_NULL = frozenset({type(None)})
+_STRING = frozenset({str})
+_NUMBER = frozenset({int, float})
+_ARRAY = frozenset({list})
+_OBJECT = frozenset({dict})
+_PYTHON_TYPES: dict[str, frozenset[type]] = {
+    "string": _STRING,
+    "boolean": frozenset({bool}),
+    "integer": frozenset({int}),
+    "number": _NUMBER,
+    "object": _OBJECT,
+    "array": _ARRAY,
 }
-_JSON_TYPES = {
+_JSON_TYPES: dict[type, str] = {
     type(None): "null",
     str: "string",
     bool: "boolean",
@@ -32,12 +37,15 @@ _JSON_TYPES = {
     dict: "object",
     list: "array",
 }
+_ANY = frozenset(_JSON_TYPES)
+_NOT_NULL = _ANY - _NULL
+_ACCEPTS_ANY: _Compiled = dict.fromkeys(_ANY)
 _ALMOST_NOTHING = 1e-9
 
 
 def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[Fault]]:
     """Every fault of a whole object."""
-    checks = [compile_check(openapi) or _accept, *structural_extensions.compile_checks(openapi)]
+    checks = [_check_of(_compile(openapi)), *structural_extensions.compile_checks(openapi)]
 
     def validate(obj: Any) -> list[Fault]:
         problems = [problem for check in checks for problem in check(obj)]
@@ -46,39 +54,52 @@ def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[Fault]]:
     return validate
 
 
-def compile_check(schema: JsonSchema) -> Check | None:
-    """All that one schema says of a value, in the order in which Kubernetes tells it."""
-    parts = (
-        _type_check(schema),
-        _any_of_check(schema),
-        _one_of_check(schema),
-        _all_of_check(schema),
-        _not_check(schema),
-        _string_check(schema),
-        _format_check(schema),
-        _number_check(schema),
-        _array_check(schema),
-        _enum_check(schema),
-        _object_check(schema),
-    )
-    return _all([part for part in parts if part is not None])
+def _compile(schema: JsonSchema) -> _Compiled:
+    """All that a schema says of a value, in the order in which Kubernetes tells it."""
+    accepted = _accepted_types(schema)
+    parts = [
+        (_ANY - accepted, _wrong_type(schema)),
+        (_NOT_NULL, _any_of_check(schema)),
+        (_NOT_NULL, _one_of_check(schema)),
+        (_NOT_NULL, _all_of_check(schema)),
+        (_NOT_NULL, _not_check(schema)),
+        (_STRING, _string_check(schema)),
+        (_STRING, _format_check(schema)),
+        (_NUMBER, _number_check(schema)),
+        (_ARRAY, _array_check(schema)),
+        (_ANY, _enum_check(schema)),
+        (_OBJECT, _object_check(schema)),
+    ]
+    return {
+        python: _all([check for types, check in parts if check is not None and python in types])
+        for python in _JSON_TYPES
+    }
 
 
 def _all(checks: list[Check]) -> Check | None:
     if len(checks) <= 1:
         return checks[0] if checks else None
+    return lambda value: [problem for check in checks for problem in check(value)]
 
+
+def _check_of(compiled: _Compiled) -> Check:
     def check(value: Any) -> list[Problem]:
-        problems: list[Problem] = []
-        for one in checks:
-            problems += one(value)
-        return problems
+        check_value = compiled[type(value)]
+        return check_value(value) if check_value is not None else []
 
     return check
 
 
+def _accepts_any(compiled: _Compiled) -> bool:
+    return not any(compiled.values())
+
+
 def _in_body(value: object, text: str) -> list[Problem]:
     return [("", lambda path: failures.invalid_value(path, value, f"{path} in body {text}"))]
+
+
+def _forbidden(key: str) -> Problem:
+    return "", lambda path: failures.invalid_value(path, key, f"{path}.{key} in body is a forbidden property")
 
 
 def _whole(text: str) -> Problem:
@@ -86,31 +107,33 @@ def _whole(text: str) -> Problem:
     return "", lambda path: failures.invalid_value("<nil>", "", text.format(path=path))
 
 
-def _type_check(schema: JsonSchema) -> Check | None:
-    names = ["integer", "string"] if schema.get("x-kubernetes-int-or-string") else [schema.get("type")]
-    if not names[0]:
-        return None
-    accepted = {python for name in names for python in _PYTHON_TYPES.get(name, ())}
-    if schema.get("nullable"):
-        accepted.add(type(None))
-    takes_integers, listed = "integer" in names, ",".join(names)
+def _type_names(schema: JsonSchema) -> str:
+    return "integer,string" if schema.get("x-kubernetes-int-or-string") else schema.get("type") or ""
 
-    def check(value: Any) -> list[Problem]:
-        found = type(value)
-        if found in accepted or (takes_integers and found is float and value.is_integer()):
+
+def _accepted_types(schema: JsonSchema) -> frozenset[type]:
+    names = [name for name in _type_names(schema).split(",") if name]
+    if not names:
+        return _ANY
+    accepted = frozenset(python for name in names for python in _PYTHON_TYPES[name])
+    return accepted | _NULL if schema.get("nullable") else accepted
+
+
+def _wrong_type(schema: JsonSchema) -> Check:
+    names = _type_names(schema)
+    takes_integers = "integer" in names
+
+    def tell(value: Any) -> list[Problem]:
+        if takes_integers and type(value) is float and value.is_integer():
             return []
-        json_type = _JSON_TYPES[found]
-        return _in_body(json_type, f'must be of type {listed}: "{json_type}"')
+        found = _JSON_TYPES[type(value)]
+        return _in_body(found, f'must be of type {names}: "{found}"')
 
-    return check
+    return tell
 
 
 def _branches(schema: JsonSchema, junctor: str) -> list[Check]:
-    return [compile_check(branch) or _accept for branch in schema.get(junctor) or ()]
-
-
-def _accept(_value: Any) -> list[Problem]:
-    return []
+    return [_check_of(_compile(branch)) for branch in schema.get(junctor) or ()]
 
 
 def _any_of_check(schema: JsonSchema) -> Check | None:
@@ -119,8 +142,6 @@ def _any_of_check(schema: JsonSchema) -> Check | None:
         return None
 
     def check(value: Any) -> list[Problem]:
-        if value is None:
-            return []
         told = [branch(value) for branch in branches]
         if not all(told):
             return []
@@ -135,8 +156,6 @@ def _one_of_check(schema: JsonSchema) -> Check | None:
         return None
 
     def check(value: Any) -> list[Problem]:
-        if value is None:
-            return []
         told = [branch(value) for branch in branches]
         valid = sum(not problems for problems in told)
         if valid == 1:
@@ -154,8 +173,6 @@ def _all_of_check(schema: JsonSchema) -> Check | None:
         return None
 
     def check(value: Any) -> list[Problem]:
-        if value is None:
-            return []
         told = [branch(value) for branch in branches]
         if not any(told):
             return []
@@ -169,10 +186,10 @@ def _all_of_check(schema: JsonSchema) -> Check | None:
 def _not_check(schema: JsonSchema) -> Check | None:
     if "not" not in schema:
         return None
-    forbidden = compile_check(schema["not"]) or _accept
+    forbidden = _check_of(_compile(schema["not"]))
 
     def check(value: Any) -> list[Problem]:
-        if value is None or forbidden(value):
+        if forbidden(value):
             return []
         return [_whole('"{path}" must not validate the schema (not)')]
 
@@ -186,8 +203,6 @@ def _string_check(schema: JsonSchema) -> Check | None:
     search = go_patterns.compile_pattern(pattern).search if pattern else None
 
     def check(value: Any) -> list[Problem]:
-        if type(value) is not str:
-            return []
         if most is not None and len(value) > most:
             return _in_body(value, f"should be at most {most} chars long")
         if least is not None and len(value) < least:
@@ -206,7 +221,7 @@ def _format_check(schema: JsonSchema) -> Check | None:
         return None
 
     def check(value: Any) -> list[Problem]:
-        if type(value) is not str or is_of_format(value):
+        if is_of_format(value):
             return []
         return _in_body(value, f"must be of type {name}: {failures.shown(value)}")
 
@@ -223,8 +238,6 @@ def _number_check(schema: JsonSchema) -> Check | None:
 
     def check(value: Any) -> list[Problem]:
         problems: list[Problem] = []
-        if type(value) is not int and type(value) is not float:
-            return problems
         if factor and not _is_multiple(value, factor):
             problems += _in_body(value, f"should be a multiple of {_bound(factor, value)}")
         if least is not None and (value <= least if excludes_least else value < least):
@@ -248,7 +261,7 @@ def _bound(bound: float, value: float) -> str:
     if isinstance(value, int) and float(bound).is_integer():
         return str(int(bound))
     exponent = Decimal(repr(float(bound))).adjusted()
-    if -4 <= exponent < 21:
+    if -4 <= exponent < 6:
         return repr(float(bound)).removesuffix(".0")
     digits, _, power = f"{Decimal(repr(float(bound))):e}".partition("e")
     return f"{digits}e{int(power):+03d}"
@@ -256,18 +269,17 @@ def _bound(bound: float, value: float) -> str:
 
 def _array_check(schema: JsonSchema) -> Check | None:
     least, most = schema.get("minItems"), schema.get("maxItems")
-    check_item = compile_check(schema.get("items") or {})
-    if least is None and most is None and check_item is None:
+    item = _compile(schema["items"]) if schema.get("items") else _ACCEPTS_ANY
+    accepts_any_item = _accepts_any(item)
+    if least is None and most is None and accepts_any_item:
         return None
 
     def check(value: Any) -> list[Problem]:
         problems: list[Problem] = []
-        if type(value) is not list:
-            return problems
-        if check_item is not None:
-            for index, item in enumerate(value):
-                if found := check_item(item):
-                    problems += [(f"[{index}]{path}", make) for path, make in found]
+        for index, one in enumerate(() if accepts_any_item else value):
+            check_one = item[type(one)]
+            if check_one is not None and (found := check_one(one)):
+                problems += [(f"[{index}]{path}", make) for path, make in found]
         if least is not None and len(value) < least:
             problems += _in_body(len(value), f"should have at least {least} items")
         if most is not None and len(value) > most:
@@ -294,26 +306,26 @@ def _enum_check(schema: JsonSchema) -> Check | None:
 
 
 def _object_check(schema: JsonSchema) -> Check | None:
-    properties: dict[str, JsonSchema] = schema.get("properties") or {}
-    compiled = {key: compile_check(value) for key, value in properties.items()}
-    checks = {key: check for key, check in compiled.items() if check is not None}
+    fields = {key: _compile(value) for key, value in (schema.get("properties") or {}).items()}
     additional = schema.get("additionalProperties")
-    check_other = compile_check(additional) if isinstance(additional, dict) else None
+    other = _compile(additional) if isinstance(additional, dict) else _ACCEPTS_ANY
+    is_closed = additional is False
     required: list[str] = schema.get("required") or []
     least, most = schema.get("minProperties"), schema.get("maxProperties")
-    if not (checks or required) and check_other is None and least is None and most is None:
+    accepts_any_field = all(_accepts_any(field) for field in [*fields.values(), other])
+    if accepts_any_field and not is_closed and not required and least is None and most is None:
         return None
 
     def check(value: Any) -> list[Problem]:
         problems: list[Problem] = []
-        if type(value) is not dict:
-            return problems
         if least is not None and len(value) < least:
             return _in_body(least, f"should have at least {least} properties")
         if most is not None and len(value) > most:
             return _in_body(most, f"should have at most {most} properties")
+        if is_closed:
+            problems += [_forbidden(key) for key in value if key not in fields]
         for key, one in value.items():
-            check_one = checks.get(key) or (None if key in properties else check_other)
+            check_one = fields.get(key, other)[type(one)]
             if check_one is not None and (found := check_one(one)):
                 problems += [(f".{key}{path}", make) for path, make in found]
         problems += [(f".{key}", failures.required) for key in required if key not in value]

@@ -1,7 +1,7 @@
 """What Kubernetes' own extensions of OpenAPI ask of a custom resource: lists that are sets or maps, embedded objects.
 
-A check looks at a value and tells its problems, each with the path from that value on (`.name`, `[0].name`) and with what
-makes a fault of it once the whole path is known. What accepts every value is no check at all.
+A check looks at a value and tells its problems, each with the path from that value on (`.name`, `[0].name`) and with
+what makes a fault of it once the whole path is known. What accepts every value is no check at all.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,7 +35,7 @@ def identity(value: Any) -> object:
 def _everywhere(schema: JsonSchema, check_of: Callable[[JsonSchema], Check | None]) -> Check | None:
     """One kind of check, of a value and of everything in it."""
     here = check_of(schema)
-    items = _everywhere(schema.get("items") or {}, check_of) if schema.get("items") else None
+    items = _everywhere(schema["items"], check_of) if schema.get("items") else None
     below = {key: _everywhere(value, check_of) for key, value in (schema.get("properties") or {}).items()}
     children = {key: check for key, check in below.items() if check is not None}
     additional = schema.get("additionalProperties")

@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import answers, api_bodies, bodies, failures, streams, targets
+from windlass.localcluster import answers, bodies, failures, streams, targets
 from windlass.localcluster.kinds import pods, workloads
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import Lifecycle
+from windlass.localcluster.received import Received
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -20,6 +21,7 @@ class Asked(msgspec.Struct, frozen=True):
     kind: Kind
     obj: Object
     query: dict[str, str]
+    received: Received
     lifecycle: Lifecycle
     runtime: streams.PodRuntime | None
 
@@ -42,9 +44,9 @@ async def _scale(asked: Asked) -> web.StreamResponse:
     if method == "GET":
         return _answer(200, workloads.scale_of(asked.obj))
     if method == "PUT":
-        given = await api_bodies.read_object(asked.request)
+        given = asked.received.as_object()
     elif method == "PATCH":
-        change = await api_bodies.read_patch(asked.request, "V1Scale")
+        change = asked.received.as_patch("V1Scale")
         given = change(workloads.scale_of(asked.obj))
     else:
         raise failures.method_not_allowed()
@@ -53,19 +55,22 @@ async def _scale(asked: Asked) -> web.StreamResponse:
 
 async def _binding(asked: Asked) -> web.StreamResponse:
     _only_post(asked)
-    given = await api_bodies.read_object(asked.request)
+    given = asked.received.as_object()
     node = _name_in(given.get("target"))
     if not node:
         fault = failures.required("target.name")
         raise failures.invalid("", "Binding", asked.name, [fault])
-    asked.update(lambda pod: pods.bind(pod, node, asked.lifecycle))
+    options = targets.write_options(asked.query)
+    asked.lifecycle.amend(
+        asked.kind, asked.namespace, asked.name, lambda pod: pods.bind(pod, node, asked.lifecycle), options
+    )
     return _answer(201, _success())
 
 
 async def _eviction(asked: Asked) -> web.StreamResponse:
     """An eviction is a deletion: there are no disruption budgets to refuse it."""
     _only_post(asked)
-    given = await api_bodies.read_object(asked.request)
+    given = asked.received.as_object()
     options = targets.delete_options(asked.query, given.get("deleteOptions"))
     asked.lifecycle.delete(asked.kind, asked.namespace, asked.name, options)
     return _answer(201, _success())

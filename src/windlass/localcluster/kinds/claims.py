@@ -4,16 +4,14 @@ import copy
 from collections.abc import Iterator
 
 from windlass.localcluster import failures, formats, quantities
+from windlass.localcluster.checks import basics, label_selectors, resource_checks
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks, label_selectors, pod_spec_defaults, resource_checks
+from windlass.localcluster.kinds import pod_spec_defaults
 from windlass.localcluster.kinds.strategy import Object, Strategy, World
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
-_PROTECTION = "kubernetes.io/pvc-protection"
-_FIXED = (
-    "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-)
+_FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
 class ClaimStrategy(Strategy):
@@ -53,7 +51,7 @@ def spec_faults(spec: Object, path: str) -> Iterator[Fault]:
             yield failures.not_supported(f"{path}.accessModes", mode, _MODES)
     yield from _storage_faults(spec, f"{path}.resources[storage]")
     name = spec.get("storageClassName")
-    yield from checks.optionally_named(f"{path}.storageClassName", name, formats.dns_subdomain)
+    yield from basics.optionally_named(f"{path}.storageClassName", name, formats.dns_subdomain)
     mode = spec.get("volumeMode")
     if mode is not None and mode not in _VOLUME_MODES:
         yield failures.not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from windlass.localcluster import failures
+from windlass.localcluster.checks import data_checks
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import data_checks
 from windlass.localcluster.kinds.strategy import Object, Strategy
 
 

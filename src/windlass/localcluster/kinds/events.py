@@ -3,20 +3,13 @@
 from collections.abc import Iterator
 
 from windlass.localcluster import failures, formats
+from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks
 from windlass.localcluster.kinds.strategy import Object, Strategy, World
 
 _LONGEST_WORD = 128
 _LONGEST_MESSAGE = 1024
-# These fields are always written, even where nothing is known.
-_ALWAYS_THERE = {
-    "eventTime": None,
-    "firstTimestamp": None,
-    "lastTimestamp": None,
-    "reportingComponent": "",
-    "reportingInstance": "",
-}
+_TIMES = ("eventTime", "firstTimestamp", "lastTimestamp")
 
 
 class EventStrategy(Strategy):
@@ -41,16 +34,16 @@ class EventStrategy(Strategy):
 
 
 def _fill(new: Object) -> None:
-    for key, value in _ALWAYS_THERE.items():
-        new.setdefault(key, value)
-    new.setdefault("source", {})
+    """A time that is not known is written all the same."""
+    for key in _TIMES:
+        new.setdefault(key, None)
 
 
 def _word_faults(new: Object) -> Iterator[Fault]:
     controller = new.get("reportingComponent") or ""
     if not controller:
         yield failures.required("reportingController")
-    yield from checks.each("reportingController", controller, formats.qualified_name(controller))
+    yield from basics.each("reportingController", controller, formats.qualified_name(controller))
     for key in ("reportingInstance", "action", "reason"):
         word = new.get(key) or ""
         if not word:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from windlass.localcluster import failures, formats, metadata
+from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks
 from windlass.localcluster.kinds.strategy import Object, Strategy, World
 
 _OWN_FINALIZER = "kubernetes"
@@ -27,7 +27,7 @@ class NamespaceStrategy(Strategy):
 
     def validate(self, new: Object) -> Iterator[Fault]:
         for name in (new.get("spec") or {}).get("finalizers") or ():
-            yield from checks.each("spec.finalizers", name, formats.qualified_name(name))
+            yield from basics.each("spec.finalizers", name, formats.qualified_name(name))
             yield from metadata.finalizer_name_faults(name, "spec.finalizers")
 
     def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:  # noqa: ARG002

@@ -1,15 +1,16 @@
 """Nodes: taints and addresses. Who runs on them is for the scheduler to say."""
 
+import copy
 import ipaddress
 from collections.abc import Iterator
 from typing import Any
 
 from windlass.localcluster import failures, formats
+from windlass.localcluster.checks import basics, resource_checks, scheduling_checks
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks, resource_checks, scheduling_checks
 from windlass.localcluster.kinds.strategy import Object, Strategy, World
 
-_NOTHING_KNOWN = {
+_NOTHING_KNOWN: Object = {
     "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
     "nodeInfo": dict.fromkeys(
         (
@@ -27,6 +28,7 @@ _NOTHING_KNOWN = {
         "",
     ),
 }
+_SET_ONCE = ("podCIDR", "podCIDRs", "providerID")
 _MAY_CHANGE = "node updates may only change labels, taints, or capacity"
 
 
@@ -35,7 +37,7 @@ class NodeStrategy(Strategy):
 
     def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
         _match_ranges(new.setdefault("spec", {}))
-        new["status"] = {key: dict(value) for key, value in _NOTHING_KNOWN.items()}
+        new["status"] = copy.deepcopy(_NOTHING_KNOWN)
 
     def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
         _match_ranges(new.setdefault("spec", {}))
@@ -51,7 +53,8 @@ class NodeStrategy(Strategy):
             if former.get(key) and spec.get(key) != former[key]:
                 problem = f'node updates may not change {word} except from "" to valid'
                 yield failures.forbidden_field(f"spec.{key}", problem)
-        may_change = {"podCIDR", "podCIDRs", "providerID", "taints", "unschedulable", "configSource"}
+        may_change = {"taints", "unschedulable", "configSource"}
+        may_change |= {key for key in _SET_ONCE if not former.get(key)}
         if any(spec.get(key) != former.get(key) for key in {*spec, *former} - may_change):
             yield failures.forbidden_field("[]", _MAY_CHANGE)
 
@@ -61,7 +64,7 @@ class NodeStrategy(Strategy):
             for name, amount in (status.get(key) or {}).items():
                 yield from resource_checks.amount_faults(name, amount, f"status.{key}.{name}")
         seen: list[Any] = []
-        for address, at in checks.indexed(status.get("addresses"), "status.addresses"):
+        for address, at in basics.indexed(status.get("addresses"), "status.addresses"):
             if address in seen:
                 yield failures.duplicate(at, address)
             seen.append(address)
@@ -77,12 +80,12 @@ def _match_ranges(spec: Object) -> None:
 
 def _taint_faults(taints: list[dict[str, Any]] | None) -> Iterator[Fault]:
     seen: set[tuple[str, str]] = set()
-    for taint, at in checks.indexed(taints, "metadata.taints"):
+    for taint, at in basics.indexed(taints, "metadata.taints"):
         key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
-        yield from checks.each(f"{at}.key", key, formats.qualified_name(key))
+        yield from basics.each(f"{at}.key", key, formats.qualified_name(key))
         problems = formats.label_value(value)
-        yield from checks.each(f"{at}.value", value, [";".join(problems)] if problems else [])
-        yield from checks.one_of(f"{at}.effect", effect, scheduling_checks.EFFECTS)
+        yield from basics.each(f"{at}.value", value, [";".join(problems)] if problems else [])
+        yield from basics.one_of(f"{at}.effect", effect, scheduling_checks.EFFECTS)
         if (key, effect) in seen:
             fault = failures.duplicate(at, taint)
             problem = "taints must be unique by key and effect pair"
@@ -91,7 +94,7 @@ def _taint_faults(taints: list[dict[str, Any]] | None) -> Iterator[Fault]:
 
 
 def _range_faults(ranges: list[str]) -> Iterator[Fault]:
-    for written, at in checks.indexed(ranges, "spec.podCIDRs"):
+    for written, at in basics.indexed(ranges, "spec.podCIDRs"):
         if not _is_range(written):
             yield failures.invalid_value(at, ranges, "must be valid CIDR")
     families = [":" in written for written in ranges]

@@ -29,14 +29,18 @@ def fill_priority(pod: str, spec: Object) -> None:
     wanted = spec.get("priorityClassName", "")
     if wanted not in _PRIORITIES:
         raise failures.forbidden("", "pods", pod, f"no PriorityClass with name {wanted} was found")
-    priority = _PRIORITIES[wanted]
-    if spec.setdefault("priority", priority) != priority:
+    computed = {"priority": _PRIORITIES[wanted], "preemptionPolicy": "PreemptLowerPriority"}
+    for key, words in (
+        ("priority", "integer value of priority"),
+        ("preemptionPolicy", "string value of PreemptionPolicy"),
+    ):
+        if spec.setdefault(key, computed[key]) == computed[key]:
+            continue
         why = (
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec;"
-            f" priority admission controller computed {priority} from the given PriorityClass name"
+            f"the {words} ({spec[key]}) must not be provided in pod spec; priority admission controller computed"
+            f" {computed[key]} from the given PriorityClass name"
         )
         raise failures.forbidden("", "pods", pod, why)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
 def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures
+from windlass.localcluster.checks import container_checks, pod_spec_checks, pod_updates
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import container_checks, pod_admission, pod_quality, pod_spec_checks, pod_updates
+from windlass.localcluster.kinds import pod_admission, pod_quality
 from windlass.localcluster.kinds.strategy import Object, Strategy, World
 
 _GATED = {
@@ -76,7 +77,7 @@ def bind(pod: Object, node: str, world: World) -> Object:
     bound = copy.deepcopy(pod)
     bound["spec"]["nodeName"] = node
     conditions = bound.setdefault("status", {}).setdefault("conditions", [])
-    conditions[:] = [condition for condition in conditions if condition["type"] != "PodScheduled"]
+    conditions[:] = [condition for condition in conditions if condition.get("type") != "PodScheduled"]
     conditions.append(_scheduled("True", world))
     return bound
 

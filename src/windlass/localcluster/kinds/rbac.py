@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats
+from windlass.localcluster.checks import basics, label_selectors
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks, label_selectors
 from windlass.localcluster.kinds.strategy import Object, Strategy, World
 
 _GROUP = "rbac.authorization.k8s.io"
@@ -22,7 +22,7 @@ class RoleStrategy(Strategy):
         new.setdefault("rules", None)
 
     def validate(self, new: Object) -> Iterator[Fault]:
-        for rule, at in checks.indexed(new.get("rules"), "rules"):
+        for rule, at in basics.indexed(new.get("rules"), "rules"):
             yield from _rule_faults(rule, at, is_namespaced=new["kind"] == "Role")
         aggregation = new.get("aggregationRule")
         if aggregation is None:
@@ -32,7 +32,7 @@ class RoleStrategy(Strategy):
         if not selectors:
             problem = "at least one clusterRoleSelector required if aggregationRule is non-nil"
             yield failures.required(path, problem)
-        for selector, at in checks.indexed(selectors, path):
+        for selector, at in basics.indexed(selectors, path):
             yield from label_selectors.faults(selector, at)
 
 
@@ -53,8 +53,8 @@ class BindingStrategy(Strategy):
         kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
         if role.get("kind") not in kinds:
             yield failures.not_supported("roleRef.kind", role.get("kind", ""), kinds)
-        yield from checks.named("roleRef.name", role.get("name"), formats.path_segment)
-        for subject, at in checks.indexed(new.get("subjects"), "subjects"):
+        yield from basics.named("roleRef.name", role.get("name"), formats.path_segment)
+        for subject, at in basics.indexed(new.get("subjects"), "subjects"):
             yield from _subject_faults(subject, at, is_namespaced)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
@@ -94,7 +94,7 @@ def _subject_faults(subject: Mapping[str, Any], path: str, is_namespaced: bool) 
     if kind not in _SUBJECTS:
         yield failures.not_supported(f"{path}.kind", kind, _SUBJECTS)
     elif kind == "ServiceAccount":
-        yield from checks.optionally_named(f"{path}.name", subject.get("name"), formats.dns_subdomain)
+        yield from basics.optionally_named(f"{path}.name", subject.get("name"), formats.dns_subdomain)
         if group:
             yield failures.not_supported(f"{path}.apiGroup", group, [""])
         if not is_namespaced and not subject.get("namespace"):

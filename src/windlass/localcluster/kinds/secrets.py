@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import msgspec
 
 from windlass.localcluster import failures
+from windlass.localcluster.checks import basics, data_checks
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks, data_checks
 from windlass.localcluster.kinds.strategy import Object, Strategy, World
 
 _SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
@@ -32,7 +32,7 @@ class SecretStrategy(Strategy):
         yield from _type_faults(new, data)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
-        yield from checks.unchanged("type", new.get("type"), old.get("type"))
+        yield from basics.unchanged("type", new.get("type"), old.get("type"))
         yield from data_checks.immutability_faults(new, old, "data")
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats
+from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks
 
 Context = Mapping[str, Any]
 _LARGEST_ID = 2**31 - 1
@@ -30,8 +30,8 @@ def of_pod(spec: Mapping[str, Any], path: str) -> Iterator[Fault]:
     if spec.get("hostNetwork"):
         yield from _host_ports_that_differ(spec.get("containers") or [], f"{path}.containers")
     yield from _identifiers(context, at, "fsGroup", "runAsUser", "runAsGroup")
-    for group, field in checks.indexed(context.get("supplementalGroups"), f"{at}.supplementalGroups"):
-        yield from checks.each(field, group, formats.between(group, 0, _LARGEST_ID))
+    for group, field in basics.indexed(context.get("supplementalGroups"), f"{at}.supplementalGroups"):
+        yield from basics.each(field, group, formats.between(group, 0, _LARGEST_ID))
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         problem = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield failures.invalid_value(f"{at}.shareProcessNamespace", True, problem)
@@ -44,12 +44,12 @@ def _identifiers(context: Context, path: str, *keys: str) -> Iterator[Fault]:
     for key in keys:
         value = context.get(key)
         if value is not None:
-            yield from checks.each(f"{path}.{key}", value, formats.between(value, 0, _LARGEST_ID))
+            yield from basics.each(f"{path}.{key}", value, formats.between(value, 0, _LARGEST_ID))
 
 
 def _host_ports_that_differ(containers: list[dict[str, Any]], path: str) -> Iterator[Fault]:
-    for container, at in checks.indexed(containers, path):
-        for port, port_at in checks.indexed(container.get("ports"), f"{at}.ports"):
+    for container, at in basics.indexed(containers, path):
+        for port, port_at in basics.indexed(container.get("ports"), f"{at}.ports"):
             if port.get("hostPort", 0) != port.get("containerPort", 0):
                 problem = "must match `hostPort` when `hostNetwork` is true"
                 yield failures.invalid_value(

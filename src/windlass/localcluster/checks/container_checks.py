@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats
-from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import (
-    checks,
+from windlass.localcluster.checks import (
+    basics,
     environment_checks,
     probe_checks,
     resource_checks,
     security_checks,
 )
-from windlass.localcluster.kinds import volume_checks as volumes
+from windlass.localcluster.checks import volume_checks as volumes
+from windlass.localcluster.failures import Fault
 
 Container = Mapping[str, Any]
 Volumes = Mapping[str, Mapping[str, Any]]
@@ -39,7 +39,7 @@ def init_faults(
         # They run one after the other, so that only a container's own ports can collide.
         yield from _host_ports_taken_twice([container], path)
     names = {other.get("name") for other in others}
-    for container, at in checks.indexed(containers, path):
+    for container, at in basics.indexed(containers, path):
         if container.get("name") in names:
             yield failures.duplicate(f"{at}.name", container["name"])
         if container.get("restartPolicy") == "Always":
@@ -52,7 +52,7 @@ def init_faults(
 
 def image_faults(containers: list[Container], path: str) -> Iterator[Fault]:
     """What a pod's images must be beyond what a template's must."""
-    for container, at in checks.indexed(containers, path):
+    for container, at in basics.indexed(containers, path):
         image = container.get("image", "")
         if image != image.strip():
             yield failures.invalid_value(f"{at}.image", image, "must not have leading or trailing whitespace")
@@ -60,9 +60,9 @@ def image_faults(containers: list[Container], path: str) -> Iterator[Fault]:
 
 def _all(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[Fault]:
     names: set[str] = set()
-    for container, at in checks.indexed(containers, path):
+    for container, at in basics.indexed(containers, path):
         name = container.get("name", "")
-        yield from checks.named(f"{at}.name", name, formats.dns_label)
+        yield from basics.named(f"{at}.name", name, formats.dns_label)
         if name in names:
             yield failures.duplicate(f"{at}.name", name)
         names.add(name)
@@ -70,7 +70,7 @@ def _all(containers: list[Container], known_volumes: Volumes, path: str) -> Iter
 
 
 def _container_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[Fault]:
-    yield from checks.present(container, path, "image")
+    yield from basics.present(container, path, "image")
     yield from probe_checks.faults(container, path)
     if container.get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
         field, value = f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy", "")
@@ -80,17 +80,17 @@ def _container_faults(container: Container, known_volumes: Volumes, path: str) -
     yield from environment_checks.source_faults(container.get("envFrom"), f"{path}.envFrom")
     yield from _mount_faults(container, known_volumes, f"{path}.volumeMounts")
     yield from _device_faults(container, known_volumes, f"{path}.volumeDevices")
-    yield from checks.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
+    yield from basics.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
     yield from resource_checks.faults(container.get("resources") or {}, f"{path}.resources")
     yield from security_checks.of_container(container.get("securityContext") or {}, f"{path}.securityContext")
 
 
 def _port_faults(ports: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
     names: set[str] = set()
-    for port, at in checks.indexed(ports, path):
+    for port, at in basics.indexed(ports, path):
         name = port.get("name", "")
         problems = formats.port_name(name) if name else []
-        yield from checks.each(f"{at}.name", name, problems)
+        yield from basics.each(f"{at}.name", name, problems)
         if name and not problems and name in names:
             yield failures.duplicate(f"{at}.name", name)
         names.add(name)
@@ -98,16 +98,16 @@ def _port_faults(ports: list[dict[str, Any]] | None, path: str) -> Iterator[Faul
         if not number:
             yield failures.required(f"{at}.containerPort")
         else:
-            yield from checks.each(f"{at}.containerPort", number, formats.port_number(number))
+            yield from basics.each(f"{at}.containerPort", number, formats.port_number(number))
         if port.get("hostPort"):
-            yield from checks.each(f"{at}.hostPort", port["hostPort"], formats.port_number(port["hostPort"]))
-        yield from checks.one_of(f"{at}.protocol", port.get("protocol"), checks.PROTOCOLS)
+            yield from basics.each(f"{at}.hostPort", port["hostPort"], formats.port_number(port["hostPort"]))
+        yield from basics.one_of(f"{at}.protocol", port.get("protocol"), basics.PROTOCOLS)
 
 
 def _host_ports_taken_twice(containers: list[Container], path: str) -> Iterator[Fault]:
     taken: set[str] = set()
-    for container, at in checks.indexed(containers, path):
-        for port, port_at in checks.indexed(container.get("ports"), f"{at}.ports"):
+    for container, at in basics.indexed(containers, path):
+        for port, port_at in basics.indexed(container.get("ports"), f"{at}.ports"):
             if not port.get("hostPort"):
                 continue
             place = f"{port.get('protocol')}/{port.get('hostIP', '')}/{port['hostPort']}"
@@ -121,12 +121,12 @@ def _mount_faults(container: Container, known_volumes: Volumes, path: str) -> It
     devices = {
         device.get("name"): device.get("devicePath") for device in container.get("volumeDevices") or ()
     }
-    for mount, at in checks.indexed(container.get("volumeMounts"), path):
+    for mount, at in basics.indexed(container.get("volumeMounts"), path):
         name, place = mount.get("name", ""), mount.get("mountPath", "")
         if not name:
             yield failures.required(f"{at}.name")
         if name not in known_volumes:
-            yield checks.not_among(f"{at}.name", name)
+            yield basics.not_among(f"{at}.name", name)
         if not place:
             yield failures.required(f"{at}.mountPath")
         if place in places:
@@ -165,11 +165,11 @@ def _propagation_faults(mount: Mapping[str, Any], container: Container, path: st
 
 
 def _device_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[Fault]:
-    for device, at in checks.indexed(container.get("volumeDevices"), path):
+    for device, at in basics.indexed(container.get("volumeDevices"), path):
         name = device.get("name", "")
         if name not in known_volumes:
-            yield checks.not_among(f"{at}.name", name)
+            yield basics.not_among(f"{at}.name", name)
         elif "persistentVolumeClaim" not in known_volumes[name]:
             problem = "can only use volume source type of PersistentVolumeClaim for block mode"
             yield failures.invalid_value(f"{at}.name", name, problem)
-        yield from checks.present(device, at, "devicePath")
+        yield from basics.present(device, at, "devicePath")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats, quantities
+from windlass.localcluster.checks import basics, field_references
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks, field_references
 
 _HOST_PATH_TYPES = (
     "",
@@ -26,7 +26,7 @@ Source = Mapping[str, Any]
 
 def faults(volumes: list[dict[str, Any]], path: str) -> Iterator[Fault]:
     names: set[str] = set()
-    for volume, at in checks.indexed(volumes, path):
+    for volume, at in basics.indexed(volumes, path):
         found = [*_volume_faults(volume, at)]
         name = volume.get("name", "")
         if name in names:
@@ -49,7 +49,7 @@ def _volume_faults(volume: Source, path: str) -> Iterator[Fault]:
     if sources:
         first = sources[0]
         yield from _SOURCES.get(first, _nothing)(volume[first] or {}, f"{path}.{first}")
-    yield from checks.named(f"{path}.name", volume.get("name"), formats.dns_label)
+    yield from basics.named(f"{path}.name", volume.get("name"), formats.dns_label)
 
 
 def _nothing(source: Source, path: str) -> Iterator[Fault]:  # noqa: ARG001
@@ -72,23 +72,23 @@ def _host_path(source: Source, path: str) -> Iterator[Fault]:
 
 
 def _secret(source: Source, path: str) -> Iterator[Fault]:
-    yield from checks.present(source, path, "secretName")
+    yield from basics.present(source, path, "secretName")
     yield from _mode(source, "defaultMode", path)
     yield from _items(source, path)
 
 
 def _config_map(source: Source, path: str) -> Iterator[Fault]:
-    yield from checks.present(source, path, "name")
+    yield from basics.present(source, path, "name")
     yield from _mode(source, "defaultMode", path)
     yield from _items(source, path)
 
 
 def _claim(source: Source, path: str) -> Iterator[Fault]:
-    yield from checks.present(source, path, "claimName")
+    yield from basics.present(source, path, "claimName")
 
 
 def _nfs(source: Source, path: str) -> Iterator[Fault]:
-    yield from checks.present(source, path, "server", "path")
+    yield from basics.present(source, path, "server", "path")
     if not source.get("path", "").startswith("/"):
         yield failures.invalid_value(f"{path}.path", source.get("path", ""), "must be an absolute path")
 
@@ -102,7 +102,7 @@ def _downward(source: Source, path: str) -> Iterator[Fault]:
 def _projected(source: Source, path: str) -> Iterator[Fault]:
     yield from _mode(source, "defaultMode", path)
     taken: set[str] = set()
-    for projection, at in checks.indexed(source.get("sources"), f"{path}.sources"):
+    for projection, at in basics.indexed(source.get("sources"), f"{path}.sources"):
         yield from _projection(projection, at)
         yield from _taken_twice(projection, taken, path)
         if len(projection) > 1:
@@ -112,7 +112,7 @@ def _projected(source: Source, path: str) -> Iterator[Fault]:
 def _projection(projection: Source, path: str) -> Iterator[Fault]:
     for kind in ("secret", "configMap"):
         if kind in projection:
-            yield from checks.present(projection[kind], f"{path}.{kind}", "name")
+            yield from basics.present(projection[kind], f"{path}.{kind}", "name")
             yield from _items(projection[kind], f"{path}.{kind}")
     for file in (projection.get("downwardAPI") or {}).get("items") or ():
         yield from _downward_file(file, f"{path}.downwardAPI")
@@ -124,7 +124,7 @@ def _projection(projection: Source, path: str) -> Iterator[Fault]:
         yield failures.invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
     if seconds > _LONGEST_TOKEN_SECONDS:
         yield failures.invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
-    yield from checks.present(token, f"{path}.serviceAccountToken", "path")
+    yield from basics.present(token, f"{path}.serviceAccountToken", "path")
 
 
 def _taken_twice(projection: Source, taken: set[str], path: str) -> Iterator[Fault]:
@@ -139,14 +139,14 @@ def _taken_twice(projection: Source, taken: set[str], path: str) -> Iterator[Fau
 
 
 def _items(source: Source, path: str) -> Iterator[Fault]:
-    for item, at in checks.indexed(source.get("items"), f"{path}.items"):
-        yield from checks.present(item, at, "key", "path")
+    for item, at in basics.indexed(source.get("items"), f"{path}.items"):
+        yield from basics.present(item, at, "key", "path")
         yield from _file_path(item.get("path", ""), f"{at}.path")
         yield from _mode(item, "mode", at)
 
 
 def _downward_file(file: Source, path: str) -> Iterator[Fault]:
-    yield from checks.present(file, path, "path")
+    yield from basics.present(file, path, "path")
     yield from _file_path(file.get("path", ""), f"{path}.path")
     if "fieldRef" in file:
         yield from field_references.of_a_field(

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats, quantities
+from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks
 
 IN_ENVIRONMENT = (
     "metadata.name",
@@ -62,7 +62,7 @@ def of_a_field(reference: Mapping[str, Any], path: str, allowed: tuple[str, ...]
     elif subscript:
         key = subscript[2]
         lowered = key.lower() if subscript[1] == "metadata.annotations" else key
-        yield from checks.each(path, key, formats.qualified_name(lowered))
+        yield from basics.each(path, key, formats.qualified_name(lowered))
     elif field not in allowed:
         yield failures.not_supported(f"{path}.fieldPath", field, allowed)
 

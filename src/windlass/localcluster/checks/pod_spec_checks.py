@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats, metadata
-from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import (
-    checks,
+from windlass.localcluster.checks import (
+    basics,
     container_checks,
     resource_checks,
     scheduling_checks,
     security_checks,
     volume_checks,
 )
+from windlass.localcluster.failures import Fault
 
 Spec = Mapping[str, Any]
 
@@ -33,15 +33,15 @@ def faults(spec: Spec, path: str) -> Iterator[Fault]:
     yield from volume_checks.faults(volumes, f"{path}.volumes")
     yield from container_checks.faults(containers, usable, f"{path}.containers")
     yield from container_checks.init_faults(init_containers, containers, usable, f"{path}.initContainers")
-    yield from checks.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES)
-    yield from checks.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
+    yield from basics.one_of(f"{path}.restartPolicy", spec.get("restartPolicy"), RESTART_POLICIES)
+    yield from basics.one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
     yield from metadata.label_faults(spec.get("nodeSelector"), f"{path}.nodeSelector")
     yield from security_checks.of_pod(spec, path)
     yield from scheduling_checks.affinity_faults(spec.get("affinity") or {}, f"{path}.affinity")
     yield from _dns_faults(spec, f"{path}.dnsConfig")
-    for gate, at in checks.indexed(spec.get("readinessGates"), f"{path}.readinessGates"):
+    for gate, at in basics.indexed(spec.get("readinessGates"), f"{path}.readinessGates"):
         condition = gate.get("conditionType", "")
-        yield from checks.each(f"{at}.conditionType", condition, formats.qualified_name(condition))
+        yield from basics.each(f"{at}.conditionType", condition, formats.qualified_name(condition))
     yield from _scheduling_gate_faults(spec, f"{path}.schedulingGates")
     spreading = f"{path}.topologySpreadConstraints"
     yield from scheduling_checks.spread_faults(spec.get("topologySpreadConstraints"), spreading)
@@ -50,7 +50,7 @@ def faults(spec: Spec, path: str) -> Iterator[Fault]:
     yield from scheduling_checks.toleration_faults(spec.get("tolerations"), f"{path}.tolerations")
     yield from _host_alias_faults(spec, f"{path}.hostAliases")
     if spec.get("preemptionPolicy") is not None:
-        yield from checks.one_of(f"{path}.preemptionPolicy", spec["preemptionPolicy"], _PREEMPTION_POLICIES)
+        yield from basics.one_of(f"{path}.preemptionPolicy", spec["preemptionPolicy"], _PREEMPTION_POLICIES)
     yield from resource_checks.faults({"limits": spec.get("overhead")}, f"{path}.overhead")
 
 
@@ -75,21 +75,21 @@ def _name_faults(spec: Spec, path: str) -> Iterator[Fault]:
         ("priorityClassName", formats.dns_subdomain),
         ("runtimeClassName", formats.dns_subdomain),
     ):
-        yield from checks.optionally_named(f"{path}.{key}", spec.get(key), rule)
+        yield from basics.optionally_named(f"{path}.{key}", spec.get(key), rule)
 
 
 def _deadline_faults(spec: Spec, path: str) -> Iterator[Fault]:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None:
         problems = formats.between(deadline, 1, _LARGEST_INT32)
-        yield from checks.each(f"{path}.activeDeadlineSeconds", deadline, problems)
+        yield from basics.each(f"{path}.activeDeadlineSeconds", deadline, problems)
 
 
 def _scheduling_gate_faults(spec: Spec, path: str) -> Iterator[Fault]:
     seen: set[str] = set()
-    for gate, at in checks.indexed(spec.get("schedulingGates"), path):
+    for gate, at in basics.indexed(spec.get("schedulingGates"), path):
         name = gate.get("name", "")
-        yield from checks.each(at, name, formats.qualified_name(name))
+        yield from basics.each(at, name, formats.qualified_name(name))
         if name in seen:
             yield failures.duplicate(at, name)
         seen.add(name)
@@ -109,11 +109,11 @@ def _dns_faults(spec: Spec, path: str) -> Iterator[Fault]:
     if len(nameservers) > _MOST_NAMESERVERS:
         problem = f"must not have more than {_MOST_NAMESERVERS} nameservers"
         yield failures.invalid_value(f"{path}.nameservers", nameservers, problem)
-    for server, at in checks.indexed(nameservers, f"{path}.nameservers"):
+    for server, at in basics.indexed(nameservers, f"{path}.nameservers"):
         if not formats.is_ip_address(server):
             yield failures.invalid_value(at, server, "must be valid IP address")
     yield from _search_faults(searches, f"{path}.searches")
-    for option, at in checks.indexed(config.get("options"), f"{path}.options"):
+    for option, at in basics.indexed(config.get("options"), f"{path}.options"):
         if not option.get("name"):
             yield failures.required(at, "must not be empty")
 
@@ -127,13 +127,13 @@ def _search_faults(searches: list[str], path: str) -> Iterator[Fault]:
             f"must not have more than {_LONGEST_SEARCHES} characters (including spaces) in the search list"
         )
         yield failures.invalid_value(path, searches, problem)
-    for search, at in checks.indexed(searches, path):
-        yield from checks.each(at, search, formats.dns_subdomain(search.removesuffix(".")))
+    for search, at in basics.indexed(searches, path):
+        yield from basics.each(at, search, formats.dns_subdomain(search.removesuffix(".")))
 
 
 def _host_alias_faults(spec: Spec, path: str) -> Iterator[Fault]:
-    for alias, at in checks.indexed(spec.get("hostAliases"), path):
+    for alias, at in basics.indexed(spec.get("hostAliases"), path):
         if not formats.is_ip_address(alias.get("ip", "")):
             yield failures.invalid_value(f"{at}.ip", alias.get("ip", ""), "must be valid IP address")
         for name in alias.get("hostnames") or ():
-            yield from checks.each(f"{at}.hostnames", name, formats.dns_subdomain(name))
+            yield from basics.each(f"{at}.hostnames", name, formats.dns_subdomain(name))

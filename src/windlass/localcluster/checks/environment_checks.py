@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats
+from windlass.localcluster.checks import basics, field_references
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks, field_references
 
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 _MORE_THAN_ONE = "may not have more than one field specified at a time"
@@ -14,19 +14,19 @@ _KNOWN_SOURCES = (*_SOURCES, "fileKeyRef")
 
 
 def faults(variables: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
-    for variable, at in checks.indexed(variables, path):
-        yield from checks.named(f"{at}.name", variable.get("name"), formats.environment_name)
+    for variable, at in basics.indexed(variables, path):
+        yield from basics.named(f"{at}.name", variable.get("name"), formats.environment_name)
         if variable.get("valueFrom") is not None:
             yield from _value_faults(variable, variable["valueFrom"], f"{at}.valueFrom")
 
 
 def source_faults(sources: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
     """`envFrom`: whole ConfigMaps and Secrets."""
-    for source, at in checks.indexed(sources, path):
-        yield from checks.optionally_named(f"{at}.prefix", source.get("prefix"), formats.environment_name)
+    for source, at in basics.indexed(sources, path):
+        yield from basics.optionally_named(f"{at}.prefix", source.get("prefix"), formats.environment_name)
         given = [key for key in ("configMapRef", "secretRef") if key in source]
         for key in given:
-            yield from checks.named(f"{at}.{key}.name", source[key].get("name"), formats.dns_subdomain)
+            yield from basics.named(f"{at}.{key}.name", source[key].get("name"), formats.dns_subdomain)
         if not given:
             yield failures.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(given) > 1:
@@ -54,5 +54,5 @@ def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: 
 
 def _key_faults(reference: Mapping[str, Any], path: str) -> Iterator[Fault]:
     name = reference.get("name", "")
-    yield from checks.each(f"{path}.name", name, formats.dns_subdomain(name))
-    yield from checks.named(f"{path}.key", reference.get("key"), formats.data_key)
+    yield from basics.each(f"{path}.name", name, formats.dns_subdomain(name))
+    yield from basics.named(f"{path}.key", reference.get("key"), formats.data_key)

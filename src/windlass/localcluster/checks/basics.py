@@ -1,5 +1,6 @@
 """The small checks of which the kinds' own are made."""
 
+import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -56,7 +57,8 @@ def not_among(field: str, value: object) -> Fault:
 
 def unchanged(field: str, new: object, old: object) -> Iterator[Fault]:
     if new != old:
-        yield failures.invalid_value(field, new, "field is immutable")
+        # Kubernetes writes what is not there as a word.
+        yield failures.invalid_value(field, "null" if new is None else new, "field is immutable")
 
 
 def port(field: str, value: int | str) -> Iterator[Fault]:
@@ -69,3 +71,20 @@ def indexed(items: Iterable[Any] | None, path: str) -> Iterator[tuple[Any, str]]
     """Each item of a list with its path."""
     for index, item in enumerate(items or ()):
         yield item, f"{path}[{index}]"
+
+
+def reachable(field: str, address: str) -> Iterator[Fault]:
+    """An address that does not mean something else to each machine."""
+    if not formats.is_ip_address(address):
+        yield failures.invalid_value(field, address, "must be a valid IP address")
+        return
+    parsed = ipaddress.ip_address(address)
+    if parsed.is_unspecified:
+        yield failures.invalid_value(field, address, "may not be unspecified (0.0.0.0)")
+    if parsed.is_loopback:
+        yield failures.invalid_value(field, address, "may not be in the loopback range (127.0.0.0/8)")
+    if parsed.is_link_local:
+        yield failures.invalid_value(field, address, "may not be in the link-local range (169.254.0.0/16)")
+    if parsed in ipaddress.ip_network("224.0.0.0/24") or parsed in ipaddress.ip_network("ff02::/16"):
+        problem = "may not be in the link-local multicast range (224.0.0.0/24)"
+        yield failures.invalid_value(field, address, problem)

@@ -2,11 +2,11 @@
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from windlass.localcluster import failures, formats
+from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks
-from windlass.localcluster.kinds.strategy import Object
 
 LIMIT = 1024 * 1024
 _FIXED = "field is immutable when `immutable` is set"
@@ -14,7 +14,7 @@ _FIXED = "field is immutable when `immutable` is set"
 
 def key_faults(data: Iterable[str], field: str) -> Iterator[Fault]:
     for key in data:
-        yield from checks.each(f"{field}[{key}]", key, formats.data_key(key))
+        yield from basics.each(f"{field}[{key}]", key, formats.data_key(key))
 
 
 def size(data: Mapping[str, str]) -> int:
@@ -22,7 +22,7 @@ def size(data: Mapping[str, str]) -> int:
     return sum(len(base64.b64decode(value)) for value in data.values())
 
 
-def immutability_faults(new: Object, old: Object, *fields: str) -> Iterator[Fault]:
+def immutability_faults(new: Mapping[str, Any], old: Mapping[str, Any], *fields: str) -> Iterator[Fault]:
     if not old.get("immutable"):
         return
     if not new.get("immutable"):

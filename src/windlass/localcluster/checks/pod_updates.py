@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats
+from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks
 
 Spec = Mapping[str, Any]
 
@@ -33,15 +33,16 @@ def faults(new: Spec, old: Spec) -> Iterator[Fault]:
 def status_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
     status, former = new.get("status") or {}, old.get("status") or {}
     policy = old["spec"].get("restartPolicy")
-    for condition, at in checks.indexed(status.get("conditions"), "metadata.conditions"):
-        yield from checks.each(f"{at}.Type", condition["type"], formats.qualified_name(condition["type"]))
+    for condition, at in basics.indexed(status.get("conditions"), "metadata.conditions"):
+        kind = condition.get("type", "")
+        yield from basics.each(f"{at}.Type", kind, formats.qualified_name(kind))
     nominated = status.get("nominatedNodeName", "")
     if nominated != former.get("nominatedNodeName", ""):
-        yield from checks.optionally_named("status.nominatedNodeName", nominated, formats.dns_subdomain)
+        yield from basics.optionally_named("status.nominatedNodeName", nominated, formats.dns_subdomain)
     for key in ("containerStatuses", "initContainerStatuses"):
         yield from _resurrections(status.get(key) or [], former.get(key) or [], policy, f"status.{key}")
-    for address, at in checks.indexed(status.get("podIPs"), "status.podIPs"):
-        yield from checks.each(at, address.get("ip", ""), formats.ip_address(address.get("ip", "")))
+    for address, at in basics.indexed(status.get("podIPs"), "status.podIPs"):
+        yield from basics.each(at, address.get("ip", ""), formats.ip_address(address.get("ip", "")))
 
 
 def _deadline_faults(new: int | None, old: int | None) -> Iterator[Fault]:
@@ -49,10 +50,12 @@ def _deadline_faults(new: int | None, old: int | None) -> Iterator[Fault]:
     field = "spec.activeDeadlineSeconds"
     if new is None:
         if old is not None:
-            yield failures.invalid_value(field, None, "must not update from a positive integer to nil value")
+            yield failures.invalid_value(
+                field, "null", "must not update from a positive integer to nil value"
+            )
         return
     problems = formats.between(new, 0, _LARGEST_INT32)
-    yield from checks.each(field, new, problems)
+    yield from basics.each(field, new, problems)
     if not problems and old is not None and old < new:
         yield failures.invalid_value(field, new, "must be less than or equal to previous value")
 
@@ -82,7 +85,7 @@ def _with_what_may_change(new: Spec, old: Spec) -> dict[str, Any]:
         if key in spec:
             spec[key] = [
                 {**container, "image": former.get("image")}
-                for container, former in zip(spec[key], old[key], strict=True)
+                for container, former in zip(spec[key], old.get(key) or (), strict=True)
             ]
     settled = ["activeDeadlineSeconds", "tolerations", "schedulingGates"]
     if old.get("terminationGracePeriodSeconds", 0) < 0 and new.get("terminationGracePeriodSeconds") == 1:
@@ -100,11 +103,11 @@ def _resurrections(
     """A container that has ended for good stays ended."""
     if policy == "Always":
         return
-    ended = {one["name"] for one in new if "terminated" in (one.get("state") or {})}
-    present = {one["name"] for one in new}
-    for status, at in checks.indexed(old, path):
+    ended = {one.get("name") for one in new if "terminated" in (one.get("state") or {})}
+    present = {one.get("name") for one in new}
+    for status, at in basics.indexed(old, path):
         end = (status.get("state") or {}).get("terminated")
         may_restart = end is not None and policy == "OnFailure" and end.get("exitCode", 0) != 0
-        if end is None or may_restart or status["name"] not in present - ended:
+        if end is None or may_restart or status.get("name") not in present - ended:
             continue
         yield failures.forbidden_field(f"{at}.state", "may not be transitioned to non-terminated state")

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats, metadata
+from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks
 
 Selector = Mapping[str, Any]
 _NEEDS_VALUES = ("In", "NotIn")
@@ -14,7 +14,7 @@ _TAKES_NO_VALUES = ("Exists", "DoesNotExist")
 
 def faults(selector: Selector, path: str) -> Iterator[Fault]:
     yield from metadata.label_faults(selector.get("matchLabels"), f"{path}.matchLabels")
-    for requirement, at in checks.indexed(selector.get("matchExpressions"), f"{path}.matchExpressions"):
+    for requirement, at in basics.indexed(selector.get("matchExpressions"), f"{path}.matchExpressions"):
         yield from requirement_faults(requirement, at)
 
 
@@ -28,7 +28,7 @@ def requirement_faults(requirement: Mapping[str, Any], path: str) -> Iterator[Fa
     if operator not in (*_NEEDS_VALUES, *_TAKES_NO_VALUES):
         yield failures.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
     key = requirement.get("key", "")
-    yield from checks.each(f"{path}.key", key, formats.qualified_name(key))
+    yield from basics.each(f"{path}.key", key, formats.qualified_name(key))
 
 
 def is_empty(selector: Selector) -> bool:
@@ -39,6 +39,12 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
     """An empty selector matches everything."""
     has_labels = all(labels.get(key) == value for key, value in (selector.get("matchLabels") or {}).items())
     return has_labels and all(_holds(item, labels) for item in selector.get("matchExpressions") or ())
+
+
+def mismatch(selector: Selector | None, labels: Mapping[str, str] | None, field: str) -> Iterator[Fault]:
+    """Does a selector miss the labels of the template beside it? No selector at all does."""
+    if selector is None or not matches(selector, labels or {}):
+        yield failures.invalid_value(field, labels, "`selector` does not match template `labels`")
 
 
 def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

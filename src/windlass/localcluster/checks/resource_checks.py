@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats, quantities
+from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks
 
 _OF_CONTAINERS = ("cpu", "memory", "ephemeral-storage")
 _COUNTED = (
@@ -40,7 +40,7 @@ def amount_faults(name: str, amount: str, field: str) -> Iterator[Fault]:
     """Not negative, and whole where only whole ones can be had."""
     value = quantities.parse(amount)
     if value < 0:
-        yield failures.invalid_value(field, quantities.canonical(amount), checks.NOT_NEGATIVE)
+        yield failures.invalid_value(field, quantities.canonical(amount), basics.NOT_NEGATIVE)
     if (name in _COUNTED or _is_extended(name)) and value % 1:
         yield failures.invalid_value(field, quantities.canonical(amount), "must be an integer")
 
@@ -69,7 +69,7 @@ def _comparison_faults(name: str, amount: str, limit: str | None, path: str) -> 
 
 def _name_faults(name: str, field: str) -> Iterator[Fault]:
     problems = formats.qualified_name(name)
-    yield from checks.each(field, name, problems)
+    yield from basics.each(field, name, problems)
     if "/" not in name:
         is_of_containers = name in _OF_CONTAINERS or _is_huge_page(name)
         if not problems and not is_of_containers and name not in (*_COUNTED, *_OTHERS_KNOWN):

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats
+from windlass.localcluster.checks import basics, label_selectors
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks, label_selectors
 
 Item = Mapping[str, Any]
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -15,10 +15,10 @@ _WHEN_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 
 
 def toleration_faults(tolerations: list[Item] | None, path: str) -> Iterator[Fault]:
-    for toleration, at in checks.indexed(tolerations, path):
+    for toleration, at in basics.indexed(tolerations, path):
         key, operator = toleration.get("key", ""), toleration.get("operator", "")
         value, effect = toleration.get("value", ""), toleration.get("effect", "")
-        yield from checks.optionally_named(f"{at}.key", key, formats.qualified_name)
+        yield from basics.optionally_named(f"{at}.key", key, formats.qualified_name)
         if not key and operator != "Exists":
             problem = (
                 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
@@ -29,7 +29,7 @@ def toleration_faults(tolerations: list[Item] | None, path: str) -> Iterator[Fau
             yield failures.invalid_value(f"{at}.effect", effect, problem)
         if operator in ("", "Equal"):
             problems = formats.label_value(value)
-            yield from checks.each(f"{at}.operator", value, [";".join(problems)] if problems else [])
+            yield from basics.each(f"{at}.operator", value, [";".join(problems)] if problems else [])
         elif operator == "Exists":
             if value:
                 problem = "value must be empty when `operator` is 'Exists'"
@@ -44,21 +44,21 @@ def affinity_faults(affinity: Item, path: str) -> Iterator[Fault]:
     node = affinity.get("nodeAffinity") or {}
     if node.get(_REQUIRED) is not None:
         yield from _node_selector_faults(node[_REQUIRED], f"{path}.nodeAffinity.{_REQUIRED}")
-    for term, at in checks.indexed(node.get(_PREFERRED), f"{path}.nodeAffinity.{_PREFERRED}"):
+    for term, at in basics.indexed(node.get(_PREFERRED), f"{path}.nodeAffinity.{_PREFERRED}"):
         yield from _weight_faults(term, at)
         yield from _node_term_faults(term.get("preference") or {}, f"{at}.preference")
     for kind in ("podAffinity", "podAntiAffinity"):
         pods = affinity.get(kind) or {}
-        for term, at in checks.indexed(pods.get(_REQUIRED), f"{path}.{kind}.{_REQUIRED}"):
+        for term, at in basics.indexed(pods.get(_REQUIRED), f"{path}.{kind}.{_REQUIRED}"):
             yield from _pod_term_faults(term, at)
-        for term, at in checks.indexed(pods.get(_PREFERRED), f"{path}.{kind}.{_PREFERRED}"):
+        for term, at in basics.indexed(pods.get(_PREFERRED), f"{path}.{kind}.{_PREFERRED}"):
             yield from _weight_faults(term, at)
             yield from _pod_term_faults(term.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
 
 
 def spread_faults(constraints: list[Item] | None, path: str) -> Iterator[Fault]:
     pairs = [(item.get("topologyKey", ""), item.get("whenUnsatisfiable", "")) for item in constraints or ()]
-    for index, (constraint, at) in enumerate(checks.indexed(constraints, path)):
+    for index, (constraint, at) in enumerate(basics.indexed(constraints, path)):
         skew, action = constraint.get("maxSkew", 0), constraint.get("whenUnsatisfiable", "")
         if skew <= 0:
             yield failures.invalid_value(f"{at}.maxSkew", skew, "must be greater than zero")
@@ -81,12 +81,12 @@ def _node_selector_faults(selector: Item, path: str) -> Iterator[Fault]:
     terms = selector.get("nodeSelectorTerms")
     if not terms:
         yield failures.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
-    for term, at in checks.indexed(terms, f"{path}.nodeSelectorTerms"):
+    for term, at in basics.indexed(terms, f"{path}.nodeSelectorTerms"):
         yield from _node_term_faults(term, at)
 
 
 def _node_term_faults(term: Item, path: str) -> Iterator[Fault]:
-    for requirement, at in checks.indexed(term.get("matchExpressions"), f"{path}.matchExpressions"):
+    for requirement, at in basics.indexed(term.get("matchExpressions"), f"{path}.matchExpressions"):
         if requirement.get("operator") not in ("Gt", "Lt"):
             yield from label_selectors.requirement_faults(requirement, at)
             continue
@@ -94,8 +94,8 @@ def _node_term_faults(term: Item, path: str) -> Iterator[Fault]:
             problem = "must be specified single value when `operator` is 'Lt' or 'Gt'"
             yield failures.required(f"{at}.values", problem)
         key = requirement.get("key", "")
-        yield from checks.each(f"{at}.key", key, formats.qualified_name(key))
-    for requirement, at in checks.indexed(term.get("matchFields"), f"{path}.matchFields"):
+        yield from basics.each(f"{at}.key", key, formats.qualified_name(key))
+    for requirement, at in basics.indexed(term.get("matchFields"), f"{path}.matchFields"):
         yield from _node_field_faults(requirement, at)
 
 
@@ -111,15 +111,15 @@ def _node_field_faults(requirement: Item, path: str) -> Iterator[Fault]:
             f"{path}.key", requirement.get("key", ""), "not a valid field selector key"
         )
         return
-    for value, at in checks.indexed(values, f"{path}.values"):
-        yield from checks.each(at, value, formats.dns_subdomain(value))
+    for value, at in basics.indexed(values, f"{path}.values"):
+        yield from basics.each(at, value, formats.dns_subdomain(value))
 
 
 def _pod_term_faults(term: Item, path: str) -> Iterator[Fault]:
     yield from label_selectors.faults(term.get("labelSelector") or {}, f"{path}.labelSelector")
     for name in term.get("namespaces") or ():
-        yield from checks.each(f"{path}.namespace", name, formats.dns_label(name))
+        yield from basics.each(f"{path}.namespace", name, formats.dns_label(name))
     key = term.get("topologyKey", "")
     if not key:
         yield failures.required(f"{path}.topologyKey", "can not be empty")
-    yield from checks.each(f"{path}.topologyKey", key, formats.qualified_name(key))
+    yield from basics.each(f"{path}.topologyKey", key, formats.qualified_name(key))

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.localcluster import failures, formats
+from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import checks
 
 _SCHEMES = ("HTTP", "HTTPS")
 _OF_PROBES = ("exec", "httpGet", "tcpSocket", "grpc")
@@ -30,7 +30,7 @@ def faults(container: Mapping[str, Any], path: str) -> Iterator[Fault]:
 
 def _probe_faults(probe: Mapping[str, Any], path: str) -> Iterator[Fault]:
     yield from _handler_faults(probe, _OF_PROBES, path)
-    yield from checks.not_negative(probe, path, *_SECONDS)
+    yield from basics.not_negative(probe, path, *_SECONDS)
     grace = probe.get("terminationGracePeriodSeconds")
     if grace is not None and grace <= 0:
         yield failures.invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
@@ -49,14 +49,14 @@ def _handler_faults(handler: Mapping[str, Any], kinds: tuple[str, ...], path: st
 
 def _action_faults(kind: str, action: Mapping[str, Any], path: str) -> Iterator[Fault]:
     if kind == "exec":
-        yield from checks.present(action, path, "command")
+        yield from basics.present(action, path, "command")
     if kind == "httpGet":
-        yield from checks.present(action, path, "path")
+        yield from basics.present(action, path, "path")
     if kind in ("httpGet", "tcpSocket", "grpc"):
-        yield from checks.port(f"{path}.port", action.get("port", 0))
+        yield from basics.port(f"{path}.port", action.get("port", 0))
     if kind == "httpGet":
         if action.get("scheme") not in _SCHEMES:
             yield failures.not_supported(f"{path}.scheme", action.get("scheme", ""), _SCHEMES)
         for header in action.get("httpHeaders") or ():
             name = header.get("name", "")
-            yield from checks.each(f"{path}.httpHeaders", name, formats.http_header(name))
+            yield from basics.each(f"{path}.httpHeaders", name, formats.http_header(name))

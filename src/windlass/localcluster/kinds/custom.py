@@ -1,0 +1,58 @@
+"""Custom resources: what is peculiar to an object of which nothing is known but its definition."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from windlass.localcluster import failures
+from windlass.localcluster.failures import Fault
+from windlass.localcluster.kinds.strategy import Object, Strategy
+
+_MOST_REPLICAS = 2**31 - 1
+
+
+class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the scale subresource of a kind finds its numbers: simple JSONPaths such as `.spec.replicas`."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str = ""
+
+
+class CustomStrategy(Strategy):
+    counts_generations = True
+    allows_blind_update = False
+
+    def __init__(self, *, has_status: bool, scale: ScalePaths | None = None) -> None:
+        # Without the subresource, a status is a field like any other.
+        self.status_fields = ("status",) if has_status else ()
+        self.scale = scale
+
+    def validate(self, new: Object) -> Iterable[Fault]:
+        if self.scale is not None:
+            yield from _replica_faults(new, self.scale.spec_replicas)
+            yield from _replica_faults(new, self.scale.status_replicas)
+
+    def validate_status(self, new: Object, old: Object) -> Iterable[Fault]:  # noqa: ARG002
+        return _replica_faults(new, self.scale.status_replicas) if self.scale is not None else ()
+
+
+def value_at(obj: Object, path: str) -> Any:
+    """What a simple JSONPath finds; None when it leads nowhere."""
+    value: Any = obj
+    for key in path.removeprefix(".").split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _replica_faults(obj: Object, path: str) -> Iterator[Fault]:
+    value = value_at(obj, path)
+    if value is None:
+        return
+    if not isinstance(value, int):
+        yield failures.invalid_value(path, value, "should be an integer")
+    elif value < 0:
+        yield failures.invalid_value(path, value, "should be a non-negative integer")
+    elif value > _MOST_REPLICAS:
+        yield failures.invalid_value(path, value, f"should be less than or equal to {_MOST_REPLICAS}")

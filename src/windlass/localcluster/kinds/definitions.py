@@ -1,0 +1,118 @@
+"""Definitions of custom resources: what is peculiar to them, and the kinds that they add to the table.
+
+Deleting the objects of a definition that goes is not done here.
+"""
+
+from collections.abc import Iterable
+
+from windlass.localcluster import definition_checks, definition_names, structural
+from windlass.localcluster.failures import Fault
+from windlass.localcluster.kinds.custom import CustomStrategy, ScalePaths
+from windlass.localcluster.kinds.kind import Column, Kind
+from windlass.localcluster.kinds.strategy import Object, Strategy, World
+
+_AGE = Column(
+    name="Age",
+    type="date",
+    path=".metadata.creationTimestamp",
+    description=(
+        "CreationTimestamp is a timestamp representing the server time when this object was created. It is not"
+        " guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It"
+        " is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More"
+        " info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
+    ),
+)
+
+
+class DefinitionStrategy(Strategy):
+    counts_generations = True
+    allows_blind_update = False
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        _fill_in(new.setdefault("spec", {}))
+        new["status"] = {"conditions": []}
+        definition_names.accept(new, world)
+        _remember_stored_version(new)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+        _fill_in(new.setdefault("spec", {}))
+        new.setdefault("status", {"conditions": []})
+        if new["spec"].get("names") != new["status"].get("acceptedNames"):
+            definition_names.accept(new, world)
+        _remember_stored_version(new)
+
+    def validate(self, new: Object) -> Iterable[Fault]:
+        yield from definition_checks.name_faults(new)
+        yield from definition_checks.spec_faults(new["spec"])
+
+    def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
+        return definition_checks.update_faults(new, old)
+
+
+def kinds_of(definition: Object) -> tuple[Kind, ...]:
+    """A row for each version that a valid definition serves; none while its names are not accepted."""
+    if definition_names.is_refused(definition):
+        return ()
+    spec = definition["spec"]
+    return tuple(_kind(spec, version) for version in spec["versions"] if version.get("served"))
+
+
+def _kind(spec: Object, version: Object) -> Kind:
+    names, openapi = spec["names"], version["schema"]["openAPIV3Schema"]
+    subresources = version.get("subresources") or {}
+    scale, has_status = subresources.get("scale"), subresources.get("status") is not None
+    return Kind(
+        group=spec["group"],
+        version=version["name"],
+        kind=names["kind"],
+        plural=names["plural"],
+        singular=names.get("singular") or names["kind"].lower(),
+        namespaced=spec["scope"] == "Namespaced",
+        list_kind=names.get("listKind") or f"{names['kind']}List",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=(*(["status"] if has_status else []), *(["scale"] if scale else [])),
+        schema=structural.compile_schema(openapi),
+        published_schema=openapi,
+        columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()) or (_AGE,),
+        selectable=tuple(
+            field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
+        ),
+        strategy=CustomStrategy(has_status=has_status, scale=_scale_paths(scale) if scale else None),
+    )
+
+
+def _column(column: Object) -> Column:
+    path = column["jsonPath"]
+    return Column(
+        name=column["name"],
+        type=column["type"],
+        path=path,
+        description=column.get("description")
+        or f"Custom resource definition column (in JSONPath format): {path}",
+        format=column.get("format", ""),
+        priority=column.get("priority", 0),
+    )
+
+
+def _scale_paths(scale: Object) -> ScalePaths:
+    return ScalePaths(
+        spec_replicas=scale["specReplicasPath"],
+        status_replicas=scale["statusReplicasPath"],
+        selector=scale.get("labelSelectorPath", ""),
+    )
+
+
+def _fill_in(spec: Object) -> None:
+    names = spec.get("names") or {}
+    if kind := names.get("kind"):
+        names["singular"] = names.get("singular") or kind.lower()
+        names["listKind"] = names.get("listKind") or f"{kind}List"
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def _remember_stored_version(new: Object) -> None:
+    stored: list[str] = new["status"].setdefault("storedVersions", [])
+    for version in new["spec"].get("versions") or ():
+        if version.get("storage") and version.get("name") not in stored:
+            stored.append(version.get("name"))

@@ -1,0 +1,94 @@
+"""Gives services their cluster addresses and node ports: the lowest that is free, or the one that was asked for.
+
+The addresses are IPv4 only.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from windlass.localcluster import failures
+from windlass.localcluster.checks import basics
+from windlass.localcluster.checks.service_checks import HEADLESS
+from windlass.localcluster.failures import Fault
+from windlass.localcluster.kinds.strategy import Object
+
+_ADDRESSES = ipaddress.IPv4Network("10.96.0.0/16")
+# The first one is the API server's own.
+_RESERVED = "10.96.0.1"
+_PORTS = range(30000, 32768)
+
+Spec = Mapping[str, Any]
+
+
+def give_family(spec: Object) -> Iterator[Fault]:
+    is_bare = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
+    if is_bare and not spec.get("ipFamilyPolicy"):
+        # Somebody else says where this service leads, and may name addresses of both families.
+        spec["ipFamilyPolicy"] = "RequireDualStack"
+        spec["ipFamilies"] = ["IPv4", "IPv6"]
+        return
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+    spec.setdefault("ipFamilies", ["IPv4"])
+    if is_bare:
+        return
+    if spec["ipFamilyPolicy"] == "RequireDualStack":
+        problem = "this cluster is not configured for dual-stack services"
+        yield failures.invalid_value("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], problem)
+    for family, at in basics.indexed(spec["ipFamilies"], "spec.ipFamilies"):
+        if family != "IPv4":
+            yield failures.invalid_value(at, family, "not configured on this cluster")
+
+
+def give_address(spec: Object, others: Iterable[Spec]) -> Iterator[Fault]:
+    wanted = spec.get("clusterIP")
+    if wanted == HEADLESS:
+        return
+    taken = {other.get("clusterIP") for other in others}
+    if not wanted:
+        free = (str(address) for address in _ADDRESSES.hosts() if str(address) not in {*taken, _RESERVED})
+        spec["clusterIP"] = next(free)
+        spec["clusterIPs"] = [spec["clusterIP"]]
+        return
+    if ipaddress.ip_address(wanted) not in _ADDRESSES:
+        problem = (
+            f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {_ADDRESSES}"
+        )
+    elif wanted in taken:
+        problem = "provided IP is already allocated"
+    else:
+        return
+    field, value = "spec.clusterIPs", spec.get("clusterIPs")
+    yield failures.invalid_value(field, value, f"failed to allocate IP {wanted}: {problem}")
+
+
+def give_ports(spec: Object, others: Iterable[Spec]) -> Iterator[Fault]:
+    taken = {_place(port) for other in others for port in other.get("ports") or () if port.get("nodePort")}
+    taken |= {("TCP", other["healthCheckNodePort"]) for other in others if other.get("healthCheckNodePort")}
+    for port, at in basics.indexed(spec.get("ports"), "spec.ports"):
+        if port.get("nodePort"):
+            yield from _node_port_faults(port, taken, f"{at}.nodePort")
+            taken.add(_place(port))
+    for port in spec.get("ports") or ():
+        if not port.get("nodePort"):
+            port["nodePort"] = next(
+                number for number in _PORTS if (port.get("protocol"), number) not in taken
+            )
+            taken.add(_place(port))
+    needs_health_check = spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+    if needs_health_check and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = next(number for number in _PORTS if ("TCP", number) not in taken)
+
+
+def _node_port_faults(port: Spec, taken: set[tuple[str, int]], field: str) -> Iterator[Fault]:
+    number = port["nodePort"]
+    if number not in _PORTS:
+        valid = f"{_PORTS.start}-{_PORTS.stop - 1}"
+        problem = f"provided port is not in the valid range. The range of valid ports is {valid}"
+        yield failures.invalid_value(field, number, problem)
+    elif _place(port) in taken:
+        yield failures.invalid_value(field, number, "provided port is already allocated")
+
+
+def _place(port: Spec) -> tuple[str, int]:
+    return port.get("protocol", ""), port["nodePort"]

@@ -1,0 +1,69 @@
+"""The body of a request: read within limits, and understood as an object, options or a patch."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from windlass.localcluster import bodies, failures, patches, strategic
+from windlass.localcluster.kinds.strategy import Object
+
+Change = Callable[[Object], Object]
+
+
+class Received(msgspec.Struct, frozen=True):
+    content_type: str
+    body: bytes
+
+    def as_object(self) -> Object:
+        return bodies.decode_object(self.content_type, self.body)
+
+    def as_options(self) -> Object | None:
+        return self.as_object() if self.body else None
+
+    def as_patch(self, type_name: str) -> Change:
+        """A patch, as what it makes of an object. Only a built-in kind, which has a type, knows the strategic one."""
+        media_type = bodies.media_type_of(self.content_type)
+        accepted = [bodies.JSON_PATCH, bodies.MERGE_PATCH]
+        if type_name:
+            accepted.append(bodies.STRATEGIC_MERGE_PATCH)
+        if media_type not in accepted:
+            raise failures.unsupported_media_type(accepted)
+        patch = bodies.decode_json(self.body)
+        if media_type == bodies.JSON_PATCH:
+            return lambda obj: _still_object(patches.json_patch(obj, patch))
+        if not isinstance(patch, dict):
+            raise failures.bad_request("the patch must be an object")
+        if media_type == bodies.MERGE_PATCH:
+            return lambda obj: _still_object(patches.merge_patch(obj, patch))
+        return lambda obj: strategic.strategic_merge_patch(obj, patch, type_name)
+
+
+async def read(request: web.BaseRequest, seconds: float) -> Received:
+    """All of the body, unless it is too large, or does not come in time."""
+    content_type = request.headers.get("Content-Type", "")
+    if (request.content_length or 0) > bodies.MOST_BYTES:
+        raise failures.too_large(bodies.MOST_BYTES)
+    if not request.can_read_body:
+        return Received(content_type, b"")
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > bodies.MOST_BYTES:
+                    raise failures.too_large(bodies.MOST_BYTES)
+    except TimeoutError as error:
+        message = f"the body of the request did not arrive within {seconds:.0f} seconds"
+        raise failures.ApiError(408, "Timeout", message) from error
+    return Received(content_type, b"".join(parts))
+
+
+def _still_object(value: Any) -> Object:
+    if not isinstance(value, dict):
+        raise failures.bad_request("the patch leaves no object")
+    return value

@@ -1,0 +1,85 @@
+"""A server in a process of its own, and the plainest of clients for it."""
+
+import http.client
+import json
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import yaml
+
+
+class Answer(NamedTuple):
+    code: int
+    body: Any
+    headers: dict[str, str]
+
+
+class Served:
+    def __init__(self, data: Path, process: subprocess.Popen[str], url: str) -> None:
+        self.data = data
+        self.process = process
+        self.url = url
+        self.port = urlsplit(url).port or 0
+        self.token = (data / "token").read_text()
+
+    def connect(self, timeout: float = 60) -> http.client.HTTPSConnection:
+        context = ssl.create_default_context(cafile=str(self.data / "server.crt"))
+        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=timeout)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        headers: dict[str, str] | None = None,
+    ) -> Answer:
+        sent = body if isinstance(body, bytes | type(None)) else json.dumps(body).encode()
+        every = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type, **(headers or {})}
+        connection = self.connect()
+        try:
+            connection.request(method, path, sent, {name: value for name, value in every.items() if value})
+            response = connection.getresponse()
+            content = response.read()
+        finally:
+            connection.close()
+        is_json = response.headers.get("Content-Type", "").startswith("application/json")
+        parsed = json.loads(content) if is_json else content
+        return Answer(response.status, parsed, dict(response.headers))
+
+    def create(self, name: str, **data: str) -> Answer:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+        return self.ask("POST", "/api/v1/namespaces/default/configmaps", body)
+
+    def names(self) -> list[str]:
+        answer = self.ask("GET", "/api/v1/namespaces/default/configmaps")
+        return [item["metadata"]["name"] for item in answer.body["items"]]
+
+
+@contextmanager
+def serving(data: Path, *arguments: str, **options: Any) -> Iterator[Served]:
+    process = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "windlass.localcluster", "--data", str(data), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        if "is ready" not in process.stdout.readline():
+            raise AssertionError(process.stderr.read())
+        config = yaml.safe_load((data / "kubeconfig").read_text())
+        yield Served(data, process, config["clusters"][0]["cluster"]["server"])
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()

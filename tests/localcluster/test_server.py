@@ -1,0 +1,284 @@
+"""Who may talk to the server; what bad input, bad clients and bad times come to. Nothing is lost, and it stays up."""
+
+import http.client
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from served import Served, serving
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    data = tmp_path_factory.mktemp("data")
+    with serving(data, "--socket", str(data / "socket")) as served:
+        yield served
+
+
+@pytest.fixture(autouse=True)
+def stays_up(server: Served) -> Iterator[None]:
+    yield
+    assert server.ask("GET", "/readyz").code == 200
+    assert server.process.poll() is None
+
+
+def is_failure(answer: Any, code: int, reason: str) -> bool:
+    body = answer.body
+    return bool(
+        answer.code == body["code"] == code
+        and body["kind"] == "Status"
+        and body["apiVersion"] == "v1"
+        and body["status"] == "Failure"
+        and body["reason"] == reason
+        and body["message"]
+    )
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer wrong", "Basic YTpi", "Bearer", "Bearer ünknown"])
+@pytest.mark.parametrize("path", ["/api/v1/namespaces", "/version", "/readyz", "/openapi/v2", "/nowhere"])
+def test_nobody_is_served_without_the_token(server: Served, authorization: str, path: str) -> None:
+    sent = {"Authorization": authorization.encode("utf-8").decode("latin-1")}
+    assert is_failure(server.ask("GET", path, headers=sent), 401, "Unauthorized")
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:6443", "localhost.evil.example", "[::2]", "a b"]
+)
+def test_a_name_that_was_bent_towards_us_is_refused(server: Served, host: str) -> None:
+    assert is_failure(server.ask("GET", "/version", headers={"Host": host}), 403, "Forbidden")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "127.0.0.1", "127.0.0.1:80", "[::1]:1", "kubernetes.default.svc"]
+)
+def test_our_names_are_served(server: Served, host: str) -> None:
+    assert server.ask("GET", "/version", headers={"Host": host}).code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "http://localhost.evil.example", "null", "file://"]
+)
+def test_a_web_page_cannot_drive_it(server: Served, origin: str) -> None:
+    answer = server.ask("POST", MAPS, b"{}", headers={"Origin": origin})
+    assert is_failure(answer, 403, "Forbidden")
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_plain_http_is_not_spoken(server: Served) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", "/version")
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        connection.getresponse()
+    connection.close()
+
+
+@pytest.mark.parametrize("name", ["kubeconfig", "token", "server.key", "server.crt", "socket"])
+def test_what_gives_access_is_its_owners_alone(server: Served, name: str) -> None:
+    assert stat.S_IMODE((server.data / name).stat().st_mode) == 0o600
+
+
+def test_it_listens_on_loopback_only(server: Served) -> None:
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    listening = [row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{server.port:04X}")]
+    assert listening == [f"0100007F:{server.port:04X}"]
+
+
+def run_server(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "windlass.localcluster", "--data", str(data), *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_another_address_is_refused(tmp_path: Path) -> None:
+    failed = run_server(tmp_path, "--host", "0.0.0.0")  # noqa: S104
+    assert failed.returncode == 1
+    assert failed.stderr == "error: 0.0.0.0 is not an address of loopback: the server listens there only\n"
+
+
+def test_the_same_port_twice(server: Served, tmp_path: Path) -> None:
+    failed = run_server(tmp_path, "--port", str(server.port))
+    assert failed.returncode == 1
+    assert failed.stderr.startswith(f"error: cannot listen on 127.0.0.1:{server.port}: ")
+    assert failed.stderr.count("\n") == 1
+
+
+def test_the_same_data_twice(server: Served) -> None:
+    failed = run_server(server.data)
+    assert failed.returncode == 1
+    assert failed.stderr == (
+        f"error: the data directory {server.data} is in use by another server: stop that one first\n"
+    )
+
+
+def test_the_unix_socket_needs_no_token(server: Served) -> None:
+    with socket.socket(socket.AF_UNIX) as local:
+        local.connect(str(server.data / "socket"))
+        local.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert local.makefile("rb").readline() == b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        pytest.param(b"{", "not JSON", id="cut off"),
+        pytest.param(b"", "not JSON", id="empty"),
+        pytest.param(b"[]", "not an object but a list", id="list"),
+        pytest.param(b"null", "not an object but null", id="null"),
+        pytest.param(b"12", "not an object but a number", id="number"),
+        pytest.param(b'{"a": NaN}', "not JSON", id="not a number"),
+        pytest.param(b'{"kind": "\xff"}', "", id="not UTF-8"),
+        pytest.param(b"[" * 100_000, "", id="deep"),
+        pytest.param(b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "nested too deeply", id="deep objects"),
+        pytest.param(b'{"kind": "Pod"}', "the kind in the data (Pod) does not match", id="other kind"),
+        pytest.param(b'{"kind": 5, "apiVersion": {}}', "", id="odd kind"),
+        pytest.param(b'{"kind": "ConfigMap", "apiVersion": "v1", "metadata": []}', "", id="odd metadata"),
+        pytest.param(
+            b'{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"labels": [1]}}', "", id="odd labels"
+        ),
+    ],
+)
+def test_a_body_that_is_no_object(server: Served, body: bytes, says: str) -> None:
+    answer = server.ask("POST", MAPS, body)
+    assert is_failure(answer, 400, "BadRequest"), answer
+    assert says in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"a: [", id="cut off"),
+        pytest.param(b"a: b: c", id="two colons"),
+        pytest.param(b"a: 1\n---\nb: 2\n", id="two documents"),
+        pytest.param(
+            b"a: &a [x,x,x,x,x,x,x,x,x]\n"
+            + b"".join(
+                b"%c: &%c [%s]\n" % (97 + n, 97 + n, b",".join([b"*%c" % (96 + n)] * 9)) for n in range(1, 12)
+            ),
+            id="a bomb",
+        ),
+    ],
+)
+def test_a_body_that_is_no_yaml(server: Served, body: bytes) -> None:
+    answer = server.ask("POST", MAPS, body, content_type="application/yaml")
+    assert is_failure(answer, 400, "BadRequest"), answer
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content_type"),
+    [
+        ("POST", MAPS, "text/plain"),
+        ("POST", MAPS, "application/x-www-form-urlencoded"),
+        ("POST", MAPS, "application/vnd.kubernetes.protobuf"),
+        ("PUT", f"{MAPS}/a", "text/html"),
+        ("PATCH", f"{MAPS}/a", "application/json"),
+        ("PATCH", f"{MAPS}/a", "application/apply-patch+yaml"),
+        ("PATCH", f"{MAPS}/a", ""),
+    ],
+)
+def test_a_body_of_an_unknown_kind(server: Served, method: str, path: str, content_type: str) -> None:
+    answer = server.ask(method, path, b"{}", content_type=content_type)
+    assert is_failure(answer, 415, "UnsupportedMediaType"), answer
+
+
+def test_a_body_of_50_megabytes(server: Served) -> None:
+    answer = ask_tolerantly(server, b"x" * 50_000_000)
+    assert answer is None or is_failure(answer, 413, "RequestEntityTooLarge")
+
+
+def test_a_large_body_in_pieces(server: Served) -> None:
+    """Without a Content-Length, only what arrives can be counted."""
+    connection = server.connect()
+    try:
+        connection.putrequest("POST", MAPS)
+        connection.putheader("Authorization", f"Bearer {server.token}")
+        connection.putheader("Content-Type", "application/json")
+        connection.putheader("Transfer-Encoding", "chunked")
+        connection.endheaders()
+        piece = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+        sent = 0
+        try:
+            while sent < 50_000_000:
+                connection.send(piece)
+                sent += 65536
+        except OSError:
+            pass
+        try:
+            assert connection.getresponse().status == 413
+        except OSError:
+            assert sent < 50_000_000
+    finally:
+        connection.close()
+
+
+def ask_tolerantly(server: Served, body: bytes) -> Any:
+    """The server may close the connection while the client still sends: then nobody hears the answer."""
+    try:
+        return server.ask("POST", MAPS, body)
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("name", ["a%2Fb", "..", "%2e%2e", "a%00b", "%ff", "A", "a" * 300, "-", "a b"])
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_a_name_that_cannot_be(server: Served, method: str, name: str) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}} if method == "PUT" else None
+    answer = server.ask(method, f"{MAPS}/{name.replace(' ', '%20')}", body)
+    assert answer.code in (400, 404), answer
+    assert is_failure(answer, answer.code, answer.body["reason"])
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "", "A", "a_b", "a" * 254, "\u00e4", "a\nb", " a"])
+def test_a_name_that_may_not_be(server: Served, name: str) -> None:
+    before = server.names()
+    assert is_failure(server.create(name), 422, "Invalid")
+    assert server.names() == before
+
+
+def test_a_body_that_does_not_come(tmp_path: Path) -> None:
+    """A client that promises a body and sends none keeps nobody else waiting, and is told in the end."""
+    with serving(tmp_path, "--body-seconds", "1") as slow:
+        waiting = slow.connect()
+        waiting.putrequest("POST", MAPS)
+        waiting.putheader("Authorization", f"Bearer {slow.token}")
+        waiting.putheader("Content-Type", "application/json")
+        waiting.putheader("Content-Length", "100")
+        waiting.endheaders(b"{")
+        assert slow.create("meanwhile").code == 201
+        response = waiting.getresponse()
+        assert response.status == 408
+        waiting.close()
+
+
+def test_a_kill_loses_no_answered_write(tmp_path: Path) -> None:
+    created: list[str] = []
+    for start in range(3):
+        with serving(tmp_path) as served:
+            assert sorted(served.names()) == sorted(created)
+            for number in range(20):
+                name = f"map-{start}-{number}"
+                assert served.create(name).code == 201
+                created.append(name)
+            served.process.send_signal(signal.SIGKILL)
+            served.process.wait()
+    with serving(tmp_path) as served:
+        assert sorted(served.names()) == sorted(created)
+
+
+def test_a_kubeconfig_stays_good(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        token, port = first.token, first.port
+    certificate = (tmp_path / "server.crt").read_bytes()
+    with serving(tmp_path, "--port", str(port)) as second:
+        assert (second.token, second.port) == (token, port)
+        assert (tmp_path / "server.crt").read_bytes() == certificate
