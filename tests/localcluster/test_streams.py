@@ -13,6 +13,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -37,6 +38,7 @@ class _Process:
         self.process = process
         self.sizes: list[tuple[int, int]] = []
         self.was_abandoned = False
+        self.is_being_written_to = False
 
     @classmethod
     async def start(cls, command: list[str]) -> "_Process":
@@ -50,7 +52,9 @@ class _Process:
     async def write_stdin(self, data: bytes) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(data)
+        self.is_being_written_to = True
         await self.process.stdin.drain()
+        self.is_being_written_to = False
 
     async def close_stdin(self) -> None:
         assert self.process.stdin is not None
@@ -211,6 +215,7 @@ class _Cluster:
     def __init__(self) -> None:
         self.runtime = _Runtime()
         self.has_runtime = True
+        self.under_way = 0
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever)
         self.thread.start()
@@ -234,17 +239,20 @@ class _Cluster:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         *_, name, subresource = request.path.split("/")
+        self.under_way += 1
         try:
             runtime = self.runtime if self.has_runtime else None
             return await _SERVED[subresource](request, _PODS[name], runtime)
         except failures.ApiError as error:
             return web.json_response(error.status(), status=error.code)
+        finally:
+            self.under_way -= 1
 
     def is_quiet(self) -> bool:
-        """Every handler has returned, and every process has been waited for."""
-        others = [task for task in asyncio.all_tasks(self.loop) if "connect" not in task.get_name()]
-        busy = [task for task in others if "RequestHandler.start" not in repr(task.get_coro())]
-        return not busy and all(each.process.returncode is not None for each in self.runtime.processes)
+        """Every request was answered and left no task behind, and every process has been waited for."""
+        tasks = [getattr(task.get_coro(), "__qualname__", "") for task in asyncio.all_tasks(self.loop)]
+        is_idle = self.under_way == 0 and all(name.startswith("RequestHandler.") for name in tasks)
+        return is_idle and all(each.process.returncode is not None for each in self.runtime.processes)
 
     def close(self) -> None:
         try:
@@ -420,13 +428,9 @@ def test_a_terminal_has_the_size_that_the_client_says(cluster: _Cluster) -> None
     assert cluster.runtime.processes[0].sizes == [(123, 45)]
 
 
-def _stuff(websocket: aiohttp.ClientWebSocketResponse) -> Any:
-    """Fill every buffer on the way to a process that does not read."""
-    return asyncio.wait_for(_send_for_ever(websocket), 0.5)
-
-
-async def _send_for_ever(websocket: aiohttp.ClientWebSocketResponse) -> None:
-    while True:
+async def _stuff(websocket: aiohttp.ClientWebSocketResponse, process: _Process) -> None:
+    """Fill the way to a process that does not read, until the server is stuck in it."""
+    while not process.is_being_written_to:
         await websocket.send_bytes(b"\x00" + b"x" * 65536)
 
 
@@ -441,8 +445,7 @@ def test_a_process_does_not_outlive_its_client(cluster: _Cluster, how: str, comm
             await websocket.close()
             return
         if "stuck" in how:
-            with contextlib.suppress(TimeoutError):
-                await _stuff(websocket)
+            await _stuff(websocket, cluster.runtime.processes[0])
         websocket._response.connection.transport.abort()
 
     _with_client(cluster, work)
@@ -450,20 +453,20 @@ def test_a_process_does_not_outlive_its_client(cluster: _Cluster, how: str, comm
     assert cluster.runtime.processes[0].was_abandoned
 
 
-def test_a_process_that_stops_reading_goes_on(cluster: _Cluster) -> None:
+def test_a_process_that_stops_reading_goes_on(cluster: _Cluster, tmp_path: Path) -> None:
+    command = f"exec <&-; echo deaf; until [ -e {tmp_path}/sent ]; do sleep 0.01; done; echo done"
+
     async def work(connect: Callable[..., Any]) -> dict[int, bytes]:
-        path = _exec(
-            "web", "sh", "-c", "exec <&-; echo deaf; sleep 0.2; echo done", streams="stdin=1&stdout=1"
-        )
+        path = _exec("web", "sh", "-c", command, streams="stdin=1&stdout=1")
         async with connect(path, "v4.channel.k8s.io") as websocket:
             assert await websocket.receive_bytes() == b"\x01"
             assert await websocket.receive_bytes() == b"\x01deaf\n"
             for _ in range(8):
                 await websocket.send_bytes(b"\x00" + b"x" * 65536)
+            (tmp_path / "sent").touch()
             return await _received(websocket)
 
-    said = _with_client(cluster, work)
-    assert said[1] == b"done\n"
+    assert _with_client(cluster, work)[1] == b"done\n"
 
 
 def test_what_cannot_be_started_is_told_on_the_error_channel(cluster: _Cluster) -> None:
@@ -602,7 +605,7 @@ def test_the_official_client_forwards_ports(core: Any, echoes: tuple[_Echo, _Ech
     forward = kubernetes.stream.portforward(
         core.connect_get_namespaced_pod_portforward, "web", "default", ports=f"{good},{bad}"
     )
-    with forward.socket(good) as connection:
+    with contextlib.closing(forward.socket(good)) as connection:
         connection.setblocking(True)
         connection.sendall(b"hello")
         assert connection.recv(5) == b"hello"
@@ -630,10 +633,8 @@ _WEBSOCKET = {
     "Sec-WebSocket-Version": "13",
     "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 }
-_PORT_FORWARD = "[v4.channel.k8s.io v4.base64.channel.k8s.io]"
-_NO_SPDY = (
-    f"this server streams over WebSocket only {_PORT_FORWARD} and not over SPDY/3.1: use a client that can"
-)
+_NO_SPDY = "SPDY/3.1 is not supported: this server streams over WebSocket only, as "
+_NO_TUNNEL = "requested protocol(s) are not supported: [SPDY/3.1+portforward.k8s.io]; supports "
 _SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
 
 
@@ -654,13 +655,14 @@ _SPDY = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
         ("web/exec?command=x", _WEBSOCKET, 400, "you must specify at least 1 of stdin, stdout, stderr"),
         ("web/exec?stdout=1", _WEBSOCKET, 400, 'query parameter "command" is required'),
         ("web/portforward", _WEBSOCKET, 400, 'query parameter "ports" is required'),
-        ("web/portforward?ports=80", _SPDY, 400, _NO_SPDY),
+        ("web/exec?stdout=1&command=x", _SPDY, 400, _NO_SPDY + "v5.channel.k8s.io"),
+        # As kubectl asks: first through a tunnel, then without, and never naming the ports.
+        ("web/portforward", _SPDY, 400, _NO_SPDY + "v4.channel.k8s.io"),
         (
-            "web/portforward?ports=80",
+            "web/portforward",
             _WEBSOCKET | {"Sec-WebSocket-Protocol": "SPDY/3.1+portforward.k8s.io"},
             400,
-            "requested protocol(s) are not supported: [SPDY/3.1+portforward.k8s.io]; supports "
-            + _PORT_FORWARD,
+            _NO_TUNNEL + "[v4.channel.k8s.io v4.base64.channel.k8s.io]",
         ),
     ],
 )

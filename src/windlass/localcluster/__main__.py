@@ -9,7 +9,7 @@ from pathlib import Path
 
 from windlass.localcluster import credentials
 from windlass.localcluster.server import ApiServer, CannotListenError
-from windlass.localcluster.store import StoreError
+from windlass.localcluster.store import HISTORY_LENGTH, StoreError
 
 
 async def serve(arguments: argparse.Namespace) -> None:
@@ -17,7 +17,7 @@ async def serve(arguments: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    server = ApiServer(arguments.data, body_seconds=arguments.body_seconds)
+    server = ApiServer(arguments.data, body_seconds=arguments.body_seconds, history=arguments.history)
     try:
         await server.start(arguments.host, arguments.port, arguments.socket)
         kubeconfig = arguments.kubeconfig or arguments.data / "kubeconfig"
@@ -37,6 +37,9 @@ def main() -> int:
     parser.add_argument("--socket", type=Path, help="a unix socket for clients of the same user")
     parser.add_argument(
         "--body-seconds", type=float, default=60, help="how long the body of a request may take to arrive"
+    )
+    parser.add_argument(
+        "--history", type=int, default=HISTORY_LENGTH, help="how many changes a watch may lie behind"
     )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")

@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import bodies, tables
+from windlass.localcluster import bodies, tables, targets
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.lists import Listed
 from windlass.localcluster.watches import Show
@@ -21,15 +21,17 @@ class Form(msgspec.Struct, frozen=True):
     media_type: str = bodies.JSON
     table: tables.TableRequest | None = None
     include: str = ""
+    is_pretty: bool = False
 
 
 PLAIN = Form()
 
 
 def form_of(accept: str, query: Mapping[str, str]) -> Form:
-    if accept in _PLAIN:
+    if accept in _PLAIN and not query:
         return PLAIN
-    return Form(tables.media_type(accept), tables.wanted(accept), query.get("includeObject", ""))
+    is_pretty = targets.is_true(query.get("pretty", ""))
+    return Form(tables.media_type(accept), tables.wanted(accept), query.get("includeObject", ""), is_pretty)
 
 
 def as_kind(kind: Kind, body: bytes) -> bytes:
@@ -92,6 +94,8 @@ def event_shower(kind: Kind, form: Form, now: datetime) -> Show:
 
 
 def response(code: int, body: bytes, form: Form = PLAIN, warnings: tuple[str, ...] = ()) -> web.Response:
+    if form.is_pretty:
+        body = msgspec.json.format(body, indent=2) + b"\n"
     if form.media_type == bodies.JSON and not warnings:
         return web.Response(status=code, body=body, headers=_HEADERS)
     answer = web.Response(status=code, headers={"Cache-Control": "no-cache, private"})

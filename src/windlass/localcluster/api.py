@@ -12,6 +12,7 @@ from windlass.localcluster import (
     answers,
     bodies,
     failures,
+    formats,
     lists,
     received,
     selection,
@@ -22,9 +23,9 @@ from windlass.localcluster import (
 from windlass.localcluster.answers import Form
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
-from windlass.localcluster.lifecycle import Lifecycle
+from windlass.localcluster.lifecycle import Change, Lifecycle
 from windlass.localcluster.received import Received
-from windlass.localcluster.store import ForgottenError
+from windlass.localcluster.store import ForgottenError, place_of
 from windlass.localcluster.streams import PodRuntime
 from windlass.localcluster.targets import Target
 from windlass.localcluster.watches import Watch, Watches
@@ -70,6 +71,7 @@ class Api:
         kind = self._lifecycle.registry.find(target.group, target.version, target.plural)
         if kind is None or not _is_a_path_of(kind, target):
             raise failures.no_such_path()
+        _check_name(target.name)
         query = dict(parse_qsl(request.query_string, keep_blank_values=True)) if request.query_string else {}
         call = Call(request, kind, target, query, await self._receive(request))
         if target.subresource:
@@ -99,8 +101,10 @@ class Api:
         return answers.response(200, answers.list_body(call.kind, listed, form, self._now()), form)
 
     async def _create(self, call: Call) -> web.StreamResponse:
-        options = targets.write_options(call.query)
-        given = call.received.as_object()
+        return self._store_new(call, call.received.as_object(), "CreateOptions")
+
+    def _store_new(self, call: Call, given: Object, options_kind: str) -> web.StreamResponse:
+        options = targets.write_options(call.query, options_kind)
         form = call.form
         written = self._lifecycle.create(call.kind, call.target.namespace, given, options)
         shown = answers.object_body(call.kind, written.body, form, self._now())
@@ -108,13 +112,17 @@ class Api:
 
     async def _update(self, call: Call) -> web.StreamResponse:
         given = call.received.as_object()
-        return self._write(call, lambda _: given)
+        if call.kind.strategy.creates_on_update and not call.target.subresource:
+            place = place_of(call.target.namespace, call.target.name)
+            if self._lifecycle.store.get(call.kind.resource, place) is None:
+                return self._store_new(call, given, "UpdateOptions")
+        return self._write(call, lambda _: given, "UpdateOptions")
 
     async def _patch(self, call: Call) -> web.StreamResponse:
-        return self._write(call, call.received.as_patch(call.kind.type_name))
+        return self._write(call, call.received.as_patch(call.kind.type_name), "PatchOptions")
 
-    def _write(self, call: Call, change: Callable[[Object], Object]) -> web.StreamResponse:
-        options = targets.write_options(call.query)
+    def _write(self, call: Call, change: Change, options_kind: str) -> web.StreamResponse:
+        options = targets.write_options(call.query, options_kind)
         form, target = call.form, call.target
         written = self._lifecycle.update(
             call.kind, target.namespace, target.name, change, options, target.subresource
@@ -154,15 +162,15 @@ class Api:
             if handler is None or method == "DELETE":
                 raise failures.method_not_allowed()
             return await handler(call)
-        serve = subresources.SERVED.get(name)
-        if serve is None:
-            raise failures.no_such_path()
+        served = subresources.SERVED[name]
+        if method not in served.methods:
+            raise failures.method_not_allowed()
         target = call.target
         obj = self._lifecycle.read(call.kind, target.namespace, target.name)
         asked = subresources.Asked(
             call.request, call.kind, obj, call.query, call.received, self._lifecycle, self._runtime
         )
-        return await serve(asked)
+        return await served.answer(asked)
 
     async def _watch(self, call: Call, chosen: selection.Selection) -> web.StreamResponse:
         watch = _watch_of(call, chosen)
@@ -209,6 +217,14 @@ def _is_a_path_of(kind: Kind, target: Target) -> bool:
     if kind.namespaced:
         return bool(target.namespace) or not target.name
     return not target.namespace
+
+
+def _check_name(name: str) -> None:
+    if "/" in name:
+        raise failures.no_such_path()
+    problems = formats.path_segment(name) if name else []
+    if problems:
+        raise failures.bad_request(f"Name parameter invalid: {failures.shown(name)}: {', '.join(problems)}")
 
 
 def _selection(call: Call) -> selection.Selection:

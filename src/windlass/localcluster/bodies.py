@@ -35,9 +35,10 @@ def decode_object(content_type: str, body: bytes) -> dict[str, Any]:
     if media_type not in ("", JSON, YAML):
         raise failures.unsupported_media_type([JSON, YAML])
     value = decode_yaml(body) if media_type == YAML else decode_json(body)
-    if not isinstance(value, dict):
+    if not isinstance(value, dict | None):
         raise failures.bad_request(f"the body of the request is not an object but {_named(value)}")
-    return value
+    # Null is an object of which nothing was said.
+    return value or {}
 
 
 def media_type_of(content_type: str) -> str:
@@ -76,6 +77,4 @@ def to_yaml(body: bytes) -> bytes:
 
 
 def _named(value: Any) -> str:
-    return {list: "a list", str: "a string", type(None): "null", bool: "a boolean"}.get(
-        type(value), "a number"
-    )
+    return {list: "a list", str: "a string", bool: "a boolean"}.get(type(value), "a number")

@@ -189,7 +189,7 @@ def _job(job: Object, now: datetime) -> list[Any]:
     parallelism = peeks.number(job, "spec", "parallelism")
     of_many = f" of {parallelism}" if wanted is None and parallelism > 1 else ""
     started, completed = peeks.at(job, "status", "startTime"), peeks.at(job, "status", "completionTime")
-    ended = datetime.fromisoformat(completed) if completed else now
+    ended = peeks.moment(completed or "") or now
     return [
         peeks.name_of(job),
         f"{succeeded}/{1 if wanted is None else wanted}{of_many}",

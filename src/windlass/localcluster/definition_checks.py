@@ -65,7 +65,7 @@ def spec_faults(spec: Object) -> Iterator[Fault]:
     yield from _group_faults(spec.get("group"))
     yield from _choice_faults("spec.scope", spec.get("scope"), _SCOPES)
     for index, version in enumerate(versions):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
+        if (version.get("schema") or {}).get("openAPIV3Schema") is None:
             yield failures.required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
     for index, version in enumerate(versions):
         yield from _version_faults(version, f"spec.versions[{index}]", common)
@@ -148,7 +148,7 @@ def _storage_faults(versions: list[Object]) -> Iterator[Fault]:
     names = [version.get("name", "") for version in versions]
     if len(set(names)) < len(names):
         yield failures.invalid_value("spec.versions", names, "must contain unique version names")
-    if sum(bool(version.get("storage")) for version in versions) != 1:
+    if versions and sum(bool(version.get("storage")) for version in versions) != 1:
         why = "must have exactly one version marked as storage version"
         yield failures.invalid_value("spec.versions", names, why)
 
@@ -181,7 +181,7 @@ def _part_faults(version: Object, field: str, path: str) -> Iterator[Fault]:
     elif field == "additionalPrinterColumns":
         for index, column in enumerate(value):
             yield from _column_faults(column, f"{path}[{index}]")
-    elif value.get("openAPIV3Schema"):
+    elif value.get("openAPIV3Schema") is not None:
         has_status = (version.get("subresources") or {}).get("status") is not None
         yield from _root_faults(value["openAPIV3Schema"], f"{path}.openAPIV3Schema", has_status)
 

@@ -35,6 +35,9 @@ _OF_VALUE_VALIDATION = {
 }
 """What a schema below allOf, anyOf, oneOf or not may not say: there, values are only judged."""
 
+_UNREADABLE = (*_NOT_SUPPORTED, "items", _PRESERVES)
+"""With a fault of one of these, there is no schema to look at further."""
+
 _NO_TYPE = {
     "root": "must not be empty at the root",
     "item": "must not be empty for specified array items",
@@ -45,13 +48,14 @@ _NO_TYPE = {
 def schema_faults(schema: JsonSchema, path: str) -> list[Fault]:
     """Every fault of a whole openAPIV3Schema."""
     faults = list(_openapi_faults(schema, path, _Place(is_root=True)))
+    if any(fault.field.rpartition(".")[2] in _UNREADABLE for fault in faults):
+        return faults
     not_structural = [
         *_structural_faults(schema, path, "root"),
         *_completeness_faults(schema, schema, path, path),
     ]
     if not_structural:
         return [*faults, *sorted(not_structural, key=str)]
-    # A fault of the first look may be one that nothing can be compiled from.
     return faults or list(_default_faults(schema, path))
 
 
@@ -107,11 +111,11 @@ def _openapi_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[Fa
 
 def _unsupported_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[Fault]:
     name = schema.get("type")
+    if name and name not in _TYPES:
+        yield failures.not_supported(f"{path}.type", name, _TYPES)
     if name == "null":
         why = "type cannot be set to null, use nullable as an alternative"
         yield failures.forbidden_field(f"{path}.type", why)
-    elif name and name not in _TYPES:
-        yield failures.not_supported(f"{path}.type", name, _TYPES)
     if schema.get("default") is not None and place.why_no_default:
         yield failures.forbidden_field(f"{path}.default", f"must not be set {place.why_no_default}")
     for key in _NOT_SUPPORTED:
@@ -170,7 +174,7 @@ def _set_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
     found = items.get(extension, "atomic" if extension == _LIST_TYPE else None)
     if extension and found != "atomic":
         why = f"must be atomic as item of a list with {_LIST_TYPE}=set"
-        yield failures.invalid_value(f"{path}.items.{extension}", found, why)
+        yield failures.invalid_value(f"{path}.items.{extension}", found or "null", why)
 
 
 def _map_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:

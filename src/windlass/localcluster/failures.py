@@ -82,7 +82,7 @@ class ApiError(Exception):
             "details": dict(self.details or {}),
             "code": self.code,
         }
-        if not self.details:
+        if self.details is None:
             del body["details"]
         if not self.reason:
             del body["reason"]
@@ -105,7 +105,7 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
 
 
 def no_such_path() -> ApiError:
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
@@ -142,7 +142,7 @@ def unauthorized() -> ApiError:
 
 def method_not_allowed() -> ApiError:
     message = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", message)
+    return ApiError(405, "MethodNotAllowed", message, {})
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> ApiError:

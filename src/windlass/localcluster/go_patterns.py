@@ -193,6 +193,8 @@ class _Translation:
         if first is None:
             self._take("\\{", 1)
             return
+        if not self._out or self._out[-1] in ("(", "|") or self._out[-1].startswith("(?"):
+            raise PatternError("missing argument to repetition operator", first[0])
         if any(int(bound) > _MOST_REPEATS for bound in first.groups() if bound):
             raise PatternError("invalid repeat count", first[0])
         second = _QUANTIFIER.match(self._pattern, first.end())

@@ -127,7 +127,7 @@ def parse(text: str) -> Path:
     position = 1 if text[:1] in ("$", "@") else 0
     while position < len(text):
         match = _STEP.match(text, position)
-        is_lonely_dot = match is not None and match[0] == "." != text
+        is_lonely_dot = match is not None and match[0] == "." and text != "."
         if match is None or is_lonely_dot:
             raise ValueError(f"cannot read {text[position:]!r} in the JSONPath {text!r}")
         steps.extend(_steps(match))

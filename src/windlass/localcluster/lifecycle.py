@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from windlass.localcluster import bodies, failures, metadata, typed
+from windlass.localcluster import store as stores
 from windlass.localcluster.failures import ApiError, Fault
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.registry import Registry
-from windlass.localcluster.store import Change, Store, TakenError, place_of
+from windlass.localcluster.store import Store, TakenError, place_of
 from windlass.localcluster.targets import DeleteOptions, WriteOptions
 
 FOREGROUND = "foregroundDeletion"
@@ -27,6 +28,18 @@ _OURS = (
     *("managedFields", "selfLink"),
 )
 _metadata_schema = typed.compile_type("V1ObjectMeta", {})
+
+
+Change = Callable[[Object], Object]
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """A change of which the client sent the difference alone."""
+
+    apply: Change
+
+    def __call__(self, obj: Object) -> Object:
+        return self.apply(obj)
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -63,7 +76,7 @@ class Lifecycle:
             self._note_namespace(bodies.decode_stored(body)["metadata"]["name"], body)
         store.listen(self._on_change)
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: stores.Change) -> None:
         if change.resource == "namespaces":
             self._note_namespace(change.place, change.after)
 
@@ -102,19 +115,22 @@ class Lifecycle:
         if meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         self._name(meta)
+        generation = meta.get("generation")
         for field in _OURS:
             meta.pop(field, None)
+        if not kind.strategy.counts_generations and generation is not None:
+            meta["generation"] = generation
         meta["uid"] = self._new_uid()
         meta["creationTimestamp"] = self.now()
         if kind.strategy.counts_generations:
             meta["generation"] = 1
-        if "status" in kind.subresources:
+        if "status" in kind.subresources and not kind.strategy.takes_status_on_create:
             for field in kind.strategy.status_fields:
                 new.pop(field, None)
         kind.strategy.prepare_create(new, self)
         faults = [
             *_metadata_faults(kind, new),
-            *kind.schema.validate(new),
+            *_shape_faults(kind, new),
             *kind.strategy.validate(new),
         ]
         _refuse(kind, meta.get("name", ""), faults)
@@ -127,19 +143,26 @@ class Lifecycle:
         place = place_of(namespace, name)
         if options.is_dry_run:
             if self.store.get(kind.resource, place) is not None:
-                raise failures.already_exists(kind.group, kind.plural, name)
+                raise self._taken(kind, place, name)
             return Written(bodies.encode(new), warnings)
         try:
             return Written(self.store.create(kind.resource, place, new), warnings)
         except TakenError as error:
-            raise failures.already_exists(kind.group, kind.plural, name) from error
+            raise self._taken(kind, place, name) from error
+
+    def _taken(self, kind: Kind, place: str, name: str) -> ApiError:
+        taken = failures.already_exists(kind.group, kind.plural, name)
+        is_going = b'"deletionTimestamp"' in (self.store.get(kind.resource, place) or b"")
+        if not is_going:
+            return taken
+        return ApiError(409, taken.reason, f"object is being deleted: {taken.message}", taken.details)
 
     def update(
         self,
         kind: Kind,
         namespace: str,
         name: str,
-        change: Callable[[Object], Object],
+        change: Change,
         options: WriteOptions,
         subresource: str = "",
     ) -> Written:
@@ -147,21 +170,18 @@ class Lifecycle:
         stored = self.get(kind, namespace, name)
         old = bodies.decode_stored(stored)
         # A second copy, since what `change` returns may hold parts of what it was given.
-        new, warnings = _received(kind, change(as_version(kind, bodies.decode_stored(stored))), options)
+        new, warnings = _changed(kind, name, change, as_version(kind, bodies.decode_stored(stored)), options)
         meta = new["metadata"]
-        if meta.setdefault("name", name) != name:
-            raise failures.bad_request(
-                f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-            )
-        _check_namespace(kind, meta, namespace)
+        _check_path(kind, meta, namespace, name)
         _check_freshness(kind, meta, old["metadata"])
         _carry_over(new, old)
         if subresource == "finalize":
             new = {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec", {})}
-            faults = kind.schema.validate(new)
+            faults = _shape_faults(kind, new)
         elif subresource == "status":
             new = _with_status_alone(kind, new, old)
-            faults = [*kind.schema.validate(new), *kind.strategy.validate_status(new, old)]
+            kind.strategy.prepare_status(new, old)
+            faults = [*_shape_faults(kind, new), *kind.strategy.validate_status(new, old)]
         else:
             if "status" in kind.subresources:
                 _keep_status(kind, new, old)
@@ -169,7 +189,7 @@ class Lifecycle:
             faults = [
                 *metadata.validate_metadata_update(new, old),
                 *_metadata_faults(kind, new),
-                *kind.schema.validate(new),
+                *_shape_faults(kind, new),
                 *kind.strategy.validate(new),
                 *kind.strategy.validate_update(new, old),
             ]
@@ -181,7 +201,7 @@ class Lifecycle:
         kind: Kind,
         namespace: str,
         name: str,
-        change: Callable[[Object], Object],
+        change: Change,
         options: WriteOptions = WriteOptions(),  # noqa: B008 — a frozen value
     ) -> Written:
         """What the cluster itself does to an object, which no rule for clients forbids."""
@@ -227,9 +247,10 @@ class Lifecycle:
         version = int(old_meta["resourceVersion"])
         place = place_of(namespace, name)
         if _may_go(kind, obj):
-            if options.is_dry_run:
-                return Deleted(True, stored)
-            return Deleted(True, self.store.delete(kind.resource, place, version))
+            last = bodies.encode(obj) if kind.strategy.is_graceful else stored
+            if not options.is_dry_run:
+                self.store.delete(kind.resource, place, version)
+            return Deleted(True, last)
         if meta == old_meta or options.is_dry_run:
             return Deleted(False, bodies.encode(obj))
         if kind.strategy.counts_generations and "deletionTimestamp" not in old_meta:
@@ -309,6 +330,24 @@ def _received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object,
     return new, warnings if options.field_validation == "Warn" else ()
 
 
+def _changed(
+    kind: Kind, name: str, change: Change, old: Object, options: WriteOptions
+) -> tuple[Object, tuple[str, ...]]:
+    """What a change makes of an object. A patch that leaves no object of the kind is at fault as a whole."""
+    if not isinstance(change, Patch):
+        return _received(kind, change(old), options)
+    changed = change(old)
+    try:
+        return _received(kind, changed, options)
+    except ApiError as error:
+        if error.code != 400 or options.field_validation == "Strict":
+            raise
+        fault = Fault(
+            "patch", "FieldValueInvalid", f"Invalid value: {failures.shown(changed)}: {error.message}"
+        )
+        raise failures.invalid(kind.group, kind.kind, name, [fault]) from error
+
+
 def _check_identity(kind: Kind, given: Object) -> None:
     """The object must be of this kind. Of a built-in kind, the path says enough."""
     for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
@@ -332,6 +371,25 @@ def _check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
         )
 
 
+def _check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
+    """An update must be one of the object at its path."""
+    if not meta.get("name"):
+        raise failures.bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
+    if meta["name"] != name:
+        raise failures.bad_request(
+            f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        )
+    if kind.namespaced and meta.setdefault("namespace", namespace) != namespace:
+        raise failures.bad_request(
+            f"the namespace of the object ({meta['namespace']})"
+            f" does not match the namespace on the request ({namespace})"
+        )
+    if not kind.namespaced:
+        meta.pop("namespace", None)
+
+
 def _check_freshness(kind: Kind, meta: Object, old: Object) -> None:
     version, uid = meta.get("resourceVersion"), meta.get("uid")
     name = old["name"]
@@ -341,7 +399,7 @@ def _check_freshness(kind: Kind, meta: Object, old: Object) -> None:
             "FieldValueInvalid",
             "Invalid value: 0x0: must be specified for an update",
         )
-        raise failures.invalid(kind.group, kind.kind, name, [fault])
+        raise failures.invalid(kind.group, kind.plural if kind.is_custom else kind.kind, name, [fault])
     if uid and uid != old["uid"]:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
         raise failures.conflict(kind.group, kind.plural, name, why)
@@ -353,6 +411,11 @@ def _carry_over(new: Object, old: Object) -> None:
     metadata.carry_over(new, old)
     for field in ("managedFields", "selfLink"):
         new["metadata"].pop(field, None)
+
+
+def _shape_faults(kind: Kind, new: Object) -> list[Fault]:
+    """What the schema says of a custom resource. What most built-in kinds require is said by their strategies."""
+    return kind.schema.validate(new) if kind.strategy.is_checked_by_schema else []
 
 
 def _metadata_faults(kind: Kind, new: Object) -> list[Fault]:
@@ -392,16 +455,18 @@ def _is_desired_otherwise(kind: Kind, new: Object, old: Object) -> bool:
 
 def _refuse(kind: Kind, name: str, faults: list[Fault]) -> None:
     if faults:
-        raise failures.invalid(kind.group, kind.kind, name, faults)
+        # The same may have been found in two ways.
+        raise failures.invalid(kind.group, kind.kind, name, list(dict.fromkeys(faults)))
 
 
 def _check_preconditions(kind: Kind, meta: Object, options: DeleteOptions) -> None:
     pairs = (("UID", options.uid, meta["uid"]), ("ResourceVersion", options.version, meta["resourceVersion"]))
     for what, wanted, found in pairs:
         if wanted and wanted != found:
+            happened = "deleted and then recreated" if what == "UID" else "modified"
             why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})."
-            why += " The object might have been deleted and then recreated" if what == "UID" else ""
-            raise failures.conflict(kind.group, kind.plural, meta["name"], why)
+            why += f" The object might have been {happened}"
+            raise failures.conflict(kind.group, kind.kind, meta["name"], why)
 
 
 def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:

@@ -33,6 +33,7 @@ def listed(
     store: Store, kind: Kind, namespace: str, selection: Selection, query: Mapping[str, str]
 ) -> Listed:
     limit = targets.whole_number("limit", query.get("limit") or "0")
+    _check_options(query)
     token = _decode_token(query["continue"]) if query.get("continue") else None
     version = token.version if token else _exact_version(store, query)
     try:
@@ -40,6 +41,8 @@ def listed(
     except ForgottenError as error:
         raise _too_old(kind, is_continued=token is not None) from error
     metadata: dict[str, object] = {"resourceVersion": str(page.version)}
+    if kind.is_custom:
+        metadata["continue"] = ""
     if page.last is not None:
         metadata["continue"] = _encode_token(_Token(page.version, page.last))
         if selection.is_everything:
@@ -94,11 +97,33 @@ def _place(body: bytes) -> str:
     return place_of(meta.namespace, meta.name)
 
 
+_MATCHES = ("Exact", "NotOlderThan", "")
+
+
+def _check_options(query: Mapping[str, str]) -> None:
+    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    field = "resourceVersionMatch"
+    faults = []
+    if match and not version:
+        faults.append(
+            failures.forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided")
+        )
+    if match and query.get("continue"):
+        faults.append(failures.forbidden_field(field, f"{field} is forbidden when continue is provided"))
+    if match not in _MATCHES:
+        faults.append(failures.not_supported(field, match, _MATCHES))
+    if match == "Exact" and version == "0":
+        why = f'{field} "exact" is forbidden for resourceVersion "0"'
+        faults.append(failures.forbidden_field(field, why))
+    if faults:
+        raise failures.invalid("meta.k8s.io", "ListOptions", "", faults)
+    if version not in ("", "0") and query.get("continue"):
+        raise failures.bad_request("specifying resource version is not allowed when using continue")
+
+
 def _exact_version(store: Store, query: Mapping[str, str]) -> int | None:
     text = query.get("resourceVersion") or "0"
     match = query.get("resourceVersionMatch", "")
-    if match not in ("", "Exact", "NotOlderThan"):
-        raise failures.bad_request(f"resourceVersionMatch must be Exact or NotOlderThan, not {match}")
     if not text.isdecimal():
         raise failures.bad_request(f"Invalid value: {failures.shown(text)}: not a resource version")
     version = int(text)
@@ -119,7 +144,7 @@ def _decode_token(text: str) -> _Token:
         padded = text + "=" * (-len(text) % 4)
         return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
     except (binascii.Error, msgspec.DecodeError, ValueError) as error:
-        raise failures.bad_request(f"continue key is not valid: {error}") from error
+        raise failures.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
 
 
 def _too_old(kind: Kind, *, is_continued: bool) -> failures.ApiError:

@@ -4,20 +4,19 @@ Each is as lenient or as strict as the server's own check, which is not always w
 """
 
 import base64
-import binascii
 import datetime
 import functools
 import ipaddress
 import re
+import unicodedata
 from collections.abc import Callable
 from email import utils
 from urllib import parse
 
 from windlass.localcluster import scalar_types
 
-_HOSTNAME = re.compile(
-    r"(?=.{1,255}\Z)[^\W_](?:[^\W_]|-(?!\.|\Z)){0,62}(?:\.[^\W_](?:[^\W_]|-(?!\.|\Z)){0,62})*"
-)
+# Of a name whose letters are written as `a`, its digits as `1` and its symbols as `+`.
+_HOSTNAME = re.compile(r"[a1+](?:-?[a1+]{0,62})?|(?:[a1+](?:[-a1+]{0,61}[a1+])?\.)+a{2,63}")
 _MAC = re.compile(
     r"[0-9a-fA-F]{2}([:-])(?:[0-9a-fA-F]{2}\1){4,18}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2,9}[0-9a-fA-F]{4}"
 )
@@ -75,11 +74,21 @@ def _is_email(text: str) -> bool:
 
 
 def _is_hostname(text: str) -> bool:
-    return _HOSTNAME.fullmatch(text) is not None
+    fits = len(text.encode()) <= 255 and all(len(label.encode()) <= 63 for label in text.split("."))
+    return (
+        fits and _HOSTNAME.fullmatch("".join(_kind_of_character(character) for character in text)) is not None
+    )
+
+
+def _kind_of_character(character: str) -> str:
+    if character in "0123456789":
+        return "1"
+    return {"L": "a", "S": "+"}.get(unicodedata.category(character)[0], character)
 
 
 def _is_ip(version: int) -> Callable[[str], bool]:
-    return lambda text: _accepts(ipaddress.ip_address)(text) and ipaddress.ip_address(text).version == version
+    read = {4: ipaddress.IPv4Address, 6: ipaddress.IPv6Address}[version]
+    return lambda text: "%" not in text and _accepts(read)(text)
 
 
 def _is_cidr(text: str) -> bool:
@@ -92,10 +101,7 @@ def _is_mac(text: str) -> bool:
 
 
 def _is_base64(text: str) -> bool:
-    try:
-        return bool(text) and base64.b64decode(text, validate=True) is not None
-    except binascii.Error:
-        return False
+    return bool(text) and _accepts(lambda given: base64.b64decode(given, validate=True))(text)
 
 
 def _is_duration(text: str) -> bool:
@@ -144,7 +150,7 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "isbn13": _is_isbn13,
     "mac": _is_mac,
     "rgbcolor": _matches(rf"rgb\({_RGB_PART},{_RGB_PART},{_RGB_PART}\)"),
-    "ssn": _matches("[0-9]{3}[- ]?[0-9]{2}[- ]?[0-9]{4}"),
+    "ssn": _matches("[0-9]{3}[- ][0-9]{2}[- ][0-9]{4}"),
     "uri": _is_uri,
     "uuid": _matches(_UUID % ("[0-9a-f]", "[0-9a-f]"), re.IGNORECASE),
     "uuid3": _matches(_UUID % ("3", "[0-9a-f]"), re.IGNORECASE),

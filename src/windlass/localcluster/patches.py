@@ -116,7 +116,9 @@ def _undecodable(value: Any, wanted: str) -> failures.ApiError:
 
 def inapplicable() -> failures.ApiError:
     """Kubernetes says this, and no more, of every patch that is well formed and cannot be applied."""
-    return failures.ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
+    return failures.ApiError(
+        422, "Invalid", "the server rejected our request due to an error in our request", {}
+    )
 
 
 def _refuse() -> NoReturn:

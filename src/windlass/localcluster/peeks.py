@@ -38,13 +38,20 @@ def _two_parts(large: int, unit: str, small: int, small_unit: str) -> str:
     return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
 
 
-def is_timestamp(text: str) -> bool:
-    return _TIMESTAMP.fullmatch(text) is not None
+def moment(text: str) -> datetime | None:
+    """From `2006-01-02T15:04:05Z`, also with an offset or parts of a second; None for anything else."""
+    try:
+        return datetime.fromisoformat(text) if _TIMESTAMP.fullmatch(text) else None
+    except ValueError:
+        return None
 
 
 def age(timestamp: str | None, now: datetime) -> str:
     """How long ago that was."""
-    return human_duration(now - datetime.fromisoformat(timestamp)) if timestamp else "<unknown>"
+    if not timestamp:
+        return "<unknown>"
+    then = moment(timestamp)
+    return "<invalid>" if then is None else human_duration(now - then)
 
 
 def age_of(obj: Object, now: datetime) -> str:

@@ -6,8 +6,10 @@ from decimal import ROUND_UP, Decimal
 _FORM = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?[0-9]{1,3}))")
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
-_FINEST = Decimal("1e-9")
 _MOST = Decimal(2**63 - 1)
+_NANO = Decimal("1e-9")
+# Resources are counted in thousandths.
+MILLI = Decimal("1e-3")
 
 
 def parse(written: str | float) -> Decimal:
@@ -27,14 +29,18 @@ def is_quantity(written: str) -> bool:
     return _FORM.fullmatch(written) is not None
 
 
-def canonical(written: str | float) -> str:
-    """The one way in which the API writes this amount: no fraction, and the largest suffix that allows it."""
+def canonical(written: str | float, finest: Decimal = _NANO) -> str:
+    """The one way in which the API writes this amount: no fraction, and the largest suffix that allows it.
+
+    What is finer than `finest` is rounded up, for who asks for something shall have some.
+    """
     match = _FORM.fullmatch(str(written))
-    if match is None:
-        return str(written)
     amount = parse(written)
-    if match[2] and abs(amount) >= 1024:
-        return _with_binary_suffix(int(amount.to_integral_value(ROUND_UP)))
+    if match is None or abs(amount) == _MOST:
+        return str(written)
+    amount = amount.quantize(finest, ROUND_UP)
+    if match[2] and abs(amount) >= 1024 and amount % 1 == 0:
+        return _with_binary_suffix(int(amount))
     return _with_decimal_suffix(amount, in_exponents=match[4] is not None)
 
 
@@ -49,7 +55,6 @@ def _with_binary_suffix(amount: int) -> str:
 def _with_decimal_suffix(amount: Decimal, *, in_exponents: bool) -> str:
     if not amount:
         return "0"
-    amount = amount.quantize(_FINEST, ROUND_UP)
     suffix, power = next(
         (suffix, power) for suffix, power in reversed(_DECIMAL.items()) if amount.scaleb(-3 * power) % 1 == 0
     )

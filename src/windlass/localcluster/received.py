@@ -1,7 +1,6 @@
 """The body of a request: read within limits, and understood as an object, options or a patch."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -9,8 +8,7 @@ from aiohttp import web
 
 from windlass.localcluster import bodies, failures, patches, strategic
 from windlass.localcluster.kinds.strategy import Object
-
-Change = Callable[[Object], Object]
+from windlass.localcluster.lifecycle import Patch
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -23,7 +21,7 @@ class Received(msgspec.Struct, frozen=True):
     def as_options(self) -> Object | None:
         return self.as_object() if self.body else None
 
-    def as_patch(self, type_name: str) -> Change:
+    def as_patch(self, type_name: str) -> Patch:
         """A patch, as what it makes of an object. Only a built-in kind, which has a type, knows the strategic one."""
         media_type = bodies.media_type_of(self.content_type)
         accepted = [bodies.JSON_PATCH, bodies.MERGE_PATCH]
@@ -33,12 +31,12 @@ class Received(msgspec.Struct, frozen=True):
             raise failures.unsupported_media_type(accepted)
         patch = bodies.decode_json(self.body)
         if media_type == bodies.JSON_PATCH:
-            return lambda obj: _still_object(patches.json_patch(obj, patch))
-        if not isinstance(patch, dict):
-            raise failures.bad_request("the patch must be an object")
+            return Patch(lambda obj: _still_object(patches.json_patch(obj, patch)))
         if media_type == bodies.MERGE_PATCH:
-            return lambda obj: _still_object(patches.merge_patch(obj, patch))
-        return lambda obj: strategic.strategic_merge_patch(obj, patch, type_name)
+            return Patch(lambda obj: _still_object(patches.merge_patch(obj, patch)))
+        if not isinstance(patch, dict):
+            raise failures.bad_request("a strategic merge patch must be an object")
+        return Patch(lambda obj: strategic.strategic_merge_patch(obj, patch, type_name))
 
 
 async def read(request: web.BaseRequest, seconds: float) -> Received:
@@ -65,5 +63,5 @@ async def read(request: web.BaseRequest, seconds: float) -> Received:
 
 def _still_object(value: Any) -> Object:
     if not isinstance(value, dict):
-        raise failures.bad_request("the patch leaves no object")
+        raise patches.inapplicable()
     return value

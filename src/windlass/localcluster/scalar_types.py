@@ -23,6 +23,7 @@ _LOOSE_QUANTITY = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
 _QUANTITY_FORM = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _QUANTITY_SUFFIX = "unable to parse quantity's suffix"
 _INT64 = 2**63
+_ANY_TYPE = (str, bool, int, float, list, dict)
 _FIELDS_OF_64_BITS = frozenset(
     {
         *("activeDeadlineSeconds", "deletionGracePeriodSeconds", "expirationSeconds", "seconds"),
@@ -54,7 +55,7 @@ def is_date_time(text: str) -> bool:
     if match is None:
         return False
     year, month, day = int(match[1]), int(match[2]), int(match[3])
-    return 1 <= day <= 28 or (day > 28 and day <= calendar.monthrange(year or 4, month)[1])
+    return 1 <= day <= 28 or 28 < day <= calendar.monthrange(year or 4, month)[1]
 
 
 def go_integer(field: str) -> str:
@@ -80,7 +81,9 @@ def _time_problem(text: str) -> str:
     return f'parsing time {shown} as "{_LAYOUT}": cannot parse {shown} as "2006"'
 
 
-def _quantity_problem(value: str | float) -> str:
+def _quantity_problem(value: object) -> str:
+    if isinstance(value, (bool, list, dict)):
+        return _QUANTITY_FORM
     text = str(value)
     if quantities.is_quantity(text):
         return ""
@@ -108,9 +111,9 @@ SCALARS = {
     "integer": Scalar("int32", (int,), zero=0, fits=_is_of_64_bits),
     "number": Scalar("float64", (int, float), zero=0),
     "object": Scalar("map[string]interface {}", (dict,)),
-    "any": Scalar("interface {}", (str, bool, int, float, list, dict)),
+    "any": Scalar("interface {}", _ANY_TYPE),
     "int-or-string": Scalar("int32", (int, str), zero=0, reads_itself=True),
     "date-time": Scalar("string", (str,), problem=_time_problem, reads_itself=True),
     "bytes": Scalar("[]uint8", (str,), zero="", problem=_bytes_problem),
-    "quantity": Scalar("string", (int, float, str), zero="0", problem=_quantity_problem, reads_itself=True),
+    "quantity": Scalar("string", _ANY_TYPE, zero="0", problem=_quantity_problem),
 }

@@ -25,7 +25,7 @@ from windlass.localcluster.kinds import definitions, table
 from windlass.localcluster.lifecycle import Lifecycle
 from windlass.localcluster.publications import Publications
 from windlass.localcluster.registry import Registry
-from windlass.localcluster.store import Change, Store, StoreError
+from windlass.localcluster.store import HISTORY_LENGTH, Change, Store, StoreError
 from windlass.localcluster.streams import PodRuntime
 from windlass.localcluster.volumes import Volumes
 from windlass.localcluster.watches import Watches
@@ -43,9 +43,15 @@ class CannotListenError(Exception):
 class ApiServer:
     """Serves the objects of one data directory."""
 
-    def __init__(self, data: Path, runtime: PodRuntime | None = None, body_seconds: float = 60) -> None:
+    def __init__(
+        self,
+        data: Path,
+        runtime: PodRuntime | None = None,
+        body_seconds: float = 60,
+        history: int = HISTORY_LENGTH,
+    ) -> None:
         self._data = data
-        self.store = Store(data / "cluster.db")
+        self.store = Store(data / "cluster.db", history)
         self.credentials = credentials.kept_in(data)
         self.registry = Registry(table.KINDS)
         self.lifecycle = Lifecycle(
@@ -113,7 +119,7 @@ class ApiServer:
 
     async def _guarded(self, request: web.BaseRequest) -> web.StreamResponse:
         refusal = self._refusal(request)
-        return refuse(refusal) if refusal is not None else await self._answer(request)
+        return refuse(refusal, request) if refusal is not None else await self._answer(request)
 
     def _refusal(self, request: web.BaseRequest) -> failures.ApiError | None:
         headers = request.headers
@@ -135,15 +141,17 @@ class ApiServer:
                 return self._publications.answer(request)
             return await self._api.answer(request, target)
         except failures.ApiError as error:
-            return refuse(error)
+            return refuse(error, request)
+        except RecursionError:
+            return refuse(failures.bad_request("what was sent is nested too deeply"), request)
         except StoreError as error:
             logger.exception("the store failed")
-            return refuse(failures.internal(str(error)))
+            return refuse(failures.internal(str(error)), request)
         except ConnectionError:
             raise
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.path)
-            return refuse(failures.internal(f"{type(error).__name__} (the server's log says more)"))
+            return refuse(failures.internal(f"{type(error).__name__} (the server's log says more)"), request)
 
     def _on_change(self, change: Change) -> None:
         if change.resource != DEFINITIONS:
@@ -167,8 +175,10 @@ class ApiServer:
                 self.lifecycle.create(kind, "", given, targets.WriteOptions())
 
 
-def refuse(error: failures.ApiError) -> web.Response:
-    response = answers.response(error.code, bodies.encode(error.status()))
+def refuse(error: failures.ApiError, request: web.BaseRequest) -> web.Response:
+    wants_yaml = bodies.media_type_of(request.headers.get("Accept", "")) == bodies.YAML
+    form = answers.Form(bodies.YAML) if wants_yaml else answers.PLAIN
+    response = answers.response(error.code, bodies.encode(error.status()), form)
     response.headers.update(error.headers)
     if error.code in (408, 413):
         # The rest of the body is not read, so nothing else can come on this connection.

@@ -72,10 +72,7 @@ class ForgottenError(StoreError):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One write. `before` is None for a creation, and `after` for a deletion.
-
-    The object that was deleted is in `before`, as it was, but with the version of its deletion.
-    """
+    """One write. `before` is None for a creation, and `after` for a deletion."""
 
     version: int
     resource: str
@@ -270,12 +267,10 @@ class Store:
     def delete(self, resource: str, place: str, expected: int) -> bytes:
         """Remove an object that is still at the version at which the caller read it; return what it was."""
         with _Transaction(self._sql):
-            last = self._at(resource, place, expected)
-            # In the history, the last that is known of an object carries the version of its deletion.
-            before, version = self._stamp(msgspec.json.decode(last))
+            before = self._at(resource, place, expected)
             self._sql.execute("DELETE FROM objects WHERE resource = ? AND place = ?", (resource, place))
-            self._own(resource, place, last, None)
-            change = Change(version, resource, place, before, None)
+            self._own(resource, place, before, None)
+            change = Change(self.version + 1, resource, place, before, None)
             self._remember(change)
         self._announce(change)
         return before

@@ -24,9 +24,8 @@ def negotiated(request: web.BaseRequest, offered: tuple[Subprotocol, ...]) -> Su
     """Comes after all other refusals: a client that falls back to SPDY shall hear those, not this one."""
     upgrade = request.headers.get("Upgrade", "")
     if upgrade.lower() != "websocket":
-        known = " ".join(each.name for each in offered if each.name)
         raise failures.bad_request(
-            f"this server streams over WebSocket only [{known}] and not over {upgrade}: use a client that can"
+            f"{upgrade} is not supported: this server streams over WebSocket only, as {offered[0].name}"
         )
     lines = request.headers.getall("Sec-WebSocket-Protocol", [])
     return websockets.negotiated([name for line in lines for name in line.split(",")], offered)

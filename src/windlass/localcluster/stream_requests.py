@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.localcluster import failures, peeks
+from windlass.localcluster import failures, peeks, websockets
 from windlass.localcluster.peeks import Object
 
 _NO_WORDS = ("false", "0")
@@ -82,6 +82,10 @@ def ports(values: Sequence[str]) -> tuple[int, ...]:
     texts = [text for value in values for text in value.split(",")]
     if not texts:
         raise failures.bad_request('query parameter "ports" is required')
+    if len(texts) > websockets.MOST_PORTS:
+        raise failures.bad_request(
+            f"at most {websockets.MOST_PORTS} ports can be forwarded over one connection"
+        )
     return tuple(map(_port, texts))
 
 
@@ -109,9 +113,10 @@ def _time(query: Mapping[str, str], name: str) -> datetime | None:
     text = query.get(name, "")
     if text in ("", "null"):
         return None
-    if not peeks.is_timestamp(text):
+    moment = peeks.moment(text)
+    if moment is None:
         raise failures.bad_request(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
-    return datetime.fromisoformat(text)
+    return moment
 
 
 def container(pod: Object, asked: str) -> str:

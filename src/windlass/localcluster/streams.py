@@ -247,11 +247,9 @@ async def serve_port_forward(
 ) -> web.StreamResponse:
     stream_requests.require_scheduled(pod)
     stream_connections.require_upgrade(request)
+    live, protocol = _present(runtime), stream_connections.negotiated(request, websockets.PORT_FORWARD)
     ports = stream_requests.ports(request.query.getall("ports", []))
-    live = _present(runtime)
-    connection = await stream_connections.accept(
-        request, stream_connections.negotiated(request, websockets.PORT_FORWARD)
-    )
+    connection = await stream_connections.accept(request, protocol)
     opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
     try:
         with contextlib.suppress(ConnectionError):

@@ -63,8 +63,6 @@ def _compile_prune(schema: JsonSchema, *, is_kept: bool = False) -> _Prune | Non
     if schema.get("type") == "array" or "items" in schema:
         prune_item = _compile_prune(schema.get("items") or {}, is_kept=keeps)
         return prune_item and _prune_list(prune_item)
-    if schema.get("additionalProperties") is not None and not schema.get("properties"):
-        return _prune_map(schema["additionalProperties"])
     if schema.get("type") == "object" or schema.get("properties"):
         return _prune_object(schema, keeps)
     return None
@@ -72,27 +70,25 @@ def _compile_prune(schema: JsonSchema, *, is_kept: bool = False) -> _Prune | Non
 
 def _prune_object(schema: JsonSchema, keeps: bool) -> _Prune | None:
     properties: dict[str, JsonSchema] = schema.get("properties") or {}
-    known = frozenset(properties)
     below = {key: _compile_prune(value) for key, value in properties.items()}
     if schema.get(_EMBEDDED):
-        known |= set(_IDENTITY)
         below |= {"apiVersion": None, "kind": None, "metadata": _prune_metadata}
     children = tuple((key, prune) for key, prune in below.items() if prune is not None)
-    never_null = frozenset(key for key, value in properties.items() if _drops_null(value))
-    if keeps and not children and not never_null:
+    never_null = {key for key, value in properties.items() if _drops_null(value)}
+    additional = schema.get("additionalProperties")
+    others_never_null = isinstance(additional, dict) and _drops_null(additional)
+    prune_others = _compile_prune_others(additional, keeps, frozenset(below))
+    if not (children or never_null or others_never_null or prune_others):
         return None
 
     def prune(obj: Any) -> list[str]:
-        dropped: list[str] = []
         if type(obj) is not dict:
-            return dropped
-        if not keeps and not obj.keys() <= known:
-            for key in [key for key in obj if key not in known]:
-                del obj[key]
-                dropped.append(f".{key}")
+            return []
+        dropped = prune_others(obj) if prune_others is not None else []
         if None in obj.values():
-            for key in [key for key, value in obj.items() if value is None and key in never_null]:
-                del obj[key]
+            for key in [key for key, value in obj.items() if value is None]:
+                if key in never_null or (others_never_null and key not in below):
+                    del obj[key]
         for key, prune_child in children:
             if key in obj and (paths := prune_child(obj[key])):
                 dropped += [f".{key}{path}" for path in paths]
@@ -101,24 +97,29 @@ def _prune_object(schema: JsonSchema, keeps: bool) -> _Prune | None:
     return prune
 
 
-def _prune_map(additional: JsonSchema | bool) -> _Prune | None:
-    # `true` keeps every key, and of mappings below it nothing at all.
-    prune_value = _compile_prune(additional if isinstance(additional, dict) else {"type": "object"})
-    never_null = isinstance(additional, dict) and _drops_null(additional)
-    if prune_value is None and not never_null:
+def _compile_prune_others(additional: Any, keeps: bool, known: frozenset[str]) -> _Prune | None:
+    """What becomes of the fields that a schema does not name."""
+    if additional is None:
+        return None if keeps else lambda obj: _drop_unknown(obj, known)
+    # A flag keeps every key, and nothing of what mappings hold below it.
+    prune_value = _compile_prune(additional) if isinstance(additional, dict) else _prune_all
+    if prune_value is None:
         return None
 
     def prune(obj: Any) -> list[str]:
-        if type(obj) is not dict:
-            return []
-        if never_null:
-            for key in [key for key, value in obj.items() if value is None]:
-                del obj[key]
-        if prune_value is None:
-            return []
-        return [f".{key}{path}" for key, value in obj.items() for path in prune_value(value)]
+        others = [(key, value) for key, value in obj.items() if key not in known]
+        return [f".{key}{path}" for key, value in others for path in prune_value(value)]
 
     return prune
+
+
+def _drop_unknown(obj: dict[str, Any], known: frozenset[str]) -> list[str]:
+    if obj.keys() <= known:
+        return []
+    unknown = [key for key in obj if key not in known]
+    for key in unknown:
+        del obj[key]
+    return [f".{key}" for key in unknown]
 
 
 def _prune_list(prune_item: _Prune) -> _Prune:
@@ -128,6 +129,17 @@ def _prune_list(prune_item: _Prune) -> _Prune:
         return [f"[{index}]{path}" for index, item in enumerate(items) for path in prune_item(item)]
 
     return prune
+
+
+def _prune_all(value: Any) -> list[str]:
+    """What becomes of a value of which its schema says nothing."""
+    dropped: list[str] = []
+    if type(value) is dict:
+        dropped = [f".{key}" for key in value]
+        value.clear()
+    elif type(value) is list:
+        dropped = [f"[{index}]{path}" for index, one in enumerate(value) for path in _prune_all(one)]
+    return dropped
 
 
 def _prune_metadata(metadata: Any) -> list[str]:

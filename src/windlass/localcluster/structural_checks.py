@@ -238,32 +238,32 @@ def _number_check(schema: JsonSchema) -> Check | None:
 
     def check(value: Any) -> list[Problem]:
         problems: list[Problem] = []
-        if factor and not _is_multiple(value, factor):
-            problems += _in_body(value, f"should be a multiple of {_bound(factor, value)}")
-        if least is not None and (value <= least if excludes_least else value < least):
-            problems += _in_body(value, f"should be {above} {_bound(least, value)}")
-        if most is not None and (value >= most if excludes_most else value > most):
-            problems += _in_body(value, f"should be {below} {_bound(most, value)}")
+        # Kubernetes holds an integer against the limit without its fraction, and a float against it as a float.
+        same = int if type(value) is int else float
+        if factor and not _is_multiple(value, same(factor)):
+            problems += _in_body(value, f"should be a multiple of {_written(same(factor))}")
+        if least is not None and not (value > same(least) or (value == same(least) and not excludes_least)):
+            problems += _in_body(value, f"should be {above} {_written(same(least))}")
+        if most is not None and not (value < same(most) or (value == same(most) and not excludes_most)):
+            problems += _in_body(value, f"should be {below} {_written(same(most))}")
         return problems
 
     return check
 
 
 def _is_multiple(value: float, factor: float) -> bool:
-    if isinstance(value, int) and float(factor).is_integer():
-        return value % int(factor) == 0
+    if isinstance(factor, int):
+        return factor == 0 or value % factor == 0
     quotient = value / factor
     return abs(quotient - round(quotient)) < _ALMOST_NOTHING
 
 
-def _bound(bound: float, value: float) -> str:
-    """A limit as Go writes it: an integer beside an integer, and a float in its shortest form."""
-    if isinstance(value, int) and float(bound).is_integer():
-        return str(int(bound))
-    exponent = Decimal(repr(float(bound))).adjusted()
-    if -4 <= exponent < 6:
-        return repr(float(bound)).removesuffix(".0")
-    digits, _, power = f"{Decimal(repr(float(bound))):e}".partition("e")
+def _written(number: float) -> str:
+    """A limit as Go writes it: a float is as short as it can be."""
+    shortest = Decimal(repr(number)).normalize()
+    if isinstance(number, int) or -4 <= shortest.adjusted() < 6:
+        return f"{shortest:f}"
+    digits, _, power = f"{shortest:e}".partition("e")
     return f"{digits}e{int(power):+03d}"
 
 

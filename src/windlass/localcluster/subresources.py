@@ -45,31 +45,31 @@ async def _scale(asked: Asked) -> web.StreamResponse:
         return _answer(200, workloads.scale_of(asked.obj))
     if method == "PUT":
         given = asked.received.as_object()
-    elif method == "PATCH":
+    else:
         change = asked.received.as_patch("V1Scale")
         given = change(workloads.scale_of(asked.obj))
-    else:
-        raise failures.method_not_allowed()
     return _answer(200, workloads.scale_of(asked.update(lambda old: workloads.with_scale(old, given))))
 
 
 async def _binding(asked: Asked) -> web.StreamResponse:
-    _only_post(asked)
     given = asked.received.as_object()
     node = _name_in(given.get("target"))
     if not node:
-        fault = failures.required("target.name")
-        raise failures.invalid("", "Binding", asked.name, [fault])
+        raise failures.bad_request("target.name: Required value: a binding names a node")
+    annotations = given.get("metadata", {}).get("annotations") or {}
     options = targets.write_options(asked.query)
     asked.lifecycle.amend(
-        asked.kind, asked.namespace, asked.name, lambda pod: pods.bind(pod, node, asked.lifecycle), options
+        asked.kind,
+        asked.namespace,
+        asked.name,
+        lambda pod: pods.bind(pod, node, annotations, asked.lifecycle),
+        options,
     )
     return _answer(201, _success())
 
 
 async def _eviction(asked: Asked) -> web.StreamResponse:
     """An eviction is a deletion: there are no disruption budgets to refuse it."""
-    _only_post(asked)
     given = asked.received.as_object()
     options = targets.delete_options(asked.query, given.get("deleteOptions"))
     asked.lifecycle.delete(asked.kind, asked.namespace, asked.name, options)
@@ -92,20 +92,20 @@ async def _port_forward(asked: Asked) -> web.StreamResponse:
     return await streams.serve_port_forward(asked.request, asked.obj, asked.runtime)
 
 
-SERVED: dict[str, Callable[[Asked], Awaitable[web.StreamResponse]]] = {
-    "attach": _attach,
-    "binding": _binding,
-    "eviction": _eviction,
-    "exec": _exec,
-    "log": _log,
-    "portforward": _port_forward,
-    "scale": _scale,
+class Served(msgspec.Struct, frozen=True):
+    methods: tuple[str, ...]
+    answer: Callable[[Asked], Awaitable[web.StreamResponse]]
+
+
+SERVED = {
+    "attach": Served(("GET", "POST"), _attach),
+    "binding": Served(("POST",), _binding),
+    "eviction": Served(("POST",), _eviction),
+    "exec": Served(("GET", "POST"), _exec),
+    "log": Served(("GET",), _log),
+    "portforward": Served(("GET", "POST"), _port_forward),
+    "scale": Served(("GET", "PATCH", "PUT"), _scale),
 }
-
-
-def _only_post(asked: Asked) -> None:
-    if asked.request.method != "POST":
-        raise failures.method_not_allowed()
 
 
 def _name_in(reference: Any) -> str:

@@ -250,7 +250,7 @@ def _cell(type_name: str, value: Any, now: datetime) -> Any:
         case "boolean" if isinstance(value, bool):
             return value
         case "date" if isinstance(value, str):
-            return _date(value, now)
+            return peeks.age(None if value == "null" else value, now)
     return None
 
 
@@ -272,9 +272,3 @@ def _float(value: float) -> str:
     shortest = Decimal(repr(value)).normalize()
     is_plain = -4 <= shortest.adjusted() < 6
     return repr(value) if is_plain else f"{value:.{len(shortest.as_tuple().digits) - 1}e}"
-
-
-def _date(value: str, now: datetime) -> str:
-    if value in ("", "null"):
-        return "<unknown>"
-    return peeks.age(value, now) if peeks.is_timestamp(value) else "<invalid>"

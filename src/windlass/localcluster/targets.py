@@ -67,15 +67,15 @@ class WriteOptions(msgspec.Struct, frozen=True):
 _VALIDATIONS = ("Ignore", "Warn", "Strict")
 
 
-def write_options(query: Mapping[str, str]) -> WriteOptions:
+def write_options(query: Mapping[str, str], what: str = "UpdateOptions") -> WriteOptions:
     dry_run = query.get("dryRun", "")
     if dry_run not in ("", "All"):
         fault = failures.not_supported("dryRun", [dry_run], ["All"])
-        raise failures.invalid("meta.k8s.io", "CreateOptions", "", [fault])
+        raise failures.invalid("meta.k8s.io", what, "", [fault])
     validation = query.get("fieldValidation") or "Warn"
     if validation not in _VALIDATIONS:
         fault = failures.not_supported("fieldValidation", validation, _VALIDATIONS)
-        raise failures.invalid("meta.k8s.io", "CreateOptions", "", [fault])
+        raise failures.invalid("meta.k8s.io", what, "", [fault])
     return WriteOptions(is_dry_run=dry_run == "All", field_validation=validation)
 
 
@@ -98,6 +98,7 @@ class _Preconditions(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _DeleteBody(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str | None = None
     grace_period_seconds: int | None = None
     propagation_policy: str | None = None
     orphan_dependents: bool | None = None
@@ -105,7 +106,7 @@ class _DeleteBody(msgspec.Struct, frozen=True, rename="camel"):
     dry_run: list[str] | None = None
 
 
-_PROPAGATIONS = ("Background", "Foreground", "Orphan")
+_PROPAGATIONS = ("Foreground", "Background", "Orphan")
 
 
 def delete_options(query: Mapping[str, str], body: object) -> DeleteOptions:
@@ -114,6 +115,8 @@ def delete_options(query: Mapping[str, str], body: object) -> DeleteOptions:
         given = msgspec.convert(body if body is not None else _from_query(query), _DeleteBody)
     except msgspec.ValidationError as error:
         raise failures.bad_request(f"the DeleteOptions cannot be read: {error}") from error
+    if given.kind not in (None, "", "DeleteOptions"):
+        raise failures.bad_request(f"a deletion takes DeleteOptions, not {given.kind}")
     propagation = given.propagation_policy or ""
     if propagation and propagation not in _PROPAGATIONS:
         detail = failures.not_supported("propagationPolicy", propagation, [*_PROPAGATIONS, "nil"])

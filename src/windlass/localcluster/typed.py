@@ -328,7 +328,8 @@ class _Struct:
     def missing(self, value: Any) -> list[str]:
         nested, paths = self._nested, []
         for field in self._required:
-            if value.get(field) in (None, []):
+            # Go does not tell what is empty from what is absent.
+            if value.get(field) in (None, "", []):
                 below = nested[field].missing({}) if isinstance(nested.get(field), _Struct) else []
                 paths += [f".{field}{path}" for path in below or [""]]
         for field, one in value.items():

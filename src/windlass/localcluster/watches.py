@@ -132,12 +132,12 @@ def event_line(change: Change, selection: Selection, show: Show) -> bytes | None
     """What one change is to somebody who sees only what the selection matches."""
     was_seen = change.before is not None and selection.matches(change.before)
     if change.after is None:
-        return _line(b"DELETED", show(change.before)) if was_seen and change.before is not None else None
+        return _gone(change.before, change.version, show) if was_seen and change.before is not None else None
     is_seen = selection.matches(change.after)
     if is_seen:
         return _line(b"MODIFIED" if was_seen else b"ADDED", show(change.after))
     if was_seen and change.before is not None:
-        return _line(b"DELETED", show(_at_version(change.before, change.version)))
+        return _gone(change.before, change.version, show)
     return None
 
 
@@ -169,8 +169,8 @@ def _line(kind: bytes, body: bytes) -> bytes:
     return b'{"type":"' + kind + b'","object":' + body + b"}\n"
 
 
-def _at_version(body: bytes, version: int) -> bytes:
+def _gone(body: bytes, version: int, show: Show) -> bytes:
     """An object that goes out of sight is shown as it last was, with the version at which it went."""
     obj = bodies.decode_stored(body)
     obj["metadata"]["resourceVersion"] = str(version)
-    return bodies.encode(obj)
+    return _line(b"DELETED", show(bodies.encode(obj)))

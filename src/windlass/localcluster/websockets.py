@@ -15,6 +15,8 @@ from windlass.localcluster import failures
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE = 255
+# Each has two channels, and the last number closes one.
+MOST_PORTS = _CLOSE // 2
 
 
 class Subprotocol(msgspec.Struct, frozen=True):
@@ -76,7 +78,7 @@ def negotiated(asked: Iterable[str], offered: tuple[Subprotocol, ...]) -> Subpro
 def encode(protocol: Subprotocol, channel: int, data: bytes) -> bytes | str:
     """A message: text for the base64 subprotocols, bytes for the others."""
     if protocol.is_base64:
-        return f"{channel}{base64.b64encode(data).decode()}"
+        return chr(ord("0") + channel) + base64.b64encode(data).decode()
     return bytes((channel,)) + data
 
 

@@ -38,10 +38,11 @@ def init_faults(
     for container in containers:
         # They run one after the other, so that only a container's own ports can collide.
         yield from _host_ports_taken_twice([container], path)
-    names = {other.get("name") for other in others}
+    names = {other.get("name", "") for other in others}
     for container, at in basics.indexed(containers, path):
-        if container.get("name") in names:
-            yield failures.duplicate(f"{at}.name", container["name"])
+        name = container.get("name", "")
+        if name in names:
+            yield failures.duplicate(f"{at}.name", name)
         if container.get("restartPolicy") == "Always":
             continue
         for key in _ONLY_OF_SIDECARS:

@@ -60,9 +60,10 @@ def of_status(status: Mapping[str, Any], parts: tuple[str, ...]) -> Iterator[Fau
     """`parts` count some of all replicas."""
     yield from basics.not_negative(status, "status", "observedGeneration", *_COUNTS, "collisionCount")
     for key in parts:
-        if status.get(key, 0) > status.get("replicas", 0):
+        count = status.get(key, 0)
+        if count > status.get("replicas", 0):
             problem = "cannot be greater than status.replicas"
-            yield failures.invalid_value(f"status.{key}", status[key], problem)
+            yield failures.invalid_value(f"status.{key}", count, problem)
 
 
 def template_faults(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[Fault]:

@@ -17,11 +17,11 @@ _FIXED = "spec is immutable after creation except resources.requests and volumeA
 class ClaimStrategy(Strategy):
     returns_deleted = True
 
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_create(self, new: Object, world: World) -> None:
         _write_amounts(new)
         new["status"] = {"phase": "Pending"}
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         _write_amounts(new)
 
     def validate(self, new: Object) -> Iterator[Fault]:

@@ -23,6 +23,7 @@ class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
 class CustomStrategy(Strategy):
     counts_generations = True
     allows_blind_update = False
+    is_checked_by_schema = True
 
     def __init__(self, *, has_status: bool, scale: ScalePaths | None = None) -> None:
         # Without the subresource, a status is a field like any other.
@@ -34,7 +35,7 @@ class CustomStrategy(Strategy):
             yield from _replica_faults(new, self.scale.spec_replicas)
             yield from _replica_faults(new, self.scale.status_replicas)
 
-    def validate_status(self, new: Object, old: Object) -> Iterable[Fault]:  # noqa: ARG002
+    def validate_status(self, new: Object, old: Object) -> Iterable[Fault]:
         return _replica_faults(new, self.scale.status_replicas) if self.scale is not None else ()
 
 

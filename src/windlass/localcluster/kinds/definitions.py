@@ -24,17 +24,23 @@ _AGE = Column(
 )
 
 
+# Holds a definition that is deleted until its objects are gone.
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
 class DefinitionStrategy(Strategy):
     counts_generations = True
     allows_blind_update = False
+    is_checked_by_schema = True
 
     def prepare_create(self, new: Object, world: World) -> None:
         _fill_in(new.setdefault("spec", {}))
+        new["metadata"]["finalizers"] = [*new["metadata"].get("finalizers", ()), CLEANUP]
         new["status"] = {"conditions": []}
         definition_names.accept(new, world)
         _remember_stored_version(new)
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         _fill_in(new.setdefault("spec", {}))
         new.setdefault("status", {"conditions": []})
         if new["spec"].get("names") != new["status"].get("acceptedNames"):
@@ -109,6 +115,11 @@ def _fill_in(spec: Object) -> None:
         names["singular"] = names.get("singular") or kind.lower()
         names["listKind"] = names.get("listKind") or f"{kind}List"
     spec.setdefault("conversion", {"strategy": "None"})
+    if spec.get("preserveUnknownFields") is False:
+        del spec["preserveUnknownFields"]
+    for version in spec.get("versions") or ():
+        version.setdefault("served", False)
+        version.setdefault("storage", False)
 
 
 def _remember_stored_version(new: Object) -> None:

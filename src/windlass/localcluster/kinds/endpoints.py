@@ -10,6 +10,8 @@ from windlass.localcluster.kinds.strategy import Object, Strategy
 
 
 class EndpointsStrategy(Strategy):
+    creates_on_update = True
+
     def validate(self, new: Object) -> Iterator[Fault]:
         for subset, at in basics.indexed(new.get("subsets"), "subsets"):
             if not subset.get("addresses") and not subset.get("notReadyAddresses"):

@@ -13,10 +13,12 @@ _TIMES = ("eventTime", "firstTimestamp", "lastTimestamp")
 
 
 class EventStrategy(Strategy):
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    creates_on_update = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
         _fill(new)
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         _fill(new)
 
     def validate(self, new: Object) -> Iterator[Fault]:

@@ -29,7 +29,7 @@ class JobStrategy(Strategy):
     # Kubernetes keeps the pods of a job unless it is told otherwise, as its first releases did.
     default_propagation = "Orphan"
 
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_create(self, new: Object, world: World) -> None:
         spec = new.setdefault("spec", {})
         _fill(spec)
         if not spec.get("manualSelector"):
@@ -37,7 +37,7 @@ class JobStrategy(Strategy):
         _label(new)
         new["status"] = {}
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         _fill(new.setdefault("spec", {}))
         _label(new)
 
@@ -65,7 +65,7 @@ class JobStrategy(Strategy):
         for key in fixed if is_scaled else ("completions", *fixed):
             yield from basics.unchanged(f"spec.{key}", spec.get(key), former.get(key))
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:  # noqa: ARG002
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
         yield from basics.not_negative(new.get("status") or {}, "status", "active", "succeeded", "failed")
 
 

@@ -8,6 +8,7 @@ from windlass.localcluster.kinds.strategy import Object, Strategy
 
 
 class LeaseStrategy(Strategy):
+    creates_on_update = True
     allows_blind_update = False
 
     def validate(self, new: Object) -> Iterator[Fault]:

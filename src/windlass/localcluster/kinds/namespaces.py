@@ -12,7 +12,7 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class NamespaceStrategy(Strategy):
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_create(self, new: Object, world: World) -> None:
         _label(new)
         finalizers = (new.get("spec") or {}).get("finalizers") or []
         if _OWN_FINALIZER not in finalizers:
@@ -20,7 +20,7 @@ class NamespaceStrategy(Strategy):
         new["spec"] = {"finalizers": finalizers}
         new["status"] = {"phase": "Active"}
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         """The finalizers change through /finalize alone."""
         _label(new)
         new["spec"] = old.get("spec", {})
@@ -30,7 +30,7 @@ class NamespaceStrategy(Strategy):
             yield from basics.each("spec.finalizers", name, formats.qualified_name(name))
             yield from metadata.finalizer_name_faults(name, "spec.finalizers")
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:  # noqa: ARG002
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
         is_going = bool(new["metadata"].get("deletionTimestamp"))
         phase, expected = (new.get("status") or {}).get("phase", ""), "Terminating" if is_going else "Active"
         if phase != expected:

@@ -34,13 +34,18 @@ _MAY_CHANGE = "node updates may only change labels, taints, or capacity"
 
 class NodeStrategy(Strategy):
     status_may_relabel = True
+    takes_status_on_create = True
 
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_create(self, new: Object, world: World) -> None:
         _match_ranges(new.setdefault("spec", {}))
-        new["status"] = copy.deepcopy(_NOTHING_KNOWN)
+        new["status"] = {**copy.deepcopy(_NOTHING_KNOWN), **new.get("status", {})}
+        _offer_all(new["status"])
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         _match_ranges(new.setdefault("spec", {}))
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        _offer_all(new.setdefault("status", {}))
 
     def validate(self, new: Object) -> Iterator[Fault]:
         spec = new.get("spec") or {}
@@ -58,7 +63,7 @@ class NodeStrategy(Strategy):
         if any(spec.get(key) != former.get(key) for key in {*spec, *former} - may_change):
             yield failures.forbidden_field("[]", _MAY_CHANGE)
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:  # noqa: ARG002
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
         status = new.get("status") or {}
         for key in ("capacity", "allocatable"):
             for name, amount in (status.get(key) or {}).items():
@@ -109,3 +114,9 @@ def _is_range(written: str) -> bool:
     except ValueError:
         return False
     return "/" in written
+
+
+def _offer_all(status: Object) -> None:
+    """What a node has can be had, unless somebody said how much of it."""
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])

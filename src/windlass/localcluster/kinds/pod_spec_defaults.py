@@ -41,7 +41,9 @@ def write_amounts(holder: Object, *keys: str) -> None:
     """Write each amount as the API does: `1000m` of a CPU is 1."""
     for key in keys:
         if holder.get(key):
-            holder[key] = {name: quantities.canonical(amount) for name, amount in holder[key].items()}
+            holder[key] = {
+                name: quantities.canonical(amount, quantities.MILLI) for name, amount in holder[key].items()
+            }
 
 
 def pull_policy(image: str) -> str:

@@ -22,6 +22,7 @@ _GATED = {
 class PodStrategy(Strategy):
     status_may_relabel = True
     returns_deleted = True
+    is_graceful = True
 
     def prepare_create(self, new: Object, world: World) -> None:
         spec = new.setdefault("spec", {})
@@ -31,12 +32,18 @@ class PodStrategy(Strategy):
         if spec.get("schedulingGates"):
             new["status"]["conditions"] = [_scheduled("False", world) | _GATED]
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         spec = new.setdefault("spec", {})
         pod_admission.fill(spec)
         for key in ("priority", "preemptionPolicy"):
             if key in old["spec"]:
                 spec.setdefault(key, old["spec"][key])
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        """The one address and the first of the list are the same."""
+        status = new.setdefault("status", {})
+        if status.get("podIP") and not status.get("podIPs"):
+            status["podIPs"] = [{"ip": status["podIP"]}]
 
     def validate(self, new: Object) -> Iterator[Fault]:
         spec = new.get("spec") or {}
@@ -65,7 +72,7 @@ class PodStrategy(Strategy):
         return _not_negative(old["spec"].get("terminationGracePeriodSeconds", 0) if asked is None else asked)
 
 
-def bind(pod: Object, node: str, world: World) -> Object:
+def bind(pod: Object, node: str, annotations: Mapping[str, str], world: World) -> Object:
     """The pod on its node, as pods/binding leaves it; raises when it cannot go there.
 
     The node is what an ordinary update may never change: whoever stores this does so without `validate_update`.
@@ -76,6 +83,8 @@ def bind(pod: Object, node: str, world: World) -> Object:
         raise failures.conflict("", "pods/binding", name, f"pod {name} {reason}")
     bound = copy.deepcopy(pod)
     bound["spec"]["nodeName"] = node
+    if annotations:
+        bound["metadata"].setdefault("annotations", {}).update(annotations)
     conditions = bound.setdefault("status", {}).setdefault("conditions", [])
     conditions[:] = [condition for condition in conditions if condition.get("type") != "PodScheduled"]
     conditions.append(_scheduled("True", world))

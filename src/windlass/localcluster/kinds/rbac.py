@@ -15,10 +15,12 @@ _SUBJECTS = ("ServiceAccount", "User", "Group")
 class RoleStrategy(Strategy):
     """Roles, and those of the whole cluster."""
 
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    creates_on_update = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
         new.setdefault("rules", None)
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         new.setdefault("rules", None)
 
     def validate(self, new: Object) -> Iterator[Fault]:
@@ -39,10 +41,12 @@ class RoleStrategy(Strategy):
 class BindingStrategy(Strategy):
     """Bindings of roles, in a namespace and in the whole cluster."""
 
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    creates_on_update = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
         _fill_subjects(new)
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         _fill_subjects(new)
 
     def validate(self, new: Object) -> Iterator[Fault]:

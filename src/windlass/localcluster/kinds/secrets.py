@@ -18,10 +18,10 @@ _DOCKER_KEYS = {
 
 
 class SecretStrategy(Strategy):
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_create(self, new: Object, world: World) -> None:
         _take_in_text(new)
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         _take_in_text(new)
 
     def validate(self, new: Object) -> Iterator[Fault]:
@@ -69,6 +69,6 @@ def _docker_faults(data: dict[str, str], key: str) -> Iterator[Fault]:
         return
     try:
         msgspec.json.decode(base64.b64decode(data[key]), type=dict)
-    except msgspec.MsgspecError as error:
-        problem = str(error)
+    except msgspec.MsgspecError:
+        problem = "must be a JSON object"
         yield failures.invalid_value(f"data[{key}]", "<secret contents redacted>", problem)

@@ -16,6 +16,8 @@ _OF_THE_OUTSIDE = ("externalTrafficPolicy", "healthCheckNodePort")
 
 
 class ServiceStrategy(Strategy):
+    creates_on_update = True
+
     def prepare_create(self, new: Object, world: World) -> None:
         spec = new.setdefault("spec", {})
         _fill(spec)

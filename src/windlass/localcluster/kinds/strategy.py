@@ -37,6 +37,14 @@ class Strategy:
 
     # May an update leave out the resourceVersion, and so replace whatever is there?
     allows_blind_update = True
+    # Does an update create what is not there?
+    creates_on_update = False
+    # Does the schema say what is missing, rather than `validate`?
+    is_checked_by_schema = False
+    # May whoever creates an object give its status as well?
+    takes_status_on_create = False
+    # Is an object told when it is deleted, and may it take its time?
+    is_graceful = False
     # Is the answer to a delete the object that went, rather than a word that it went?
     returns_deleted = False
     # What happens to the dependents of an object when whoever deletes it does not say.
@@ -47,6 +55,9 @@ class Strategy:
 
     def prepare_update(self, new: Object, old: Object, world: World) -> None:
         """The same, for an update. What a client may leave out although it never changes is carried over here."""
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        """The same, for an update through /status."""
 
     def validate(self, new: Object) -> Iterable[Fault]:
         """Every fault of an object that is to be created or to replace another (beyond types and metadata)."""

@@ -24,11 +24,11 @@ _STATEFUL_FIXED = (
 class DeploymentStrategy(Strategy):
     counts_generations = True
 
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_create(self, new: Object, world: World) -> None:
         self._fill(new)
         new["status"] = {}
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         self._fill(new)
 
     def validate(self, new: Object) -> Iterator[Fault]:
@@ -40,7 +40,7 @@ class DeploymentStrategy(Strategy):
     def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
         yield from basics.unchanged("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:  # noqa: ARG002
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
         return rollout_checks.of_status(
             new.get("status") or {}, ("updatedReplicas", "readyReplicas", "availableReplicas")
         )
@@ -57,11 +57,11 @@ class DeploymentStrategy(Strategy):
 class StatefulSetStrategy(Strategy):
     counts_generations = True
 
-    def prepare_create(self, new: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_create(self, new: Object, world: World) -> None:
         self._fill(new)
         new["status"] = {"availableReplicas": 0, "replicas": 0}
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:  # noqa: ARG002
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
         self._fill(new)
 
     def validate(self, new: Object) -> Iterator[Fault]:
@@ -77,7 +77,7 @@ class StatefulSetStrategy(Strategy):
         if any(spec.get(key) != former.get(key) for key in {*spec, *former} - {*_STATEFUL_MAY_CHANGE}):
             yield failures.forbidden_field("spec", _STATEFUL_FIXED)
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:  # noqa: ARG002
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
         return rollout_checks.of_status(
             new.get("status") or {}, ("readyReplicas", "currentReplicas", "updatedReplicas")
         )

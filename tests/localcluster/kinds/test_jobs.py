@@ -1,0 +1,121 @@
+"""Jobs: generated labels, defaults that depend on each other, and what never changes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Object = dict[str, Any]
+Change = Callable[[Object], object]
+LABELS = {
+    "batch.kubernetes.io/controller-uid": "uid-0",
+    "controller-uid": "uid-0",
+    "batch.kubernetes.io/job-name": "j",
+    "job-name": "j",
+}
+
+
+def job(**spec: Any) -> Object:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}}
+    metadata = {"name": "j"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": {"template": template} | spec,
+    }
+
+
+def setting(**fields: Any) -> Change:
+    return lambda obj: obj["spec"].update(fields)
+
+
+def test_pods_are_known_by_generated_labels(cluster: Any) -> None:
+    created = cluster.create(job())
+    assert created["spec"]["template"]["metadata"]["labels"] == LABELS
+    assert created["spec"]["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": "uid-0"}}
+    assert created["metadata"]["labels"] == LABELS
+    assert created["status"] == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            {},
+            {
+                "completions": 1,
+                "parallelism": 1,
+                "backoffLimit": 6,
+                "completionMode": "NonIndexed",
+                "suspend": False,
+                "podReplacementPolicy": "TerminatingOrFailed",
+            },
+        ),
+        ({"parallelism": 3}, {"completions": None, "parallelism": 3}),
+        ({"completions": 3}, {"completions": 3, "parallelism": 1}),
+        (
+            {"completionMode": "Indexed", "completions": 2, "backoffLimitPerIndex": 1},
+            {"backoffLimit": 2147483647},
+        ),
+        ({"podFailurePolicy": {"rules": []}}, {"podReplacementPolicy": "Failed"}),
+    ],
+)
+def test_defaults(cluster: Any, given: Object, expected: Object) -> None:
+    spec = cluster.create(job(**given))["spec"]
+    assert {key: spec.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"parallelism": -1}, "spec.parallelism: Invalid value: -1: must be greater than or equal to 0"),
+        (
+            {"completionMode": "Indexed", "parallelism": 2},
+            "spec.completions: Required value: when completion mode is Indexed",
+        ),
+        (
+            {"completionMode": "X"},
+            'spec.completionMode: Unsupported value: "X": supported values: "Indexed", "NonIndexed"',
+        ),
+        ({"manualSelector": True}, "spec.selector: Required value"),
+    ],
+)
+def test_faults(cluster: Any, given: Object, fault: str) -> None:
+    assert fault in cluster.faults_of(job(**given))
+
+
+def test_a_label_of_another_job(cluster: Any) -> None:
+    given = job()
+    given["spec"]["template"]["metadata"] = {"labels": {"job-name": "other"}}
+    assert [fault.partition(": ")[0] for fault in cluster.faults_of(given)] == [
+        "spec.template.metadata.labels[job-name]"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "change", "fields"),
+    [
+        ({}, setting(parallelism=3), []),
+        ({}, setting(completions=3), ["spec.completions"]),
+        ({}, lambda obj: obj["spec"]["template"]["spec"].update(hostNetwork=True), ["spec.template"]),
+        (
+            {"completionMode": "Indexed", "completions": 2, "parallelism": 2},
+            setting(completions=4, parallelism=4),
+            [],
+        ),
+        (
+            {"completionMode": "Indexed", "completions": 2, "parallelism": 2},
+            setting(completions=4),
+            ["spec.completions"],
+        ),
+    ],
+)
+def test_what_never_changes(cluster: Any, given: Object, change: Change, fields: list[str]) -> None:
+    created = cluster.create(job(**given))
+    if not fields:
+        cluster.update(created, change)
+        return
+    faults = cluster.faults_of_update(created, change)
+    assert [fault.partition(": ")[0] for fault in faults] == fields
+    assert all(fault.endswith("field is immutable") for fault in faults)

@@ -1,0 +1,171 @@
+"""Services: addresses and ports that are given out, and what follows from a change of type."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Object = dict[str, Any]
+
+
+def service(name: str = "s", **spec: Any) -> Object:
+    metadata = {"name": name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"ports": [{"port": 80}]} | spec,
+    }
+
+
+def setting(**fields: Any) -> Callable[[Object], object]:
+    return lambda obj: obj["spec"].update(fields)
+
+
+@pytest.mark.parametrize(
+    ("given", "spec"),
+    [
+        pytest.param(
+            service(),
+            {
+                "type": "ClusterIP",
+                "clusterIP": "10.96.0.2",
+                "clusterIPs": ["10.96.0.2"],
+                "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
+                "internalTrafficPolicy": "Cluster",
+                "sessionAffinity": "None",
+                "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
+            },
+            id="plain",
+        ),
+        pytest.param(
+            service(clusterIP="None", selector={"a": "b"}, ports=[]),
+            {
+                "type": "ClusterIP",
+                "clusterIP": "None",
+                "clusterIPs": ["None"],
+                "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
+                "internalTrafficPolicy": "Cluster",
+                "sessionAffinity": "None",
+                "selector": {"a": "b"},
+            },
+            id="headless",
+        ),
+        pytest.param(
+            service(type="NodePort", ports=[{"port": 80, "targetPort": "web"}]),
+            {
+                "type": "NodePort",
+                "clusterIP": "10.96.0.2",
+                "clusterIPs": ["10.96.0.2"],
+                "ipFamilies": ["IPv4"],
+                "ipFamilyPolicy": "SingleStack",
+                "internalTrafficPolicy": "Cluster",
+                "externalTrafficPolicy": "Cluster",
+                "sessionAffinity": "None",
+                "ports": [{"port": 80, "protocol": "TCP", "targetPort": "web", "nodePort": 30000}],
+            },
+            id="node port",
+        ),
+        pytest.param(
+            service(type="ExternalName", externalName="a.b", ports=[]),
+            {"type": "ExternalName", "externalName": "a.b", "sessionAffinity": "None"},
+            id="external name",
+        ),
+    ],
+)
+def test_what_is_filled_in(cluster: Any, given: Object, spec: Object) -> None:
+    created = cluster.create(given)
+    assert created["spec"] == spec
+    assert created["status"] == {"loadBalancer": {}}
+
+
+def test_nothing_is_given_out_twice(cluster: Any) -> None:
+    first, second = (cluster.create(service(name, type="NodePort")) for name in ("a", "b"))
+    wanted = cluster.create(service("c", clusterIP="10.96.7.7"))
+    assert [one["spec"]["clusterIP"] for one in (first, second, wanted)] == [
+        "10.96.0.2",
+        "10.96.0.3",
+        "10.96.7.7",
+    ]
+    assert [one["spec"]["ports"][0]["nodePort"] for one in (first, second)] == [30000, 30001]
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        (
+            service(clusterIP="10.96.0.2"),
+            (
+                'spec.clusterIPs: Invalid value: ["10.96.0.2"]: failed to allocate IP 10.96.0.2: provided IP is already'
+                " allocated"
+            ),
+        ),
+        (
+            service(clusterIP="1.2.3.4"),
+            (
+                'spec.clusterIPs: Invalid value: ["1.2.3.4"]: failed to allocate IP 1.2.3.4: the provided IP (1.2.3.4)'
+                " is not in the valid range. The range of valid IPs is 10.96.0.0/16"
+            ),
+        ),
+        (
+            service(type="NodePort", ports=[{"port": 1, "nodePort": 30000}]),
+            "spec.ports[0].nodePort: Invalid value: 30000: provided port is already allocated",
+        ),
+        (
+            service(type="NodePort", ports=[{"port": 1, "nodePort": 5}]),
+            (
+                "spec.ports[0].nodePort: Invalid value: 5: provided port is not in the valid range. The range of valid"
+                " ports is 30000-32767"
+            ),
+        ),
+        (
+            service(ipFamilyPolicy="RequireDualStack"),
+            (
+                'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack'
+                " services"
+            ),
+        ),
+        (
+            service(externalTrafficPolicy="Local"),
+            'spec.externalTrafficPolicy: Invalid value: "Local": may only be set for externally-accessible services',
+        ),
+        (
+            service(ports=[{"name": "a", "port": 80}, {"name": "b", "port": 80}]),
+            'spec.ports[1]: Duplicate value: {"protocol":"TCP","port":80}',
+        ),
+    ],
+)
+def test_what_cannot_be_had(cluster: Any, given: Object, fault: str) -> None:
+    cluster.create(service("taken", type="NodePort"))
+    assert cluster.faults_of(given) == [fault]
+
+
+@pytest.mark.parametrize("address", ["10.96.9.9", "None"])
+def test_an_address_never_changes(cluster: Any, address: str) -> None:
+    created = cluster.create(service())
+    assert cluster.faults_of_update(created, setting(clusterIP=address)) == [
+        f'spec.clusterIPs[0]: Invalid value: ["{address}"]: may not change once set'
+    ]
+
+
+def test_what_was_given_out_may_be_left_out(cluster: Any) -> None:
+    created = cluster.create(service(type="NodePort"))
+    updated = cluster.update(created, lambda obj: obj.update(spec=service(type="NodePort")["spec"]))
+    assert updated["spec"] == created["spec"]
+
+
+def test_a_service_becomes_an_external_name_and_back(cluster: Any) -> None:
+    created = cluster.create(service())
+    named = cluster.update(created, setting(type="ExternalName", externalName="a.b"))
+    assert {"clusterIP", "clusterIPs", "ipFamilies"} & named["spec"].keys() == set()
+    back = cluster.update(named, lambda obj: obj.update(spec=service()["spec"]))
+    assert back["spec"] == created["spec"]
+
+
+def test_a_node_port_goes_with_the_type(cluster: Any) -> None:
+    created = cluster.create(service(type="NodePort"))
+    updated = cluster.update(created, setting(type="ClusterIP"))
+    assert updated["spec"]["ports"] == [{"port": 80, "protocol": "TCP", "targetPort": 80}]
+    assert "externalTrafficPolicy" not in updated["spec"]

@@ -1,0 +1,368 @@
+"""Starts a real Kubernetes API server for tests, on free ports of the loopback interface.
+
+    python tools/kubernetes_api.py             starts one, says how to use it, and runs until Ctrl-C
+    python tools/kubernetes_api.py --check     starts one, writes and reads an object, prints the versions, and ends
+
+    with kubernetes_api.serve() as api:        the same in a test: api.kubeconfig, api.url, api.token, api.version
+
+It is etcd, kube-apiserver, and kube-controller-manager with the controllers that finish deletions (garbage collector
+and namespaces; it takes the collector up to half a minute to learn of a new custom resource). There is no scheduler and
+no kubelet: a pod is an object here, and nothing runs it. Where KUBECONFIG is set, that cluster is used and nothing is
+started.
+
+Everything ends with the `with` block or with this process, however it ends; nothing is kept. For tests only: the
+other users of the machine can reach this etcd, which asks nobody for a name.
+"""
+
+import argparse
+import base64
+import contextlib
+import dataclasses
+import functools
+import json
+import os
+import secrets
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_binaries  # beside this file
+import programs  # beside this file
+
+ATTEMPTS: Final = 3
+"""A free port can be taken by another process before the program binds it: then all starts anew on other ports."""
+
+ADMIN: Final = "admin"
+MASTERS: Final = "system:masters"
+CONTROLLERS: Final = "controllers"
+LAST_WITH_AN_INSECURE_PORT: Final = 23
+"""Up to this minor version kube-controller-manager opens a second port too, always the same, unless told not to."""
+
+AUDIT_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata"}],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class User:
+    token: str
+    kubeconfig: Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Api:
+    """An API server that answers."""
+
+    kubeconfig: Path
+    url: str
+    version: str
+    """As /version has it: v1.20.2."""
+
+    token: str | None
+    """None where the cluster of KUBECONFIG knows its users by something else."""
+
+    kubectls: tuple[Path, ...]
+    """Every kubectl to test with, the oldest first."""
+
+    users: Mapping[str, User] = dataclasses.field(default_factory=dict)
+    """By name, the administrator too. Empty for the cluster of KUBECONFIG, like what follows."""
+
+    audit_log: Path | None = None
+    """One JSON line per request, where `audit` was asked for."""
+
+    etcd_url: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Start:
+    """What was asked for."""
+
+    binaries: Path
+    users: Mapping[str, str]
+    durable: bool
+    audit: bool
+
+
+@contextlib.contextmanager
+def serve(
+    *,
+    users: Mapping[str, str] | None = None,
+    durable: bool = False,
+    audit: bool = False,
+    environment: Mapping[str, str] = os.environ,
+) -> Iterator[Api]:
+    """An API server for the length of a `with` block.
+
+    `users` are further clients and the group of each (system:masters may do everything): the audit log tells them
+    apart. With `durable` etcd waits for the disk at each write.
+    """
+    if named := environment.get("KUBECONFIG"):
+        yield _of_cluster(named)
+        return
+    with programs.cleaning_up_on_sigterm(), contextlib.ExitStack() as stack:
+        binaries = kubernetes_binaries.ensure(environment)
+        yield _first_to_start(stack, _Start(binaries, users or {}, durable, audit))
+
+
+def _first_to_start(stack: contextlib.ExitStack, start: _Start) -> Api:
+    for _ in range(ATTEMPTS - 1):
+        with contextlib.suppress(programs.PortTakenError):
+            return stack.enter_context(_served(start))
+    return stack.enter_context(_served(start))
+
+
+def _of_cluster(named: str) -> Api:
+    import urllib3.exceptions  # these are slow to import, and only this path needs them
+    from kubernetes import client, config
+
+    path = Path(named)
+    if not path.is_file():
+        raise programs.StartError(
+            f"KUBECONFIG names {named}, which is not one file. Unset it to have a server started."
+        )
+    try:
+        connection = config.new_client_from_config(config_file=str(path))  # type: ignore[no-untyped-call]
+        version = client.VersionApi(connection).get_code().git_version
+    except (config.ConfigException, client.ApiException, urllib3.exceptions.HTTPError) as error:
+        raise programs.StartError(f"The cluster of KUBECONFIG ({named}) does not answer: {error}") from error
+    header = connection.configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+    kubectl = shutil.which("kubectl")
+    return Api(
+        kubeconfig=path.absolute(),
+        url=connection.configuration.host,
+        version=version,
+        token=header.removeprefix("Bearer ") if header else None,
+        kubectls=(Path(kubectl),) if kubectl else (),
+    )
+
+
+# The programs
+
+
+@contextlib.contextmanager
+def _served(start: _Start) -> Iterator[Api]:
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-kubernetes-")))
+        etcd_port, peer_port, api_port, manager_port = programs.free_ports(4)
+        etcd_url, url = f"http://127.0.0.1:{etcd_port}", f"https://127.0.0.1:{api_port}"
+
+        etcd = stack.enter_context(programs.running(_etcd(start, folder, etcd_url, peer_port)))
+        etcd.wait_until(lambda: _answer(f"{etcd_url}/health"))
+
+        groups = {ADMIN: MASTERS, CONTROLLERS: MASTERS, **start.users}
+        users = {name: User(secrets.token_hex(16), folder / f"{name}.kubeconfig") for name in groups}
+        _write_private(folder / "tokens.csv", _token_file(users, groups))
+        server = stack.enter_context(programs.running(_api_server(start, folder, etcd_url, api_port)))
+        certificate = server.wait_until(lambda: _certificate(folder / "certificates"))
+        context = ssl.create_default_context(cadata=certificate)
+        ask = functools.partial(_answer, token=users[ADMIN].token, context=context)
+        server.wait_until(lambda: ask(f"{url}/readyz"))
+        server.wait_until(lambda: ask(f"{url}/api/v1/namespaces/default"))
+        version = json.loads(server.wait_until(lambda: ask(f"{url}/version")))
+
+        for name, user in users.items():
+            _write_private(user.kubeconfig, kubeconfig(url, certificate, name, user.token))
+        if (start.binaries / "kube-controller-manager").exists():
+            manager = _controller_manager(start, users[CONTROLLERS], version, manager_port)
+            _wait_for_controllers(stack.enter_context(programs.running(manager)), manager_port)
+
+        yield Api(
+            kubeconfig=users[ADMIN].kubeconfig,
+            url=url,
+            version=version["gitVersion"],
+            token=users[ADMIN].token,
+            kubectls=kubernetes_binaries.kubectls(start.binaries),
+            users=users,
+            audit_log=folder / "audit.log" if start.audit else None,
+            etcd_url=etcd_url,
+        )
+
+
+def _etcd(start: _Start, folder: Path, url: str, peer_port: int) -> programs.Program:
+    peer = f"http://127.0.0.1:{peer_port}"
+    arguments = [
+        f"--data-dir={folder / 'etcd'}",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        "--logger=zap",
+    ]
+    return programs.Program(
+        start.binaries / "etcd", [*arguments, *([] if start.durable else ["--unsafe-no-fsync"])], folder
+    )
+
+
+def _api_server(start: _Start, folder: Path, etcd_url: str, port: int) -> programs.Program:
+    key = folder / "service-accounts.key"
+    _write_signing_key(key)
+    audit = []
+    if start.audit:
+        (folder / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
+        audit = [
+            f"--audit-policy-file={folder / 'audit-policy.json'}",
+            f"--audit-log-path={folder / 'audit.log'}",
+        ]
+    arguments = [
+        f"--etcd-servers={etcd_url}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'certificates'}",  # where it puts a certificate that it signs itself
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--anonymous-auth=false",
+        "--authorization-mode=Node,RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        "--endpoint-reconciler-type=none",  # a loopback address is not allowed in Endpoints
+        "--allow-privileged=true",
+        "--disable-admission-plugins=ServiceAccount",  # pods are created though nobody makes service accounts
+    ]
+    return programs.Program(start.binaries / "kube-apiserver", [*arguments, *audit], folder)
+
+
+def _controller_manager(start: _Start, user: User, version: Mapping[str, str], port: int) -> programs.Program:
+    folder = user.kubeconfig.parent
+    arguments = [
+        f"--kubeconfig={user.kubeconfig}",
+        "--controllers=garbagecollector,namespace",
+        "--leader-elect=false",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={folder / 'certificates-of-controllers'}",
+        "--kube-api-qps=1000",
+        "--kube-api-burst=1000",
+    ]
+    minor = int("".join(filter(str.isdigit, version["minor"])))  # some say "20+"
+    has_insecure_port = minor <= LAST_WITH_AN_INSECURE_PORT
+    no_insecure_port = ["--port=0"] if has_insecure_port else []
+    return programs.Program(
+        start.binaries / "kube-controller-manager", [*arguments, *no_insecure_port], folder
+    )
+
+
+def _wait_for_controllers(manager: programs.Running, port: int) -> None:
+    # Its certificate is its own too, and there is no secret in this question.
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    manager.wait_until(lambda: _answer(f"https://127.0.0.1:{port}/healthz", None, context))
+
+
+def kubeconfig(url: str, certificate: str, user: str, token: str) -> str:
+    """The file with which a client is that user. It is JSON, and thereby YAML."""
+    cluster = {"server": url, "certificate-authority-data": base64.b64encode(certificate.encode()).decode()}
+    config: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "windlass", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "windlass", "context": {"cluster": "windlass", "user": user}}],
+        "current-context": "windlass",
+    }
+    return json.dumps(config, indent=2) + "\n"
+
+
+def _token_file(users: Mapping[str, User], groups: Mapping[str, str]) -> str:
+    return "".join(f'{user.token},{name},{name},"{groups[name]}"\n' for name, user in users.items())
+
+
+def _write_signing_key(path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    _write_private(path, key.decode())
+
+
+def _answer(url: str, token: str | None = None, context: ssl.SSLContext | None = None) -> bytes | None:
+    """The body of a good answer; None while there is none."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310
+    handlers = [urllib.request.ProxyHandler({})]
+    https = [urllib.request.HTTPSHandler(context=context)] if context else []
+    try:
+        with urllib.request.build_opener(*handlers, *https).open(request, timeout=10) as response:
+            body: bytes = response.read()
+            return body
+    except (OSError, urllib.error.URLError):
+        return None
+
+
+def _certificate(folder: Path) -> str | None:
+    """The server's certificate and its signer's. The key is written after them: once it is there, they are whole."""
+    return (folder / "apiserver.crt").read_text() if (folder / "apiserver.key").exists() else None
+
+
+def _write_private(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+
+
+# The command
+
+
+def check(api: Api) -> None:
+    """Writes, reads and deletes an object as any client would, and tells of all versions."""
+    from kubernetes import client, config
+
+    connection = config.new_client_from_config(config_file=str(api.kubeconfig))  # type: ignore[no-untyped-call]
+    core = client.CoreV1Api(connection)
+    name, data = f"windlass-check-{secrets.token_hex(4)}", {"greeting": "hello"}
+    body = client.V1ConfigMap(metadata=client.V1ObjectMeta(name=name), data=data)
+    core.create_namespaced_config_map("default", body)
+    found = core.read_namespaced_config_map(name, "default").data
+    core.delete_namespaced_config_map(name, "default")
+    if found != data:
+        raise programs.StartError(f"{api.url} was given {data} and answered {found}.")
+    print(f"Kubernetes {api.version} at {api.url} stores, answers and deletes.")
+    for kubectl in api.kubectls:
+        print(f"{kubectl}: {_version_of(kubectl)}")
+
+
+def _version_of(kubectl: Path) -> str:
+    command = [str(kubectl), "version", "--client", "--output=json"]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    version: str = json.loads(answer.stdout)["clientVersion"]["gitVersion"]
+    return version
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Starts a real Kubernetes API server for tests.")
+    parser.add_argument("--check", action="store_true", help="try it once, print the versions, and end")
+    arguments = parser.parse_args()
+    try:
+        with serve() as api:
+            if arguments.check:
+                check(api)
+                return 0
+            what = f"Kubernetes {api.version} at {api.url}; Ctrl-C ends it"
+            print(f"export KUBECONFIG={api.kubeconfig}  # {what}", flush=True)
+            signal.pause()
+    except (programs.StartError, kubernetes_binaries.BinariesError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Starts programs that serve, waits until they do, and sees to it that they end with us, however we end.
+
+What they are and what they are told is not known here.
+"""
+
+import contextlib
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+LIMIT: Final = 120.0
+"""Seconds that a program may take until it serves. The slowest takes about five on an idle machine."""
+
+# Linux ends the program when the thread that started it ends. To set that in the new process itself, rather than
+# between fork and exec of ours, is safe with threads too.
+UNTIL_PARENT_ENDS: Final = """
+import ctypes, os, signal, sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # 1: PR_SET_PDEATHSIG
+if os.getppid() == int(sys.argv[1]):
+    os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class StartError(Exception):
+    """A program does not serve. The message says how it failed, and shows the end of its log."""
+
+
+class PortTakenError(StartError):
+    """Another process took the port between the moment that it was free and that the program bound it. Try again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    path: Path
+    arguments: Sequence[str]
+    folder: Path
+    """Where it runs, and where its log is."""
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.path.name}.log"
+
+
+@dataclasses.dataclass(frozen=True)
+class Running:
+    program: Program
+    process: subprocess.Popen[bytes]
+
+    def wait_until(self, probe: Callable[[], T | None]) -> T:
+        """What the probe finds, as soon as it finds something."""
+        deadline = time.monotonic() + LIMIT
+        while (found := probe()) is None:
+            code = self.process.poll()
+            if code is not None:
+                raise self._failure(f"ended with exit code {code}")
+            if time.monotonic() > deadline:
+                raise self._failure(f"did not serve within {LIMIT:.0f} s")
+            time.sleep(0.05)
+        return found
+
+    def _failure(self, how: str) -> StartError:
+        log = self.program.log
+        is_port_taken = "address already in use" in log.read_text(errors="replace")
+        kind = PortTakenError if is_port_taken else StartError
+        return kind(f"{self.program.path} {how}. The end of its log:\n{tail(log)}")
+
+
+@contextlib.contextmanager
+def running(program: Program) -> Iterator[Running]:
+    """The program in a process of its own until the end of the block, where it is killed: it is to keep nothing."""
+    command = [str(program.path), *program.arguments]
+    if sys.platform == "linux":
+        command = [sys.executable, "-I", "-S", "-c", UNTIL_PARENT_ENDS, str(os.getpid()), *command]
+    with program.log.open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603
+            command,
+            cwd=program.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us, who then end it
+        )
+    try:
+        yield Running(program, process)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def cleaning_up_on_sigterm() -> Iterator[None]:
+    """SIGTERM leaves the `with` blocks as an exception does, unless somebody else attends to it."""
+    is_ours = threading.current_thread() is threading.main_thread() and (
+        signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    )
+    if not is_ours:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _leave(signum: int, _frame: object) -> None:
+    raise SystemExit(128 + signum)
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """The last lines of a log, for a message."""
+    return "\n".join(f"    {line}" for line in log.read_text(errors="replace").splitlines()[-lines:])
