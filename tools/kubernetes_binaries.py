@@ -287,13 +287,33 @@ def _unpacked_source(shop: Workshop) -> Path:
 
 
 def _mend(source: Path, tree: Path) -> None:
-    """The vendored reflect2 1.0.1 crashes under Go 1.18 and newer, with the first custom resource; 1.0.2 does not."""
-    vendored = source / "vendor" / REFLECT2
+    """Two things that this source gets wrong when a compiler newer than itself builds it."""
+    _replace_reflect2(source / "vendor" / REFLECT2, tree / "usr/share/gocode/src" / REFLECT2)
+    _tell_empty_from_null(source)
+
+
+def _replace_reflect2(vendored: Path, newer: Path) -> None:
+    """The vendored 1.0.1 crashes under Go 1.18 and newer, with the first custom resource; 1.0.2 does not."""
     for pattern in ("*.go", "*.s"):
         for old in vendored.glob(pattern):
             old.unlink()
-        for new in (tree / "usr/share/gocode/src" / REFLECT2).glob(pattern):
+        for new in newer.glob(pattern):
             shutil.copy(new, vendored)
+
+
+def _tell_empty_from_null(source: Path) -> None:
+    """Comparing two reflect.Values deeply tells nothing: under Go 1.19, `""` is null in the checks of a custom resource."""
+    compared = "data == nil || reflect.DeepEqual(reflect.Zero(reflect.TypeOf(data)), reflect.ValueOf(data))"
+    mended = 0
+    for path in (source / "vendor").glob("**/validate/type.go"):
+        text = path.read_text()
+        if compared in text:
+            path.write_text(text.replace(compared, "data == nil"))
+            mended += 1
+    if not mended:
+        raise BinariesError(
+            "the check of custom resources looks different from the one that is to be mended."
+        )
 
 
 def _compile(shop: Workshop, source: Path, goroot: Path, target: Path) -> None:

@@ -155,7 +155,9 @@ class Api:
 
     async def _on_subresource(self, call: Call) -> web.StreamResponse:
         name, method = call.target.subresource, call.request.method
-        if name not in call.kind.subresources or not call.target.name:
+        if name not in call.kind.subresources:
+            if call.kind.is_custom:
+                raise failures.not_found(call.kind.group, call.kind.plural, call.target.name)
             raise failures.no_such_path()
         if name in ("status", "finalize"):
             handler = self._on_object.get(method)

@@ -247,10 +247,14 @@ class Lifecycle:
         version = int(old_meta["resourceVersion"])
         place = place_of(namespace, name)
         if _may_go(kind, obj):
-            last = bodies.encode(obj) if kind.strategy.is_graceful else stored
             if not options.is_dry_run:
                 self.store.delete(kind.resource, place, version)
-            return Deleted(True, last)
+            if not kind.strategy.is_graceful:
+                return Deleted(True, stored)
+            if "deletionTimestamp" in old_meta:
+                # It was going already: that it goes now is one more change.
+                meta["resourceVersion"] = str(self.store.version)
+            return Deleted(True, bodies.encode(obj))
         if meta == old_meta or options.is_dry_run:
             return Deleted(False, bodies.encode(obj))
         if kind.strategy.counts_generations and "deletionTimestamp" not in old_meta:
@@ -355,6 +359,10 @@ def _check_identity(kind: Kind, given: Object) -> None:
         if not found and kind.is_custom:
             name = field[0].upper() + field[1:]
             raise failures.bad_request(f"Object '{name}' is missing in the object provided")
+        if found and found != expected and field == "kind" and kind.is_custom:
+            name = str((given.get("metadata") or {}).get("name", ""))
+            fault = failures.invalid_value("kind", found, f"must be {expected}")
+            raise failures.invalid(kind.group, str(found), name, [fault])
         if found and found != expected:
             what = "API version" if field == "apiVersion" else field
             raise failures.bad_request(
@@ -399,7 +407,7 @@ def _check_freshness(kind: Kind, meta: Object, old: Object) -> None:
             "FieldValueInvalid",
             "Invalid value: 0x0: must be specified for an update",
         )
-        raise failures.invalid(kind.group, kind.plural if kind.is_custom else kind.kind, name, [fault])
+        raise failures.invalid(kind.group, kind.plural, name, [fault])
     if uid and uid != old["uid"]:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
         raise failures.conflict(kind.group, kind.plural, name, why)
@@ -423,7 +431,7 @@ def _metadata_faults(kind: Kind, new: Object) -> list[Fault]:
         new,
         namespaced=kind.namespaced,
         name_rule=metadata.name_rule(kind.resource),
-        is_custom=kind.is_custom,
+        is_custom=kind.is_custom or kind.group == "apiextensions.k8s.io",
     )
 
 
@@ -449,6 +457,9 @@ def _with_status_alone(kind: Kind, new: Object, old: Object) -> Object:
 
 
 def _is_desired_otherwise(kind: Kind, new: Object, old: Object) -> bool:
+    is_annotated_otherwise = new["metadata"].get("annotations") != old["metadata"].get("annotations")
+    if kind.strategy.counts_annotations and is_annotated_otherwise:
+        return True
     fields = {*new, *old} - {"metadata", "apiVersion", *kind.strategy.status_fields}
     return any(new.get(field) != old.get(field) for field in fields)
 

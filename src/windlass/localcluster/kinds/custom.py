@@ -24,6 +24,7 @@ class CustomStrategy(Strategy):
     counts_generations = True
     allows_blind_update = False
     is_checked_by_schema = True
+    status_may_relabel = False
 
     def __init__(self, *, has_status: bool, scale: ScalePaths | None = None) -> None:
         # Without the subresource, a status is a field like any other.

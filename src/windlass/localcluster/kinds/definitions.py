@@ -32,6 +32,7 @@ class DefinitionStrategy(Strategy):
     counts_generations = True
     allows_blind_update = False
     is_checked_by_schema = True
+    status_may_relabel = False
 
     def prepare_create(self, new: Object, world: World) -> None:
         _fill_in(new.setdefault("spec", {}))

@@ -33,7 +33,6 @@ _MAY_CHANGE = "node updates may only change labels, taints, or capacity"
 
 
 class NodeStrategy(Strategy):
-    status_may_relabel = True
     takes_status_on_create = True
 
     def prepare_create(self, new: Object, world: World) -> None:

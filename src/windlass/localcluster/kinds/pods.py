@@ -20,7 +20,6 @@ _GATED = {
 
 
 class PodStrategy(Strategy):
-    status_may_relabel = True
     returns_deleted = True
     is_graceful = True
 

@@ -30,11 +30,12 @@ class Strategy:
 
     # Does metadata.generation count the changes of the spec?
     counts_generations = False
+    # Are annotations part of what is desired?
+    counts_annotations = False
     # What an update through the main path may not change, and one through /status changes alone.
     status_fields: tuple[str, ...] = ("status",)
     # May an update through /status change labels and annotations?
-    status_may_relabel = False
-
+    status_may_relabel = True
     # May an update leave out the resourceVersion, and so replace whatever is there?
     allows_blind_update = True
     # Does an update create what is not there?

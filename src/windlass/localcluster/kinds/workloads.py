@@ -23,6 +23,8 @@ _STATEFUL_FIXED = (
 
 class DeploymentStrategy(Strategy):
     counts_generations = True
+    counts_annotations = True
+    status_may_relabel = False
 
     def prepare_create(self, new: Object, world: World) -> None:
         self._fill(new)
