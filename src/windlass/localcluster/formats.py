@@ -4,6 +4,7 @@ Each function returns what is wrong with a value, nothing when all is well. Whic
 caller to say.
 """
 
+import functools
 import ipaddress
 import re
 from collections.abc import Callable
@@ -45,68 +46,77 @@ _OF_A_KEY = "a valid config key must consist of alphanumeric characters, '-', '_
 _OF_A_HEADER = "a valid HTTP header must consist of alphanumeric characters or '-'"
 _OF_A_PERCENTAGE = "a valid percent string must be a numeric string followed by an ending '%'"
 
-Rule = Callable[[str], list[str]]
+Problems = tuple[str, ...]
+Rule = Callable[[str], Problems]
+
+# The same labels, keys and names come again and again.
+_remembered = functools.lru_cache(maxsize=8192)
 
 
-def dns_label(value: str) -> list[str]:
+@_remembered
+def dns_label(value: str) -> Problems:
     return _too_long(value, 63) + _mismatch(value, _LABEL, _OF_A_LABEL, "my-name", "123-abc")
 
 
-def dns_1035_label(value: str) -> list[str]:
+@_remembered
+def dns_1035_label(value: str) -> Problems:
     return _too_long(value, 63) + _mismatch(value, _LABEL_1035, _OF_A_1035_LABEL, "my-name", "abc-123")
 
 
-def dns_subdomain(value: str) -> list[str]:
+@_remembered
+def dns_subdomain(value: str) -> Problems:
     return _too_long(value, 253) + _mismatch(value, _SUBDOMAIN, _OF_A_SUBDOMAIN, "example.com")
 
 
-def qualified_name(value: str) -> list[str]:
+@_remembered
+def qualified_name(value: str) -> Problems:
     """A label's key, a finalizer, a resource: a name after an optional DNS subdomain and a slash."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         text = _mismatch("", _QUALIFIED, _OF_A_QUALIFIED_NAME, "MyName", "my.name", "123-abc")[0]
-        return [
-            f"a qualified name {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
-    problems = []
-    if slash:
-        problems += (
-            ["prefix part must be non-empty"] if not prefix else _each("prefix part ", dns_subdomain(prefix))
+        return (
+            f"a qualified name {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
         )
+    problems: Problems = ()
+    if slash:
+        problems += _each("prefix part ", dns_subdomain(prefix) if prefix else ("must be non-empty",))
     if not name:
-        problems.append("name part must be non-empty")
+        problems += ("name part must be non-empty",)
     wrong = _too_long(name, 63) + _mismatch(
         name, _QUALIFIED, _OF_A_QUALIFIED_NAME, "MyName", "my.name", "123-abc"
     )
     return problems + _each("name part ", wrong)
 
 
-def label_value(value: str) -> list[str]:
+@_remembered
+def label_value(value: str) -> Problems:
     wrong = _mismatch(value, f"({_QUALIFIED})?", _OF_A_LABEL_VALUE, "MyValue", "my_value", "12345")
     return _too_long(value, 63) + wrong
 
 
-def environment_name(value: str) -> list[str]:
+@_remembered
+def environment_name(value: str) -> Problems:
     examples = ("my.env-name", "MY_ENV.NAME", "MyEnvName1")
     return _mismatch(value, _ENVIRONMENT, _OF_AN_ENVIRONMENT_NAME, *examples) + _leaves_the_folder(value)
 
 
-def data_key(value: str) -> list[str]:
+@_remembered
+def data_key(value: str) -> Problems:
     """A key of a ConfigMap or a Secret: it becomes a file's name."""
     wrong = _mismatch(value, _KEY, _OF_A_KEY, "key.name", "KEY_NAME", "key-name")
     return _too_long(value, 253) + wrong + _leaves_the_folder(value)
 
 
-def http_header(value: str) -> list[str]:
+def http_header(value: str) -> Problems:
     return _mismatch(value, _HEADER, _OF_A_HEADER, "X-Header-Name")
 
 
-def percentage(value: str) -> list[str]:
+def percentage(value: str) -> Problems:
     return _mismatch(value, _PERCENT, _OF_A_PERCENTAGE, "1%", "93%")
 
 
-def port_name(value: str) -> list[str]:
-    problems = _too_long(value, 15)
+def port_name(value: str) -> Problems:
+    problems = [*_too_long(value, 15)]
     if not re.fullmatch("[-a-z0-9]+", value):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search("[a-z]", value):
@@ -115,21 +125,21 @@ def port_name(value: str) -> list[str]:
         problems.append("must not contain consecutive hyphens")
     if value.startswith("-") or value.endswith("-"):
         problems.append("must not begin or end with a hyphen")
-    return problems
+    return tuple(problems)
 
 
-def between(value: int, lowest: int, highest: int) -> list[str]:
-    return [] if lowest <= value <= highest else [f"must be between {lowest} and {highest}, inclusive"]
+def between(value: int, lowest: int, highest: int) -> Problems:
+    return () if lowest <= value <= highest else (f"must be between {lowest} and {highest}, inclusive",)
 
 
-def port_number(value: int) -> list[str]:
+def port_number(value: int) -> Problems:
     return between(value, 1, 65535)
 
 
-def ip_address(value: str) -> list[str]:
+def ip_address(value: str) -> Problems:
     if is_ip_address(value):
-        return []
-    return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+        return ()
+    return ("must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",)
 
 
 def is_ip_address(value: str) -> bool:
@@ -140,32 +150,32 @@ def is_ip_address(value: str) -> bool:
     return "%" not in value
 
 
-def path_segment(value: str) -> list[str]:
+def path_segment(value: str) -> Problems:
     if value in (".", ".."):
-        return [f"may not be '{value}'"]
+        return (f"may not be '{value}'",)
     return path_segment_prefix(value)
 
 
-def path_segment_prefix(value: str) -> list[str]:
-    return [f"may not contain '{character}'" for character in "/%" if character in value]
+def path_segment_prefix(value: str) -> Problems:
+    return tuple(f"may not contain '{character}'" for character in "/%" if character in value)
 
 
-def _too_long(value: str, limit: int) -> list[str]:
-    return [] if len(value.encode()) <= limit else [f"must be no more than {limit} characters"]
+def _too_long(value: str, limit: int) -> Problems:
+    return () if len(value.encode()) <= limit else (f"must be no more than {limit} characters",)
 
 
-def _mismatch(value: str, pattern: str, rule: str, *examples: str) -> list[str]:
+def _mismatch(value: str, pattern: str, rule: str, *examples: str) -> Problems:
     if re.fullmatch(pattern, value):
-        return []
+        return ()
     shown = " or ".join(f"'{example}', " for example in examples)
-    return [f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"]
+    return (f"{rule} (e.g. {shown}regex used for validation is '{pattern}')",)
 
 
-def _leaves_the_folder(value: str) -> list[str]:
+def _leaves_the_folder(value: str) -> Problems:
     if value in (".", ".."):
-        return [f"must not be '{value}'"]
-    return ["must not start with '..'"] if value.startswith("..") else []
+        return (f"must not be '{value}'",)
+    return ("must not start with '..'",) if value.startswith("..") else ()
 
 
-def _each(prefix: str, problems: list[str]) -> list[str]:
-    return [prefix + problem for problem in problems]
+def _each(prefix: str, problems: Problems) -> Problems:
+    return tuple(prefix + problem for problem in problems)

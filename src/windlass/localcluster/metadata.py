@@ -10,7 +10,7 @@ from windlass.localcluster import failures, formats
 from windlass.localcluster.failures import Fault
 
 Object = dict[str, Any]
-NameRule = Callable[[str, bool], list[str]]
+NameRule = Callable[[str, bool], formats.Problems]
 """What is wrong with a name, or with the beginning of one that is to be generated."""
 
 _ANNOTATIONS_LIMIT = 256 * 1024
@@ -21,19 +21,19 @@ _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 
 
-def subdomain(name: str, is_prefix: bool) -> list[str]:
+def subdomain(name: str, is_prefix: bool) -> formats.Problems:
     return formats.dns_subdomain(_without_dash(name) if is_prefix else name)
 
 
-def label(name: str, is_prefix: bool) -> list[str]:
+def label(name: str, is_prefix: bool) -> formats.Problems:
     return formats.dns_label(_without_dash(name) if is_prefix else name)
 
 
-def label_1035(name: str, is_prefix: bool) -> list[str]:
+def label_1035(name: str, is_prefix: bool) -> formats.Problems:
     return formats.dns_1035_label(_without_dash(name) if is_prefix else name)
 
 
-def path_segment(name: str, is_prefix: bool) -> list[str]:
+def path_segment(name: str, is_prefix: bool) -> formats.Problems:
     return formats.path_segment_prefix(name) if is_prefix else formats.path_segment(name)
 
 

@@ -1,0 +1,49 @@
+"""One embedded server for the tests of a module, and a namespace of its own for each test."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from served import Served, serving
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(tmp_path_factory.mktemp("server") / "data") as served:
+        yield served
+
+
+@pytest.fixture
+def kubeconfig(server: Served) -> Path:
+    return server.data / "kubeconfig"
+
+
+@pytest.fixture
+def namespace(server: Served) -> str:
+    name = f"t-{uuid.uuid4().hex[:10]}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    assert server.ask("POST", "/api/v1/namespaces", body).code == 201
+    return name
+
+
+@pytest.fixture
+def connection(kubeconfig: Path) -> Iterator[Any]:
+    """The official client, set up as every program does it: the kubeconfig says where, who, and whom to trust."""
+    from kubernetes import client, config  # slow to import, and needed by its own tests only
+
+    configuration = client.Configuration()
+    config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+    assert configuration.verify_ssl
+    assert configuration.ssl_ca_cert
+    with client.ApiClient(configuration) as opened:
+        yield opened
+
+
+@pytest.fixture
+def core(connection: Any) -> Any:
+    from kubernetes import client
+
+    return client.CoreV1Api(connection)

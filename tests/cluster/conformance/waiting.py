@@ -1,0 +1,32 @@
+"""Waiting for what a server does in its own time. Nothing is recorded while waiting, and nothing is timed."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from conformance.client import SECONDS_TO_WAIT, Answer, Client
+
+T = TypeVar("T")
+
+
+def wait_for(what: str, look: Callable[[], T | None], seconds: float = SECONDS_TO_WAIT) -> T:
+    """What `look` returns, as soon as that is true."""
+    end, pause = time.monotonic() + seconds, 0.01
+    while True:
+        if seen := look():
+            return seen
+        assert time.monotonic() < end, f"waited {seconds:.0f} s in vain for {what}"
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.5)
+
+
+def wait_until_gone(client: Client, path: str) -> None:
+    wait_for(f"{path} to be gone", lambda: client.get(path).code == 404)
+
+
+def wait_until(client: Client, path: str, is_true: Callable[[Answer], bool]) -> Answer:
+    def look() -> Answer | None:
+        answer = client.get(path)
+        return answer if answer.code == 200 and is_true(answer) else None
+
+    return wait_for(f"{path} to change", look)

@@ -1,0 +1,99 @@
+"""The cluster to test, a namespace of its own for each test, and transcripts.
+
+    pytest tests/cluster                                                      on the embedded server
+    WINDLASS_TEST_CLUSTER=real pytest tests/cluster                           on a real Kubernetes
+    WINDLASS_TEST_CLUSTER=real WINDLASS_REGENERATE=1 pytest tests/cluster     writes the transcripts anew
+
+The tests know the Kubernetes API and nothing else: what they import is in `conformance`, beside this file.
+"""
+
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance import known_differences, servers, transcript
+from conformance.objects import Namespace, Widgets
+from conformance.servers import Cluster
+from conformance.transcript import RecordingClient
+
+TRANSCRIPTS = Path(__file__).parent / "transcripts"
+WRITTEN: set[Path] = set()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    with servers.running() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def unique() -> str:
+    """For names of what is in no namespace. Transcripts show it as `<unique>`."""
+    return f"t-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Iterator[RecordingClient]:
+    """A client whose requests and answers are compared with the golden ones when the test has passed."""
+    client = RecordingClient(cluster.client.access, cluster.client)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, unique: str) -> Iterator[Namespace]:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unique}}
+    cluster.client.post("/api/v1/namespaces", body).expect(201)
+    yield Namespace(unique)
+    cluster.client.delete(f"/api/v1/namespaces/{unique}")
+
+
+@pytest.fixture
+def widgets(cluster: Cluster, namespace: Namespace) -> Iterator[Widgets]:
+    """A group of a test's own, for one definition, which is deleted at the end."""
+    widgets = Widgets(f"{namespace.name}.example.com", namespace.name)
+    yield widgets
+    cluster.client.delete(widgets.definition)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if servers.chosen() == "real":
+        return
+    for item in items:
+        for suffix, reason in known_differences.EMBEDDED_FAILS.items():
+            if item.nodeid.endswith(suffix):
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Iterator[None]:
+    result = yield
+    api = pyfuncitem.funcargs.get("api")
+    if isinstance(api, RecordingClient):
+        unique = pyfuncitem.funcargs.get("unique", "no such name")
+        _check(_file_of(pyfuncitem), api.recorder.transcript(str(unique)))
+    return result
+
+
+def _check(file: Path, found: list[object]) -> None:
+    if not found:
+        return
+    if os.environ.get("WINDLASS_REGENERATE"):
+        assert servers.chosen() == "real", "only a real server may write the transcripts"
+        assert file not in WRITTEN, (
+            f"two tests have the transcript {file.name}: give one of them another name"
+        )
+        WRITTEN.add(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(transcript.dumped(found), encoding="utf-8")
+    transcript.compare(file, found)
+
+
+def _file_of(item: pytest.Function) -> Path:
+    subject = item.path.stem.removeprefix("test_")
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", item.name.removeprefix("test_")).strip("-")
+    return TRANSCRIPTS / subject / f"{name}.json"

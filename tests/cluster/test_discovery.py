@@ -1,0 +1,72 @@
+"""What a client learns about a server before it asks for anything."""
+
+import json
+
+import pytest
+
+from conformance.servers import Cluster
+from conformance.transcript import RecordingClient
+
+RESOURCES: dict[str, list[str]] = {
+    "/api/v1": [
+        "bindings", "configmaps", "endpoints", "events", "namespaces", "namespaces/finalize", "namespaces/status",
+        "nodes", "nodes/status", "persistentvolumeclaims", "persistentvolumeclaims/status", "pods", "pods/binding",
+        "pods/exec", "pods/log", "pods/portforward", "pods/status", "secrets", "serviceaccounts", "services",
+        "services/status",
+    ],
+    "/apis/apps/v1": [
+        "deployments", "deployments/scale", "deployments/status",
+        "statefulsets", "statefulsets/scale", "statefulsets/status",
+    ],
+    "/apis/batch/v1": ["jobs", "jobs/status"],
+    "/apis/coordination.k8s.io/v1": ["leases"],
+    "/apis/rbac.authorization.k8s.io/v1": ["clusterrolebindings", "clusterroles", "rolebindings", "roles"],
+    "/apis/apiextensions.k8s.io/v1": ["customresourcedefinitions", "customresourcedefinitions/status"],
+}  # fmt: skip
+
+
+def test_versions_of_the_core(api: RecordingClient) -> None:
+    found = api.unrecorded.get("/api").expect(200).body
+    assert (found["kind"], found["versions"]) == ("APIVersions", ["v1"])
+
+
+@pytest.mark.parametrize("path", RESOURCES, ids=[path.strip("/").replace("/", ".") for path in RESOURCES])
+def test_resources(api: RecordingClient, path: str) -> None:
+    """A server may have more: what it has of these is described alike."""
+    found = api.unrecorded.get(path).expect(200).body
+    assert (found["kind"], found["groupVersion"]) == (
+        "APIResourceList",
+        path.removeprefix("/apis/").removeprefix("/api/"),
+    )
+    rows = {resource["name"]: resource for resource in found["resources"]}
+    missing = [name for name in RESOURCES[path] if name not in rows]
+    assert not missing
+    api.note(path, {"kind": found["kind"], "resources": [rows[name] for name in RESOURCES[path]]})
+
+
+def test_groups(api: RecordingClient) -> None:
+    found = api.unrecorded.get("/apis").expect(200).body
+    assert (found["kind"], found["apiVersion"]) == ("APIGroupList", "v1")
+    groups = {group["name"]: group for group in found["groups"]}
+    wanted = ["apps", "batch", "coordination.k8s.io", "rbac.authorization.k8s.io", "apiextensions.k8s.io"]
+    for name in wanted:
+        assert groups[name]["preferredVersion"] == {"groupVersion": f"{name}/v1", "version": "v1"}
+        alone = api.unrecorded.get(f"/apis/{name}").expect(200).body
+        assert (alone["kind"], alone["name"]) == ("APIGroup", name)
+
+
+def test_the_version_of_the_server(api: RecordingClient, cluster: Cluster) -> None:
+    found = api.unrecorded.get("/version").expect(200).body
+    assert found == cluster.versions
+    assert {"major", "minor", "gitVersion", "platform"} <= found.keys()
+    assert found["gitVersion"].startswith(f"v{found['major']}.{found['minor'].rstrip('+')}")
+
+
+def test_the_schemas_name_the_kinds(api: RecordingClient) -> None:
+    found = json.loads(api.unrecorded.get("/openapi/v2").expect(200).raw)
+    kinds = {
+        (kind["group"], kind["version"], kind["kind"])
+        for schema in found["definitions"].values()
+        for kind in schema.get("x-kubernetes-group-version-kind", [])
+    }
+    assert {("", "v1", "Pod"), ("apps", "v1", "Deployment"), ("batch", "v1", "Job")} <= kinds

@@ -1,0 +1,128 @@
+"""Namespaces: what is in one goes with it, and nothing comes into one that goes."""
+
+import pytest
+
+from conformance.client import Json
+from conformance.objects import (
+    SIZED,
+    Namespace,
+    Widgets,
+    config_map,
+    definition,
+    establish,
+    pod,
+    secret,
+    version,
+)
+from conformance.transcript import RecordingClient
+from conformance.waiting import wait_until, wait_until_gone
+
+SPACES = "/api/v1/namespaces"
+HOLD = "example.com/hold"
+
+
+def space(name: str, **metadata: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, **metadata}}
+
+
+def test_one_comes_and_goes(api: RecordingClient, unique: str) -> None:
+    api.post(SPACES, space(unique)).expect(201)
+    api.post(SPACES, space(unique)).expect(409)
+    assert api.get(f"{SPACES}/{unique}").expect(200).body["status"]["phase"] == "Active"
+    deleted = api.delete(f"{SPACES}/{unique}").expect(200)
+    assert deleted.body["status"]["phase"] == "Terminating"
+    wait_until_gone(api.unrecorded, f"{SPACES}/{unique}")
+    api.get(f"{SPACES}/{unique}").expect(404)
+    api.post(SPACES, space(unique)).expect(201)
+    api.delete(f"{SPACES}/{unique}").expect(200)
+
+
+def test_what_is_in_it_goes_first(api: RecordingClient, namespace: Namespace, widgets: Widgets) -> None:
+    establish(api.unrecorded, definition(widgets.group, version(SIZED)))
+    maps = namespace.path("configmaps")
+    api.unrecorded.post(maps, config_map("a")).expect(201)
+    api.unrecorded.post(maps, config_map("held", finalizers=[HOLD])).expect(201)
+    api.unrecorded.post(namespace.path("secrets"), secret("a")).expect(201)
+    api.unrecorded.post(namespace.path("pods"), pod("a")).expect(201)
+    api.unrecorded.post(widgets.path(), widgets.body("a")).expect(201)
+    api.delete(f"{SPACES}/{namespace.name}").expect(200)
+    for path in (f"{maps}/a", namespace.path("secrets", "a"), namespace.path("pods", "a"), widgets.path("a")):
+        wait_until_gone(api.unrecorded, path)
+    wait_until(api.unrecorded, f"{maps}/held", lambda found: "deletionTimestamp" in found.body["metadata"])
+    assert (
+        api.unrecorded.get(f"{SPACES}/{namespace.name}").expect(200).body["status"]["phase"] == "Terminating"
+    )
+    api.patch(f"{maps}/held", {"metadata": {"finalizers": []}}).expect(200)
+    wait_until_gone(api.unrecorded, f"{SPACES}/{namespace.name}")
+    api.get(maps).expect(200)
+
+
+def test_nothing_comes_into_one_that_goes(api: RecordingClient, namespace: Namespace) -> None:
+    maps = namespace.path("configmaps")
+    api.unrecorded.post(maps, config_map("held", finalizers=[HOLD])).expect(201)
+    api.unrecorded.delete(f"{SPACES}/{namespace.name}").expect(200)
+    assert api.post(maps, config_map("late")).expect(403).reason == "Forbidden"
+    api.post(SPACES, space(namespace.name)).expect(409)
+    wait_until(api.unrecorded, f"{maps}/held", lambda found: "deletionTimestamp" in found.body["metadata"])
+    api.patch(f"{maps}/held", {"data": {"k": "1"}}).expect(200)
+    api.patch(f"{maps}/held", {"metadata": {"finalizers": []}}).expect(200)
+
+
+def test_it_says_what_holds_it(api: RecordingClient, namespace: Namespace) -> None:
+    maps = namespace.path("configmaps")
+    api.unrecorded.post(maps, config_map("held", finalizers=[HOLD])).expect(201)
+    api.unrecorded.delete(f"{SPACES}/{namespace.name}").expect(200)
+    at = f"{SPACES}/{namespace.name}"
+    wait_until(
+        api.unrecorded,
+        at,
+        lambda found: any(
+            each["type"] == "NamespaceFinalizersRemaining" and each["status"] == "True"
+            for each in found.body["status"].get("conditions", [])
+        ),
+    )
+    conditions = api.unrecorded.get(at).body["status"]["conditions"]
+    api.note("conditions", sorted(conditions, key=lambda each: str(each["type"])))
+    api.patch(f"{maps}/held", {"metadata": {"finalizers": []}}).expect(200)
+
+
+def test_its_finalizer_is_taken_by_a_subresource(api: RecordingClient, unique: str) -> None:
+    held = {**space(unique), "spec": {"finalizers": ["kubernetes", HOLD]}}
+    created = api.post(SPACES, held).expect(201)
+    assert created.body["spec"]["finalizers"] == ["kubernetes", HOLD]
+    api.delete(f"{SPACES}/{unique}").expect(200)
+    left = wait_until(
+        api.unrecorded, f"{SPACES}/{unique}", lambda found: found.body["spec"].get("finalizers") == [HOLD]
+    )
+    assert left.body["status"]["phase"] == "Terminating"
+    released = {**space(unique), "spec": {"finalizers": []}}
+    api.put(f"{SPACES}/{unique}/finalize", released).expect(200)
+    wait_until_gone(api.unrecorded, f"{SPACES}/{unique}")
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system"])
+def test_some_are_there_for_good(api: RecordingClient, name: str) -> None:
+    api.unrecorded.get(f"{SPACES}/{name}").expect(200)
+    api.delete(f"{SPACES}/{name}").expect(403)
+
+
+NAMES = {"upper": "Upper", "dot": "a.b", "first": "-a", "last": "a-", "underscore": "a_b", "long": "a" * 64}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_its_name_is_a_label(api: RecordingClient, name: str) -> None:
+    """And a label of the namespace in newer releases, which therefore have more to say."""
+    refused = api.unrecorded.post(SPACES, space(name)).expect(422).body
+    api.note("first cause", refused["details"]["causes"][0])
+
+
+def test_nothing_is_in_a_namespace_that_is_not_there(api: RecordingClient, unique: str) -> None:
+    maps = f"{SPACES}/{unique}/configmaps"
+    assert api.get(maps).expect(200).body["items"] == []
+    api.get(f"{maps}/a").expect(404)
+    api.post(maps, config_map("a")).expect(404)
+    api.delete(f"{maps}/a").expect(404)
+
+
+def test_all_of_them_are_not_deleted_at_once(api: RecordingClient) -> None:
+    api.delete(SPACES).expect(405)

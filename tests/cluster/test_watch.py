@@ -1,0 +1,222 @@
+"""A watch tells every change once and in order, from the version that it was asked to start at."""
+
+from typing import Any
+
+import pytest
+
+from conformance.objects import SIZED, Namespace, Widgets, config_map, definition, establish, pod, version
+from conformance.transcript import RecordingClient
+
+
+def told(events: list[Any]) -> list[tuple[str, str]]:
+    return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
+
+
+def versions(events: list[Any]) -> list[int]:
+    return [int(event["object"]["metadata"]["resourceVersion"]) for event in events]
+
+
+def test_changes_come_in_order(api: RecordingClient, namespace: Namespace) -> None:
+    maps = namespace.path("configmaps")
+    start = api.get(maps).version
+    with api.watch(maps, resourceVersion=start) as watch:
+        api.post(maps, config_map("a", {"k": "1"}))
+        api.put(f"{maps}/a", config_map("a", {"k": "2"}))
+        api.post(maps, config_map("b"))
+        api.patch(f"{maps}/a", {"data": {"k": "3"}})
+        api.delete(f"{maps}/a")
+        events = watch.take(5)
+    assert told(events) == [
+        ("ADDED", "a"),
+        ("MODIFIED", "a"),
+        ("ADDED", "b"),
+        ("MODIFIED", "a"),
+        ("DELETED", "a"),
+    ]
+    assert versions(events) == sorted(set(versions(events)))
+    assert [event["object"].get("data", {}).get("k") for event in events] == ["1", "2", None, "3", "3"]
+
+
+def test_a_watch_resumes_after_the_version_it_names(api: RecordingClient, namespace: Namespace) -> None:
+    maps = namespace.path("configmaps")
+    api.post(maps, config_map("a"))
+    second = api.post(maps, config_map("b")).version
+    api.delete(f"{maps}/a")
+    api.post(maps, config_map("c"))
+    with api.watch(maps, resourceVersion=second) as watch:
+        assert told(watch.take(2)) == [("DELETED", "a"), ("ADDED", "c")]
+        api.delete(f"{maps}/b")
+        assert told([watch.next()]) == [("DELETED", "b")]
+
+
+@pytest.mark.parametrize(
+    "start", [{}, {"resourceVersion": "0"}, {"resourceVersion": ""}], ids=["unset", "0", "empty"]
+)
+def test_without_a_version_what_exists_comes_first(
+    api: RecordingClient, namespace: Namespace, start: dict[str, Any]
+) -> None:
+    maps = namespace.path("configmaps")
+    api.post(maps, config_map("a"))
+    api.post(maps, config_map("b"))
+    with api.watch(maps, **start) as watch:
+        assert told(watch.take_in_any_order(2)) == [("ADDED", "a"), ("ADDED", "b")]
+        api.post(maps, config_map("c"))
+        assert told([watch.next()]) == [("ADDED", "c")]
+
+
+def test_two_watchers_are_told_the_same(api: RecordingClient, namespace: Namespace) -> None:
+    maps = namespace.path("configmaps")
+    start = api.get(maps).version
+    with api.watch(maps, resourceVersion=start) as one, api.watch(maps, resourceVersion=start) as other:
+        for name in ("a", "b", "c"):
+            api.unrecorded.post(maps, config_map(name))
+        assert one.take(3) == other.take(3)
+
+
+def test_an_object_that_stops_matching_is_deleted_for_the_watcher(
+    api: RecordingClient, namespace: Namespace
+) -> None:
+    maps = namespace.path("configmaps")
+    start = api.get(maps).version
+
+    def label(value: str, data: str) -> None:
+        api.put(f"{maps}/a", config_map("a", {"k": data}, labels={"app": value})).expect(200)
+
+    with api.watch(maps, resourceVersion=start, labelSelector="app=blue") as watch:
+        api.post(maps, config_map("other", labels={"app": "red"}))
+        api.post(maps, config_map("a", {"k": "1"}, labels={"app": "blue"}))
+        label("blue", "2")
+        label("red", "3")
+        label("red", "4")
+        label("blue", "5")
+        api.delete(f"{maps}/other")
+        api.delete(f"{maps}/a")
+        events = watch.take(5)
+    assert [event["type"] for event in events] == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
+    assert [event["object"]["data"]["k"] for event in events] == ["1", "2", "2", "5", "5"]
+    assert versions(events) == sorted(set(versions(events)))
+
+
+def test_one_object_is_watched_by_its_name(api: RecordingClient, namespace: Namespace) -> None:
+    maps = namespace.path("configmaps")
+    api.post(maps, config_map("a"))
+    api.post(maps, config_map("b"))
+    with api.watch(maps, fieldSelector="metadata.name=a") as watch:
+        assert told([watch.next()]) == [("ADDED", "a")]
+        api.patch(f"{maps}/b", {"data": {"k": "1"}})
+        api.patch(f"{maps}/a", {"data": {"k": "1"}})
+        api.delete(f"{maps}/b")
+        api.delete(f"{maps}/a")
+        assert told(watch.take(2)) == [("MODIFIED", "a"), ("DELETED", "a")]
+
+
+def test_a_field_that_changes_moves_an_object_in_and_out(api: RecordingClient, namespace: Namespace) -> None:
+    pods = namespace.path("pods")
+    start = api.get(pods).version
+    with api.watch(pods, resourceVersion=start, fieldSelector="status.phase=Running") as watch:
+        api.post(pods, pod("a")).expect(201)
+        api.patch(f"{pods}/a/status", {"status": {"phase": "Running"}}).expect(200)
+        api.patch(f"{pods}/a/status", {"status": {"phase": "Succeeded"}}).expect(200)
+        assert told(watch.take(2)) == [("ADDED", "a"), ("DELETED", "a")]
+
+
+def test_a_kind_is_watched_in_all_namespaces(api: RecordingClient, namespace: Namespace, unique: str) -> None:
+    start = api.unrecorded.get("/api/v1/configmaps").version
+    with api.watch("/api/v1/configmaps", resourceVersion=start, labelSelector=f"of={unique}") as watch:
+        api.post(namespace.path("configmaps"), config_map("a", labels={"of": unique}))
+        assert watch.next()["object"]["metadata"]["namespace"] == namespace.name
+
+
+def test_custom_resources_are_watched(api: RecordingClient, widgets: Widgets) -> None:
+    establish(api.unrecorded, definition(widgets.group, version(SIZED)))
+    api.post(widgets.path(), widgets.body("a", spec={"size": 1})).expect(201)
+    with api.watch(widgets.path()) as watch:
+        assert told([watch.next()]) == [("ADDED", "a")]
+        api.patch(widgets.path("a"), {"spec": {"size": 2}}).expect(200)
+        api.delete(widgets.path("a")).expect(200)
+        events = watch.take(2)
+    assert told(events) == [("MODIFIED", "a"), ("DELETED", "a")]
+    assert events[0]["object"]["spec"] == {"size": 2}
+
+
+def test_a_version_that_is_too_old_is_gone(api: RecordingClient, widgets: Widgets) -> None:
+    """The version is older than the definition: no history goes back so far."""
+    establish(api.unrecorded, definition(widgets.group, version(SIZED)))
+    with api.watch(widgets.path(), resourceVersion="1") as watch:
+        event = watch.next()
+        assert watch.rest() == []
+    assert event["type"] == "ERROR"
+    assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
+
+
+def test_bookmarks_tell_how_far_a_watch_has_come(api: RecordingClient, namespace: Namespace) -> None:
+    """Past changes that it is not told of: whoever resumes from there need not read them again."""
+    maps = namespace.path("configmaps")
+    start = api.post(maps, config_map("a")).version
+    asked: dict[str, Any] = {
+        "labelSelector": "app=blue",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "5",
+    }
+    with api.watch(maps, resourceVersion=start, **asked) as watch:
+        api.post(maps, config_map("b", labels={"app": "red"}))
+        bookmark = watch.next()
+    assert bookmark["type"] == "BOOKMARK"
+    reached = bookmark["object"]["metadata"]["resourceVersion"]
+    assert int(reached) > int(start)
+    api.post(maps, config_map("c"))
+    with api.watch(maps, resourceVersion=reached) as watch:
+        assert told([watch.next()]) == [("ADDED", "c")]
+
+
+def test_a_watch_ends_in_its_time(api: RecordingClient, namespace: Namespace) -> None:
+    maps = namespace.path("configmaps")
+    api.post(maps, config_map("a"))
+    with api.watch(maps, timeoutSeconds="1") as watch:
+        assert told(watch.rest()) == [("ADDED", "a")]
+
+
+def test_what_waits_for_its_finalizers_is_modified_and_then_deleted(
+    api: RecordingClient, namespace: Namespace
+) -> None:
+    maps = namespace.path("configmaps")
+    start = api.post(maps, config_map("a", finalizers=["example.com/hold"])).version
+    with api.watch(maps, resourceVersion=start) as watch:
+        api.delete(f"{maps}/a")
+        api.patch(f"{maps}/a", {"metadata": {"finalizers": None}})
+        events = watch.take(2)
+    assert told(events) == [("MODIFIED", "a"), ("DELETED", "a")]
+    assert "deletionTimestamp" in events[0]["object"]["metadata"]
+
+
+def test_nothing_is_told_where_nothing_changed(api: RecordingClient, namespace: Namespace) -> None:
+    maps = namespace.path("configmaps")
+    start = api.post(maps, config_map("a", {"k": "1"})).version
+    with api.watch(maps, resourceVersion=start) as watch:
+        assert api.put(f"{maps}/a", config_map("a", {"k": "1"})).version == start
+        assert api.patch(f"{maps}/a", {"data": {"k": "1"}}).version == start
+        api.put(f"{maps}/a", config_map("a", {"k": "2"}), dryRun="All").expect(200)
+        api.delete(f"{maps}/a", dryRun="All").expect(200)
+        api.post(maps, config_map("b"), dryRun="All").expect(201)
+        api.post(maps, config_map("last"))
+        assert told([watch.next()]) == [("ADDED", "last")]
+
+
+@pytest.mark.parametrize(
+    "params", [{"labelSelector": "a==b==c"}, {"fieldSelector": "spec.nothing=1"}], ids=["labels", "fields"]
+)
+def test_a_watch_that_makes_no_sense_is_refused(
+    api: RecordingClient, namespace: Namespace, params: dict[str, Any]
+) -> None:
+    with api.watch(namespace.path("configmaps"), **params) as watch:
+        assert watch.answer.code == 400
+
+
+def test_the_events_of_a_watch_have_their_kind(api: RecordingClient, namespace: Namespace) -> None:
+    """Items of a list do without; those of a watch are read one by one."""
+    maps = namespace.path("configmaps")
+    api.post(maps, config_map("a"))
+    with api.watch(maps) as watch:
+        found = watch.next()["object"]
+    assert (found["apiVersion"], found["kind"]) == ("v1", "ConfigMap")
+    assert all("kind" not in item for item in api.get(maps).body["items"])
