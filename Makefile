@@ -30,7 +30,17 @@ check: $(VENV)/installed ## Format, lint, types and import contracts
 
 .PHONY: unit
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 -m 'not kubernetes'
+
+.PHONY: test-kubernetes
+test-kubernetes: $(VENV)/installed ## The same conformance tests on a real Kubernetes API, and kubectl on both
+	$(BIN)/python tools/kubernetes_api.py --check
+	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 2 tests/cluster
+	$(BIN)/python -m pytest -n 2 -m kubernetes tests
+
+.PHONY: kubernetes-api
+kubernetes-api: $(VENV)/installed ## Build (once) and run a real API server; or KUBECONFIG, KUBEBUILDER_ASSETS
+	$(BIN)/python tools/kubernetes_api.py
 
 .PHONY: format
 format: $(VENV)/installed ## Format the code
@@ -48,6 +58,7 @@ simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000)
 .PHONY: bench
 bench: $(VENV)/installed ## Measure, and print beside the aims
 	$(BIN)/python bench/core.py
+	$(BIN)/python bench/api.py
 
 .PHONY: docs
 docs: $(VENV)/installed ## Write the generated parts of the documentation anew

@@ -27,7 +27,8 @@ def is_established(body: Json) -> bool:
 def test_a_kind_comes_and_goes(api: RecordingClient, widgets: Widgets) -> None:
     body = definition(widgets.group, version(SIZED))
     api.get(widgets.path()).expect(404)
-    api.post(DEFINITIONS, body).expect(201)
+    created = api.unrecorded.post(DEFINITIONS, body).expect(201).body
+    api.note("created", {**created, "status": "how far it has come is a matter of time"})
     wait_until(api.unrecorded, widgets.definition, lambda found: is_established(found.body))
     wait_until_served(api.unrecorded, body)
     api.get(widgets.definition).expect(200)
@@ -85,7 +86,7 @@ def test_names_are_taken_once(api: RecordingClient, widgets: Widgets) -> None:
     establish(api.unrecorded, definition(widgets.group, version(SIZED)))
     body = definition(widgets.group, version(SIZED), plural="gadgets")
     body["metadata"] = {"name": f"gadgets.{widgets.group}"}
-    api.post(DEFINITIONS, body).expect(201)
+    api.unrecorded.post(DEFINITIONS, body).expect(201)
     at = f"{DEFINITIONS}/gadgets.{widgets.group}"
     wait_until(api.unrecorded, at, lambda found: bool(found.body["status"].get("conditions")))
     status = api.unrecorded.get(at).body["status"]

@@ -9,7 +9,7 @@ from conformance.transcript import RecordingClient
 
 RESOURCES: dict[str, list[str]] = {
     "/api/v1": [
-        "bindings", "configmaps", "endpoints", "events", "namespaces", "namespaces/finalize", "namespaces/status",
+        "configmaps", "endpoints", "events", "namespaces", "namespaces/finalize", "namespaces/status",
         "nodes", "nodes/status", "persistentvolumeclaims", "persistentvolumeclaims/status", "pods", "pods/binding",
         "pods/exec", "pods/log", "pods/portforward", "pods/status", "secrets", "serviceaccounts", "services",
         "services/status",

@@ -116,7 +116,6 @@ NO_FIELDS = {
     "configmaps": "data.k=1",
     "pods": "spec.hostname=a",
     "secrets": "data=1",
-    "services": "spec.sessionAffinity=None",
     "jobs": "spec.parallelism=1",
     "deployments": "spec.replicas=1",
     "leases": "spec.holderIdentity=a",

@@ -14,8 +14,8 @@ import yaml
 
 from windlass.localcluster import typed
 from windlass.localcluster.kinds import definitions
-from windlass.localcluster.kinds.custom import ScalePaths
 from windlass.localcluster.kinds.kind import Column
+from windlass.localcluster.kinds.strategy import ScalePaths
 
 Object = dict[str, Any]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from served import Served, serving
 
 MAPS = "/api/v1/namespaces/default/configmaps"

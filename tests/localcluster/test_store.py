@@ -223,7 +223,7 @@ def test_a_kill_at_any_moment_loses_no_acknowledged_write(tmp_path: Path) -> Non
     path = tmp_path / "cluster.db"
     acknowledged: list[str] = []
     for writes_before_the_kill in (1, 40, 200, 777):
-        writer = subprocess.Popen(
+        writer = subprocess.Popen(  # noqa: S603
             [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
         )
         assert writer.stdout is not None
@@ -274,7 +274,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
-    with pytest.raises(store.StoreError, match="data directory .*file.* cannot be used"):
+    with pytest.raises(store.StoreError, match=r"data directory .*file.* cannot be used"):
         Store(tmp_path / "file" / "cluster.db")
 
 
@@ -305,7 +305,7 @@ FILLER = textwrap.dedent(
 
 def test_a_full_disk_loses_nothing_and_is_outlived(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
-    filled = subprocess.run(
+    filled = subprocess.run(  # noqa: S603
         [sys.executable, "-c", FILLER, str(path)], capture_output=True, text=True, check=False, env=os.environ
     )
     assert filled.returncode == 0, filled.stderr

@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from windlass.localcluster import answers, bodies, failures, streams, targets
-from windlass.localcluster.kinds import pods, workloads
+from windlass.localcluster.kinds import pods, scales
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import Lifecycle
@@ -40,15 +40,18 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 async def _scale(asked: Asked) -> web.StreamResponse:
+    paths = asked.kind.strategy.scale
+    if paths is None:
+        raise failures.no_such_path()
     method = asked.request.method
     if method == "GET":
-        return _answer(200, workloads.scale_of(asked.obj))
+        return _answer(200, scales.scale_of(asked.obj, paths))
     if method == "PUT":
         given = asked.received.as_object()
     else:
-        change = asked.received.as_patch("V1Scale")
-        given = change(workloads.scale_of(asked.obj))
-    return _answer(200, workloads.scale_of(asked.update(lambda old: workloads.with_scale(old, given))))
+        given = asked.received.as_patch("V1Scale")(scales.scale_of(asked.obj, paths))
+    changed = asked.update(lambda old: scales.with_scale(old, paths, given))
+    return _answer(200, scales.scale_of(changed, paths))
 
 
 async def _binding(asked: Asked) -> web.StreamResponse:

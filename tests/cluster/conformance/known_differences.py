@@ -59,11 +59,25 @@ IGNORED_OF_KIND: Final[Mapping[str, Rules]] = {
 """Anywhere inside an object of that kind."""
 
 IGNORED_IF_NULL: Final[Rules] = dict.fromkeys(
-    ("creationTimestamp", "lastProbeTime", "lastTransitionTime", "startedAt", "finishedAt"),
+    (
+        "creationTimestamp",
+        "lastHeartbeatTime",
+        "lastProbeTime",
+        "lastTransitionTime",
+        "startedAt",
+        "finishedAt",
+    ),
     "Go's encoder writes out a time that is not set",
 )
 
+IGNORED_IF_EMPTY: Final[Rules] = {
+    "details": "of a Status that has none",
+    "labels": "where all were left out",
+    "matchLabels": "where all were left out",
+}
+
 IGNORED_WORDS: Final = {
+    re.compile(r"batch\.kubernetes\.io/(?=controller-uid|job-name)"): "a prefix of a job's labels since 1.27",
     re.compile(
         r"StorageError: invalid object, Code: \d+, Key: [^,]*, ResourceVersion: \d+, AdditionalErrorMsg: "
     ): ("where in etcd an object is kept: the embedded server has no etcd"),
@@ -93,11 +107,17 @@ def left_out(document: Any, ignored: frozenset[str] = frozenset(IGNORED_FIELDS))
             if name == "causes"
             else left_out(value, ignored)
             for name, value in document.items()
-            if name not in ignored and not (name in IGNORED_IF_NULL and value is None)
+            if name not in ignored and not _says_nothing(name, value, ignored)
         }
     if isinstance(document, list):
         return [left_out(item, ignored) for item in document]
     return _reworded(document) if isinstance(document, str) else document
+
+
+def _says_nothing(name: str, value: Any, ignored: frozenset[str]) -> bool:
+    if name in IGNORED_IF_EMPTY and isinstance(value, Mapping):
+        return not value.keys() - ignored
+    return name in IGNORED_IF_NULL and value is None
 
 
 def _without_repetitions(causes: list[Any]) -> list[Any]:
@@ -117,7 +137,8 @@ def _reworded(text: str) -> str:
 OWN_WORDS: Final = re.compile(
     r"json: |json parse error|JSON input|EOF|Go value|readUint64|ReadString|error found in #"
     r"|patch: Invalid value|strconv\.|is registered for version|cannot be handled as a|yaml: "
-    r"|continue key is not valid"  # a decoder's as well
+    r"|continue key is not valid|<object>|unrecognized type"  # a decoder's as well
+    r"|415: Unsupported Media Type|406: Not Acceptable"  # the list of those that are supported, in newer releases
     r"|provided IP "  # which range it has, and how it says so
     r"|fields other than"  # the list grows with each release
 )

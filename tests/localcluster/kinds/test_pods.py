@@ -156,7 +156,7 @@ def test_grace(spec: Object, status: Object, meta: Object, asked: int | None, ex
 def test_a_bound_pod_is_on_its_node(cluster: Any) -> None:
     unbound = cluster.create(pod())
     before = copy.deepcopy(unbound)
-    bound = pods.bind(unbound, "n1", cluster)
+    bound = pods.bind(unbound, "n1", {}, cluster)
     assert unbound == before
     assert bound["spec"]["nodeName"] == "n1"
     assert bound["status"]["conditions"] == [
@@ -182,7 +182,7 @@ def test_a_pod_that_cannot_be_bound(cluster: Any, change: Change, why: str) -> N
     obj = cluster.create(pod())
     change(obj)
     with pytest.raises(ApiError) as raised:
-        pods.bind(obj, "n1", cluster)
+        pods.bind(obj, "n1", {}, cluster)
     assert raised.value.code == 409
     assert raised.value.message == f'Operation cannot be fulfilled on pods/binding "p": {why}'
 

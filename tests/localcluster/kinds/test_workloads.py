@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from windlass.localcluster.failures import ApiError
-from windlass.localcluster.kinds import workloads
+from windlass.localcluster.kinds import scales
 
 Object = dict[str, Any]
 TEMPLATE: Object = {
@@ -149,19 +149,19 @@ def test_scale(cluster: Any) -> None:
     created = cluster.create(workload("Deployment", replicas=2))
     created["metadata"]["resourceVersion"] = "7"
     before = copy.deepcopy(created)
-    scale = workloads.scale_of(created)
+    scale = scales.scale_of(created, scales.USUAL)
     assert scale["spec"] == {"replicas": 2}
     assert scale["status"] == {"replicas": 0, "selector": "a=b"}
     assert scale["metadata"]["resourceVersion"] == "7"
-    scaled = workloads.with_scale(created, scale | {"spec": {"replicas": 5}})
+    scaled = scales.with_scale(created, scales.USUAL, scale | {"spec": {"replicas": 5}})
     assert scaled["spec"]["replicas"] == 5
     assert scaled["metadata"]["resourceVersion"] == "7"
-    assert workloads.scale_of(workloads.with_scale(created, {"spec": {}}))["spec"] == {}
+    assert scales.scale_of(scales.with_scale(created, scales.USUAL, {"spec": {}}), scales.USUAL)["spec"] == {}
     assert created == before
 
 
 def test_fewer_than_none_cannot_be_had(cluster: Any) -> None:
     created = cluster.create(workload("Deployment"))
     with pytest.raises(ApiError, match=r"spec.replicas: Invalid value: -1") as raised:
-        workloads.with_scale(created, {"spec": {"replicas": -1}})
+        scales.with_scale(created, scales.USUAL, {"spec": {"replicas": -1}})
     assert raised.value.code == 422

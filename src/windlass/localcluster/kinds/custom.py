@@ -1,23 +1,13 @@
 """Custom resources: what is peculiar to an object of which nothing is known but its definition."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
-
-import msgspec
 
 from windlass.localcluster import failures
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.strategy import Object, Strategy
+from windlass.localcluster.kinds import scales
+from windlass.localcluster.kinds.strategy import Object, ScalePaths, Strategy
 
 _MOST_REPLICAS = 2**31 - 1
-
-
-class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the scale subresource of a kind finds its numbers: simple JSONPaths such as `.spec.replicas`."""
-
-    spec_replicas: str
-    status_replicas: str
-    selector: str = ""
 
 
 class CustomStrategy(Strategy):
@@ -40,16 +30,8 @@ class CustomStrategy(Strategy):
         return _replica_faults(new, self.scale.status_replicas) if self.scale is not None else ()
 
 
-def value_at(obj: Object, path: str) -> Any:
-    """What a simple JSONPath finds; None when it leads nowhere."""
-    value: Any = obj
-    for key in path.removeprefix(".").split("."):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
 def _replica_faults(obj: Object, path: str) -> Iterator[Fault]:
-    value = value_at(obj, path)
+    value = scales.value_at(obj, path)
     if value is None:
         return
     if not isinstance(value, int):

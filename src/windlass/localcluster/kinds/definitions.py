@@ -7,20 +7,12 @@ from collections.abc import Iterable
 
 from windlass.localcluster import definition_checks, definition_names, structural
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.custom import CustomStrategy, ScalePaths
+from windlass.localcluster.kinds.custom import CustomStrategy
 from windlass.localcluster.kinds.kind import Column, Kind
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.kinds.strategy import Object, ScalePaths, Strategy, World
 
 _AGE = Column(
-    name="Age",
-    type="date",
-    path=".metadata.creationTimestamp",
-    description=(
-        "CreationTimestamp is a timestamp representing the server time when this object was created. It is not"
-        " guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It"
-        " is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More"
-        " info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata"
-    ),
+    name="Age", type="date", path=".metadata.creationTimestamp", description="When the object was created"
 )
 
 

@@ -8,6 +8,8 @@ changes `old`.
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
+import msgspec
+
 from windlass.localcluster.failures import Fault
 
 Object = dict[str, Any]
@@ -23,6 +25,14 @@ class World(Protocol):
     def objects(self, group: str, plural: str) -> Iterator[Object]:
         """Every stored object of one kind, in all namespaces."""
         ...
+
+
+class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a kind keeps its numbers: simple JSONPaths such as `.spec.replicas`."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str = ""
 
 
 class Strategy:
@@ -48,6 +58,8 @@ class Strategy:
     is_graceful = False
     # Is the answer to a delete the object that went, rather than a word that it went?
     returns_deleted = False
+    # Where the scale subresource finds its numbers, if there is one.
+    scale: ScalePaths | None = None
     # What happens to the dependents of an object when whoever deletes it does not say.
     default_propagation = "Background"
 

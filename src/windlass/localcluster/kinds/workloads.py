@@ -1,13 +1,11 @@
 """Deployments and StatefulSets: replicas of a template that a selector finds again, and their scale."""
 
-import copy
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from windlass.localcluster import failures
-from windlass.localcluster.checks import basics, label_selectors, rollout_checks
+from windlass.localcluster.checks import basics, rollout_checks
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds import pod_spec_defaults
+from windlass.localcluster.kinds import pod_spec_defaults, scales
 from windlass.localcluster.kinds.strategy import Object, Strategy, World
 
 _QUARTER = "25%"
@@ -22,6 +20,7 @@ _STATEFUL_FIXED = (
 
 
 class DeploymentStrategy(Strategy):
+    scale = scales.USUAL
     counts_generations = True
     counts_annotations = True
     status_may_relabel = False
@@ -57,6 +56,7 @@ class DeploymentStrategy(Strategy):
 
 
 class StatefulSetStrategy(Strategy):
+    scale = scales.USUAL
     counts_generations = True
 
     def prepare_create(self, new: Object, world: World) -> None:
@@ -95,36 +95,6 @@ class StatefulSetStrategy(Strategy):
             claim.setdefault("kind", "PersistentVolumeClaim")
             resources = (claim.get("spec") or {}).get("resources") or {}
             pod_spec_defaults.write_amounts(resources, "limits", "requests")
-
-
-def scale_of(obj: Mapping[str, Any]) -> Object:
-    """The `Scale` of a Deployment or a StatefulSet."""
-    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    spec = obj["spec"]
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {key: obj["metadata"][key] for key in kept if key in obj["metadata"]},
-        "spec": {"replicas": spec["replicas"]} if spec.get("replicas") else {},
-        "status": {
-            "replicas": (obj.get("status") or {}).get("replicas", 0),
-            "selector": label_selectors.written(spec.get("selector") or {}),
-        },
-    }
-
-
-def with_scale(obj: Mapping[str, Any], scale: Mapping[str, Any]) -> Object:
-    """The object with as many replicas as a `Scale` asks for, in the version that the scale is about."""
-    name, replicas = obj["metadata"]["name"], (scale.get("spec") or {}).get("replicas") or 0
-    if replicas < 0:
-        fault = failures.invalid_value("spec.replicas", replicas, basics.NOT_NEGATIVE)
-        raise failures.invalid("autoscaling", "Scale", name, [fault])
-    scaled = copy.deepcopy(dict(obj))
-    scaled["spec"]["replicas"] = replicas
-    version = (scale.get("metadata") or {}).get("resourceVersion")
-    if version:
-        scaled["metadata"]["resourceVersion"] = version
-    return scaled
 
 
 def _with_template_filled(new: Object) -> Object:
