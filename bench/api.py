@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-CONNECTIONS = 8
+CONNECTIONS = 32
 NOTHING = """
 import ssl, sys
 from aiohttp import web

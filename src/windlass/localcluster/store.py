@@ -4,9 +4,11 @@ There is one sequence of versions for everything: each write takes the next numb
 resourceVersion. Beside the objects stands a bounded history of the last changes, each with the object before and after
 it. A watch resumes from it, and a list that was begun at some version is finished as of that version.
 
-A write is one transaction in a write-ahead log: when a method has returned, the change survives a kill of this
-process. (A loss of power may take back the last moments, never more: the log is synced at checkpoints.) The store
-belongs to one process, and to one thread of it; a second one is refused.
+A write is part of a transaction in a write-ahead log: once it is committed, the change survives a kill of this process.
+(A loss of power may take back the last moments, never more: the log is synced at checkpoints.) Given a `schedule`, the
+store commits what was written in one turn of the event loop together, a little later: whoever answers a request asks
+`when_settled` first, and nobody hears of a change before. The store belongs to one process, and to one thread of it; a
+second one is refused.
 
 What an object means is not known here, but for the few fields of metadata that every object has: resourceVersion,
 which is written here, and ownerReferences, by which dependents are found.
@@ -116,12 +118,19 @@ class Store:
     """The objects in one file. `listen` to hear of every change once it is stored."""
 
     def __init__(
-        self, path: Path, history_length: int = HISTORY_LENGTH, history_bytes: int = HISTORY_BYTES
+        self,
+        path: Path,
+        history_length: int = HISTORY_LENGTH,
+        history_bytes: int = HISTORY_BYTES,
+        schedule: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self._history_length = history_length
         self._history_bytes = history_bytes
         self._listeners: list[Callable[[Change], None]] = []
         self._unheard: deque[Change] = deque()
+        self._schedule = schedule
+        self._uncommitted: list[Change] = []
+        self._waiting: list[Callable[[StoreError | None], None]] = []
         self._sql = _open(path)
         self.version = self._first("SELECT coalesce(max(version), 0) FROM history")
         # What a watch cannot begin before: the newest version that is no longer in the history.
@@ -133,8 +142,10 @@ class Store:
         )
         self._bytes = sum(size for _, size in self._sizes)
         self._to_forget = self.forgotten
+        self._failure: StoreError | None = None
 
     def close(self) -> None:
+        self.commit()
         self._sql.close()
 
     def listen(self, listener: Callable[[Change], None]) -> None:
@@ -239,41 +250,96 @@ class Store:
     def create(self, resource: str, place: str, obj: dict[str, Any]) -> bytes:
         """Store a new object, and return it as it is stored."""
         body, version = self._stamp(obj)
-        with _Transaction(self._sql):
+        with _Transaction(self):
             try:
                 self._sql.execute("INSERT INTO objects VALUES (?, ?, ?, ?)", (resource, place, version, body))
             except sqlite3.IntegrityError as error:
                 raise TakenError(f"{resource} {place} exists") from error
-            self._own(resource, place, None, body)
-            self._remember(Change(version, resource, place, None, body))
-        self._announce(Change(version, resource, place, None, body))
+            self._change(Change(version, resource, place, None, body))
         return body
 
     def update(self, resource: str, place: str, obj: dict[str, Any], expected: int) -> bytes:
         """Replace an object that is still at the version at which the caller read it."""
         body, version = self._stamp(obj)
-        with _Transaction(self._sql):
+        with _Transaction(self):
             before = self._at(resource, place, expected)
             self._sql.execute(
                 "UPDATE objects SET version = ?, body = ? WHERE resource = ? AND place = ?",
                 (version, body, resource, place),
             )
-            self._own(resource, place, before, body)
-            change = Change(version, resource, place, before, body)
-            self._remember(change)
-        self._announce(change)
+            self._change(Change(version, resource, place, before, body))
         return body
 
     def delete(self, resource: str, place: str, expected: int) -> bytes:
         """Remove an object that is still at the version at which the caller read it; return what it was."""
-        with _Transaction(self._sql):
+        with _Transaction(self):
             before = self._at(resource, place, expected)
             self._sql.execute("DELETE FROM objects WHERE resource = ? AND place = ?", (resource, place))
-            self._own(resource, place, before, None)
-            change = Change(self.version + 1, resource, place, before, None)
-            self._remember(change)
-        self._announce(change)
+            self._change(Change(self.version + 1, resource, place, before, None))
         return before
+
+    # Committing
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._uncommitted
+
+    def when_settled(self, tell: Callable[[StoreError | None], None]) -> None:
+        """Call once all that was written until now is committed, or could not be."""
+        self._waiting.append(tell)
+
+    def commit(self) -> None:
+        if not self._uncommitted:
+            return
+        try:
+            self._sql.execute("COMMIT")
+        except sqlite3.Error as error:
+            self.undo(error)
+            return
+        changes, self._uncommitted = self._uncommitted, []
+        self._tell(None)
+        for change in changes:
+            self._announce(change)
+
+    def undo(self, error: BaseException) -> StoreError:
+        """Take back all that is not committed. Nobody has been told that it was stored."""
+        if self._sql.in_transaction:
+            # Some failures, a full disk among them, end the transaction themselves.
+            self._sql.execute("ROLLBACK")
+        self.version -= len(self._uncommitted)
+        self._uncommitted = []
+        failure = StoreError(f"nothing was stored: {error}. Is there room on the disk of the data directory?")
+        self._tell(failure)
+        return failure
+
+    def begin(self) -> None:
+        if not self._sql.in_transaction:
+            self._sql.execute("BEGIN IMMEDIATE")
+
+    def end_if_empty(self) -> None:
+        if not self._uncommitted:
+            self._sql.execute("ROLLBACK")
+
+    def finish(self) -> None:
+        """After a write: commit now, or together with what else comes in this turn."""
+        if self._schedule is None:
+            self.commit()
+            if self._failure is not None:
+                raise self._failure
+        elif len(self._uncommitted) == 1:
+            self._schedule(self.commit)
+
+    def _tell(self, failure: StoreError | None) -> None:
+        self._failure = failure
+        waiting, self._waiting = self._waiting, []
+        for tell in waiting:
+            tell(failure)
+
+    def _change(self, change: Change) -> None:
+        self._own(change)
+        self._remember(change)
+        self._uncommitted.append(change)
+        self.version = change.version
 
     def _stamp(self, obj: dict[str, Any]) -> tuple[bytes, int]:
         version = self.version + 1
@@ -291,16 +357,19 @@ class Store:
             raise StaleError(f"{resource} {place} is at version {version}, not {expected}")
         return bytes(body)
 
-    def _own(self, resource: str, place: str, before: bytes | None, after: bytes | None) -> None:
-        had, has = _owners(before), _owners(after)
+    def _own(self, change: Change) -> None:
+        had, has = _owners(change.before), _owners(change.after)
         if had == has:
             return
         for uid in had - has:
             self._sql.execute(
-                "DELETE FROM owners WHERE owner = ? AND resource = ? AND place = ?", (uid, resource, place)
+                "DELETE FROM owners WHERE owner = ? AND resource = ? AND place = ?",
+                (uid, change.resource, change.place),
             )
         for uid in has - had:
-            self._sql.execute("INSERT OR REPLACE INTO owners VALUES (?, ?, ?)", (uid, resource, place))
+            self._sql.execute(
+                "INSERT OR REPLACE INTO owners VALUES (?, ?, ?)", (uid, change.resource, change.place)
+            )
 
     def _remember(self, change: Change) -> None:
         self._sql.execute(
@@ -324,8 +393,7 @@ class Store:
         return newest
 
     def _announce(self, change: Change) -> None:
-        """Once a change is stored, what is kept in memory follows, and then everybody hears of it."""
-        self.version = change.version
+        """Once a change is committed, what is kept in memory follows, and then everybody hears of it."""
         size = len(change.before or b"") + len(change.after or b"")
         self._sizes.append((change.version, size))
         self._bytes += size
@@ -349,32 +417,23 @@ class Store:
 class _Transaction:
     """All of a write or nothing of it."""
 
-    def __init__(self, sql: sqlite3.Connection) -> None:
-        self._sql = sql
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def __enter__(self) -> None:
-        self._sql.execute("BEGIN IMMEDIATE")
+        try:
+            self._store.begin()
+        except sqlite3.Error as error:
+            raise self._store.undo(error) from error
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         if error is None:
-            try:
-                self._sql.execute("COMMIT")
-            except sqlite3.Error as failure:
-                self._undo()
-                raise _unwritable(failure) from failure
-            return
-        self._undo()
-        if isinstance(error, sqlite3.OperationalError):
-            raise _unwritable(error) from error
-
-    def _undo(self) -> None:
-        # Some failures, a full disk among them, end the transaction themselves.
-        if self._sql.in_transaction:
-            self._sql.execute("ROLLBACK")
-
-
-def _unwritable(error: sqlite3.Error) -> StoreError:
-    return StoreError(f"nothing was stored: {error}. Is there room on the disk of the data directory?")
+            self._store.finish()
+        elif isinstance(error, StoreError):
+            # A refusal is noticed before anything is written: what others wrote in this turn stays.
+            self._store.end_if_empty()
+        else:
+            raise self._store.undo(error) from error
 
 
 def _range(namespace: str, after: str) -> tuple[str, str]:

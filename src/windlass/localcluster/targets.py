@@ -1,5 +1,6 @@
 """What a request is about: its path, and what its query asks for. Pure."""
 
+import functools
 from collections.abc import Mapping
 from urllib.parse import unquote
 
@@ -22,6 +23,7 @@ class Target(msgspec.Struct, frozen=True):
     subresource: str = ""
 
 
+@functools.lru_cache(maxsize=4096)
 def parse(path: str) -> Target | None:
     """The target of a path as it was sent, or None if it is no path of an object or a list."""
     parts = [unquote(part) for part in path.strip("/").split("/")]
