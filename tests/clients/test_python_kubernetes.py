@@ -92,7 +92,10 @@ def test_a_client_that_trusts_nobody_refuses_the_certificate(server: Served) -> 
     configuration = client.Configuration(host=server.url)
     configuration.retries = False
     configuration.api_key["authorization"] = f"Bearer {server.token}"
-    with client.ApiClient(configuration) as opened, pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"):
+    with (
+        client.ApiClient(configuration) as opened,
+        pytest.raises(Exception, match="CERTIFICATE_VERIFY_FAILED"),
+    ):
         client.CoreV1Api(opened).list_namespace()
 
 
@@ -185,7 +188,9 @@ def test_a_stateful_set_and_a_job_are_created(connection: Any, namespace: str) -
 def test_an_event_is_found_by_its_object(core: Any, namespace: str) -> None:
     about = client.V1ObjectReference(kind="Pod", name="p", namespace=namespace, uid="1")
     metadata = client.V1ObjectMeta(generate_name="p.")
-    event = client.CoreV1Event(metadata=metadata, involved_object=about, reason="Started", message="Started it")
+    event = client.CoreV1Event(
+        metadata=metadata, involved_object=about, reason="Started", message="Started it"
+    )
     core.create_namespaced_event(namespace, event)
     found = core.list_namespaced_event(namespace, field_selector="involvedObject.name=p,reason=Started").items
     assert [item.message for item in found] == ["Started it"]
@@ -213,9 +218,9 @@ def test_a_framework_is_defaulted_patched_and_deleted(frameworks: Any, namespace
     frameworks.patch_namespaced_custom_object_status(*where, "tf", status)
     read = frameworks.get_namespaced_custom_object(*where, "tf")
     assert (read["spec"]["retryPolicy"]["maxRetryCount"], read["status"]["state"]) == (3, "AttemptRunning")
-    assert [item["metadata"]["name"] for item in frameworks.list_namespaced_custom_object(*where)["items"]] == [
-        "tf"
-    ]
+    assert [
+        item["metadata"]["name"] for item in frameworks.list_namespaced_custom_object(*where)["items"]
+    ] == ["tf"]
     frameworks.delete_namespaced_custom_object(*where, "tf")
     assert frameworks.list_namespaced_custom_object(*where)["items"] == []
 

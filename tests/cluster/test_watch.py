@@ -139,10 +139,13 @@ def test_custom_resources_are_watched(api: RecordingClient, widgets: Widgets) ->
     assert events[0]["object"]["spec"] == {"size": 2}
 
 
-def test_a_version_that_is_too_old_is_gone(api: RecordingClient, widgets: Widgets) -> None:
-    """The version is older than the definition: no history goes back so far."""
-    establish(api.unrecorded, definition(widgets.group, version(SIZED)))
-    with api.watch(widgets.path(), resourceVersion="1") as watch:
+def test_a_version_that_is_too_old_is_gone(api: RecordingClient, namespace: Namespace) -> None:
+    """A history is bounded, and the first version of a server is beyond it once enough has happened since."""
+    path = namespace.path("configmaps")
+    api.unrecorded.post(path, config_map("a")).expect(201)
+    for number in range(600):
+        api.unrecorded.patch(f"{path}/a", {"data": {"number": str(number)}}).expect(200)
+    with api.watch(path, resourceVersion="1") as watch:
         event = watch.next()
         assert watch.rest() == []
     assert event["type"] == "ERROR"

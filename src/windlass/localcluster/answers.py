@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import bodies, tables, targets
+from windlass.localcluster import bodies, lifecycle, tables, targets
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.lists import Listed
 from windlass.localcluster.watches import Show
@@ -36,12 +36,12 @@ def form_of(accept: str, query: Mapping[str, str]) -> Form:
 
 def as_kind(kind: Kind, body: bytes) -> bytes:
     """A stored object as this version of its kind shows it."""
-    # Nothing but the version's name differs, and it stands first in every stored object.
-    if not kind.is_custom or body.startswith(_opening(kind)):
+    if not kind.is_custom:
         return body
-    obj = bodies.decode_stored(body)
-    obj["apiVersion"] = kind.api_version
-    return bodies.encode(obj)
+    # Most often nothing but the version's name may differ, and it stands first in every stored object.
+    if not kind.reads_through_schema and body.startswith(_opening(kind)):
+        return body
+    return bodies.encode(lifecycle.as_version(kind, bodies.decode_stored(body)))
 
 
 def _opening(kind: Kind) -> bytes:
@@ -59,7 +59,8 @@ def object_body(kind: Kind, body: bytes, form: Form, now: datetime) -> bytes:
 def list_body(kind: Kind, listed: Listed, form: Form, now: datetime) -> bytes:
     if form.table is not None:
         objects = [bodies.decode_stored(as_kind(kind, body)) for body in listed.bodies]
-        shown = tables.list_as(form.table, kind, objects, listed.metadata, include=form.include, now=now)
+        metadata = {name: value for name, value in listed.metadata.items() if value != ""}
+        shown = tables.list_as(form.table, kind, objects, metadata, include=form.include, now=now)
         return bodies.encode(shown)
     head = f'{{"kind":"{kind.list_kind}","apiVersion":"{kind.api_version}","metadata":'.encode()
     return b"".join(

@@ -11,6 +11,7 @@ from aiohttp import web
 from windlass.localcluster import (
     answers,
     bodies,
+    discovery,
     failures,
     formats,
     lists,
@@ -79,7 +80,9 @@ class Api:
         methods = self._on_object if target.name else self._on_list
         handler = methods.get(request.method)
         is_list_of_all_namespaces = kind.namespaced and not target.namespace and not target.name
-        is_refused = is_list_of_all_namespaces and request.method != "GET"
+        is_refused = (is_list_of_all_namespaces and request.method != "GET") or (
+            request.method == "DELETE" and not target.name and "deletecollection" not in discovery.verbs(kind)
+        )
         if handler is None or is_refused:
             raise failures.method_not_allowed()
         return await handler(call)
@@ -167,12 +170,18 @@ class Api:
         served = subresources.SERVED[name]
         if method not in served.methods:
             raise failures.method_not_allowed()
-        target = call.target
-        obj = self._lifecycle.read(call.kind, target.namespace, target.name)
+        obj = self._read_owner(call)
         asked = subresources.Asked(
             call.request, call.kind, obj, call.query, call.received, self._lifecycle, self._runtime
         )
         return await served.answer(asked)
+
+    def _read_owner(self, call: Call) -> Object:
+        kind, target = call.kind, call.target
+        place = place_of(target.namespace, target.name)
+        if target.subresource == "scale" and self._lifecycle.store.get(kind.resource, place) is None:
+            raise failures.not_found(kind.group, f"{kind.plural}/scale", target.name)
+        return self._lifecycle.read(kind, target.namespace, target.name)
 
     async def _watch(self, call: Call, chosen: selection.Selection) -> web.StreamResponse:
         watch = _watch_of(call, chosen)

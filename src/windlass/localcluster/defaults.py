@@ -26,6 +26,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "terminationMessagePolicy": "File",
     },
     "V1ContainerPort": {"protocol": "TCP"},
+    "V1ContainerStatus": {"lastState": {}, "state": {}},
     "V1Probe": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
     "V1HTTPGetAction": {"path": "/", "scheme": "HTTP"},
     "V1GRPCAction": {"service": ""},

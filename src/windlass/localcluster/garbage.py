@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from windlass.localcluster import bodies, failures
-from windlass.localcluster.kinds import definitions
+from windlass.localcluster.kinds import definitions, namespaces
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import FOREGROUND, ORPHAN, Lifecycle
@@ -226,14 +226,17 @@ class Collector:
 
     def _empty_namespace(self, kind: Kind, obj: Object) -> None:
         name = obj["metadata"]["name"]
-        for other in self._lifecycle.registry.kinds:
-            if other.namespaced:
-                self._delete_all(other, name)
-        if any(
-            self._store.count(other.resource, name)
-            for other in self._lifecycle.registry.kinds
-            if other.namespaced
-        ):
+        stored = {other.resource: other for other in self._lifecycle.registry.kinds if other.namespaced}
+        for other in stored.values():
+            self._delete_all(other, name)
+        left = [
+            (other, bodies.decode_stored(body)["metadata"])
+            for other in stored.values()
+            for body in self._store.all(other.resource, name)
+        ]
+        if left:
+            conditions = namespaces.what_remains(left, self._lifecycle.now())
+            self._lifecycle.amend(kind, "", name, lambda old: namespaces.with_conditions(old, conditions))
             return
 
         def finalized(old: Object) -> Object:

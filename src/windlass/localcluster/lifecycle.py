@@ -108,6 +108,13 @@ class Lifecycle:
     # Writing
 
     def create(self, kind: Kind, namespace: str, given: Object, options: WriteOptions) -> Written:
+        if kind.is_going:
+            raise ApiError(
+                405,
+                "MethodNotAllowed",
+                "create not allowed while custom resource definition is terminating",
+                {"group": kind.group, "kind": kind.plural},
+            )
         new, warnings = _received(kind, given, options)
         meta = new["metadata"]
         _check_namespace(kind, meta, namespace)
@@ -170,7 +177,7 @@ class Lifecycle:
         stored = self.get(kind, namespace, name)
         old = bodies.decode_stored(stored)
         # A second copy, since what `change` returns may hold parts of what it was given.
-        new, warnings = _changed(kind, name, change, as_version(kind, bodies.decode_stored(stored)), options)
+        new, warnings = _changed(kind, change, as_version(kind, bodies.decode_stored(stored)), options)
         meta = new["metadata"]
         _check_path(kind, meta, namespace, name)
         _check_freshness(kind, meta, old["metadata"])
@@ -242,6 +249,9 @@ class Lifecycle:
         obj = bodies.decode_stored(stored)
         meta = obj["metadata"]
         _check_preconditions(kind, meta, options)
+        refusal = kind.strategy.refusal_to_delete(obj)
+        if refusal:
+            raise failures.forbidden(kind.group, kind.plural, name, refusal)
         old_meta = dict(meta)
         self._mark(kind, obj, options)
         version = int(old_meta["resourceVersion"])
@@ -257,8 +267,6 @@ class Lifecycle:
             return Deleted(True, bodies.encode(obj))
         if meta == old_meta or options.is_dry_run:
             return Deleted(False, bodies.encode(obj))
-        if kind.strategy.counts_generations and "deletionTimestamp" not in old_meta:
-            meta["generation"] = meta.get("generation", 0) + 1
         return Deleted(False, self.store.update(kind.resource, place, obj, version))
 
     def _mark(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
@@ -266,12 +274,16 @@ class Lifecycle:
         meta = obj["metadata"]
         _set_propagation(kind, meta, options)
         grace = kind.strategy.grace_seconds(obj, options.grace_seconds)
-        already = meta.get("deletionGracePeriodSeconds")
-        if "deletionTimestamp" in meta and already is not None and grace >= already:
+        is_going = "deletionTimestamp" in meta
+        if is_going and grace >= meta.get("deletionGracePeriodSeconds", 0):
             return
         meta["deletionTimestamp"] = written_time(self.clock() + timedelta(seconds=grace))
+        kind.strategy.mark_deleted(obj, self)
+        if kind.strategy.marks_own_deletion:
+            return
         meta["deletionGracePeriodSeconds"] = grace
-        kind.strategy.mark_deleted(obj)
+        if kind.strategy.counts_generations and not is_going:
+            meta["generation"] = meta.get("generation", 0) + 1
 
     def _name(self, meta: Object) -> None:
         base = meta.get("generateName")
@@ -306,7 +318,10 @@ def _written_second(second: int) -> str:
 
 
 def as_version(kind: Kind, obj: Object) -> Object:
-    """An object as one version of its kind shows it: versions differ in nothing but their name."""
+    """An object as one version of its kind shows it now."""
+    if kind.reads_through_schema:
+        kind.schema.prune(obj)
+        kind.schema.default(obj)
     if obj["apiVersion"] == kind.api_version:
         return obj
     return {**obj, "apiVersion": kind.api_version}
@@ -335,7 +350,7 @@ def _received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object,
 
 
 def _changed(
-    kind: Kind, name: str, change: Change, old: Object, options: WriteOptions
+    kind: Kind, change: Change, old: Object, options: WriteOptions
 ) -> tuple[Object, tuple[str, ...]]:
     """What a change makes of an object. A patch that leaves no object of the kind is at fault as a whole."""
     if not isinstance(change, Patch):
@@ -346,10 +361,9 @@ def _changed(
     except ApiError as error:
         if error.code != 400 or options.field_validation == "Strict":
             raise
-        fault = Fault(
-            "patch", "FieldValueInvalid", f"Invalid value: {failures.shown(changed)}: {error.message}"
-        )
-        raise failures.invalid(kind.group, kind.kind, name, [fault]) from error
+        message = f"Invalid value: {failures.shown(changed)}: {error.message}"
+        cause = {"reason": "FieldValueInvalid", "message": message, "field": "patch"}
+        raise ApiError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": [cause]}) from error
 
 
 def _check_identity(kind: Kind, given: Object) -> None:
@@ -422,8 +436,8 @@ def _carry_over(new: Object, old: Object) -> None:
 
 
 def _shape_faults(kind: Kind, new: Object) -> list[Fault]:
-    """What the schema says of a custom resource. What most built-in kinds require is said by their strategies."""
-    return kind.schema.validate(new) if kind.strategy.is_checked_by_schema else []
+    """What the schema says of a custom resource. What a built-in kind requires is said by its strategy."""
+    return kind.schema.validate(new) if kind.is_custom else []
 
 
 def _metadata_faults(kind: Kind, new: Object) -> list[Fault]:

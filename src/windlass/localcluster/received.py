@@ -33,10 +33,12 @@ class Received(msgspec.Struct, frozen=True):
         if media_type == bodies.JSON_PATCH:
             return Patch(lambda obj: _still_object(patches.json_patch(obj, patch)))
         if media_type == bodies.MERGE_PATCH:
+            if not isinstance(patch, dict):
+                raise patches.inapplicable()
             return Patch(lambda obj: _still_object(patches.merge_patch(obj, patch)))
-        if not isinstance(patch, dict):
+        if not isinstance(patch, dict | None):
             raise failures.bad_request("a strategic merge patch must be an object")
-        return Patch(lambda obj: strategic.strategic_merge_patch(obj, patch, type_name))
+        return Patch(lambda obj: strategic.strategic_merge_patch(obj, patch or {}, type_name))
 
 
 async def read(request: web.BaseRequest, seconds: float) -> Received:

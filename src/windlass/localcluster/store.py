@@ -14,6 +14,7 @@ What an object means is not known here, but for the few fields of metadata that 
 which is written here, and ownerReferences, by which dependents are found.
 """
 
+import logging
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
+logger = logging.getLogger(__name__)
 
 # Of the tables below. A file with a greater one was written by a newer release and is left alone.
 DATA_VERSION = 1
@@ -406,7 +409,7 @@ class Store:
             return
         while self._unheard:
             for listener in self._listeners:
-                listener(self._unheard[0])
+                _call(listener, self._unheard[0])
             self._unheard.popleft()
 
     def _first(self, sql: str, *arguments: object) -> int:
@@ -434,6 +437,14 @@ class _Transaction:
             self._store.end_if_empty()
         else:
             raise self._store.undo(error) from error
+
+
+def _call(listener: Callable[[Change], None], change: Change) -> None:
+    """What one listener does wrong is its own fault: the change is stored, and the others must hear of it."""
+    try:
+        listener(change)
+    except Exception:
+        logger.exception("a listener failed at the change of %s %s", change.resource, change.place)
 
 
 def _range(namespace: str, after: str) -> tuple[str, str]:

@@ -1,15 +1,20 @@
 """PersistentVolumeClaims on one machine: each is a folder below the data directory, there from its binding to its end.
 
-A claim that names a storage class other than ours waits for somebody else, as it would anywhere. What is in the folder
-goes with the claim, as with every volume that was provisioned for one.
+A claim that names a storage class other than ours waits for somebody else, as it would anywhere. A claim that is
+deleted stays while a pod uses it. What is in the folder goes with the claim, as with every volume that was provisioned
+for one.
 """
 
 import logging
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from windlass.localcluster import bodies
+from windlass.localcluster.garbage import with_list
+from windlass.localcluster.kinds.claims import PROTECTION
 from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster.lifecycle import Change as Amendment
 from windlass.localcluster.lifecycle import Lifecycle
 from windlass.localcluster.store import Change
 
@@ -17,53 +22,97 @@ logger = logging.getLogger(__name__)
 
 STORAGE_CLASS = "local"
 _CLAIMS = "persistentvolumeclaims"
+_PODS = "pods"
 
 
 class Volumes:
-    """Binds claims to folders."""
+    """Binds claims to folders, and lets go of those that nobody uses."""
 
     def __init__(self, lifecycle: Lifecycle, folder: Path) -> None:
         self._lifecycle = lifecycle
+        self._store = lifecycle.store
         self._folder = folder
-        lifecycle.store.listen(self._on_change)
-        for body in lifecycle.store.all(_CLAIMS):
+        self._store.listen(self._on_change)
+        for body in self._store.all(_CLAIMS):
             self._look_at(bodies.decode_stored(body))
 
     def folder_of(self, claim: Object) -> Path:
-        return (
-            self._folder
-            / f"{claim['metadata']['namespace']}-{claim['metadata']['name']}-{claim['metadata']['uid']}"
-        )
+        # Names can be longer than the name of a file.
+        return self._folder / str(claim["metadata"]["uid"])
 
     def _on_change(self, change: Change) -> None:
-        if change.resource != _CLAIMS:
-            return
-        if change.after is not None:
+        if change.resource == _PODS:
+            self._on_pod(change)
+        elif change.resource == _CLAIMS and change.after is not None:
             self._look_at(bodies.decode_stored(change.after))
-        elif change.before is not None:
+        elif change.resource == _CLAIMS and change.before is not None:
             self._remove(bodies.decode_stored(change.before))
 
+    def _on_pod(self, change: Change) -> None:
+        """A pod that ended or went may have been the last that used a claim which is going."""
+        body = change.after or change.before or b""
+        if b'"persistentVolumeClaim"' not in body:
+            return
+        pod = bodies.decode_stored(body)
+        for name in claims_of(pod):
+            claim = self._store.get(_CLAIMS, f"{pod['metadata']['namespace']}/{name}")
+            if claim is not None:
+                self._look_at(bodies.decode_stored(claim))
+
     def _look_at(self, claim: Object) -> None:
+        if "deletionTimestamp" in claim["metadata"]:
+            self._release(claim)
+        elif claim.get("status", {}).get("phase") == "Pending":
+            self._bind(claim)
+
+    def _bind(self, claim: Object) -> None:
         is_ours = claim["spec"].get("storageClassName", STORAGE_CLASS) in ("", STORAGE_CLASS)
-        is_waiting = (
-            claim.get("status", {}).get("phase") == "Pending" and "deletionTimestamp" not in claim["metadata"]
-        )
-        if not is_ours or not is_waiting:
+        if not is_ours:
             return
         try:
             self.folder_of(claim).mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             logger.warning("no folder for claim %s: %s", claim["metadata"]["name"], error)
             return
+        self._amend(claim, _bound)
+
+    def _release(self, claim: Object) -> None:
+        finalizers = claim["metadata"].get("finalizers", [])
+        if PROTECTION not in finalizers or self._is_used(claim):
+            return
+        kept = [one for one in finalizers if one != PROTECTION]
+        self._amend(claim, lambda old: with_list(old, "finalizers", kept))
+
+    def _is_used(self, claim: Object) -> bool:
+        meta = claim["metadata"]
+        pods = map(bodies.decode_stored, self._store.all(_PODS, meta["namespace"]))
+        return any(meta["name"] in claims_of(pod) for pod in pods if not _has_ended(pod))
+
+    def _amend(self, claim: Object, change: Amendment) -> None:
         kind = self._lifecycle.registry.stored_as(_CLAIMS)
-        assert kind is not None  # noqa: S101 — it stands in the table
-        self._lifecycle.amend(kind, claim["metadata"]["namespace"], claim["metadata"]["name"], _bound)
+        meta = claim["metadata"]
+        # By now somebody may have taken it away.
+        if kind is not None and self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}") is not None:
+            self._lifecycle.amend(kind, meta["namespace"], meta["name"], change)
 
     def _remove(self, claim: Object) -> None:
         shutil.rmtree(self.folder_of(claim), ignore_errors=True)
 
 
+def claims_of(pod: Object) -> Iterator[str]:
+    """The names of the claims that a pod uses."""
+    for volume in pod["spec"].get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            yield source.get("claimName", "")
+
+
+def _has_ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
 def _bound(claim: Object) -> Object:
+    if claim.get("status", {}).get("phase") != "Pending":
+        return claim
     spec = {**claim["spec"], "volumeName": f"pvc-{claim['metadata']['uid']}"}
     requested = spec["resources"]["requests"]["storage"]
     status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": {"storage": requested}}

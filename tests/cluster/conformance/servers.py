@@ -68,7 +68,7 @@ def _embedded() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="windlass-test-") as folder:
         kubeconfig, log = Path(folder, "kubeconfig"), Path(folder, "log")
         command = [sys.executable, "-m", "windlass.localcluster"]
-        options = ["--data", str(Path(folder, "data")), "--kubeconfig", str(kubeconfig)]
+        options = ["--data", str(Path(folder, "data")), "--kubeconfig", str(kubeconfig), "--history", "500"]
         with log.open("wb") as output:
             process = subprocess.Popen([*command, *options], stdout=output, stderr=subprocess.STDOUT)  # noqa: S603
         try:

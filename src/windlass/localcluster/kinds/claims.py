@@ -14,11 +14,18 @@ _VOLUME_MODES = ("Block", "Filesystem")
 _FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
+# Holds a claim that is deleted while a pod uses it.
+PROTECTION = "kubernetes.io/pvc-protection"
+
+
 class ClaimStrategy(Strategy):
     returns_deleted = True
 
     def prepare_create(self, new: Object, world: World) -> None:
         _write_amounts(new)
+        meta = new["metadata"]
+        if PROTECTION not in meta.get("finalizers", ()):
+            meta["finalizers"] = [*meta.get("finalizers", ()), PROTECTION]
         new["status"] = {"phase": "Pending"}
 
     def prepare_update(self, new: Object, old: Object, world: World) -> None:

@@ -13,7 +13,6 @@ _MOST_REPLICAS = 2**31 - 1
 class CustomStrategy(Strategy):
     counts_generations = True
     allows_blind_update = False
-    is_checked_by_schema = True
     status_may_relabel = False
 
     def __init__(self, *, has_status: bool, scale: ScalePaths | None = None) -> None:

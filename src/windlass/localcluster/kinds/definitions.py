@@ -5,7 +5,8 @@ Deleting the objects of a definition that goes is not done here.
 
 from collections.abc import Iterable
 
-from windlass.localcluster import definition_checks, definition_names, structural
+from windlass.localcluster import definition_checks, definition_names, structural, typed
+from windlass.localcluster.defaults import DEFAULTS
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds.custom import CustomStrategy
 from windlass.localcluster.kinds.kind import Column, Kind
@@ -20,15 +21,23 @@ _AGE = Column(
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
+_TERMINATING = {
+    "type": "Terminating",
+    "status": "True",
+    "reason": "InstanceDeletionPending",
+    "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+}
+_schema = typed.compile_type("V1CustomResourceDefinition", DEFAULTS)
+
+
 class DefinitionStrategy(Strategy):
     counts_generations = True
     allows_blind_update = False
-    is_checked_by_schema = True
+    marks_own_deletion = True
     status_may_relabel = False
 
     def prepare_create(self, new: Object, world: World) -> None:
         _fill_in(new.setdefault("spec", {}))
-        new["metadata"]["finalizers"] = [*new["metadata"].get("finalizers", ()), CLEANUP]
         new["status"] = {"conditions": []}
         definition_names.accept(new, world)
         _remember_stored_version(new)
@@ -40,8 +49,16 @@ class DefinitionStrategy(Strategy):
             definition_names.accept(new, world)
         _remember_stored_version(new)
 
+    def mark_deleted(self, new: Object, world: World) -> None:
+        meta, status = new["metadata"], new.setdefault("status", {})
+        if CLEANUP not in meta.get("finalizers", ()):
+            meta["finalizers"] = [*meta.get("finalizers", ()), CLEANUP]
+        conditions = [one for one in status.get("conditions") or () if one["type"] != "Terminating"]
+        status["conditions"] = [*conditions, {**_TERMINATING, "lastTransitionTime": world.now()}]
+
     def validate(self, new: Object) -> Iterable[Fault]:
         yield from definition_checks.name_faults(new)
+        yield from _schema.validate(new)
         yield from definition_checks.spec_faults(new["spec"])
 
     def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
@@ -53,10 +70,11 @@ def kinds_of(definition: Object) -> tuple[Kind, ...]:
     if definition_names.is_refused(definition):
         return ()
     spec = definition["spec"]
-    return tuple(_kind(spec, version) for version in spec["versions"] if version.get("served"))
+    return tuple(_kind(definition, version) for version in spec["versions"] if version.get("served"))
 
 
-def _kind(spec: Object, version: Object) -> Kind:
+def _kind(definition: Object, version: Object) -> Kind:
+    spec, meta = definition["spec"], definition["metadata"]
     names, openapi = spec["names"], version["schema"]["openAPIV3Schema"]
     subresources = version.get("subresources") or {}
     scale, has_status = subresources.get("scale"), subresources.get("status") is not None
@@ -77,6 +95,8 @@ def _kind(spec: Object, version: Object) -> Kind:
         selectable=tuple(
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
         ),
+        is_going="deletionTimestamp" in meta,
+        reads_through_schema=meta.get("generation", 1) > 1,
         strategy=CustomStrategy(has_status=has_status, scale=_scale_paths(scale) if scale else None),
     )
 

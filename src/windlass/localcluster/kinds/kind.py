@@ -43,6 +43,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     # What field selectors may name beside metadata.name and metadata.namespace.
     selectable: tuple[str, ...] = ()
     strategy: Strategy
+    # Is the definition of a custom kind being deleted, so that nothing new comes in?
+    is_going: bool = False
+    # Has the definition changed? Then what is stored may be of an older shape than what is shown.
+    reads_through_schema: bool = False
 
     @property
     def api_version(self) -> str:

@@ -1,17 +1,25 @@
 """Namespaces: they stay, terminating, until whoever holds them has emptied them."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from windlass.localcluster import failures, formats, metadata
 from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
+from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object, Strategy, World
 
 _OWN_FINALIZER = "kubernetes"
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
+# Too much relies on these.
+_FOR_GOOD = ("default", "kube-system", "kube-public")
+
+
 class NamespaceStrategy(Strategy):
+    marks_own_deletion = True
+
     def prepare_create(self, new: Object, world: World) -> None:
         _label(new)
         finalizers = (new.get("spec") or {}).get("finalizers") or []
@@ -38,7 +46,10 @@ class NamespaceStrategy(Strategy):
             problem = f"may only be '{expected}' if `deletionTimestamp` is {state}"
             yield failures.invalid_value("status.Phase", phase, problem)
 
-    def mark_deleted(self, new: Object) -> None:
+    def refusal_to_delete(self, old: Object) -> str:
+        return "this namespace may not be deleted" if old["metadata"]["name"] in _FOR_GOOD else ""
+
+    def mark_deleted(self, new: Object, world: World) -> None:
         new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
 
     def is_held(self, obj: Object) -> bool:
@@ -50,3 +61,54 @@ def _label(new: Object) -> None:
     name = new["metadata"].get("name")
     if name:
         new["metadata"].setdefault("labels", {})[_NAME_LABEL] = name
+
+
+def what_remains(left: list[tuple[Kind, Object]], now: str) -> list[Object]:
+    """What a namespace that is going says of the objects, by their metadata, that are still in it."""
+    kinds = Counter(f"{kind.plural}.{kind.group}" for kind, _ in left)
+    finalizers = Counter(finalizer for _, meta in left for finalizer in meta.get("finalizers", ()))
+    resources = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(kinds.items()))
+    holding = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
+    told = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            False,
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
+        (
+            *("NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions"),
+            "All legacy kube types successfully parsed",
+        ),
+        (
+            *("NamespaceDeletionContentFailure", False, "ContentDeleted"),
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        (
+            *("NamespaceContentRemaining", True, "SomeResourcesRemain"),
+            f"Some resources are remaining: {resources}",
+        ),
+        (
+            *("NamespaceFinalizersRemaining", bool(finalizers)),
+            "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
+            f"Some content in the namespace has finalizers remaining: {holding}"
+            if finalizers
+            else "All content-preserving finalizers finished",
+        ),
+    ]
+    return [
+        {"type": kind, "status": str(is_so), "lastTransitionTime": now, "reason": reason, "message": message}
+        for kind, is_so, reason, message in told
+    ]
+
+
+def with_conditions(namespace: Object, conditions: list[Object]) -> Object:
+    """The namespace with these conditions; one that says the same as before keeps its time."""
+    before = {one["type"]: one for one in (namespace.get("status") or {}).get("conditions") or ()}
+    kept = [
+        {**one, "lastTransitionTime": before[one["type"]]["lastTransitionTime"]}
+        if before.get(one["type"], {}).get("status") == one["status"]
+        else one
+        for one in conditions
+    ]
+    return {**namespace, "status": {**(namespace.get("status") or {}), "conditions": kept}}

@@ -22,16 +22,9 @@ Spec = Mapping[str, Any]
 
 
 def give_family(spec: Object) -> Iterator[Fault]:
-    is_bare = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
-    if is_bare and not spec.get("ipFamilyPolicy"):
-        # Somebody else says where this service leads, and may name addresses of both families.
-        spec["ipFamilyPolicy"] = "RequireDualStack"
-        spec["ipFamilies"] = ["IPv4", "IPv6"]
-        return
+    """There is one family of addresses here."""
     spec.setdefault("ipFamilyPolicy", "SingleStack")
     spec.setdefault("ipFamilies", ["IPv4"])
-    if is_bare:
-        return
     if spec["ipFamilyPolicy"] == "RequireDualStack":
         problem = "this cluster is not configured for dual-stack services"
         yield failures.invalid_value("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], problem)

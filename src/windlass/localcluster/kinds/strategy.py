@@ -50,10 +50,10 @@ class Strategy:
     allows_blind_update = True
     # Does an update create what is not there?
     creates_on_update = False
-    # Does the schema say what is missing, rather than `validate`?
-    is_checked_by_schema = False
     # May whoever creates an object give its status as well?
     takes_status_on_create = False
+    # Does `mark_deleted` say all that changes in an object that is deleted but stays? (No grace, no generation.)
+    marks_own_deletion = False
     # Is an object told when it is deleted, and may it take its time?
     is_graceful = False
     # Is the answer to a delete the object that went, rather than a word that it went?
@@ -88,7 +88,11 @@ class Strategy:
         """How long a deleted object stays, marked as going, before it is gone. 0: it goes at once."""
         return 0
 
-    def mark_deleted(self, new: Object) -> None:
+    def refusal_to_delete(self, old: Object) -> str:
+        """Why an object may not be deleted; nothing when it may."""
+        return ""
+
+    def mark_deleted(self, new: Object, world: World) -> None:
         """What else changes in an object that is deleted but stays for a while."""
 
     def is_held(self, obj: Object) -> bool:
