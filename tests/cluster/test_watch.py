@@ -139,13 +139,16 @@ def test_custom_resources_are_watched(api: RecordingClient, widgets: Widgets) ->
     assert events[0]["object"]["spec"] == {"size": 2}
 
 
-def test_a_version_that_is_too_old_is_gone(api: RecordingClient, namespace: Namespace) -> None:
-    """A history is bounded, and the first version of a server is beyond it once enough has happened since."""
+def test_a_version_that_is_too_old_is_gone(
+    api: RecordingClient, namespace: Namespace, widgets: Widgets
+) -> None:
+    """A history is bounded: by what happened since, and by the time at which a kind was defined."""
     path = namespace.path("configmaps")
     api.unrecorded.post(path, config_map("a")).expect(201)
     for number in range(600):
         api.unrecorded.patch(f"{path}/a", {"data": {"number": str(number)}}).expect(200)
-    with api.watch(path, resourceVersion="1") as watch:
+    establish(api.unrecorded, definition(widgets.group, version(SIZED)))
+    with api.watch(widgets.path(), resourceVersion="1") as watch:
         event = watch.next()
         assert watch.rest() == []
     assert event["type"] == "ERROR"

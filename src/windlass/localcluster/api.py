@@ -170,18 +170,11 @@ class Api:
         served = subresources.SERVED[name]
         if method not in served.methods:
             raise failures.method_not_allowed()
-        obj = self._read_owner(call)
+        obj = self._lifecycle.read(call.kind, call.target.namespace, call.target.name)
         asked = subresources.Asked(
             call.request, call.kind, obj, call.query, call.received, self._lifecycle, self._runtime
         )
         return await served.answer(asked)
-
-    def _read_owner(self, call: Call) -> Object:
-        kind, target = call.kind, call.target
-        place = place_of(target.namespace, target.name)
-        if target.subresource == "scale" and self._lifecycle.store.get(kind.resource, place) is None:
-            raise failures.not_found(kind.group, f"{kind.plural}/scale", target.name)
-        return self._lifecycle.read(kind, target.namespace, target.name)
 
     async def _watch(self, call: Call, chosen: selection.Selection) -> web.StreamResponse:
         watch = _watch_of(call, chosen)

@@ -132,6 +132,13 @@ def invalid(group: str, kind: str, name: str, faults: list[Fault]) -> ApiError:
     return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {text}', details)
 
 
+def unpatchable(result: object, why: str) -> ApiError:
+    """A patch that leaves nothing which could be an object of the kind."""
+    message = f"Invalid value: {shown(result)}: {why}"
+    cause = {"reason": "FieldValueInvalid", "message": message, "field": "patch"}
+    return ApiError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": [cause]})
+
+
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 

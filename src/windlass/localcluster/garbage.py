@@ -234,17 +234,13 @@ class Collector:
             for other in stored.values()
             for body in self._store.all(other.resource, name)
         ]
-        if left:
-            conditions = namespaces.what_remains(left, self._lifecycle.now())
-            self._lifecycle.amend(kind, "", name, lambda old: namespaces.with_conditions(old, conditions))
-            return
+        conditions = namespaces.what_remains(left, self._lifecycle.now())
 
-        def finalized(old: Object) -> Object:
-            spec = old.get("spec") or {}
-            spec["finalizers"] = [one for one in spec.get("finalizers", ()) if one != "kubernetes"]
-            return {**old, "spec": spec}
+        def emptied(old: Object) -> Object:
+            told = namespaces.with_conditions(old, conditions)
+            return told if left else namespaces.finalized(told)
 
-        self._lifecycle.amend(kind, "", name, finalized)
+        self._lifecycle.amend(kind, "", name, emptied)
 
     def _empty_definition(self, kind: Kind, obj: Object) -> None:
         name = obj["metadata"]["name"]

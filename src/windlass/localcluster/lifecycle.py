@@ -361,9 +361,7 @@ def _changed(
     except ApiError as error:
         if error.code != 400 or options.field_validation == "Strict":
             raise
-        message = f"Invalid value: {failures.shown(changed)}: {error.message}"
-        cause = {"reason": "FieldValueInvalid", "message": message, "field": "patch"}
-        raise ApiError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": [cause]}) from error
+        raise failures.unpatchable(changed, error.message) from error
 
 
 def _check_identity(kind: Kind, given: Object) -> None:

@@ -34,7 +34,7 @@ class Received(msgspec.Struct, frozen=True):
             return Patch(lambda obj: _still_object(patches.json_patch(obj, patch)))
         if media_type == bodies.MERGE_PATCH:
             if not isinstance(patch, dict):
-                raise patches.inapplicable()
+                raise failures.unpatchable(patch, "a merge patch of an object is an object")
             return Patch(lambda obj: _still_object(patches.merge_patch(obj, patch)))
         if not isinstance(patch, dict | None):
             raise failures.bad_request("a strategic merge patch must be an object")

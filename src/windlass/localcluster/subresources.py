@@ -57,7 +57,7 @@ async def _scale(asked: Asked) -> web.StreamResponse:
 async def _binding(asked: Asked) -> web.StreamResponse:
     given = asked.received.as_object()
     if (_name_in(given.get("metadata")) or asked.name) != asked.name:
-        raise failures.bad_request(f"the name of the binding is not that of the pod {asked.name}")
+        raise failures.bad_request("name in URL does not match name in Binding object")
     node = _name_in(given.get("target"))
     if not node:
         raise failures.bad_request("target.name: Required value: a binding names a node")

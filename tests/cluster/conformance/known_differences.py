@@ -23,6 +23,7 @@ EMBEDDED_FAILS: Final[Rules] = {
     ),
     "test_errors.py::test_a_name_that_is_none[GET-null]": "messages quote as JSON does, not as Go does",
     "test_errors.py::test_a_name_that_is_none[DELETE-null]": "messages quote as JSON does, not as Go does",
+    "test_workloads.py::test_scale[deployments]": "of what is not there, the kind is named, as for all other kinds",
     "test_deletion.py::test_services_are_not_deleted_together": "they are since 1.23",
     "test_discovery.py::test_resources[api.v1]": "services have deletecollection since 1.23",
     **dict.fromkeys(
@@ -109,6 +110,7 @@ IGNORED_WORDS: Final = {
     re.compile(r", application/vnd\.kubernetes\.protobuf|, application/apply-patch\+yaml"): (
         "formats that the embedded server does not read"
     ),
+    re.compile(r', "ReadWriteOncePod"'): "a way of using a volume since 1.22",
 }
 
 PRINTED: Final = re.compile(

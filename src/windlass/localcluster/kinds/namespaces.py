@@ -85,8 +85,8 @@ def what_remains(left: list[tuple[Kind, Object]], now: str) -> list[Object]:
             "All content successfully deleted, may be waiting on finalization",
         ),
         (
-            *("NamespaceContentRemaining", True, "SomeResourcesRemain"),
-            f"Some resources are remaining: {resources}",
+            *("NamespaceContentRemaining", bool(left), "SomeResourcesRemain" if left else "ContentRemoved"),
+            f"Some resources are remaining: {resources}" if left else "All content successfully removed",
         ),
         (
             *("NamespaceFinalizersRemaining", bool(finalizers)),
@@ -100,6 +100,13 @@ def what_remains(left: list[tuple[Kind, Object]], now: str) -> list[Object]:
         {"type": kind, "status": str(is_so), "lastTransitionTime": now, "reason": reason, "message": message}
         for kind, is_so, reason, message in told
     ]
+
+
+def finalized(namespace: Object) -> Object:
+    """The namespace once it is empty: nothing of ours holds it any more."""
+    spec = namespace.get("spec") or {}
+    kept = [one for one in spec.get("finalizers") or () if one != _OWN_FINALIZER]
+    return {**namespace, "spec": {**spec, "finalizers": kept} if kept else {}}
 
 
 def with_conditions(namespace: Object, conditions: list[Object]) -> Object:
