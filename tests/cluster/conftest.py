@@ -4,7 +4,7 @@
     WINDLASS_TEST_CLUSTER=real pytest tests/cluster                           on a real Kubernetes
     WINDLASS_TEST_CLUSTER=real WINDLASS_REGENERATE=1 pytest tests/cluster     writes the transcripts anew
 
-The tests know the Kubernetes API and nothing else: what they import is in `conformance`, beside this file.
+The tests know the Kubernetes API and nothing else: what they import is in `conformance`, in tests/support.
 """
 
 import os

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster import columns, peeks
+from windlass.localcluster.printing import columns, peeks
 
 _NOW = datetime(2024, 1, 2, 12, tzinfo=UTC)
 _CREATED = "2024-01-02T11:57:00Z"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster import typed
-from windlass.localcluster.defaults import DEFAULTS
+from windlass.localcluster.schemas import typed
+from windlass.localcluster.schemas.defaults import DEFAULTS
 from windlass.wire import kubernetes_types
 
 

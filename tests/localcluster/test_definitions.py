@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from windlass.localcluster import typed
 from windlass.localcluster.kinds import definitions
 from windlass.localcluster.kinds.kind import Column
 from windlass.localcluster.kinds.strategy import ScalePaths
+from windlass.localcluster.schemas import typed
 
 Object = dict[str, Any]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster import discovery
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Strategy
+from windlass.localcluster.publishing import discovery
 
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.localcluster import go_patterns
+from windlass.localcluster.schemas import go_patterns
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster import jsonpath
+from windlass.localcluster.printing import jsonpath
 
 _OBJECT = {
     "metadata": {"annotations": {"a.b/c": "dotted"}},

@@ -11,9 +11,10 @@ import lightkube.models
 import msgspec
 import pytest
 
-from windlass.localcluster import openapi, openapi_schemas, openapi_v2_protobuf, strategic
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Strategy
+from windlass.localcluster.patching import strategic
+from windlass.localcluster.publishing import openapi, openapi_schemas, openapi_v2_protobuf
 from windlass.wire import kubernetes_types
 
 TEXT = {"type": "string"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster import openapi_custom
+from windlass.localcluster.publishing import openapi_custom
 
 METADATA = {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
 TEXT = {"type": "string"}

@@ -3,7 +3,7 @@
 
 import pytest
 
-from windlass.localcluster import openapi_formats
+from windlass.localcluster.schemas import openapi_formats
 
 
 @pytest.mark.parametrize(

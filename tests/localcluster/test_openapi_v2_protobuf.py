@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster import openapi_v2_protobuf
+from windlass.localcluster.publishing import openapi_v2_protobuf
 
 Fields = list[tuple[int, Any]]
 

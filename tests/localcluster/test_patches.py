@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.localcluster import failures, patches
+from windlass.localcluster import failures
+from windlass.localcluster.patching import patches
 
 OBJECT: dict[str, Any] = {
     "data": {"a": "1", "~x": "t", "y/z": "s"},

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.localcluster import failures, selectors
+from windlass.localcluster import failures
+from windlass.localcluster.api import selectors
 
 LABELS = {"app": "web", "tier": "front", "n": "7", "example.com/role": "a.b_c", "in": "notin", "empty": ""}
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.localcluster import failures, strategic
+from windlass.localcluster import failures
+from windlass.localcluster.patching import strategic
 from windlass.wire import kubernetes_types
 
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}

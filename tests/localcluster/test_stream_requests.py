@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster import failures, stream_requests
-from windlass.localcluster.stream_requests import LogOptions, Streams
+from windlass.localcluster import failures
+from windlass.localcluster.api import stream_requests
+from windlass.localcluster.api.stream_requests import LogOptions, Streams
 
 
 def _pod(state: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:

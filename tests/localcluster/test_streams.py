@@ -23,8 +23,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from windlass.localcluster import failures, stream_connections, streams, websockets
-from windlass.localcluster.stream_requests import LogOptions
+from windlass.localcluster import failures
+from windlass.localcluster.api import stream_connections, streams, websockets
+from windlass.localcluster.api.stream_requests import LogOptions
 
 _PATIENCE_SECONDS = 60.0
 _RUNNING = {"running": {"startedAt": "2024-01-01T00:00:00Z"}}

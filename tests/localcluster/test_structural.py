@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.localcluster import structural
+from windlass.localcluster.schemas import structural
 
 Schema = dict[str, Any]
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.localcluster import failures, typed
+from windlass.localcluster import failures
+from windlass.localcluster.schemas import typed
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "V1PodSpec": {"restartPolicy": "Always", "securityContext": {}},

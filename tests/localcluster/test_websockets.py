@@ -2,7 +2,8 @@
 
 import pytest
 
-from windlass.localcluster import failures, websockets
+from windlass.localcluster import failures
+from windlass.localcluster.api import websockets
 
 _ALL_BYTES = bytes(range(256))
 _V5, _V4, *_, _BASE64, _OLD_BASE64, _PLAIN = websockets.REMOTE_COMMAND

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-import debian_sources
 import pytest
+
+import debian_sources
 from debian_sources import SourceFile
 
 MODERN = """\

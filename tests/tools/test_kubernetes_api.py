@@ -6,12 +6,12 @@ import stat
 import threading
 from pathlib import Path
 
-import programs
 import pytest
 import yaml
 
 import kubernetes_api
 import kubernetes_binaries
+import programs
 
 
 @pytest.fixture

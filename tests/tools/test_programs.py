@@ -6,9 +6,10 @@ import sys
 import textwrap
 from pathlib import Path
 
-import programs
 import pytest
 from tests.tools.lifeline import Lifeline
+
+import programs
 
 TOOLS = Path(programs.__file__).parent
 

@@ -7,8 +7,8 @@ import signal
 import sys
 from pathlib import Path
 
-from windlass.localcluster import credentials
-from windlass.localcluster.server import ApiServer, CannotListenError
+from windlass.localcluster.api import credentials
+from windlass.localcluster.api.server import ApiServer, CannotListenError
 from windlass.localcluster.store import HISTORY_LENGTH, StoreError
 
 

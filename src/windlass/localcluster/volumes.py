@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from windlass.localcluster import bodies
+from windlass.localcluster.api import bodies
 from windlass.localcluster.garbage import with_list
 from windlass.localcluster.kinds.claims import PROTECTION
 from windlass.localcluster.kinds.strategy import Object

@@ -9,7 +9,7 @@ import pytest
 from windlass.localcluster import failures, metadata
 from windlass.localcluster.kinds import table
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.typed import TypedSchema
+from windlass.localcluster.schemas.typed import TypedSchema
 
 Object = dict[str, Any]
 NOW = "2026-01-02T03:04:05Z"

@@ -5,12 +5,13 @@ Deleting the objects of a definition that goes is not done here.
 
 from collections.abc import Iterable
 
-from windlass.localcluster import definition_checks, definition_names, structural, typed
-from windlass.localcluster.defaults import DEFAULTS
+from windlass.localcluster.definitions import definition_checks, definition_names
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds.custom import CustomStrategy
 from windlass.localcluster.kinds.kind import Column, Kind
 from windlass.localcluster.kinds.strategy import Object, ScalePaths, Strategy, World
+from windlass.localcluster.schemas import structural, typed
+from windlass.localcluster.schemas.defaults import DEFAULTS
 
 _AGE = Column(
     name="Age", type="date", path=".metadata.creationTimestamp", description="When the object was created"

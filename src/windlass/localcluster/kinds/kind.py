@@ -4,7 +4,7 @@ import msgspec
 
 from windlass.localcluster import failures
 from windlass.localcluster.kinds.strategy import Strategy
-from windlass.localcluster.schemas import Schema
+from windlass.localcluster.schemas.schema import Schema
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

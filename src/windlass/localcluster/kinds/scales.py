@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from windlass.localcluster import failures, patches
+from windlass.localcluster import failures
 from windlass.localcluster.checks import basics, label_selectors
 from windlass.localcluster.kinds.strategy import Object, ScalePaths
+from windlass.localcluster.patching import patches
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 

@@ -1,7 +1,5 @@
 """The table of built-in kinds, one row each."""
 
-from windlass.localcluster import typed
-from windlass.localcluster.defaults import DEFAULTS
 from windlass.localcluster.kinds import (
     claims,
     configmaps,
@@ -21,6 +19,8 @@ from windlass.localcluster.kinds import (
 )
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Strategy
+from windlass.localcluster.schemas import typed
+from windlass.localcluster.schemas.defaults import DEFAULTS
 
 _ALL = ("all",)
 _RBAC = "rbac.authorization.k8s.io"

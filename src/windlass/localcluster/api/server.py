@@ -19,17 +19,18 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from windlass.localcluster import answers, bodies, credentials, failures, targets
-from windlass.localcluster.api import Api
+from windlass.localcluster import failures
+from windlass.localcluster.api import answers, bodies, credentials, targets
+from windlass.localcluster.api.handlers import Api
+from windlass.localcluster.api.publications import Publications
+from windlass.localcluster.api.streams import PodRuntime
+from windlass.localcluster.api.watches import Watches
 from windlass.localcluster.garbage import DEFINITIONS, Collector
 from windlass.localcluster.kinds import definitions, table
 from windlass.localcluster.lifecycle import Lifecycle
-from windlass.localcluster.publications import Publications
 from windlass.localcluster.registry import Registry
 from windlass.localcluster.store import HISTORY_LENGTH, Change, Store, StoreError
-from windlass.localcluster.streams import PodRuntime
 from windlass.localcluster.volumes import Volumes
-from windlass.localcluster.watches import Watches
 
 logger = logging.getLogger(__name__)
 

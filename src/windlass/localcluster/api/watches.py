@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from windlass.localcluster import bodies
+from windlass.localcluster.api import bodies
+from windlass.localcluster.api.selection import Selection
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.selection import Selection
 from windlass.localcluster.store import Change, Store
 
 # How much may wait for a client that reads slowly.

@@ -8,7 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
-from windlass.localcluster import answers, bodies, discovery, failures, openapi, openapi_v2_protobuf
+from windlass.localcluster import failures
+from windlass.localcluster.api import answers, bodies
+from windlass.localcluster.publishing import discovery, openapi, openapi_v2_protobuf
 from windlass.localcluster.registry import Registry
 
 _HEALTH = ("healthz", "livez", "readyz")

@@ -8,12 +8,10 @@ from urllib.parse import parse_qsl
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import (
+from windlass.localcluster import failures, formats
+from windlass.localcluster.api import (
     answers,
     bodies,
-    discovery,
-    failures,
-    formats,
     lists,
     received,
     selection,
@@ -21,15 +19,16 @@ from windlass.localcluster import (
     targets,
     watches,
 )
-from windlass.localcluster.answers import Form
+from windlass.localcluster.api.answers import Form
+from windlass.localcluster.api.received import Received
+from windlass.localcluster.api.streams import PodRuntime
+from windlass.localcluster.api.targets import Target
+from windlass.localcluster.api.watches import Watch, Watches
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import Change, Lifecycle
-from windlass.localcluster.received import Received
+from windlass.localcluster.publishing import discovery
 from windlass.localcluster.store import ForgottenError, place_of
-from windlass.localcluster.streams import PodRuntime
-from windlass.localcluster.targets import Target
-from windlass.localcluster.watches import Watch, Watches
 
 _NOTHING = Received("", b"")
 

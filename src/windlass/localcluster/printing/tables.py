@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
-from windlass.localcluster import columns, failures, jsonpath, peeks
-from windlass.localcluster.columns import Header, Printer
+from windlass.localcluster import failures
 from windlass.localcluster.kinds.kind import Column, Kind
-from windlass.localcluster.peeks import Object
+from windlass.localcluster.printing import columns, jsonpath, peeks
+from windlass.localcluster.printing.columns import Header, Printer
+from windlass.localcluster.printing.peeks import Object
 
 TABLE = "Table"
 PARTIAL = "PartialObjectMetadata"

@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from windlass.localcluster import openapi_custom, strategic
 from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.patching import strategic
+from windlass.localcluster.publishing import openapi_custom
 from windlass.wire import kubernetes_types
 from windlass.wire.kubernetes_types import Type
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from windlass.localcluster import failures, websockets
-from windlass.localcluster.websockets import Subprotocol
+from windlass.localcluster import failures
+from windlass.localcluster.api import websockets
+from windlass.localcluster.api.websockets import Subprotocol
 
 # As large as what Kubernetes takes in one message.
 _MOST_MESSAGE_BYTES = 32 * 1024 * 1024

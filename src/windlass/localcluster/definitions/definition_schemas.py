@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
-from windlass.localcluster import failures, go_patterns, structural, structural_checks
+from windlass.localcluster import failures
 from windlass.localcluster.failures import Fault
+from windlass.localcluster.schemas import go_patterns, structural, structural_checks
 
 JsonSchema = dict[str, Any]
 

@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from windlass.localcluster import failures, patches
+from windlass.localcluster import failures
+from windlass.localcluster.patching import patches
 from windlass.wire import kubernetes_types
 
 Object = dict[str, Any]

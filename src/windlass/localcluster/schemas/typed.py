@@ -10,10 +10,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from windlass.localcluster import failures, scalar_types
+from windlass.localcluster import failures
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.scalar_types import Scalar
-from windlass.localcluster.schemas import Schema
+from windlass.localcluster.schemas import scalar_types
+from windlass.localcluster.schemas.scalar_types import Scalar
+from windlass.localcluster.schemas.schema import Schema
 from windlass.wire import kubernetes_types
 
 Defaults = Mapping[str, Mapping[str, Any]]

@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import answers, bodies, failures, streams, targets
+from windlass.localcluster import failures
+from windlass.localcluster.api import answers, bodies, streams, targets
+from windlass.localcluster.api.received import Received
 from windlass.localcluster.kinds import pods, scales
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import Lifecycle
-from windlass.localcluster.received import Received
 
 
 class Asked(msgspec.Struct, frozen=True):

@@ -11,9 +11,9 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from windlass.localcluster import structural_checks, typed
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.schemas import Schema
+from windlass.localcluster.schemas import structural_checks, typed
+from windlass.localcluster.schemas.schema import Schema
 
 JsonSchema = dict[str, Any]
 # Drops, and tells the paths of what it dropped from there on: `.name`, `[0].name`.

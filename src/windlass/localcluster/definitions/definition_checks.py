@@ -7,7 +7,8 @@ what all versions have in common is called `spec.validation`, `spec.subresources
 from collections.abc import Iterator
 from typing import Any
 
-from windlass.localcluster import definition_names, definition_schemas, failures, formats
+from windlass.localcluster import failures, formats
+from windlass.localcluster.definitions import definition_names, definition_schemas
 from windlass.localcluster.failures import Fault
 
 Object = dict[str, Any]

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from windlass.localcluster import discovery, openapi_operations, openapi_schemas
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.openapi_operations import Operation, Path
-from windlass.localcluster.openapi_schemas import Dialect
+from windlass.localcluster.publishing import discovery, openapi_operations, openapi_schemas
+from windlass.localcluster.publishing.openapi_operations import Operation, Path
+from windlass.localcluster.publishing.openapi_schemas import Dialect
 
 Document = dict[str, Any]
 

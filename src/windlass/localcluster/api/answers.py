@@ -6,10 +6,12 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import bodies, lifecycle, tables, targets
+from windlass.localcluster import lifecycle
+from windlass.localcluster.api import bodies, targets
+from windlass.localcluster.api.lists import Listed
+from windlass.localcluster.api.watches import Show
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.lists import Listed
-from windlass.localcluster.watches import Show
+from windlass.localcluster.printing import tables
 
 _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 _PLAIN = ("", "*/*", "application/json")

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from windlass.localcluster import peeks, pod_columns
-from windlass.localcluster.peeks import Object
+from windlass.localcluster.printing import peeks, pod_columns
+from windlass.localcluster.printing.peeks import Object
 
 _MOST_ENDPOINTS = 3
 _ACCESS_MODES = {

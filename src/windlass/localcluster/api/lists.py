@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from windlass.localcluster import failures, targets
+from windlass.localcluster import failures
+from windlass.localcluster.api import targets
+from windlass.localcluster.api.selection import Selection
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.selection import Selection
 from windlass.localcluster.store import ForgottenError, Page, Store, place_of
 
 # How many objects are looked at in one go where only some of them are wanted.

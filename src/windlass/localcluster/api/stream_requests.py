@@ -5,8 +5,10 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.localcluster import failures, peeks, websockets
-from windlass.localcluster.peeks import Object
+from windlass.localcluster import failures
+from windlass.localcluster.api import websockets
+from windlass.localcluster.printing import peeks
+from windlass.localcluster.printing.peeks import Object
 
 _NO_WORDS = ("false", "0")
 

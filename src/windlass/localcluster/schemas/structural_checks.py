@@ -8,9 +8,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from windlass.localcluster import failures, go_patterns, openapi_formats, structural_extensions
+from windlass.localcluster import failures
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.structural_extensions import Check, JsonSchema, Problem, identity
+from windlass.localcluster.schemas import go_patterns, openapi_formats, structural_extensions
+from windlass.localcluster.schemas.structural_extensions import Check, JsonSchema, Problem, identity
 
 # A check for each type that a value may have in Python; none where every value of that type will do.
 _Compiled = dict[type, Check | None]

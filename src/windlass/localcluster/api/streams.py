@@ -11,11 +11,12 @@ from typing import Protocol
 
 from aiohttp import web
 
-from windlass.localcluster import failures, stream_connections, stream_requests, websockets
-from windlass.localcluster.peeks import Object
-from windlass.localcluster.stream_connections import Connection
-from windlass.localcluster.stream_requests import LogOptions, Streams
-from windlass.localcluster.websockets import Subprotocol
+from windlass.localcluster import failures
+from windlass.localcluster.api import stream_connections, stream_requests, websockets
+from windlass.localcluster.api.stream_connections import Connection
+from windlass.localcluster.api.stream_requests import LogOptions, Streams
+from windlass.localcluster.api.websockets import Subprotocol
+from windlass.localcluster.printing.peeks import Object
 
 _CHUNK_BYTES = 64 * 1024
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from windlass.localcluster import discovery, openapi_schemas
 from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.publishing import discovery, openapi_schemas
 
 _STATUS = openapi_schemas.definition_name("V1Status")
 _DELETE_OPTIONS = openapi_schemas.definition_name("V1DeleteOptions")

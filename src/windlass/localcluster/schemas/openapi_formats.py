@@ -13,7 +13,7 @@ from collections.abc import Callable
 from email import utils
 from urllib import parse
 
-from windlass.localcluster import scalar_types
+from windlass.localcluster.schemas import scalar_types
 
 # Of a name whose letters are written as `a`, its digits as `1` and its symbols as `+`.
 _HOSTNAME = re.compile(r"[a1+](?:-?[a1+]{0,62})?|(?:[a1+](?:[-a1+]{0,61}[a1+])?\.)+a{2,63}")

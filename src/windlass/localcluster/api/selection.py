@@ -2,9 +2,9 @@
 
 import msgspec
 
-from windlass.localcluster import bodies, selectors
+from windlass.localcluster.api import bodies, selectors
+from windlass.localcluster.api.selectors import FieldSelector, LabelSelector
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.selectors import FieldSelector, LabelSelector
 
 _NAMES = frozenset({"metadata.name", "metadata.namespace"})
 

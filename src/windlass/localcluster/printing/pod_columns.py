@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from windlass.localcluster import peeks
-from windlass.localcluster.peeks import Object
+from windlass.localcluster.printing import peeks
+from windlass.localcluster.printing.peeks import Object
 
 
 def cells(pod: Object, now: datetime) -> list[Any]:

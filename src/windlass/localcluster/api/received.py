@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import bodies, failures, patches, strategic
+from windlass.localcluster import failures
+from windlass.localcluster.api import bodies
 from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import Patch
+from windlass.localcluster.patching import patches, strategic
 
 
 class Received(msgspec.Struct, frozen=True):

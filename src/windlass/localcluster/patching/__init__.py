@@ -1,0 +1,1 @@
+"""What a patch makes of an object. Pure."""

@@ -1,0 +1,1 @@
+"""What the server says about its kinds: discovery and OpenAPI. Pure."""
