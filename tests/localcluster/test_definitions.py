@@ -14,8 +14,8 @@ import yaml
 
 from windlass.localcluster.kinds import definitions
 from windlass.localcluster.kinds.kind import Column
-from windlass.localcluster.kinds.strategy import ScalePaths
 from windlass.localcluster.schemas import typed
+from windlass.localcluster.strategy import ScalePaths
 
 Object = dict[str, Any]
 

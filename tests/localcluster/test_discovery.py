@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.kinds.strategy import Strategy
 from windlass.localcluster.publishing import discovery
+from windlass.localcluster.strategy import Strategy
 
 ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 CUSTOM_VERBS = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"]

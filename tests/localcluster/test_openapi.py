@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.kinds.strategy import Strategy
 from windlass.localcluster.patching import strategic
 from windlass.localcluster.publishing import openapi, openapi_schemas, openapi_v2_protobuf
+from windlass.localcluster.strategy import Strategy
 from windlass.wire import kubernetes_types
 
 TEXT = {"type": "string"}

@@ -7,9 +7,9 @@ import pytest
 
 from windlass.localcluster import failures
 from windlass.localcluster.kinds.kind import Column, Kind
-from windlass.localcluster.kinds.strategy import Strategy
 from windlass.localcluster.printing import tables
 from windlass.localcluster.printing.tables import TableRequest
+from windlass.localcluster.strategy import Strategy
 
 _NOW = datetime(2024, 1, 2, 12, tzinfo=UTC)
 _CREATED = "2024-01-02T11:57:00Z"

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from windlass.localcluster import failures
-from windlass.localcluster.api import bodies
-from windlass.localcluster.api.targets import DeleteOptions
+from windlass.localcluster import bodies, failures
 from windlass.localcluster.kinds import definitions, namespaces
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import FOREGROUND, ORPHAN, Lifecycle
+from windlass.localcluster.options import DeleteOptions
 from windlass.localcluster.store import Change, place_of
+from windlass.localcluster.strategy import Object
 
 logger = logging.getLogger(__name__)
 

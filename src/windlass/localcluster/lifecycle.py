@@ -10,16 +10,15 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from windlass.localcluster import failures, metadata
+from windlass.localcluster import bodies, failures, metadata
 from windlass.localcluster import store as stores
-from windlass.localcluster.api import bodies
-from windlass.localcluster.api.targets import DeleteOptions, WriteOptions
 from windlass.localcluster.failures import ApiError, Fault
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster.options import DeleteOptions, WriteOptions
 from windlass.localcluster.registry import Registry
 from windlass.localcluster.schemas import typed
 from windlass.localcluster.store import Store, TakenError, place_of
+from windlass.localcluster.strategy import Object
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"

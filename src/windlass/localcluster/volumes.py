@@ -10,13 +10,13 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from windlass.localcluster.api import bodies
+from windlass.localcluster import bodies
 from windlass.localcluster.garbage import with_list
 from windlass.localcluster.kinds.claims import PROTECTION
-from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import Change as Amendment
 from windlass.localcluster.lifecycle import Lifecycle
 from windlass.localcluster.store import Change
+from windlass.localcluster.strategy import Object
 
 logger = logging.getLogger(__name__)
 

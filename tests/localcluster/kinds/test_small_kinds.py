@@ -208,7 +208,7 @@ def test_a_namespace_is_held_until_it_is_finalized(cluster: Any) -> None:
     assert created["status"] == {"phase": "Active"}
     strategy = NamespaceStrategy()
     assert strategy.is_held(created)
-    strategy.mark_deleted(created)
+    strategy.mark_deleted(created, cluster)
     assert created["status"] == {"phase": "Terminating"}
     assert not strategy.is_held(created | {"spec": {}})
 

@@ -6,11 +6,11 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import lifecycle
-from windlass.localcluster.api import bodies, targets
+from windlass.localcluster import bodies, lifecycle
 from windlass.localcluster.api.lists import Listed
 from windlass.localcluster.api.watches import Show
 from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.options import is_true
 from windlass.localcluster.printing import tables
 
 _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
@@ -32,7 +32,7 @@ PLAIN = Form()
 def form_of(accept: str, query: Mapping[str, str]) -> Form:
     if accept in _PLAIN and not query:
         return PLAIN
-    is_pretty = targets.is_true(query.get("pretty", ""))
+    is_pretty = is_true(query.get("pretty", ""))
     return Form(tables.media_type(accept), tables.wanted(accept), query.get("includeObject", ""), is_pretty)
 
 

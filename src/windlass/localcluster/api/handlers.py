@@ -8,27 +8,19 @@ from urllib.parse import parse_qsl
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import failures, formats
-from windlass.localcluster.api import (
-    answers,
-    bodies,
-    lists,
-    received,
-    selection,
-    subresources,
-    targets,
-    watches,
-)
+from windlass.localcluster import bodies, failures, formats
+from windlass.localcluster.api import answers, lists, received, selection, subresources, watches
 from windlass.localcluster.api.answers import Form
 from windlass.localcluster.api.received import Received
 from windlass.localcluster.api.streams import PodRuntime
 from windlass.localcluster.api.targets import Target
 from windlass.localcluster.api.watches import Watch, Watches
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import Change, Lifecycle
+from windlass.localcluster.options import delete_options, is_true, whole_number, write_options
 from windlass.localcluster.publishing import discovery
 from windlass.localcluster.store import ForgottenError, place_of
+from windlass.localcluster.strategy import Object
 
 _NOTHING = Received("", b"")
 
@@ -96,7 +88,7 @@ class Api:
 
     async def _list_or_watch(self, call: Call) -> web.StreamResponse:
         chosen = _selection(call)
-        if targets.is_true(call.query.get("watch", "")):
+        if is_true(call.query.get("watch", "")):
             return await self._watch(call, chosen)
         form = call.form
         listed = lists.listed(self._lifecycle.store, call.kind, call.target.namespace, chosen, call.query)
@@ -106,7 +98,7 @@ class Api:
         return self._store_new(call, call.received.as_object(), "CreateOptions")
 
     def _store_new(self, call: Call, given: Object, options_kind: str) -> web.StreamResponse:
-        options = targets.write_options(call.query, options_kind)
+        options = write_options(call.query, options_kind)
         form = call.form
         written = self._lifecycle.create(call.kind, call.target.namespace, given, options)
         shown = answers.object_body(call.kind, written.body, form, self._now())
@@ -124,7 +116,7 @@ class Api:
         return self._write(call, call.received.as_patch(call.kind.type_name), "PatchOptions")
 
     def _write(self, call: Call, change: Change, options_kind: str) -> web.StreamResponse:
-        options = targets.write_options(call.query, options_kind)
+        options = write_options(call.query, options_kind)
         form, target = call.form, call.target
         written = self._lifecycle.update(
             call.kind, target.namespace, target.name, change, options, target.subresource
@@ -133,7 +125,7 @@ class Api:
         return answers.response(200, shown, form, written.warnings)
 
     async def _delete(self, call: Call) -> web.StreamResponse:
-        options = targets.delete_options(call.query, call.received.as_options())
+        options = delete_options(call.query, call.received.as_options())
         form, target, kind = call.form, call.target, call.kind
         deleted = self._lifecycle.delete(kind, target.namespace, target.name, options)
         if deleted.is_gone and not kind.strategy.returns_deleted:
@@ -143,7 +135,7 @@ class Api:
         return answers.response(202 if is_accepted else 200, shown, form)
 
     async def _delete_collection(self, call: Call) -> web.StreamResponse:
-        options = targets.delete_options(call.query, call.received.as_options())
+        options = delete_options(call.query, call.received.as_options())
         kind, namespace, form = call.kind, call.target.namespace, call.form
         listed = lists.listed(self._lifecycle.store, kind, namespace, _selection(call), call.query)
         for body in listed.bodies:
@@ -240,11 +232,11 @@ def _watch_of(call: Call, chosen: selection.Selection) -> Watch:
     text = query.get("resourceVersion") or "0"
     if not text.isdecimal():
         raise failures.bad_request(f"Invalid value: {failures.shown(text)}: not a resource version")
-    seconds = targets.whole_number("timeoutSeconds", query.get("timeoutSeconds") or "0")
+    seconds = whole_number("timeoutSeconds", query.get("timeoutSeconds") or "0")
     sends_initial = query.get("sendInitialEvents", "")
-    with_bookmarks = targets.is_true(query.get("allowWatchBookmarks", ""))
-    begins_with_all = text == "0" or targets.is_true(sends_initial)
-    if sends_initial and not targets.is_true(sends_initial):
+    with_bookmarks = is_true(query.get("allowWatchBookmarks", ""))
+    begins_with_all = text == "0" or is_true(sends_initial)
+    if sends_initial and not is_true(sends_initial):
         begins_with_all = False
     return Watch(
         kind=call.kind,
@@ -253,7 +245,7 @@ def _watch_of(call: Call, chosen: selection.Selection) -> Watch:
         since=None if begins_with_all else int(text),
         with_bookmarks=with_bookmarks,
         seconds=float(seconds) if seconds > 0 else watches.LONGEST_SECONDS,
-        marks_initial_end=targets.is_true(sends_initial) and with_bookmarks,
+        marks_initial_end=is_true(sends_initial) and with_bookmarks,
     )
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from windlass.localcluster import failures
-from windlass.localcluster.api import targets
 from windlass.localcluster.api.selection import Selection
 from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.options import whole_number
 from windlass.localcluster.store import ForgottenError, Page, Store, place_of
 
 # How many objects are looked at in one go where only some of them are wanted.
@@ -33,7 +33,7 @@ class _Token(msgspec.Struct, frozen=True):
 def listed(
     store: Store, kind: Kind, namespace: str, selection: Selection, query: Mapping[str, str]
 ) -> Listed:
-    limit = targets.whole_number("limit", query.get("limit") or "0")
+    limit = whole_number("limit", query.get("limit") or "0")
     _check_options(query)
     token = _decode_token(query["continue"]) if query.get("continue") else None
     version = token.version if token else _exact_version(store, query)

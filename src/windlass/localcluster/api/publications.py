@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
-from windlass.localcluster import failures
-from windlass.localcluster.api import answers, bodies
+from windlass.localcluster import bodies, failures
+from windlass.localcluster.api import answers
 from windlass.localcluster.publishing import discovery, openapi, openapi_v2_protobuf
 from windlass.localcluster.registry import Registry
 

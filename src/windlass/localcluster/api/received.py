@@ -6,11 +6,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import failures
-from windlass.localcluster.api import bodies
-from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster import bodies, failures
 from windlass.localcluster.lifecycle import Patch
 from windlass.localcluster.patching import patches, strategic
+from windlass.localcluster.strategy import Object
 
 
 class Received(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from windlass.localcluster.api import bodies, selectors
+from windlass.localcluster import bodies
+from windlass.localcluster.api import selectors
 from windlass.localcluster.api.selectors import FieldSelector, LabelSelector
 from windlass.localcluster.kinds.kind import Kind
 

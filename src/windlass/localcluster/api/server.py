@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from windlass.localcluster import failures
-from windlass.localcluster.api import answers, bodies, credentials, targets
+from windlass.localcluster import bodies, failures
+from windlass.localcluster.api import answers, credentials, targets
 from windlass.localcluster.api.handlers import Api
 from windlass.localcluster.api.publications import Publications
 from windlass.localcluster.api.streams import PodRuntime
@@ -28,6 +28,7 @@ from windlass.localcluster.api.watches import Watches
 from windlass.localcluster.garbage import DEFINITIONS, Collector
 from windlass.localcluster.kinds import definitions, table
 from windlass.localcluster.lifecycle import Lifecycle
+from windlass.localcluster.options import WriteOptions
 from windlass.localcluster.registry import Registry
 from windlass.localcluster.store import HISTORY_LENGTH, Change, Store, StoreError
 from windlass.localcluster.volumes import Volumes
@@ -201,7 +202,7 @@ class ApiServer:
         for name in _NAMESPACES:
             if self.store.get("namespaces", name) is None:
                 given = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-                self.lifecycle.create(kind, "", given, targets.WriteOptions())
+                self.lifecycle.create(kind, "", given, WriteOptions())
 
 
 def refuse(error: failures.ApiError, request: web.BaseRequest) -> web.Response:

@@ -6,13 +6,14 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import failures
-from windlass.localcluster.api import answers, bodies, streams, targets
+from windlass.localcluster import bodies, failures
+from windlass.localcluster.api import answers, streams
 from windlass.localcluster.api.received import Received
 from windlass.localcluster.kinds import pods, scales
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.kinds.strategy import Object
 from windlass.localcluster.lifecycle import Lifecycle
+from windlass.localcluster.options import delete_options, write_options
+from windlass.localcluster.strategy import Object
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -35,7 +36,7 @@ class Asked(msgspec.Struct, frozen=True):
         return str(self.obj["metadata"]["name"])
 
     def update(self, change: Callable[[Object], Object]) -> Object:
-        options = targets.write_options(self.query)
+        options = write_options(self.query)
         written = self.lifecycle.update(self.kind, self.namespace, self.name, change, options)
         return bodies.decode_stored(written.body)
 
@@ -63,7 +64,7 @@ async def _binding(asked: Asked) -> web.StreamResponse:
     if not node:
         raise failures.bad_request("target.name: Required value: a binding names a node")
     annotations = (given.get("metadata") or {}).get("annotations") or {}
-    options = targets.write_options(asked.query)
+    options = write_options(asked.query)
     asked.lifecycle.amend(
         asked.kind,
         asked.namespace,
@@ -77,7 +78,7 @@ async def _binding(asked: Asked) -> web.StreamResponse:
 async def _eviction(asked: Asked) -> web.StreamResponse:
     """An eviction is a deletion: there are no disruption budgets to refuse it."""
     given = asked.received.as_object()
-    options = targets.delete_options(asked.query, given.get("deleteOptions"))
+    options = delete_options(asked.query, given.get("deleteOptions"))
     asked.lifecycle.delete(asked.kind, asked.namespace, asked.name, options)
     return _answer(201, _success())
 

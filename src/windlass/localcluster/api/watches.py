@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from windlass.localcluster.api import bodies
+from windlass.localcluster import bodies
 from windlass.localcluster.api.selection import Selection
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.store import Change, Store

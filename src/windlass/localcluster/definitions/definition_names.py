@@ -7,7 +7,7 @@ that one waits until it is updated.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from windlass.localcluster.kinds.strategy import Object, World
+from windlass.localcluster.strategy import Object, World
 
 _GROUP = "apiextensions.k8s.io"
 _PLURAL = "customresourcedefinitions"

@@ -1,1 +1,1 @@
-"""One small file for what is peculiar to a kind; `strategy.py` says what that may be."""
+"""One small file for what is peculiar to a kind; `localcluster/strategy.py` says what that may be."""

@@ -7,7 +7,7 @@ from windlass.localcluster import failures, formats, quantities
 from windlass.localcluster.checks import basics, label_selectors, resource_checks
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds import pod_spec_defaults
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from windlass.localcluster import failures
 from windlass.localcluster.checks import data_checks
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.strategy import Object, Strategy
+from windlass.localcluster.strategy import Object, Strategy
 
 
 class ConfigMapStrategy(Strategy):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from windlass.localcluster import failures
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds import scales
-from windlass.localcluster.kinds.strategy import Object, ScalePaths, Strategy
+from windlass.localcluster.strategy import Object, ScalePaths, Strategy
 
 _MOST_REPLICAS = 2**31 - 1
 

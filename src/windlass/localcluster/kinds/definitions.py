@@ -9,9 +9,9 @@ from windlass.localcluster.definitions import definition_checks, definition_name
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds.custom import CustomStrategy
 from windlass.localcluster.kinds.kind import Column, Kind
-from windlass.localcluster.kinds.strategy import Object, ScalePaths, Strategy, World
 from windlass.localcluster.schemas import structural, typed
 from windlass.localcluster.schemas.defaults import DEFAULTS
+from windlass.localcluster.strategy import Object, ScalePaths, Strategy, World
 
 _AGE = Column(
     name="Age", type="date", path=".metadata.creationTimestamp", description="When the object was created"

@@ -6,7 +6,7 @@ from typing import Any
 from windlass.localcluster import failures, formats
 from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.strategy import Object, Strategy
+from windlass.localcluster.strategy import Object, Strategy
 
 
 class EndpointsStrategy(Strategy):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from windlass.localcluster import failures, formats
 from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _LONGEST_WORD = 128
 _LONGEST_MESSAGE = 1024

@@ -7,7 +7,7 @@ from windlass.localcluster import failures
 from windlass.localcluster.checks import basics, label_selectors, pod_spec_checks
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds import pod_spec_defaults
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _RESTART_POLICIES = ("OnFailure", "Never")
 _COMPLETION_MODES = ("Indexed", "NonIndexed")

@@ -3,8 +3,8 @@
 import msgspec
 
 from windlass.localcluster import failures
-from windlass.localcluster.kinds.strategy import Strategy
 from windlass.localcluster.schemas.schema import Schema
+from windlass.localcluster.strategy import Strategy
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from windlass.localcluster import failures
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.strategy import Object, Strategy
+from windlass.localcluster.strategy import Object, Strategy
 
 
 class LeaseStrategy(Strategy):

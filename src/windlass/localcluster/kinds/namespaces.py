@@ -7,7 +7,7 @@ from windlass.localcluster import failures, formats, metadata
 from windlass.localcluster.checks import basics
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _OWN_FINALIZER = "kubernetes"
 _NAME_LABEL = "kubernetes.io/metadata.name"

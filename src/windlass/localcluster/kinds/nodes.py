@@ -8,7 +8,7 @@ from typing import Any
 from windlass.localcluster import failures, formats
 from windlass.localcluster.checks import basics, resource_checks, scheduling_checks
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _NOTHING_KNOWN: Object = {
     "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},

@@ -5,7 +5,7 @@ from typing import Any
 
 from windlass.localcluster import failures
 from windlass.localcluster.kinds import pod_spec_defaults
-from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster.strategy import Object
 
 # There are no classes of priority but the system's own.
 _PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from windlass.localcluster import quantities
-from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster.strategy import Object
 
 _WORD = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(

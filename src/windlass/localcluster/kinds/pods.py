@@ -11,7 +11,7 @@ from windlass.localcluster import failures
 from windlass.localcluster.checks import container_checks, pod_spec_checks, pod_updates
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds import pod_admission, pod_quality
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _GATED = {
     "reason": "SchedulingGated",

@@ -6,7 +6,7 @@ from typing import Any
 from windlass.localcluster import failures, formats
 from windlass.localcluster.checks import basics, label_selectors
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _GROUP = "rbac.authorization.k8s.io"
 _SUBJECTS = ("ServiceAccount", "User", "Group")

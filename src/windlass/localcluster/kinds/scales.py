@@ -5,8 +5,8 @@ from typing import Any
 
 from windlass.localcluster import failures
 from windlass.localcluster.checks import basics, label_selectors
-from windlass.localcluster.kinds.strategy import Object, ScalePaths
 from windlass.localcluster.patching import patches
+from windlass.localcluster.strategy import Object, ScalePaths
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 

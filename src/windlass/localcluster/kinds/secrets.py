@@ -8,7 +8,7 @@ import msgspec
 from windlass.localcluster import failures
 from windlass.localcluster.checks import basics, data_checks
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
 _DOCKER_KEYS = {

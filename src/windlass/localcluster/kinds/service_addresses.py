@@ -11,7 +11,7 @@ from windlass.localcluster import failures
 from windlass.localcluster.checks import basics
 from windlass.localcluster.checks.service_checks import HEADLESS
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.kinds.strategy import Object
+from windlass.localcluster.strategy import Object
 
 _ADDRESSES = ipaddress.IPv4Network("10.96.0.0/16")
 # The first one is the API server's own.

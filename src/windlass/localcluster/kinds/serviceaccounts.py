@@ -1,6 +1,6 @@
 """Service accounts: nothing is peculiar to them but that a deletion answers with the account."""
 
-from windlass.localcluster.kinds.strategy import Strategy
+from windlass.localcluster.strategy import Strategy
 
 
 class ServiceAccountStrategy(Strategy):

@@ -7,7 +7,7 @@ from windlass.localcluster import failures
 from windlass.localcluster.checks import service_checks
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds import service_addresses
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _AFFINITY_SECONDS = 10800
 _OPEN_TO_THE_OUTSIDE = ("NodePort", "LoadBalancer")

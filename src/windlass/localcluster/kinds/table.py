@@ -18,9 +18,9 @@ from windlass.localcluster.kinds import (
     workloads,
 )
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.kinds.strategy import Strategy
 from windlass.localcluster.schemas import typed
 from windlass.localcluster.schemas.defaults import DEFAULTS
+from windlass.localcluster.strategy import Strategy
 
 _ALL = ("all",)
 _RBAC = "rbac.authorization.k8s.io"

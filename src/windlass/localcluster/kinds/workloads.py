@@ -6,7 +6,7 @@ from windlass.localcluster import failures
 from windlass.localcluster.checks import basics, rollout_checks
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds import pod_spec_defaults, scales
-from windlass.localcluster.kinds.strategy import Object, Strategy, World
+from windlass.localcluster.strategy import Object, Strategy, World
 
 _QUARTER = "25%"
 _STATEFUL_MAY_CHANGE = (
