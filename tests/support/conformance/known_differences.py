@@ -167,6 +167,7 @@ OWN_WORDS: Final = re.compile(
     r"|continue key is not valid|<object>|unrecognized type"  # a decoder's as well
     r"|415: Unsupported Media Type|406: Not Acceptable"  # the list of those that are supported, in newer releases
     r"|provided IP "  # which range it has, and how it says so
+    r"|valid regular expression, but"  # what is wrong with it, and what to write instead
     r"|fields other than"  # the list grows with each release
 )
 """Messages of which only code, reason and fields are compared, for they are about the server's own parts."""

@@ -12,7 +12,8 @@ import msgspec
 
 from windlass.localcluster import failures
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.schemas import go_patterns, structural, structural_checks
+from windlass.localcluster.schemas import structural, structural_checks
+from windlass.model import expressions
 
 JsonSchema = dict[str, Any]
 
@@ -292,8 +293,8 @@ def _judging_faults(
             yield from _nested_faults(branch, at, may_have_idiom=may_have_it_below)
     if schema.get("pattern"):
         try:
-            go_patterns.compile_pattern(schema["pattern"])
-        except go_patterns.PatternError as error:
+            expressions.compile_expression(schema["pattern"])
+        except expressions.ExpressionError as error:
             why = f"must be a valid regular expression, but isn't: {error}"
             yield failures.invalid_value(f"{path}.pattern", schema["pattern"], why)
 

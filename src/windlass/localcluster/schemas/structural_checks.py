@@ -10,8 +10,9 @@ from typing import Any
 
 from windlass.localcluster import failures
 from windlass.localcluster.failures import Fault
-from windlass.localcluster.schemas import go_patterns, openapi_formats, structural_extensions
+from windlass.localcluster.schemas import openapi_formats, structural_extensions
 from windlass.localcluster.schemas.structural_extensions import Check, JsonSchema, Problem, identity
+from windlass.model import expressions
 
 # A check for each type that a value may have in Python; none where every value of that type will do.
 _Compiled = dict[type, Check | None]
@@ -201,7 +202,7 @@ def _string_check(schema: JsonSchema) -> Check | None:
     most, least, pattern = (schema.get(key) for key in ("maxLength", "minLength", "pattern"))
     if most is None and least is None and not pattern:
         return None
-    search = go_patterns.compile_pattern(pattern).search if pattern else None
+    search = expressions.compile_expression(pattern).search if pattern else None
 
     def check(value: Any) -> list[Problem]:
         if most is not None and len(value) > most:
