@@ -10,37 +10,22 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from windlass.localcluster import bodies, failures, metadata
+from windlass.localcluster import admission, bodies, failures, metadata
 from windlass.localcluster import store as stores
-from windlass.localcluster.failures import ApiError, Fault
+from windlass.localcluster.failures import ApiError
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.options import DeleteOptions, WriteOptions
 from windlass.localcluster.registry import Registry
-from windlass.localcluster.schemas import typed
 from windlass.localcluster.store import Store, TakenError, place_of
 from windlass.localcluster.strategy import Object
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-_STALE = "the object has been modified; please apply your changes to the latest version and try again"
 # What the server alone says of a new object, whatever the client sent.
 _OURS = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
     *("managedFields", "selfLink"),
 )
-_metadata_schema = typed.compile_type("V1ObjectMeta", {})
-
-
-Change = Callable[[Object], Object]
-
-
-class Patch(msgspec.Struct, frozen=True):
-    """A change of which the client sent the difference alone."""
-
-    apply: Change
-
-    def __call__(self, obj: Object) -> Object:
-        return self.apply(obj)
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -116,9 +101,9 @@ class Lifecycle:
                 "create not allowed while custom resource definition is terminating",
                 {"group": kind.group, "kind": kind.plural},
             )
-        new, warnings = _received(kind, given, options)
+        new, warnings = admission.received(kind, given, options)
         meta = new["metadata"]
-        _check_namespace(kind, meta, namespace)
+        admission.check_namespace(kind, meta, namespace)
         self._check_namespace_takes(kind, namespace, meta.get("name", ""))
         if meta.get("resourceVersion"):
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
@@ -137,11 +122,11 @@ class Lifecycle:
                 new.pop(field, None)
         kind.strategy.prepare_create(new, self)
         faults = [
-            *_metadata_faults(kind, new),
-            *_shape_faults(kind, new),
+            *admission.metadata_faults(kind, new),
+            *admission.shape_faults(kind, new),
             *kind.strategy.validate(new),
         ]
-        _refuse(kind, meta.get("name", ""), faults)
+        admission.refuse(kind, meta.get("name", ""), faults)
         return self._store_new(kind, namespace, new, options, warnings)
 
     def _store_new(
@@ -170,7 +155,7 @@ class Lifecycle:
         kind: Kind,
         namespace: str,
         name: str,
-        change: Change,
+        change: admission.Change,
         options: WriteOptions,
         subresource: str = "",
     ) -> Written:
@@ -178,30 +163,32 @@ class Lifecycle:
         stored = self.get(kind, namespace, name)
         old = bodies.decode_stored(stored)
         # A second copy, since what `change` returns may hold parts of what it was given.
-        new, warnings = _changed(kind, change, as_version(kind, bodies.decode_stored(stored)), options)
+        new, warnings = admission.changed(
+            kind, change, admission.as_version(kind, bodies.decode_stored(stored)), options
+        )
         meta = new["metadata"]
-        _check_path(kind, meta, namespace, name)
-        _check_freshness(kind, meta, old["metadata"])
-        _carry_over(new, old)
+        admission.check_path(kind, meta, namespace, name)
+        admission.check_freshness(kind, meta, old["metadata"])
+        admission.carry_over(new, old)
         if subresource == "finalize":
             new = {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec", {})}
-            faults = _shape_faults(kind, new)
+            faults = admission.shape_faults(kind, new)
         elif subresource == "status":
-            new = _with_status_alone(kind, new, old)
+            new = admission.with_status_alone(kind, new, old)
             kind.strategy.prepare_status(new, old)
-            faults = [*_shape_faults(kind, new), *kind.strategy.validate_status(new, old)]
+            faults = [*admission.shape_faults(kind, new), *kind.strategy.validate_status(new, old)]
         else:
             if "status" in kind.subresources:
-                _keep_status(kind, new, old)
+                admission.keep_status(kind, new, old)
             kind.strategy.prepare_update(new, old, self)
             faults = [
                 *metadata.validate_metadata_update(new, old),
-                *_metadata_faults(kind, new),
-                *_shape_faults(kind, new),
+                *admission.metadata_faults(kind, new),
+                *admission.shape_faults(kind, new),
                 *kind.strategy.validate(new),
                 *kind.strategy.validate_update(new, old),
             ]
-        _refuse(kind, name, faults)
+        admission.refuse(kind, name, faults)
         return self._store_changed(kind, namespace, stored, old, new, options, warnings)
 
     def amend(
@@ -209,7 +196,7 @@ class Lifecycle:
         kind: Kind,
         namespace: str,
         name: str,
-        change: Change,
+        change: admission.Change,
         options: WriteOptions = WriteOptions(),  # noqa: B008 — a frozen value
     ) -> Written:
         """What the cluster itself does to an object, which no rule for clients forbids."""
@@ -228,7 +215,7 @@ class Lifecycle:
         warnings: tuple[str, ...],
     ) -> Written:
         new["apiVersion"] = old["apiVersion"]
-        if kind.strategy.counts_generations and _is_desired_otherwise(kind, new, old):
+        if kind.strategy.counts_generations and admission.is_desired_otherwise(kind, new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         version = old["metadata"]["resourceVersion"]
         new["metadata"]["resourceVersion"] = version
@@ -249,7 +236,7 @@ class Lifecycle:
         stored = self.get(kind, namespace, name)
         obj = bodies.decode_stored(stored)
         meta = obj["metadata"]
-        _check_preconditions(kind, meta, options)
+        admission.check_preconditions(kind, meta, options)
         refusal = kind.strategy.refusal_to_delete(obj)
         if refusal:
             raise failures.forbidden(kind.group, kind.plural, name, refusal)
@@ -316,181 +303,6 @@ def written_time(time: datetime) -> str:
 @functools.lru_cache(maxsize=4)
 def _written_second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def as_version(kind: Kind, obj: Object) -> Object:
-    """An object as one version of its kind shows it now."""
-    if kind.reads_through_schema:
-        kind.schema.prune(obj)
-        kind.schema.default(obj)
-    if obj["apiVersion"] == kind.api_version:
-        return obj
-    return {**obj, "apiVersion": kind.api_version}
-
-
-def _received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
-    """The object that was sent: of this kind, without what the kind does not know, and with its defaults."""
-    _check_identity(kind, given)
-    meta = given.get("metadata")
-    if not isinstance(meta, dict | None):
-        raise failures.bad_request("metadata must be an object")
-    new: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta or {}}
-    new.update(item for item in given.items() if item[0] not in new)
-    if isinstance(kind.schema, typed.TypedSchema):
-        kind.schema.check_types(new, kind.kind, kind.version)
-        dropped = kind.schema.prune(new)
-    else:
-        _metadata_schema.check_types(new["metadata"], "ObjectMeta", "v1")
-        dropped = [f"metadata.{path}" for path in _metadata_schema.prune(new["metadata"])]
-        dropped += kind.schema.prune(new)
-    warnings = tuple(f'unknown field "{path}"' for path in dropped)
-    if warnings and options.field_validation == "Strict":
-        raise failures.bad_request(f"strict decoding error: {', '.join(warnings)}")
-    kind.schema.default(new)
-    return new, warnings if options.field_validation == "Warn" else ()
-
-
-def _changed(
-    kind: Kind, change: Change, old: Object, options: WriteOptions
-) -> tuple[Object, tuple[str, ...]]:
-    """What a change makes of an object. A patch that leaves no object of the kind is at fault as a whole."""
-    if not isinstance(change, Patch):
-        return _received(kind, change(old), options)
-    changed = change(old)
-    try:
-        return _received(kind, changed, options)
-    except ApiError as error:
-        if error.code != 400 or options.field_validation == "Strict":
-            raise
-        raise failures.unpatchable(changed, error.message) from error
-
-
-def _check_identity(kind: Kind, given: Object) -> None:
-    """The object must be of this kind. Of a built-in kind, the path says enough."""
-    for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
-        found = given.get(field)
-        if not found and kind.is_custom:
-            name = field[0].upper() + field[1:]
-            raise failures.bad_request(f"Object '{name}' is missing in the object provided")
-        if found and found != expected and field == "kind" and kind.is_custom:
-            name = str((given.get("metadata") or {}).get("name", ""))
-            fault = failures.invalid_value("kind", found, f"must be {expected}")
-            raise failures.invalid(kind.group, str(found), name, [fault])
-        if found and found != expected:
-            what = "API version" if field == "apiVersion" else field
-            raise failures.bad_request(
-                f"the {what} in the data ({found}) does not match the expected {what} ({expected})"
-            )
-
-
-def _check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
-    if not kind.namespaced:
-        meta.pop("namespace", None)
-    elif meta.setdefault("namespace", namespace) != namespace:
-        raise failures.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-
-
-def _check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
-    """An update must be one of the object at its path."""
-    if not meta.get("name"):
-        raise failures.bad_request(
-            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        )
-    if meta["name"] != name:
-        raise failures.bad_request(
-            f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
-        )
-    if kind.namespaced and meta.setdefault("namespace", namespace) != namespace:
-        raise failures.bad_request(
-            f"the namespace of the object ({meta['namespace']})"
-            f" does not match the namespace on the request ({namespace})"
-        )
-    if not kind.namespaced:
-        meta.pop("namespace", None)
-
-
-def _check_freshness(kind: Kind, meta: Object, old: Object) -> None:
-    version, uid = meta.get("resourceVersion"), meta.get("uid")
-    name = old["name"]
-    if not version and not kind.strategy.allows_blind_update:
-        fault = Fault(
-            "metadata.resourceVersion",
-            "FieldValueInvalid",
-            "Invalid value: 0x0: must be specified for an update",
-        )
-        raise failures.invalid(kind.group, kind.plural, name, [fault])
-    if uid and uid != old["uid"]:
-        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
-        raise failures.conflict(kind.group, kind.plural, name, why)
-    if version and version != old["resourceVersion"]:
-        raise failures.conflict(kind.group, kind.plural, name, _STALE)
-
-
-def _carry_over(new: Object, old: Object) -> None:
-    metadata.carry_over(new, old)
-    for field in ("managedFields", "selfLink"):
-        new["metadata"].pop(field, None)
-
-
-def _shape_faults(kind: Kind, new: Object) -> list[Fault]:
-    """What the schema says of a custom resource. What a built-in kind requires is said by its strategy."""
-    return kind.schema.validate(new) if kind.is_custom else []
-
-
-def _metadata_faults(kind: Kind, new: Object) -> list[Fault]:
-    return metadata.validate_metadata(
-        new,
-        namespaced=kind.namespaced,
-        name_rule=metadata.name_rule(kind.resource),
-        is_custom=kind.is_custom or kind.group == "apiextensions.k8s.io",
-    )
-
-
-def _keep_status(kind: Kind, new: Object, old: Object) -> None:
-    for field in kind.strategy.status_fields:
-        new.pop(field, None)
-        if field in old:
-            new[field] = old[field]
-
-
-def _with_status_alone(kind: Kind, new: Object, old: Object) -> Object:
-    result = {field: value for field, value in old.items() if field not in kind.strategy.status_fields}
-    result["metadata"] = dict(old["metadata"])
-    for field in kind.strategy.status_fields:
-        if field in new:
-            result[field] = new[field]
-    if kind.strategy.status_may_relabel:
-        for field in ("labels", "annotations", "finalizers"):
-            result["metadata"].pop(field, None)
-            if field in new["metadata"]:
-                result["metadata"][field] = new["metadata"][field]
-    return result
-
-
-def _is_desired_otherwise(kind: Kind, new: Object, old: Object) -> bool:
-    is_annotated_otherwise = new["metadata"].get("annotations") != old["metadata"].get("annotations")
-    if kind.strategy.counts_annotations and is_annotated_otherwise:
-        return True
-    fields = {*new, *old} - {"metadata", "apiVersion", *kind.strategy.status_fields}
-    return any(new.get(field) != old.get(field) for field in fields)
-
-
-def _refuse(kind: Kind, name: str, faults: list[Fault]) -> None:
-    if faults:
-        # The same may have been found in two ways.
-        raise failures.invalid(kind.group, kind.kind, name, list(dict.fromkeys(faults)))
-
-
-def _check_preconditions(kind: Kind, meta: Object, options: DeleteOptions) -> None:
-    pairs = (("UID", options.uid, meta["uid"]), ("ResourceVersion", options.version, meta["resourceVersion"]))
-    for what, wanted, found in pairs:
-        if wanted and wanted != found:
-            happened = "deleted and then recreated" if what == "UID" else "modified"
-            why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})."
-            why += f" The object might have been {happened}"
-            raise failures.conflict(kind.group, kind.kind, meta["name"], why)
 
 
 def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:

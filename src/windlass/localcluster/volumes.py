@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from windlass.localcluster import bodies
+from windlass.localcluster.admission import Change as Amendment
 from windlass.localcluster.garbage import with_list
 from windlass.localcluster.kinds.claims import PROTECTION
-from windlass.localcluster.lifecycle import Change as Amendment
 from windlass.localcluster.lifecycle import Lifecycle
 from windlass.localcluster.store import Change
 from windlass.localcluster.strategy import Object

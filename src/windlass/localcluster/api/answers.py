@@ -6,7 +6,7 @@ from datetime import datetime
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import bodies, lifecycle
+from windlass.localcluster import admission, bodies
 from windlass.localcluster.api.lists import Listed
 from windlass.localcluster.api.watches import Show
 from windlass.localcluster.kinds.kind import Kind
@@ -43,7 +43,7 @@ def as_kind(kind: Kind, body: bytes) -> bytes:
     # Most often nothing but the version's name may differ, and it stands first in every stored object.
     if not kind.reads_through_schema and body.startswith(_opening(kind)):
         return body
-    return bodies.encode(lifecycle.as_version(kind, bodies.decode_stored(body)))
+    return bodies.encode(admission.as_version(kind, bodies.decode_stored(body)))
 
 
 def _opening(kind: Kind) -> bytes:

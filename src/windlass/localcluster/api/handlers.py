@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from windlass.localcluster import bodies, failures, formats
+from windlass.localcluster.admission import Change
 from windlass.localcluster.api import answers, lists, received, selection, subresources, watches
 from windlass.localcluster.api.answers import Form
 from windlass.localcluster.api.received import Received
@@ -16,7 +17,7 @@ from windlass.localcluster.api.streams import PodRuntime
 from windlass.localcluster.api.targets import Target
 from windlass.localcluster.api.watches import Watch, Watches
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.lifecycle import Change, Lifecycle
+from windlass.localcluster.lifecycle import Lifecycle
 from windlass.localcluster.options import delete_options, is_true, whole_number, write_options
 from windlass.localcluster.publishing import discovery
 from windlass.localcluster.store import ForgottenError, place_of

@@ -7,7 +7,7 @@ import msgspec
 from aiohttp import web
 
 from windlass.localcluster import bodies, failures
-from windlass.localcluster.lifecycle import Patch
+from windlass.localcluster.admission import Patch
 from windlass.localcluster.patching import patches, strategic
 from windlass.localcluster.strategy import Object
 
