@@ -61,10 +61,14 @@ class Collector:
         while True:
             await self._news.wait()
             self._news.clear()
-            while self._queue:
+            while self.has_work:
                 self.step()
                 # Requests come first: between two objects, whoever waits gets a turn.
                 await asyncio.sleep(0)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._queue)
 
     def step(self) -> None:
         """Look at one object of the queue."""
@@ -176,10 +180,17 @@ class Collector:
             self._drop_owners(kind, obj, leaving)
             return
         is_awaited = "waits" in states.values()
-        has_dependents = bool(self._store.owned_by(meta["uid"]))
-        policy = "Foreground" if is_awaited and has_dependents else self._policy_of(meta)
+        policy = self._policy_to_follow(meta) if is_awaited else self._policy_of(meta)
         options = DeleteOptions(propagation=policy, uid=meta["uid"])
         self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
+
+    def _policy_to_follow(self, meta: Object) -> str:
+        """How a dependent for which its owner waits is deleted: so that those who depend on it go before it, too.
+
+        Unless one of them waits itself. Then they wait in a circle, and somebody has to go first.
+        """
+        waiting = [_is_waiting(other["metadata"]) for _, other in self._dependents(meta["uid"])]
+        return "Foreground" if waiting and not any(waiting) else self._policy_of(meta)
 
     def _policy_of(self, meta: Object) -> str:
         finalizers = meta.get("finalizers", ())
@@ -199,7 +210,7 @@ class Collector:
         meta = bodies.decode_stored(body)["metadata"]
         if meta["uid"] != reference.uid:
             return "gone"
-        return "waits" if "deletionTimestamp" in meta and FOREGROUND in meta.get("finalizers", ()) else "here"
+        return "waits" if _is_waiting(meta) else "here"
 
     def _place_of(self, reference: _Reference, namespace: str) -> Key | None:
         """Where an owner stands: in the namespace of its dependent, or in none. None: nobody knows such a kind."""
@@ -257,6 +268,11 @@ class Collector:
             if "deletionTimestamp" not in meta:
                 options = DeleteOptions(uid=meta["uid"], propagation="Background")
                 self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
+
+
+def _is_waiting(meta: Object) -> bool:
+    """Does an object wait until its dependents are gone?"""
+    return "deletionTimestamp" in meta and FOREGROUND in meta.get("finalizers", ())
 
 
 def with_list(obj: Object, field: str, items: list[object]) -> Object:

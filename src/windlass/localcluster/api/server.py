@@ -75,7 +75,7 @@ class ApiServer:
         for definition in self.store.all(DEFINITIONS):
             self._define(definition)
         self._make_namespaces()
-        self._collector = Collector(self.lifecycle)
+        self.collector = Collector(self.lifecycle)
         self.volumes = Volumes(self.lifecycle, data / "volumes")
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, socket: Path | None = None) -> None:
@@ -90,7 +90,7 @@ class ApiServer:
         self.url = f"https://{shown}:{bound[1]}"
         if socket is not None:
             await self._listen_locally(socket)
-        self._tasks.append(asyncio.create_task(self._collector.run()))
+        self._tasks.append(asyncio.create_task(self.collector.run()))
 
     async def stop(self) -> None:
         self.watches.close()
