@@ -187,7 +187,9 @@ class Api:
             await self._send(watch, feed, response)
             await response.write_eof()
         except (ConnectionError, TimeoutError):
-            pass
+            # Gone, or so slow that it must come back: what it has not read is not kept.
+            if call.request.transport is not None:
+                call.request.transport.abort()
         finally:
             self._watches.leave(watch, feed)
         return response
@@ -201,7 +203,8 @@ class Api:
             if not lines and watch.with_bookmarks and not feed.is_closed:
                 lines = watches.bookmark_line(watch.kind, self._lifecycle.store.version)
             if lines:
-                await response.write(lines)
+                async with asyncio.timeout(watches.SECONDS_TO_READ):
+                    await response.write(lines)
             if clock() >= end:
                 return
 

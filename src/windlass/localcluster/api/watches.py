@@ -17,6 +17,8 @@ from windlass.localcluster.store import Change, Store
 
 # How much may wait for a client that reads slowly.
 MOST_WAITING_BYTES = 32 * 1024 * 1024
+# How long a client may take to read what was sent to it.
+SECONDS_TO_READ = 30.0
 SECONDS_BETWEEN_BOOKMARKS = 30.0
 # When nothing else is asked for.
 LONGEST_SECONDS = 3600.0
