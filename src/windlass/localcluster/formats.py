@@ -49,8 +49,19 @@ _OF_A_PERCENTAGE = "a valid percent string must be a numeric string followed by 
 Problems = tuple[str, ...]
 Rule = Callable[[str], Problems]
 
-# The same labels, keys and names come again and again.
-_remembered = functools.lru_cache(maxsize=8192)
+# Longer ones are judged each time: they are faulty, and nobody's memory should be filled with them.
+_LONGEST_REMEMBERED = 256
+
+
+def _remembered(rule: Rule) -> Rule:
+    """The same labels, keys and names come again and again."""
+    cached = functools.lru_cache(maxsize=4096)(rule)
+
+    @functools.wraps(rule)
+    def judged(value: str) -> Problems:
+        return cached(value) if len(value) <= _LONGEST_REMEMBERED else rule(value)
+
+    return judged
 
 
 @_remembered

@@ -6,20 +6,24 @@ follows from what is stored alone, so that after a restart a look at everything 
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterator
 
 import msgspec
 
-from windlass.localcluster import bodies, failures
+from windlass.localcluster import bodies, failures, metadata
 from windlass.localcluster.kinds import definitions, namespaces
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.lifecycle import FOREGROUND, ORPHAN, Lifecycle
 from windlass.localcluster.options import DeleteOptions
-from windlass.localcluster.store import Change, place_of
+from windlass.localcluster.store import Change, StoreError, place_of
 from windlass.localcluster.strategy import Object
 
 logger = logging.getLogger(__name__)
 
+SECONDS_TO_NEXT_TRY = 1.0
+# Of more objects than these in a namespace that is going it is not said what they are.
+_MANY = 100
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 Key = tuple[str, str]
 
@@ -49,7 +53,10 @@ class Collector:
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
         self._store = lifecycle.store
-        self._queue: dict[Key, None] = {}
+        self._queue: deque[Key] = deque()
+        self._queued: set[Key] = set()
+        # Owners, by uid, and namespaces whose dependents and contents have all been deleted once: they only wait.
+        self._swept: set[str] = set()
         # Namespaces and definitions that wait until the last of their objects is gone.
         self._emptying: set[Key] = set()
         self._news = asyncio.Event()
@@ -72,18 +79,35 @@ class Collector:
 
     def step(self) -> None:
         """Look at one object of the queue."""
-        key = next(iter(self._queue))
-        del self._queue[key]
+        key = self._queue.popleft()
+        self._queued.discard(key)
         try:
             self._look_at(key)
         except failures.ApiError as error:
             if error.code not in (404, 409):
                 logger.warning("garbage collection of %s %s was refused: %s", *key, error.message)
+        except StoreError as error:
+            self._after_commit(key, error)
         except Exception:
             logger.exception("garbage collection of %s %s failed", *key)
+        if not self._store.is_settled:
+            self._store.when_settled(lambda failure: self._after_commit(key, failure))
+
+    def _after_commit(self, key: Key, failure: StoreError | None) -> None:
+        """What could not be stored has to be done again, when there may be room."""
+        if failure is None:
+            return
+        logger.warning("garbage collection of %s %s is tried again: %s", *key, failure)
+        self._swept.clear()
+        try:
+            asyncio.get_running_loop().call_later(SECONDS_TO_NEXT_TRY, self._add, key)
+        except RuntimeError:
+            self._add(key)
 
     def _add(self, key: Key) -> None:
-        self._queue[key] = None
+        if key not in self._queued:
+            self._queued.add(key)
+            self._queue.append(key)
         self._news.set()
 
     def _on_change(self, change: Change) -> None:
@@ -94,11 +118,23 @@ class Collector:
         is_going = b'"deletionTimestamp"' in change.after
         if is_going or b'"ownerReferences"' in change.after:
             self._add(key)
+        if change.before is not None and b'"ownerReferences"' in change.before:
+            self._on_disowned(change.place, change.before, change.after)
         if is_going and change.resource in ("namespaces", DEFINITIONS):
             self._emptying.add(key)
 
+    def _on_disowned(self, place: str, before: bytes, after: bytes) -> None:
+        """An owner that waits for this object may have to wait no longer."""
+        now = _decode_head(after).metadata.owner_references
+        for reference in _decode_head(before).metadata.owner_references:
+            if reference not in now:
+                owner = self._place_of(reference, place.rpartition("/")[0])
+                if owner is not None:
+                    self._add(owner)
+
     def _on_deleted(self, key: Key, body: bytes) -> None:
         head = _decode_head(body).metadata
+        self._swept.discard(head.uid)
         for dependent in self._store.owned_by(head.uid):
             self._add(dependent)
         for reference in head.owner_references:
@@ -140,20 +176,14 @@ class Collector:
 
     def _delete_dependents(self, kind: Kind, obj: Object) -> None:
         uid = obj["metadata"]["uid"]
-        is_blocked = False
-        for dependent, other in self._dependents(uid):
-            head = _decode_head(bodies.encode(other)).metadata
-            if not head.deletion_timestamp:
-                self._check_owners(dependent, other)
-            is_blocked |= any(one.uid == uid and one.block_owner_deletion for one in head.owner_references)
-        # Some of them may have gone at once: those who are left decide.
-        if is_blocked and any(
-            reference.uid == uid and reference.block_owner_deletion
-            for _, other in self._dependents(uid)
-            for reference in _decode_head(bodies.encode(other)).metadata.owner_references
-        ):
-            return
-        self._drop_finalizer(kind, obj, FOREGROUND)
+        if uid not in self._swept:
+            for dependent, other in self._dependents(uid):
+                if "deletionTimestamp" not in other["metadata"]:
+                    self._check_owners(dependent, other)
+            # Those who come later are looked at when they come.
+            self._swept.add(uid)
+        if not any(_blocks(other["metadata"], uid) for _, other in self._dependents(uid)):
+            self._drop_finalizer(kind, obj, FOREGROUND)
 
     def _orphan_dependents(self, kind: Kind, obj: Object) -> None:
         uid = obj["metadata"]["uid"]
@@ -213,16 +243,16 @@ class Collector:
         return "waits" if _is_waiting(meta) else "here"
 
     def _place_of(self, reference: _Reference, namespace: str) -> Key | None:
-        """Where an owner stands: in the namespace of its dependent, or in none. None: nobody knows such a kind."""
+        """Where an owner stands: in the namespace of its dependent, or in none. None: there is no telling."""
         kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
-        if kind is None:
+        if kind is None or (kind.namespaced and not namespace):
             return None
         return kind.resource, place_of(namespace if kind.namespaced else "", reference.name)
 
     def _drop_owners(self, kind: Kind, obj: Object, uids: set[str]) -> None:
         def without(old: Object) -> Object:
             kept = [one for one in old["metadata"].get("ownerReferences", ()) if one["uid"] not in uids]
-            return with_list(old, "ownerReferences", kept)
+            return metadata.with_list(old, "ownerReferences", kept)
 
         meta = obj["metadata"]
         self._lifecycle.amend(kind, meta.get("namespace", ""), meta["name"], without)
@@ -230,19 +260,27 @@ class Collector:
     def _drop_finalizer(self, kind: Kind, obj: Object, finalizer: str) -> None:
         def without(old: Object) -> Object:
             kept = [one for one in old["metadata"].get("finalizers", ()) if one != finalizer]
-            return with_list(old, "finalizers", kept)
+            return metadata.with_list(old, "finalizers", kept)
 
         meta = obj["metadata"]
         self._lifecycle.amend(kind, meta.get("namespace", ""), meta["name"], without)
 
     def _empty_namespace(self, kind: Kind, obj: Object) -> None:
-        name = obj["metadata"]["name"]
-        stored = {other.resource: other for other in self._lifecycle.registry.kinds if other.namespaced}
-        for other in stored.values():
-            self._delete_all(other, name)
+        name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
+        inside = [other for other in self._lifecycle.registry.stored if other.namespaced]
+        if uid not in self._swept:
+            for other in inside:
+                self._delete_all(other, name)
+            # Nothing new comes into a namespace that is going.
+            self._swept.add(uid)
+        counts = [self._store.count(other.resource, name) for other in inside]
+        if sum(counts) > _MANY:
+            # What remains of so many is told when there are fewer.
+            return
         left = [
             (other, bodies.decode_stored(body)["metadata"])
-            for other in stored.values()
+            for other, count in zip(inside, counts, strict=True)
+            if count
             for body in self._store.all(other.resource, name)
         ]
         conditions = namespaces.what_remains(left, self._lifecycle.now())
@@ -270,12 +308,13 @@ class Collector:
                 self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
 
 
+def _blocks(meta: Object, owner: str) -> bool:
+    """Must an object be gone before its owner goes? Not if it is its own."""
+    return meta["uid"] != owner and any(
+        one.get("uid") == owner and one.get("blockOwnerDeletion") for one in meta.get("ownerReferences", ())
+    )
+
+
 def _is_waiting(meta: Object) -> bool:
     """Does an object wait until its dependents are gone?"""
     return "deletionTimestamp" in meta and FOREGROUND in meta.get("finalizers", ())
-
-
-def with_list(obj: Object, field: str, items: list[object]) -> Object:
-    """The object with a list of its metadata replaced; an empty list is none."""
-    meta = {key: value for key, value in obj["metadata"].items() if key != field}
-    return {**obj, "metadata": {**meta, field: items} if items else meta}

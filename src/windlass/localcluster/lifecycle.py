@@ -21,6 +21,8 @@ from windlass.localcluster.strategy import Object
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
+# Of a longer one the end could not be written.
+_LONGEST_GRACE = 100 * 365 * 24 * 3600
 # What the server alone says of a new object, whatever the client sent.
 _OURS = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
@@ -70,7 +72,7 @@ class Lifecycle:
         if body is None:
             del self._namespaces[name]
         else:
-            self._namespaces[name] = b'"deletionTimestamp"' in body
+            self._namespaces[name] = metadata.is_going(body)
 
     # The world that a strategy sees
 
@@ -145,8 +147,8 @@ class Lifecycle:
 
     def _taken(self, kind: Kind, place: str, name: str) -> ApiError:
         taken = failures.already_exists(kind.group, kind.plural, name)
-        is_going = b'"deletionTimestamp"' in (self.store.get(kind.resource, place) or b"")
-        if not is_going:
+        stored = self.store.get(kind.resource, place)
+        if stored is None or not metadata.is_going(stored):
             return taken
         return ApiError(409, taken.reason, f"object is being deleted: {taken.message}", taken.details)
 
@@ -176,7 +178,12 @@ class Lifecycle:
         elif subresource == "status":
             new = admission.with_status_alone(kind, new, old)
             kind.strategy.prepare_status(new, old)
-            faults = [*admission.shape_faults(kind, new), *kind.strategy.validate_status(new, old)]
+            faults = [
+                *metadata.validate_metadata_update(new, old),
+                *admission.metadata_faults(kind, new),
+                *admission.shape_faults(kind, new),
+                *kind.strategy.validate_status(new, old),
+            ]
         else:
             if "status" in kind.subresources:
                 admission.keep_status(kind, new, old)
@@ -265,7 +272,7 @@ class Lifecycle:
         is_going = "deletionTimestamp" in meta
         if is_going and grace >= meta.get("deletionGracePeriodSeconds", 0):
             return
-        meta["deletionTimestamp"] = written_time(self.clock() + timedelta(seconds=grace))
+        meta["deletionTimestamp"] = written_time(self.clock() + timedelta(seconds=min(grace, _LONGEST_GRACE)))
         kind.strategy.mark_deleted(obj, self)
         if kind.strategy.marks_own_deletion:
             return

@@ -6,6 +6,8 @@ Nothing here draws randomness, reads a clock or knows a stored object.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from windlass.localcluster import failures, formats
 from windlass.localcluster.failures import Fault
 
@@ -76,6 +78,28 @@ def validate_metadata(
         *_owner_faults(metadata.get("ownerReferences") or []),
         *_finalizer_faults(metadata.get("finalizers") or [], is_custom),
     ]
+
+
+class _Going(msgspec.Struct, frozen=True, rename="camel"):
+    deletion_timestamp: str | None = None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    metadata: _Going
+
+
+def is_going(body: bytes) -> bool:
+    """Has the stored object been deleted, and stays only for a while?"""
+    # The word is much cheaper to find than the field, and may stand elsewhere.
+    return b'"deletionTimestamp"' in body and bool(
+        msgspec.json.decode(body, type=_Head).metadata.deletion_timestamp
+    )
+
+
+def with_list(obj: Object, field: str, items: list[object]) -> Object:
+    """The object with a list of its metadata replaced; an empty list is none."""
+    meta = {key: value for key, value in obj["metadata"].items() if key != field}
+    return {**obj, "metadata": {**meta, field: items} if items else meta}
 
 
 def carry_over(new: Object, old: Mapping[str, Any]) -> None:

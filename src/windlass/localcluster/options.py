@@ -1,10 +1,15 @@
 """How a write or a deletion is to be done, as the query or the body of a request says it. Pure."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
 
 from windlass.localcluster import failures
+
+_VERSION = re.compile("[0-9]{1,18}")
+_INT64 = range(-(2**63), 2**63)
+_LONGEST_NUMBER = 20
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
@@ -102,13 +107,22 @@ def _from_query(query: Mapping[str, str]) -> dict[str, object]:
     return found
 
 
+def resource_version(text: str) -> int:
+    if not _VERSION.fullmatch(text):
+        raise failures.bad_request(f"Invalid value: {failures.shown(text[:100])}: not a resource version")
+    return int(text)
+
+
 def whole_number(name: str, text: str) -> int:
     try:
-        return int(text)
+        number = int(text[:_LONGEST_NUMBER])
     except ValueError:
-        raise failures.bad_request(
-            f'strconv.ParseInt: parsing "{text}": invalid syntax ({name} must be a whole number)'
-        ) from None
+        number = _INT64.stop
+    if number in _INT64 and len(text) <= _LONGEST_NUMBER:
+        return number
+    raise failures.bad_request(
+        f'strconv.ParseInt: parsing "{text[:100]}": invalid syntax ({name} must be a whole number of 64 bits)'
+    )
 
 
 def is_true(text: str) -> bool:

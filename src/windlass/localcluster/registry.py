@@ -17,7 +17,13 @@ class Registry:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        return tuple(self._by_path.values())
+        """Those that are served, each in each of its versions."""
+        return tuple(self._by_path.values())[::-1]
+
+    @property
+    def stored(self) -> tuple[Kind, ...]:
+        """Each kind of which objects may be stored, served or not, once."""
+        return tuple(self._by_resource.values())
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         return self._by_path.get((group, version, plural))
@@ -37,7 +43,8 @@ class Registry:
         self._index()
 
     def _index(self) -> None:
-        rows = [*self._built_in, *(kind for kinds in self._custom.values() for kind in kinds)]
-        self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in rows}
-        self._by_name = {(kind.api_version, kind.kind): kind for kind in rows}
-        self._by_resource = {kind.resource: kind for kind in reversed(rows)}
+        # Of two of one name the one that stands first counts: nothing takes the place of a built-in kind.
+        rows = [*self._built_in, *(kind for kinds in self._custom.values() for kind in kinds)][::-1]
+        self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in rows if kind.is_served}
+        self._by_name = {(kind.api_version, kind.kind): kind for kind in rows if kind.is_served}
+        self._by_resource = {kind.resource: kind for kind in rows}

@@ -14,7 +14,9 @@ What an object means is not known here, but for the few fields of metadata that 
 which is written here, and ownerReferences, by which dependents are found.
 """
 
+import contextlib
 import logging
+import os
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -284,6 +286,11 @@ class Store:
     # Committing
 
     @property
+    def committed(self) -> int:
+        """The version up to which everything is there to stay."""
+        return self.version - len(self._uncommitted)
+
+    @property
     def is_settled(self) -> bool:
         return not self._uncommitted
 
@@ -308,9 +315,11 @@ class Store:
         """Take back all that is not committed. Nobody has been told that it was stored."""
         if self._sql.in_transaction:
             # Some failures, a full disk among them, end the transaction themselves.
-            self._sql.execute("ROLLBACK")
-        self.version -= len(self._uncommitted)
+            with contextlib.suppress(sqlite3.Error):
+                self._sql.execute("ROLLBACK")
+        self.version = self.committed
         self._uncommitted = []
+        self._to_forget = self.forgotten
         failure = StoreError(f"nothing was stored: {error}. Is there room on the disk of the data directory?")
         self._tell(failure)
         return failure
@@ -381,12 +390,13 @@ class Store:
         )
         size = len(change.before or b"") + len(change.after or b"")
         is_full = len(self._sizes) >= self._history_length or self._bytes + size > self._history_bytes
-        self._to_forget = self._forget() if is_full else self.forgotten
+        if is_full:
+            self._to_forget = self._forget()
 
     def _forget(self) -> int:
         """Drop the oldest tenth, in count and in bytes, so that this is seldom done; return the newest dropped."""
         length, volume = len(self._sizes), self._bytes
-        newest = self.forgotten
+        newest = self._to_forget
         for version, size in self._sizes:
             if length <= self._history_length * 0.9 and volume <= self._history_bytes * 0.9:
                 break
@@ -469,6 +479,9 @@ def _owners(body: bytes | None) -> set[str]:
 def _open(path: Path) -> sqlite3.Connection:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # There are secrets in it. The files that SQLite puts beside it get the same mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        path.chmod(0o600)
         sql = sqlite3.connect(path, timeout=0, isolation_level=None)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"the data directory {path.parent} cannot be used: {error}") from error

@@ -5,17 +5,19 @@ deleted stays while a pod uses it. What is in the folder goes with the claim, as
 for one.
 """
 
+import asyncio
+import contextlib
 import logging
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from windlass.localcluster import bodies
+from windlass.localcluster import bodies, metadata
 from windlass.localcluster.admission import Change as Amendment
-from windlass.localcluster.garbage import with_list
 from windlass.localcluster.kinds.claims import PROTECTION
 from windlass.localcluster.lifecycle import Lifecycle
-from windlass.localcluster.store import Change
+from windlass.localcluster.store import Change, StoreError
 from windlass.localcluster.strategy import Object
 
 logger = logging.getLogger(__name__)
@@ -23,6 +25,8 @@ logger = logging.getLogger(__name__)
 STORAGE_CLASS = "local"
 _CLAIMS = "persistentvolumeclaims"
 _PODS = "pods"
+_GONE = "gone-"
+_SECONDS_TO_NEXT_TRY = 1.0
 
 
 class Volumes:
@@ -32,8 +36,9 @@ class Volumes:
         self._lifecycle = lifecycle
         self._store = lifecycle.store
         self._folder = folder
+        self._remove_left_overs()
         self._store.listen(self._on_change)
-        for body in self._store.all(_CLAIMS):
+        for body in [*self._store.all(_CLAIMS)]:
             self._look_at(bodies.decode_stored(body))
 
     def folder_of(self, claim: Object) -> Path:
@@ -81,7 +86,7 @@ class Volumes:
         if PROTECTION not in finalizers or self._is_used(claim):
             return
         kept = [one for one in finalizers if one != PROTECTION]
-        self._amend(claim, lambda old: with_list(old, "finalizers", kept))
+        self._amend(claim, lambda old: metadata.with_list(old, "finalizers", kept))
 
     def _is_used(self, claim: Object) -> bool:
         meta = claim["metadata"]
@@ -92,11 +97,49 @@ class Volumes:
         kind = self._lifecycle.registry.stored_as(_CLAIMS)
         meta = claim["metadata"]
         # By now somebody may have taken it away.
-        if kind is not None and self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}") is not None:
+        if kind is None or self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}") is None:
+            return
+        try:
             self._lifecycle.amend(kind, meta["namespace"], meta["name"], change)
+        except StoreError as error:
+            self._after_commit(claim, error)
+        if not self._store.is_settled:
+            self._store.when_settled(lambda failure: self._after_commit(claim, failure))
+
+    def _after_commit(self, claim: Object, failure: StoreError | None) -> None:
+        """What could not be stored has to be done again, when there may be room."""
+        if failure is None:
+            return
+        logger.warning("claim %s is looked at again: %s", claim["metadata"]["name"], failure)
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop().call_later(_SECONDS_TO_NEXT_TRY, self._look_again, claim)
+
+    def _look_again(self, claim: Object) -> None:
+        meta = claim["metadata"]
+        body = self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}")
+        if body is not None:
+            self._look_at(bodies.decode_stored(body))
 
     def _remove(self, claim: Object) -> None:
-        shutil.rmtree(self.folder_of(claim), ignore_errors=True)
+        """Aside at once, and away in a thread: there may be much in it."""
+        folder = self.folder_of(claim)
+        aside = folder.with_name(f"{_GONE}{folder.name}")
+        with contextlib.suppress(OSError):
+            folder.rename(aside)
+            _remove_in_background(aside)
+
+    def _remove_left_overs(self) -> None:
+        """Folders of claims that went when the server was killed."""
+        if not self._folder.is_dir():
+            return
+        uids = {bodies.decode_stored(body)["metadata"]["uid"] for body in self._store.all(_CLAIMS)}
+        for folder in self._folder.iterdir():
+            if folder.name not in uids:
+                _remove_in_background(folder)
+
+
+def _remove_in_background(folder: Path) -> None:
+    threading.Thread(target=shutil.rmtree, args=(folder, True), daemon=True).start()
 
 
 def claims_of(pod: Object) -> Iterator[str]:

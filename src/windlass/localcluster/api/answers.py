@@ -1,6 +1,6 @@
 """What a client gets to see: objects, lists and watch events in the form for which it asked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -14,6 +14,9 @@ from windlass.localcluster.options import is_true
 from windlass.localcluster.printing import tables
 
 _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+# More than these help nobody, and clients take only so many headers.
+_MOST_WARNINGS = 20
+_LONGEST_WARNING = 256
 _PLAIN = ("", "*/*", "application/json")
 
 
@@ -79,18 +82,21 @@ def _items(kind: Kind, listed: Listed) -> list[bytes]:
     return [b"{" + body[skipped:] for body in listed.bodies]
 
 
-def event_shower(kind: Kind, form: Form, now: datetime) -> Show:
+def event_shower(kind: Kind, form: Form, clock: Callable[[], datetime]) -> Show:
     """How the objects of a watch are shown: the columns of a table are named in the first event only."""
     table = form.table
     if table is None:
         return lambda body: as_kind(kind, body)
+    tables.check(table, form.include)
     is_first = True
 
     def show(body: bytes) -> bytes:
         nonlocal is_first
         with_columns, is_first = is_first, False
         obj = bodies.decode_stored(as_kind(kind, body))
-        shown = tables.object_as(table, kind, obj, include=form.include, with_columns=with_columns, now=now)
+        shown = tables.object_as(
+            table, kind, obj, include=form.include, with_columns=with_columns, now=clock()
+        )
         return bodies.encode(shown)
 
     return show
@@ -104,7 +110,12 @@ def response(code: int, body: bytes, form: Form = PLAIN, warnings: tuple[str, ..
     answer = web.Response(status=code, headers={"Cache-Control": "no-cache, private"})
     answer.headers["Content-Type"] = form.media_type
     answer.body = body if form.media_type == bodies.JSON else bodies.to_yaml(body)
-    for warning in warnings:
-        escaped = warning.replace("\\", "\\\\").replace('"', '\\"')
-        answer.headers.add("Warning", f'299 - "{escaped}"')
+    for warning in warnings[:_MOST_WARNINGS]:
+        answer.headers.add("Warning", f'299 - "{_quotable(warning)}"')
     return answer
+
+
+def _quotable(text: str) -> str:
+    """As a header can carry it: short, in one line, and quoted."""
+    shown = "".join(character if character.isprintable() else "?" for character in text[:_LONGEST_WARNING])
+    return shown.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')

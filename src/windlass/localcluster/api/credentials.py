@@ -26,6 +26,8 @@ HOSTS = (
 )
 ADDRESSES = ("127.0.0.1", "::1")
 _DAYS = 3650
+# What is shorter was cut off, and must not open the door to everybody.
+_SHORTEST_TOKEN = 32
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -46,7 +48,7 @@ def kept_in(folder: Path) -> Credentials:
     certificate, key, token = folder / "server.crt", folder / "server.key", folder / "token"
     if not (certificate.exists() and key.exists()):
         _make_certificate(certificate, key)
-    if not token.exists():
+    if not token.exists() or len(token.read_text()) < _SHORTEST_TOKEN:
         write_private(token, secrets.token_urlsafe(32).encode())
     return Credentials(certificate, key, token.read_text())
 
@@ -74,6 +76,8 @@ def write_private(path: Path, content: bytes) -> None:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     draft.replace(path)
 
 

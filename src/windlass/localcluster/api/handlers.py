@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import bodies, failures, formats
+from windlass.localcluster import admission, bodies, failures, formats
 from windlass.localcluster.admission import Change
 from windlass.localcluster.api import answers, lists, received, selection, subresources, watches
 from windlass.localcluster.api.answers import Form
@@ -18,12 +18,19 @@ from windlass.localcluster.api.targets import Target
 from windlass.localcluster.api.watches import Watch, Watches
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.lifecycle import Lifecycle
-from windlass.localcluster.options import delete_options, is_true, whole_number, write_options
+from windlass.localcluster.options import (
+    delete_options,
+    is_true,
+    resource_version,
+    whole_number,
+    write_options,
+)
 from windlass.localcluster.publishing import discovery
 from windlass.localcluster.store import ForgottenError, place_of
 from windlass.localcluster.strategy import Object
 
 _NOTHING = Received("", b"")
+Settled = Callable[[], Awaitable[None]]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -42,12 +49,18 @@ class Call(msgspec.Struct, frozen=True):
 
 class Api:
     def __init__(
-        self, lifecycle: Lifecycle, watches: Watches, runtime: PodRuntime | None, body_seconds: float
+        self,
+        lifecycle: Lifecycle,
+        watches: Watches,
+        runtime: PodRuntime | None,
+        body_seconds: float,
+        settled: Settled,
     ) -> None:
         self._lifecycle = lifecycle
         self._watches = watches
         self._runtime = runtime
         self._body_seconds = body_seconds
+        self._settled = settled
         self._on_object: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
             "GET": self._get,
             "PUT": self._update,
@@ -65,7 +78,8 @@ class Api:
         if kind is None or not _is_a_path_of(kind, target):
             raise failures.no_such_path()
         _check_name(target.name)
-        query = dict(parse_qsl(request.query_string, keep_blank_values=True)) if request.query_string else {}
+        _check_name(target.namespace)
+        query = _query_of(request.query_string) if request.query_string else {}
         call = Call(request, kind, target, query, await self._receive(request))
         if target.subresource:
             return await self._on_subresource(call)
@@ -110,6 +124,9 @@ class Api:
         if call.kind.strategy.creates_on_update and not call.target.subresource:
             place = place_of(call.target.namespace, call.target.name)
             if self._lifecycle.store.get(call.kind.resource, place) is None:
+                admission.check_path(
+                    call.kind, dict(given.get("metadata") or {}), call.target.namespace, call.target.name
+                )
                 return self._store_new(call, given, "UpdateOptions")
         return self._write(call, lambda _: given, "UpdateOptions")
 
@@ -174,7 +191,7 @@ class Api:
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )
         response.enable_chunked_encoding()
-        show = answers.event_shower(call.kind, call.form, self._now())
+        show = answers.event_shower(call.kind, call.form, self._now)
         try:
             feed = self._watches.open(watch, show)
         except ForgottenError:
@@ -182,14 +199,19 @@ class Api:
             await response.write(watches.error_line(watches.too_old(watch.since or 0, self._lifecycle.store)))
             await response.write_eof()
             return response
+        transport = call.request.transport
+        if transport is not None:
+            feed.let_go = transport.abort
         try:
+            # What it begins with may have been written in this very turn.
+            await self._settled()
             await response.prepare(call.request)
             await self._send(watch, feed, response)
             await response.write_eof()
         except (ConnectionError, TimeoutError):
             # Gone, or so slow that it must come back: what it has not read is not kept.
-            if call.request.transport is not None:
-                call.request.transport.abort()
+            if transport is not None:
+                transport.abort()
         finally:
             self._watches.leave(watch, feed)
         return response
@@ -201,15 +223,23 @@ class Api:
         while not feed.is_closed and not feed.is_behind:
             lines = await feed.take(min(pause, end - clock()))
             if not lines and watch.with_bookmarks and not feed.is_closed:
-                lines = watches.bookmark_line(watch.kind, self._lifecycle.store.version)
+                lines = watches.bookmark_line(watch.kind, self._lifecycle.store.committed)
             if lines:
-                async with asyncio.timeout(watches.SECONDS_TO_READ):
+                async with asyncio.timeout(min(watches.SECONDS_TO_READ, max(end - clock(), 1))):
                     await response.write(lines)
             if clock() >= end:
                 return
 
     def _now(self) -> datetime:
         return self._lifecycle.clock()
+
+
+def _query_of(text: str) -> dict[str, str]:
+    """Of a parameter that stands there twice, the first counts."""
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        query.setdefault(name, value)
+    return query
 
 
 def _is_a_path_of(kind: Kind, target: Target) -> bool:
@@ -234,9 +264,10 @@ def _selection(call: Call) -> selection.Selection:
 def _watch_of(call: Call, chosen: selection.Selection) -> Watch:
     query = call.query
     text = query.get("resourceVersion") or "0"
-    if not text.isdecimal():
-        raise failures.bad_request(f"Invalid value: {failures.shown(text)}: not a resource version")
-    seconds = whole_number("timeoutSeconds", query.get("timeoutSeconds") or "0")
+    version = resource_version(text)
+    seconds = min(
+        whole_number("timeoutSeconds", query.get("timeoutSeconds") or "0"), 10 * watches.LONGEST_SECONDS
+    )
     sends_initial = query.get("sendInitialEvents", "")
     with_bookmarks = is_true(query.get("allowWatchBookmarks", ""))
     begins_with_all = text == "0" or is_true(sends_initial)
@@ -246,7 +277,7 @@ def _watch_of(call: Call, chosen: selection.Selection) -> Watch:
         kind=call.kind,
         namespace=call.target.namespace,
         selection=chosen,
-        since=None if begins_with_all else int(text),
+        since=None if begins_with_all else version,
         with_bookmarks=with_bookmarks,
         seconds=float(seconds) if seconds > 0 else watches.LONGEST_SECONDS,
         marks_initial_end=is_true(sends_initial) and with_bookmarks,

@@ -9,7 +9,7 @@ import msgspec
 from windlass.localcluster import failures
 from windlass.localcluster.api.selection import Selection
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.options import whole_number
+from windlass.localcluster.options import resource_version, whole_number
 from windlass.localcluster.store import ForgottenError, Page, Store, place_of
 
 # How many objects are looked at in one go where only some of them are wanted.
@@ -33,9 +33,11 @@ class _Token(msgspec.Struct, frozen=True):
 def listed(
     store: Store, kind: Kind, namespace: str, selection: Selection, query: Mapping[str, str]
 ) -> Listed:
-    limit = whole_number("limit", query.get("limit") or "0")
+    limit = max(whole_number("limit", query.get("limit") or "0"), 0)
     _check_options(query)
     token = _decode_token(query["continue"]) if query.get("continue") else None
+    if token and not token.after.startswith(f"{namespace}/" if namespace else ""):
+        raise failures.bad_request("invalid continue token: it is of another list")
     version = token.version if token else _exact_version(store, query)
     try:
         page = _selected(store, kind, namespace, selection, token.after if token else "", limit, version)
@@ -125,9 +127,7 @@ def _check_options(query: Mapping[str, str]) -> None:
 def _exact_version(store: Store, query: Mapping[str, str]) -> int | None:
     text = query.get("resourceVersion") or "0"
     match = query.get("resourceVersionMatch", "")
-    if not text.isdecimal():
-        raise failures.bad_request(f"Invalid value: {failures.shown(text)}: not a resource version")
-    version = int(text)
+    version = resource_version(text)
     if version > store.version:
         message = f"Too large resource version: {version}, current: {store.version}"
         raise failures.ApiError(504, "Timeout", f"Timeout: {message}", {"retryAfterSeconds": 1})

@@ -52,6 +52,8 @@ async def read(request: web.BaseRequest, seconds: float) -> Received:
     if request.content.is_eof():
         # Most bodies are short, and arrive together with the head: nothing to wait for.
         return Received(content_type, request.content.read_nowait())
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     parts: list[bytes] = []
     size = 0
     try:

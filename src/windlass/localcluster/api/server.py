@@ -10,7 +10,9 @@ import hmac
 import logging
 import os
 import random
+import re
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -67,10 +69,11 @@ class ApiServer:
         )
         self.watches = Watches(self.store)
         self.url = ""
-        self._api = Api(self.lifecycle, self.watches, runtime, body_seconds)
+        self._api = Api(self.lifecycle, self.watches, runtime, body_seconds, self._settled)
         self._publications = Publications(self.registry, lambda: urlsplit(self.url).netloc)
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._socket: Path | None = None
         self.store.listen(self._on_change)
         for definition in self.store.all(DEFINITIONS):
             self._define(definition)
@@ -78,7 +81,7 @@ class ApiServer:
         self.collector = Collector(self.lifecycle)
         self.volumes = Volumes(self.lifecycle, data / "volumes")
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0, socket: Path | None = None) -> None:
+    async def start(self, host: str = "127.0.0.1", port: int = 0, local: Path | None = None) -> None:
         """Listen, on a free port if none is given, and on a unix socket if one is named."""
         if host not in credentials.ADDRESSES:
             raise CannotListenError(f"{host} is not an address of loopback: the server listens there only")
@@ -88,8 +91,8 @@ class ApiServer:
         bound = runner.addresses[0]
         shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         self.url = f"https://{shown}:{bound[1]}"
-        if socket is not None:
-            await self._listen_locally(socket)
+        if local is not None:
+            await self._listen_locally(local)
         self._tasks.append(asyncio.create_task(self.collector.run()))
 
     async def stop(self) -> None:
@@ -100,6 +103,8 @@ class ApiServer:
                 await task
         for runner in self._runners:
             await runner.cleanup()
+        if self._socket is not None:
+            self._socket.unlink(missing_ok=True)
         self.store.close()
 
     async def _serve(self, handler: Handler) -> web.ServerRunner:
@@ -110,16 +115,11 @@ class ApiServer:
         self._runners.append(runner)
         return runner
 
-    async def _listen_locally(self, socket: Path) -> None:
+    async def _listen_locally(self, path: Path) -> None:
         runner = await self._serve(self._answer)
-        socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with suppress(FileNotFoundError):
-            socket.unlink()
-        before = os.umask(0o177)
-        try:
-            await _listen(web.UnixSite(runner, socket), str(socket))
-        finally:
-            os.umask(before)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        await _listen(web.SockSite(runner, _bound(path)), str(path))
+        self._socket = path
 
     async def _guarded(self, request: web.BaseRequest) -> web.StreamResponse:
         refusal = self._refusal(request)
@@ -130,7 +130,7 @@ class ApiServer:
         if not _is_ours(headers.get("Host", "")):
             return _forbidden(f"Host {headers.get('Host', '')!r} is no name of this server")
         origin = headers.get("Origin")
-        if origin is not None and not _is_ours(urlsplit(origin).netloc):
+        if origin is not None and not _is_our_page(origin):
             return _forbidden(f"a page of {origin!r} may not use this server")
         scheme, _, token = headers.get("Authorization", "").partition(" ")
         is_known = scheme.lower() == "bearer" and hmac.compare_digest(
@@ -171,7 +171,8 @@ class ApiServer:
             await self._settled()
             return response
         except failures.ApiError as error:
-            return refuse(error, request)
+            # A refusal tells of what others wrote, perhaps in this very turn.
+            return await self._refused(error, request)
         except RecursionError:
             return refuse(failures.bad_request("what was sent is nested too deeply"), request)
         except StoreError as error:
@@ -182,6 +183,13 @@ class ApiServer:
         except Exception as error:
             logger.exception("%s %s failed", request.method, request.path)
             return refuse(failures.internal(f"{type(error).__name__} (the server's log says more)"), request)
+
+    async def _refused(self, error: failures.ApiError, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            await self._settled()
+        except StoreError as failure:
+            return refuse(failures.internal(str(failure)), request)
+        return refuse(error, request)
 
     def _on_change(self, change: Change) -> None:
         if change.resource != DEFINITIONS:
@@ -194,7 +202,14 @@ class ApiServer:
 
     def _define(self, body: bytes) -> None:
         definition = bodies.decode_stored(body)
-        self.registry.define(definition["metadata"]["name"], definitions.kinds_of(definition))
+        name = definition["metadata"]["name"]
+        try:
+            kinds = definitions.kinds_of(definition)
+        except Exception:
+            # One that cannot be served must not keep all others from being so.
+            logger.exception("the definition %s cannot be served", name)
+            kinds = ()
+        self.registry.define(name, kinds)
 
     def _make_namespaces(self) -> None:
         kind = self.registry.find("", "v1", "namespaces")
@@ -220,12 +235,49 @@ def _forbidden(message: str) -> failures.ApiError:
     return failures.ApiError(403, "Forbidden", message)
 
 
+_NETLOC = re.compile(r"(?:\[([0-9a-f:]+)\]|([a-z0-9.-]+))(?::[0-9]{1,5})?", re.IGNORECASE)
+
+
 def _is_ours(netloc: str) -> bool:
-    try:
-        host = urlsplit(f"//{netloc}").hostname
-    except ValueError:
-        return False
+    found = _NETLOC.fullmatch(netloc)
+    host = (found[1] or found[2]).lower() if found else ""
     return host in credentials.HOSTS or host in credentials.ADDRESSES
+
+
+def _is_our_page(origin: str) -> bool:
+    scheme, _, netloc = origin.partition("://")
+    return scheme == "https" and _is_ours(netloc)
+
+
+def _bound(path: Path) -> socket.socket:
+    """A unix socket that only its owner may open, from its first moment on."""
+    if path.exists():
+        _remove_left_over(path)
+    bound = socket.socket(socket.AF_UNIX)
+    before = os.umask(0o177)
+    try:
+        bound.bind(str(path))
+    except OSError as error:
+        bound.close()
+        raise CannotListenError(f"cannot listen on {path}: {error.strerror or error}") from error
+    finally:
+        os.umask(before)
+    return bound
+
+
+def _remove_left_over(path: Path) -> None:
+    """A socket on which nobody listens any more. Everything else is somebody's."""
+    if not path.is_socket():
+        raise CannotListenError(
+            f"cannot listen on {path}: there is a file that is no socket. Choose another."
+        )
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            return
+    raise CannotListenError(f"cannot listen on {path}: another server does. Choose another.")
 
 
 async def _listen(site: web.BaseSite, address: str) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from windlass.localcluster import bodies, failures
+from windlass.localcluster import bodies, failures, formats, metadata
 from windlass.localcluster.api import answers, streams
 from windlass.localcluster.api.received import Received
 from windlass.localcluster.kinds import pods, scales
@@ -58,12 +58,15 @@ async def _scale(asked: Asked) -> web.StreamResponse:
 
 async def _binding(asked: Asked) -> web.StreamResponse:
     given = asked.received.as_object()
+    if not isinstance(given.get("metadata"), dict | None):
+        raise failures.bad_request("metadata must be an object")
     if (_name_in(given.get("metadata")) or asked.name) != asked.name:
         raise failures.bad_request("name in URL does not match name in Binding object")
     node = _name_in(given.get("target"))
     if not node:
         raise failures.bad_request("target.name: Required value: a binding names a node")
     annotations = (given.get("metadata") or {}).get("annotations") or {}
+    _check_binding(node, annotations)
     options = write_options(asked.query)
     asked.lifecycle.amend(
         asked.kind,
@@ -113,6 +116,18 @@ SERVED = {
     "portforward": Served(("GET", "POST"), _port_forward),
     "scale": Served(("GET", "PATCH", "PUT"), _scale),
 }
+
+
+def _check_binding(node: str, annotations: Any) -> None:
+    is_text = isinstance(annotations, dict) and all(isinstance(value, str) for value in annotations.values())
+    if not is_text:
+        raise failures.bad_request("the annotations of a binding must be text")
+    faults = [
+        *(failures.invalid_value("target.name", node, problem) for problem in formats.dns_subdomain(node)),
+        *metadata.annotation_faults(annotations, "metadata.annotations"),
+    ]
+    if faults:
+        raise failures.invalid("", "Binding", "", faults)
 
 
 def _name_in(reference: Any) -> str:

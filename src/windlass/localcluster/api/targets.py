@@ -20,9 +20,12 @@ class Target(msgspec.Struct, frozen=True):
     subresource: str = ""
 
 
-@functools.lru_cache(maxsize=4096)
 def parse(path: str) -> Target | None:
     """The target of a path as it was sent, or None if it is no path of an object or a list."""
+    return _parse_again(path) if len(path) <= _LONGEST_REMEMBERED else _parse(path)
+
+
+def _parse(path: str) -> Target | None:
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:
         case ["api", version, *rest] if rest:
@@ -30,6 +33,11 @@ def parse(path: str) -> Target | None:
         case ["apis", group, version, *rest] if rest:
             return _below(group, version, rest)
     return None
+
+
+# Most requests are about the same few lists.
+_parse_again = functools.lru_cache(maxsize=1024)(_parse)
+_LONGEST_REMEMBERED = 256
 
 
 def _below(group: str, version: str, parts: list[str]) -> Target | None:

@@ -1,10 +1,12 @@
 """Watches: the changes of one kind from a version on, as lines of JSON, for as long as the client stays.
 
-A change reaches a watch before the next write begins. A client that does not keep up is let go once too much waits for
-it: it can come back with the last version that it saw.
+A change reaches a watch when it is committed, in the order of the versions. A client that does not keep up is let go
+once too much waits for it: it can come back with the last version that it saw.
 """
 
 import asyncio
+import contextlib
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 
@@ -15,8 +17,12 @@ from windlass.localcluster.api.selection import Selection
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.store import Change, Store
 
+logger = logging.getLogger(__name__)
+
 # How much may wait for a client that reads slowly.
-MOST_WAITING_BYTES = 32 * 1024 * 1024
+MOST_WAITING_BYTES = 8 * 1024 * 1024
+# How much is handed to the connection in one piece.
+_PIECE_BYTES = 256 * 1024
 # How long a client may take to read what was sent to it.
 SECONDS_TO_READ = 30.0
 SECONDS_BETWEEN_BOOKMARKS = 30.0
@@ -43,28 +49,47 @@ class Watch(msgspec.Struct, frozen=True):
 class Feed:
     """The lines that wait for one client."""
 
-    def __init__(self, watch: Watch, show: Show) -> None:
+    def __init__(self, watch: Watch, show: Show, began: int) -> None:
         self._watch = watch
+        # What it begins with holds all up to this version: only what comes after is news.
+        self._began = max(began, watch.since or 0)
         self._show = show
         self._prefix = f"{watch.namespace}/" if watch.namespace else ""
         self._lines: deque[bytes] = deque()
         self._waiting_bytes = 0
+        self._allowed_bytes = MOST_WAITING_BYTES
         self._news = asyncio.Event()
         self.is_behind = False
         self.is_closed = False
+        # Called when the client is let go in the middle of whatever is being sent to it.
+        self.let_go: Callable[[], None] = lambda: None
 
     def offer(self, change: Change) -> None:
-        if not change.place.startswith(self._prefix) or self.is_behind:
+        is_news = change.version > self._began and change.place.startswith(self._prefix)
+        if not is_news or self.is_behind or self.is_closed:
             return
         line = event_line(change, self._watch.selection, self._show)
         if line is not None:
-            self.add(line)
+            self._add(line)
+            self._drop_if_behind()
 
-    def add(self, line: bytes) -> None:
+    def begin_with(self, line: bytes) -> None:
+        """All of the beginning is sent, however much it is: the limit is for what comes while the client reads."""
         self._lines.append(line)
         self._waiting_bytes += len(line)
-        self.is_behind = self._waiting_bytes > MOST_WAITING_BYTES
+        self._allowed_bytes += len(line)
         self._news.set()
+
+    def _add(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+        self._news.set()
+
+    def _drop_if_behind(self) -> None:
+        if self._waiting_bytes > self._allowed_bytes:
+            self.is_behind = True
+            self._lines.clear()
+            self.let_go()
 
     def close(self) -> None:
         self.is_closed = True
@@ -73,16 +98,17 @@ class Feed:
     async def take(self, seconds: float) -> bytes:
         """All that waits, or nothing when nothing came in time."""
         if not self._lines and not self.is_closed:
-            try:
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(seconds, 0)):
                     await self._news.wait()
-            except TimeoutError:
-                return b""
         self._news.clear()
-        taken = b"".join(self._lines)
-        self._lines.clear()
-        self._waiting_bytes = 0
-        return taken
+        taken: list[bytes] = []
+        size = 0
+        while self._lines and size < _PIECE_BYTES:
+            taken.append(self._lines.popleft())
+            size += len(taken[-1])
+        self._waiting_bytes -= size
+        return b"".join(taken)
 
 
 class Watches:
@@ -94,11 +120,9 @@ class Watches:
         store.listen(self._on_change)
 
     def open(self, watch: Watch, show: Show) -> Feed:
-        feed = Feed(watch, show)
+        feed = Feed(watch, show, self._store.version)
         for line in self._begin(watch, show):
-            feed.add(line)
-        # All of the beginning is sent, however much it is: the limit is for what comes while the client reads.
-        feed.is_behind = False
+            feed.begin_with(line)
         self._feeds.setdefault(watch.kind.resource, set()).add(feed)
         return feed
 
@@ -127,7 +151,12 @@ class Watches:
 
     def _on_change(self, change: Change) -> None:
         for feed in self._feeds.get(change.resource, ()):
-            feed.offer(change)
+            try:
+                feed.offer(change)
+            except Exception:
+                # Others must not miss it because one asked for something that cannot be shown.
+                logger.exception("a watch of %s is ended", change.resource)
+                feed.close()
 
 
 def event_line(change: Change, selection: Selection, show: Show) -> bytes | None:

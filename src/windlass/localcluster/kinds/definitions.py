@@ -5,6 +5,7 @@ Deleting the objects of a definition that goes is not done here.
 
 from collections.abc import Iterable
 
+from windlass.localcluster import failures
 from windlass.localcluster.definitions import definition_checks, definition_names
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds.custom import CustomStrategy
@@ -17,6 +18,8 @@ _AGE = Column(
     name="Age", type="date", path=".metadata.creationTimestamp", description="When the object was created"
 )
 
+
+_APPROVAL = "api-approved.kubernetes.io"
 
 # Holds a definition that is deleted until its objects are gone.
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -60,18 +63,38 @@ class DefinitionStrategy(Strategy):
     def validate(self, new: Object) -> Iterable[Fault]:
         yield from definition_checks.name_faults(new)
         yield from _schema.validate(new)
-        yield from definition_checks.spec_faults(new["spec"])
+        yield from _group_faults(new)
+        faults = [*definition_checks.spec_faults(new["spec"])]
+        yield from faults
+        if not faults:
+            # Whoever is stored is compiled at each start: what cannot be must not come in.
+            yield from _compile_faults(new)
 
     def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
         return definition_checks.update_faults(new, old)
 
 
+def _group_faults(definition: Object) -> Iterable[Fault]:
+    group = (definition.get("spec") or {}).get("group") or ""
+    is_protected = group.endswith((".k8s.io", ".kubernetes.io"))
+    if is_protected and not (definition["metadata"].get("annotations") or {}).get(_APPROVAL):
+        field = f"metadata.annotations[{_APPROVAL}]"
+        yield failures.required(field, "protected groups must have approval annotation")
+
+
+def _compile_faults(definition: Object) -> Iterable[Fault]:
+    try:
+        kinds_of(definition)
+    except RecursionError:
+        yield failures.invalid_value("spec.versions", "<schema>", "the schema is nested too deeply")
+
+
 def kinds_of(definition: Object) -> tuple[Kind, ...]:
-    """A row for each version that a valid definition serves; none while its names are not accepted."""
+    """A row for each version of a valid definition; none while its names are not accepted."""
     if definition_names.is_refused(definition):
         return ()
     spec = definition["spec"]
-    return tuple(_kind(definition, version) for version in spec["versions"] if version.get("served"))
+    return tuple(_kind(definition, version) for version in spec["versions"])
 
 
 def _kind(definition: Object, version: Object) -> Kind:
@@ -97,6 +120,7 @@ def _kind(definition: Object, version: Object) -> Kind:
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
         ),
         is_going="deletionTimestamp" in meta,
+        is_served=bool(version.get("served")),
         reads_through_schema=meta.get("generation", 1) > 1,
         strategy=CustomStrategy(has_status=has_status, scale=_scale_paths(scale) if scale else None),
     )

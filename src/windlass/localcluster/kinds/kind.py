@@ -45,6 +45,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     strategy: Strategy
     # Is the definition of a custom kind being deleted, so that nothing new comes in?
     is_going: bool = False
+    # A version that is not served has no path, but there may be objects of its kind.
+    is_served: bool = True
     # Has the definition changed? Then what is stored may be of an older shape than what is shown.
     reads_through_schema: bool = False
 

@@ -51,6 +51,11 @@ def with_scale(obj: Mapping[str, Any], paths: ScalePaths, scale: Mapping[str, An
     holder = scaled
     for key in parents:
         holder = holder.setdefault(key, {})
+        if not isinstance(holder, dict):
+            fault = failures.invalid_value(
+                paths.spec_replicas, name, "there is no object to hold the replicas"
+            )
+            raise failures.invalid("autoscaling", "Scale", name, [fault])
     holder[last] = replicas
     version = value_at(scale, ".metadata.resourceVersion")
     if version:

@@ -39,9 +39,13 @@ def give_address(spec: Object, others: Iterable[Spec]) -> Iterator[Fault]:
         return
     taken = {other.get("clusterIP") for other in others}
     if not wanted:
-        free = (str(address) for address in _ADDRESSES.hosts() if str(address) not in {*taken, _RESERVED})
-        spec["clusterIP"] = next(free)
-        spec["clusterIPs"] = [spec["clusterIP"]]
+        not_free = {*taken, _RESERVED}
+        free = next((str(one) for one in _ADDRESSES.hosts() if str(one) not in not_free), None)
+        if free is None:
+            yield failures.forbidden_field("spec.clusterIP", "all addresses are taken")
+            return
+        spec["clusterIP"] = free
+        spec["clusterIPs"] = [free]
         return
     if ipaddress.ip_address(wanted) not in _ADDRESSES:
         problem = (
@@ -64,13 +68,23 @@ def give_ports(spec: Object, others: Iterable[Spec]) -> Iterator[Fault]:
             taken.add(_place(port))
     for port in spec.get("ports") or ():
         if not port.get("nodePort"):
-            port["nodePort"] = next(
-                number for number in _PORTS if (port.get("protocol"), number) not in taken
-            )
+            number = _free_port(port.get("protocol", ""), taken)
+            if number is None:
+                yield failures.forbidden_field("spec.ports", "all node ports are taken")
+                return
+            port["nodePort"] = number
             taken.add(_place(port))
     needs_health_check = spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
     if needs_health_check and not spec.get("healthCheckNodePort"):
-        spec["healthCheckNodePort"] = next(number for number in _PORTS if ("TCP", number) not in taken)
+        number = _free_port("TCP", taken)
+        if number is None:
+            yield failures.forbidden_field("spec.healthCheckNodePort", "all node ports are taken")
+            return
+        spec["healthCheckNodePort"] = number
+
+
+def _free_port(protocol: str, taken: set[tuple[str, int]]) -> int | None:
+    return next((number for number in _PORTS if (protocol, number) not in taken), None)
 
 
 def _node_port_faults(port: Spec, taken: set[tuple[str, int]], field: str) -> Iterator[Fault]:

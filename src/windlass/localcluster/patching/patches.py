@@ -5,6 +5,7 @@ may be changed afterwards. Where Kubernetes is laxer than the RFCs, so is this: 
 must not notice a difference. Strategic merge patches, which need to know an object's types, are in `strategic`.
 """
 
+import copy
 import functools
 import re
 from collections.abc import Callable
@@ -39,7 +40,11 @@ def refusing_bottomless(function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 def independent(value: Any) -> Any:
     """A copy that shares nothing with the JSON value that it was made from."""
-    return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
+    try:
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
+    except OverflowError:
+        # A whole number of more than 64 bits, which JSON can have.
+        return copy.deepcopy(value)
 
 
 def json_type(value: Any) -> str:

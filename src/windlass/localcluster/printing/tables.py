@@ -103,6 +103,23 @@ def _clause(part: str) -> _Clause:
     return _Clause("*/*" if name == "*" else name, quality, parameters)
 
 
+def check(request: TableRequest, include: str) -> None:
+    """Refuse, before a watch begins, a form in which its events could not be shown."""
+    if request.kind == TABLE:
+        _check_include(include)
+    elif request.kind == PARTIAL_LIST:
+        message = f"you requested {PARTIAL_LIST}, but the events of a watch are not lists"
+        raise failures.ApiError(406, "NotAcceptable", message)
+
+
+def _check_include(include: str) -> None:
+    if include not in _INCLUDES:
+        fault = failures.invalid_value(
+            "includeObject", include, "must be 'Metadata', 'Object', 'None', or empty"
+        )
+        raise failures.bad_request(f"Unable to convert to Table as requested: {fault}")
+
+
 def object_as(
     request: TableRequest,
     kind: Kind,
@@ -177,11 +194,7 @@ def table(
 
     Each event of a watch is a table of one row; only the first says what the columns are.
     """
-    if include not in _INCLUDES:
-        fault = failures.invalid_value(
-            "includeObject", include, "must be 'Metadata', 'Object', 'None', or empty"
-        )
-        raise failures.bad_request(f"Unable to convert to Table as requested: {fault}")
+    _check_include(include)
     printer = _printer(kind)
     return {
         "kind": TABLE,

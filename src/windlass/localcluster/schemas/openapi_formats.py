@@ -5,7 +5,6 @@ Each is as lenient or as strict as the server's own check, which is not always w
 
 import base64
 import datetime
-import functools
 import ipaddress
 import re
 import unicodedata
@@ -138,7 +137,7 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "creditcard": _is_credit_card,
     "date": _is_date,
     # The same few times stand in many places of one object.
-    "datetime": functools.lru_cache(maxsize=4096)(scalar_types.is_date_time),
+    "datetime": scalar_types.is_date_time,
     "duration": _is_duration,
     "email": _is_email,
     "hexcolor": _matches("#?(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
