@@ -429,10 +429,9 @@ def test_the_kinds_of_a_definition() -> None:
     assert other.columns == (expected,)
 
 
-def test_only_served_versions_are_kinds() -> None:
-    assert [kind.version for kind in definitions.kinds_of(created(with_second_version(served=False)))] == [
-        "v1"
-    ]
+def test_a_version_that_is_not_served_is_known_all_the_same() -> None:
+    kinds = definitions.kinds_of(created(with_second_version(served=False)))
+    assert [(kind.version, kind.is_served) for kind in kinds] == [("v1", True), ("v2", False)]
 
 
 def test_a_status_is_a_field_like_any_other_without_the_subresource() -> None:

@@ -334,12 +334,15 @@ class Store:
 
     def finish(self) -> None:
         """After a write: commit now, or together with what else comes in this turn."""
+        if len(self._uncommitted) > 1:
+            return
+        self._failure = None
         if self._schedule is None:
             self.commit()
-            if self._failure is not None:
-                raise self._failure
-        elif len(self._uncommitted) == 1:
+        else:
             self._schedule(self.commit)
+        if self._failure is not None:
+            raise self._failure
 
     def _tell(self, failure: StoreError | None) -> None:
         self._failure = failure

@@ -27,6 +27,7 @@ from windlass.localcluster.api.handlers import Api
 from windlass.localcluster.api.publications import Publications
 from windlass.localcluster.api.streams import PodRuntime
 from windlass.localcluster.api.watches import Watches
+from windlass.localcluster.expiry import Expiry
 from windlass.localcluster.garbage import DEFINITIONS, Collector
 from windlass.localcluster.kinds import definitions, table
 from windlass.localcluster.lifecycle import Lifecycle
@@ -93,7 +94,8 @@ class ApiServer:
         self.url = f"https://{shown}:{bound[1]}"
         if local is not None:
             await self._listen_locally(local)
-        self._tasks.append(asyncio.create_task(self.collector.run()))
+        for loop in (self.collector.run(), Expiry(self.lifecycle).run()):
+            self._tasks.append(asyncio.create_task(loop))
 
     async def stop(self) -> None:
         self.watches.close()

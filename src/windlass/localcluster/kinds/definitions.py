@@ -61,14 +61,14 @@ class DefinitionStrategy(Strategy):
         status["conditions"] = [*conditions, {**_TERMINATING, "lastTransitionTime": world.now()}]
 
     def validate(self, new: Object) -> Iterable[Fault]:
-        yield from definition_checks.name_faults(new)
-        yield from _schema.validate(new)
-        yield from _group_faults(new)
-        faults = [*definition_checks.spec_faults(new["spec"])]
-        yield from faults
-        if not faults:
-            # Whoever is stored is compiled at each start: what cannot be must not come in.
-            yield from _compile_faults(new)
+        faults = [
+            *definition_checks.name_faults(new),
+            *_schema.validate(new),
+            *_group_faults(new),
+            *definition_checks.spec_faults(new["spec"]),
+        ]
+        # Whoever is stored is compiled at each start: what cannot be must not come in.
+        return faults or _compile_faults(new)
 
     def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
         return definition_checks.update_faults(new, old)

@@ -104,15 +104,16 @@ def what_remains(left: list[tuple[Kind, Object]], now: str) -> list[Object]:
 
 def finalized(namespace: Object) -> Object:
     """The namespace once it is empty: nothing of ours holds it any more."""
-    spec, meta = namespace.get("spec") or {}, namespace["metadata"]
+    spec = namespace.get("spec") or {}
     kept = [one for one in spec.get("finalizers") or () if one != _OWN_FINALIZER]
     # How its contents were to go, which they have.
-    others = [one for one in meta.get("finalizers") or () if one not in ("foregroundDeletion", "orphan")]
-    return {
-        **namespace,
-        "metadata": {**meta, "finalizers": others},
-        "spec": {**spec, "finalizers": kept} if kept else {},
-    }
+    others = [
+        one
+        for one in namespace["metadata"].get("finalizers") or ()
+        if one not in ("foregroundDeletion", "orphan")
+    ]
+    spec = {**spec, "finalizers": kept} if kept else {}
+    return metadata.with_list({**namespace, "spec": spec}, "finalizers", others)
 
 
 def with_conditions(namespace: Object, conditions: list[Object]) -> Object:
