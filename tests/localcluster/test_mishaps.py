@@ -18,7 +18,8 @@ from windlass.localcluster.api.server import ApiServer
 from windlass.localcluster.api.watches import Watch, Watches
 from windlass.localcluster.kinds import table
 from windlass.localcluster.options import DeleteOptions, WriteOptions
-from windlass.localcluster.store import Store, StoreError
+from windlass.localcluster.store import Store
+from windlass.localcluster.stored import StoreError
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.localcluster import store
-from windlass.localcluster.store import Change, Store
+from windlass.localcluster import stored
+from windlass.localcluster.store import Store
+from windlass.localcluster.stored import Change
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def test_versions_are_one_sequence_over_all_kinds(opened: Store) -> None:
 def test_a_taken_place_is_refused_and_nothing_changes(opened: Store) -> None:
     kept = opened.create("things", "a", thing("a"))
 
-    with pytest.raises(store.TakenError):
+    with pytest.raises(stored.TakenError):
         opened.create("things", "a", thing("a", size=2))
 
     assert opened.get("things", "a") == kept
@@ -61,16 +62,16 @@ def test_a_write_on_an_old_version_is_refused(opened: Store, write: str) -> None
         "delete": lambda: opened.delete("things", "a", expected=1),
     }
 
-    with pytest.raises(store.StaleError):
+    with pytest.raises(stored.StaleError):
         attempts[write]()
 
     assert opened.get("things", "a") == kept
 
 
 def test_what_is_not_there_cannot_be_changed(opened: Store) -> None:
-    with pytest.raises(store.MissingError):
+    with pytest.raises(stored.MissingError):
         opened.update("things", "a", thing("a"), expected=1)
-    with pytest.raises(store.MissingError):
+    with pytest.raises(stored.MissingError):
         opened.delete("things", "a", expected=1)
 
 
@@ -158,9 +159,9 @@ def test_history_is_bounded_in_length(tmp_path: Path) -> None:
 
     assert 18 <= len(kept) <= 20
     assert opened.forgotten == 100 - len(kept)
-    with pytest.raises(store.ForgottenError):
+    with pytest.raises(stored.ForgottenError):
         opened.changes("things", "", after=opened.forgotten - 1)
-    with pytest.raises(store.ForgottenError):
+    with pytest.raises(stored.ForgottenError):
         opened.page("things", version=opened.forgotten - 1)
     opened.close()
 
@@ -244,7 +245,7 @@ def test_a_kill_at_any_moment_loses_no_acknowledged_write(tmp_path: Path) -> Non
 
 
 def test_a_second_server_is_refused(opened: Store, tmp_path: Path) -> None:
-    with pytest.raises(store.StoreError, match="is in use by another server"):
+    with pytest.raises(stored.StoreError, match="is in use by another server"):
         Store(tmp_path / "cluster.db")
     opened.create("things", "a", thing("a"))
 
@@ -257,7 +258,7 @@ def test_data_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
     sql.close()
     before = path.read_bytes()
 
-    with pytest.raises(store.StoreError, match=r"newer release \(data version 7, this release knows 1\)"):
+    with pytest.raises(stored.StoreError, match=r"newer release \(data version 7, this release knows 1\)"):
         Store(path)
     assert path.read_bytes() == before
 
@@ -266,7 +267,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     path.write_bytes(b"a letter, not a database\n" * 100)
 
-    with pytest.raises(store.StoreError, match="is not a database of this program"):
+    with pytest.raises(stored.StoreError, match="is not a database of this program"):
         Store(path)
     assert path.read_bytes() == b"a letter, not a database\n" * 100
 
@@ -274,7 +275,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
-    with pytest.raises(store.StoreError, match=r"data directory .*file.* cannot be used"):
+    with pytest.raises(stored.StoreError, match=r"data directory .*file.* cannot be used"):
         Store(tmp_path / "file" / "cluster.db")
 
 

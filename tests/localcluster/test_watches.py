@@ -15,7 +15,8 @@ from windlass.localcluster.api import selection, watches
 from windlass.localcluster.api.watches import Feed, Watch, Watches
 from windlass.localcluster.kinds import table
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.store import ForgottenError, Store
+from windlass.localcluster.store import Store
+from windlass.localcluster.stored import ForgottenError
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from windlass.localcluster.api import credentials
 from windlass.localcluster.api.server import ApiServer, CannotListenError
-from windlass.localcluster.store import HISTORY_LENGTH, StoreError
+from windlass.localcluster.store import HISTORY_LENGTH
+from windlass.localcluster.stored import StoreError
 
 
 async def serve(arguments: argparse.Namespace) -> None:

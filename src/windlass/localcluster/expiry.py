@@ -1,4 +1,4 @@
-"""Events are kept for an hour after what they last told of, as in every Kubernetes: they would fill the store otherwise."""
+"""Events are kept for an hour after what they last told of, as in every Kubernetes: else they would fill the store."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from windlass.localcluster import bodies
 from windlass.localcluster.failures import ApiError
 from windlass.localcluster.lifecycle import Lifecycle, written_time
 from windlass.localcluster.options import DeleteOptions
-from windlass.localcluster.store import StoreError
+from windlass.localcluster.stored import StoreError
 from windlass.localcluster.strategy import Object
 
 logger = logging.getLogger(__name__)
@@ -48,4 +48,4 @@ def _last_told(event: Object) -> str:
         event.get("eventTime"),
         series.get("lastObservedTime"),
     )
-    return max(time for time in times if time)
+    return max(str(time) for time in times if time)

@@ -16,7 +16,7 @@ from windlass.localcluster.kinds import definitions, namespaces
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.lifecycle import FOREGROUND, ORPHAN, Lifecycle
 from windlass.localcluster.options import DeleteOptions
-from windlass.localcluster.store import Change, StoreError, place_of
+from windlass.localcluster.stored import Change, StoreError, place_of
 from windlass.localcluster.strategy import Object
 
 logger = logging.getLogger(__name__)

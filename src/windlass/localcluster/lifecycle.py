@@ -10,13 +10,13 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from windlass.localcluster import admission, bodies, failures, metadata
-from windlass.localcluster import store as stores
+from windlass.localcluster import admission, bodies, failures, metadata, stored
 from windlass.localcluster.failures import ApiError
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.options import DeleteOptions, WriteOptions
 from windlass.localcluster.registry import Registry
-from windlass.localcluster.store import Store, TakenError, place_of
+from windlass.localcluster.store import Store
+from windlass.localcluster.stored import TakenError, place_of
 from windlass.localcluster.strategy import Object
 
 FOREGROUND = "foregroundDeletion"
@@ -64,7 +64,7 @@ class Lifecycle:
             self._note_namespace(bodies.decode_stored(body)["metadata"]["name"], body)
         store.listen(self._on_change)
 
-    def _on_change(self, change: stores.Change) -> None:
+    def _on_change(self, change: stored.Change) -> None:
         if change.resource == "namespaces":
             self._note_namespace(change.place, change.after)
 

@@ -25,6 +25,17 @@ from typing import Any
 
 import msgspec
 
+from windlass.localcluster import stored
+from windlass.localcluster.stored import (
+    Change,
+    ForgottenError,
+    MissingError,
+    Page,
+    StaleError,
+    StoreError,
+    TakenError,
+)
+
 logger = logging.getLogger(__name__)
 
 # Of the tables below. A file with a greater one was written by a newer release and is left alone.
@@ -58,65 +69,7 @@ SELECT place, before FROM history JOIN (
 """
 
 
-class StoreError(Exception):
-    """The store cannot do what was asked. The message says why, and what to do."""
-
-
-class MissingError(StoreError):
-    """There is no such object."""
-
-
-class TakenError(StoreError):
-    """There is such an object already."""
-
-
-class StaleError(StoreError):
-    """The object is not the one, or not as it was, when the caller looked."""
-
-
-class ForgottenError(StoreError):
-    """The history does not reach back to that version."""
-
-
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """One write. `before` is None for a creation, and `after` for a deletion."""
-
-    version: int
-    resource: str
-    place: str
-    before: bytes | None
-    after: bytes | None
-
-
-class Page(msgspec.Struct, frozen=True):
-    """A part of a list: objects in the order of their places, as of `version`."""
-
-    bodies: list[bytes]
-    version: int
-    # The place of the last one, when there are more.
-    last: str | None = None
-    remaining: int = 0
-
-
-class _Owner(msgspec.Struct, frozen=True, gc=False):
-    uid: str = ""
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    owner_references: list[_Owner] = []
-
-
-class _Owned(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-
-
-_decode_owned = msgspec.json.Decoder(_Owned).decode
 _encode = msgspec.json.Encoder().encode
-
-
-def place_of(namespace: str, name: str) -> str:
-    """Where an object stands among those of its kind. The order of places is the order of every list."""
-    return f"{namespace}/{name}" if namespace else name
 
 
 class Store:
@@ -180,7 +133,7 @@ class Store:
         ).fetchall()
 
     def all(self, resource: str, namespace: str = "") -> Iterator[bytes]:
-        start, end = _range(namespace, "")
+        start, end = stored.span(namespace, "")
         rows = self._sql.execute(
             "SELECT body FROM objects WHERE resource = ? AND place >= ? AND place < ? ORDER BY place",
             (resource, start, end),
@@ -188,7 +141,7 @@ class Store:
         return (body for (body,) in rows.fetchall())
 
     def count(self, resource: str, namespace: str = "", after: str = "") -> int:
-        start, end = _range(namespace, after)
+        start, end = stored.span(namespace, after)
         return self._first(
             "SELECT count(*) FROM objects WHERE resource = ? AND place >= ? AND place < ?",
             resource,
@@ -212,7 +165,7 @@ class Store:
             raise ForgottenError(
                 f"version {version} is not in the history, which begins after {self.forgotten}"
             )
-        start, end = _range(namespace, after)
+        start, end = stored.span(namespace, after)
         rows = self._sql.execute(
             "SELECT place, body FROM objects WHERE resource = ? AND place >= ? AND place < ? AND version <= ?",
             (resource, start, end, version),
@@ -223,15 +176,15 @@ class Store:
         )
         # What was created later has no state as of then, and what was deleted since has one in the history only.
         found.update((place, before) for place, before in changed if before is not None)
-        return _cut(sorted(found.items()), limit, version)
+        return stored.cut(sorted(found.items()), limit, version)
 
     def _page_now(self, resource: str, namespace: str, after: str, limit: int) -> Page:
-        start, end = _range(namespace, after)
+        start, end = stored.span(namespace, after)
         rows = self._sql.execute(
             "SELECT place, body FROM objects WHERE resource = ? AND place >= ? AND place < ? ORDER BY place LIMIT ?",
             (resource, start, end, limit + 1 if limit else -1),
         ).fetchall()
-        page = _cut(rows, limit, self.version)
+        page = stored.cut(rows, limit, self.version)
         if page.last is None:
             return page
         return msgspec.structs.replace(page, remaining=self.count(resource, namespace, page.last))
@@ -242,7 +195,7 @@ class Store:
             raise ForgottenError(
                 f"version {after} is not in the history, which begins after {self.forgotten}"
             )
-        start, end = _range(namespace, "")
+        start, end = stored.span(namespace, "")
         rows = self._sql.execute(
             "SELECT version, resource, place, before, after FROM history"
             " WHERE version > ? AND resource = ? AND place >= ? AND place < ? ORDER BY version",
@@ -373,7 +326,7 @@ class Store:
         return bytes(body)
 
     def _own(self, change: Change) -> None:
-        had, has = _owners(change.before), _owners(change.after)
+        had, has = stored.owners(change.before), stored.owners(change.after)
         if had == has:
             return
         for uid in had - has:
@@ -458,25 +411,6 @@ def _call(listener: Callable[[Change], None], change: Change) -> None:
         listener(change)
     except Exception:
         logger.exception("a listener failed at the change of %s %s", change.resource, change.place)
-
-
-def _range(namespace: str, after: str) -> tuple[str, str]:
-    """From which place, and up to but without which: the character that follows the slash ends a namespace."""
-    start, end = (f"{namespace}/", f"{namespace}0") if namespace else ("", "\U0010ffff")
-    return (f"{after}\0", end) if after else (start, end)
-
-
-def _cut(rows: list[tuple[str, bytes]], limit: int, version: int) -> Page:
-    if not limit or len(rows) <= limit:
-        return Page([body for _, body in rows], version)
-    return Page([body for _, body in rows[:limit]], version, rows[limit - 1][0], len(rows) - limit)
-
-
-def _owners(body: bytes | None) -> set[str]:
-    # Looking for the word is much cheaper than reading the object, and most objects have no owner.
-    if body is None or b'"ownerReferences"' not in body:
-        return set()
-    return {owner.uid for owner in _decode_owned(body).metadata.owner_references}
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -17,7 +17,7 @@ from windlass.localcluster import bodies, metadata
 from windlass.localcluster.admission import Change as Amendment
 from windlass.localcluster.kinds.claims import PROTECTION
 from windlass.localcluster.lifecycle import Lifecycle
-from windlass.localcluster.store import Change, StoreError
+from windlass.localcluster.stored import Change, StoreError
 from windlass.localcluster.strategy import Object
 
 logger = logging.getLogger(__name__)

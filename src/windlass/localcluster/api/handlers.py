@@ -26,7 +26,7 @@ from windlass.localcluster.options import (
     write_options,
 )
 from windlass.localcluster.publishing import discovery
-from windlass.localcluster.store import ForgottenError, place_of
+from windlass.localcluster.stored import ForgottenError, place_of
 from windlass.localcluster.strategy import Object
 
 _NOTHING = Received("", b"")

@@ -10,7 +10,8 @@ from windlass.localcluster import failures
 from windlass.localcluster.api.selection import Selection
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.options import resource_version, whole_number
-from windlass.localcluster.store import ForgottenError, Page, Store, place_of
+from windlass.localcluster.store import Store
+from windlass.localcluster.stored import ForgottenError, Page, place_of
 
 # How many objects are looked at in one go where only some of them are wanted.
 _BATCH = 500

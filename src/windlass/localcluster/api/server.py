@@ -33,7 +33,8 @@ from windlass.localcluster.kinds import definitions, table
 from windlass.localcluster.lifecycle import Lifecycle
 from windlass.localcluster.options import WriteOptions
 from windlass.localcluster.registry import Registry
-from windlass.localcluster.store import HISTORY_LENGTH, Change, Store, StoreError
+from windlass.localcluster.store import HISTORY_LENGTH, Store
+from windlass.localcluster.stored import Change, StoreError
 from windlass.localcluster.volumes import Volumes
 
 logger = logging.getLogger(__name__)

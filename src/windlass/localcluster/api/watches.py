@@ -15,7 +15,8 @@ import msgspec
 from windlass.localcluster import bodies
 from windlass.localcluster.api.selection import Selection
 from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.store import Change, Store
+from windlass.localcluster.store import Store
+from windlass.localcluster.stored import Change
 
 logger = logging.getLogger(__name__)
 
