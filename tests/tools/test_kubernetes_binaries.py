@@ -41,10 +41,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("machine", "key"),
     [
-        ("x86_64", "v1.20.2-1-amd64"),
-        ("AMD64", "v1.20.2-1-amd64"),
-        ("aarch64", "v1.20.2-1-arm64"),
-        ("arm64", "v1.20.2-1-arm64"),
+        ("x86_64", "v1.20.2-2-amd64"),
+        ("AMD64", "v1.20.2-2-amd64"),
+        ("aarch64", "v1.20.2-2-arm64"),
+        ("arm64", "v1.20.2-2-arm64"),
     ],
 )
 def test_the_key_names_version_recipe_and_architecture(machine: str, key: str) -> None:

@@ -40,6 +40,8 @@ def path_segment(name: str, is_prefix: bool) -> formats.Problems:
 
 
 _NAME_RULES: dict[str, NameRule] = {
+    # Named after the object that they are about, whatever that is called.
+    "events": path_segment,
     "namespaces": label,
     "services": label_1035,
     "roles.rbac.authorization.k8s.io": path_segment,
