@@ -35,7 +35,8 @@ def connection(kubeconfig: Path) -> Iterator[Any]:
     from kubernetes import client, config  # slow to import, and needed by its own tests only
 
     configuration = client.Configuration()
-    config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
+    load: Any = config.load_kube_config
+    load(config_file=str(kubeconfig), client_configuration=configuration)
     assert configuration.verify_ssl
     assert configuration.ssl_ca_cert
     with client.ApiClient(configuration) as opened:

@@ -8,11 +8,13 @@ cluster of KUBECONFIG others would do too.
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.clients.kubectl import things
+from tests.clients.kubectl.runs import Kubectl, Server, ServerName
 
 import kubernetes_api
 import kubernetes_binaries
@@ -20,7 +22,6 @@ from conformance import objects
 from conformance.client import Access, Client
 from conformance.waiting import wait_for
 from served import serving
-from tests.clients.kubectl.runs import Kubectl, Server, ServerName
 
 VERSIONS = ("1.20", "1.32")
 WIDGETS = Path(__file__).parent / "manifests" / "widget-definition.yaml"
@@ -35,9 +36,9 @@ def binaries() -> Path:
 
 @pytest.fixture(scope="session")
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with serving(tmp_path_factory.mktemp("embedded") / "data") as served:
-        with _server("embedded", served.data / "kubeconfig") as server:
-            yield server
+    data = tmp_path_factory.mktemp("embedded") / "data"
+    with serving(data), _server("embedded", data / "kubeconfig") as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -75,26 +76,59 @@ def program(binaries: Path, version: str) -> Path:
     return found
 
 
-Opened = Callable[[Server], Kubectl]
+class Namespaces:
+    """Gives out kubectls, each in a new namespace, and deletes those in the end."""
 
+    def __init__(self, program: Path, version: str, homes: Path) -> None:
+        self._program = program
+        self._version = version
+        self._homes = homes
+        self._opened: list[Kubectl] = []
 
-@pytest.fixture
-def open_kubectl(program: Path, version: str, tmp_path: Path) -> Iterator[Opened]:
-    """Makes a kubectl for a server, in a new namespace, which has the same name on every server."""
-    namespace = f"t-{uuid.uuid4().hex[:10]}"
-    used: list[Server] = []
-
-    def open_on(server: Server) -> Kubectl:
+    def open(self, server: Server, name: str | None = None) -> Kubectl:
+        namespace = name or unique()
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         server.api.post("/api/v1/namespaces", body).expect(201)
-        used.append(server)
-        return Kubectl(program, version, server, namespace, tmp_path / server.name)
+        home = self._homes / f"{server.name}-{namespace}"
+        opened = Kubectl(self._program, self._version, server, namespace, home)
+        self._opened.append(opened)
+        return opened
 
-    yield open_on
-    for server in used:
-        server.api.delete(f"/api/v1/namespaces/{namespace}")
+    def close(self) -> None:
+        for kubectl in self._opened:
+            kubectl.server.api.delete(f"/api/v1/namespaces/{kubectl.namespace}")
+
+
+def unique() -> str:
+    return f"t-{uuid.uuid4().hex[:10]}"
+
+
+@pytest.fixture(scope="module")
+def namespaces(program: Path, version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespaces]:
+    namespaces = Namespaces(program, version, tmp_path_factory.mktemp("homes"))
+    yield namespaces
+    namespaces.close()
 
 
 @pytest.fixture
-def kubectl(open_kubectl: Opened, server: Server) -> Kubectl:
-    return open_kubectl(server)
+def kubectl(namespaces: Namespaces, server: Server) -> Kubectl:
+    """In a namespace that is the test's own."""
+    return namespaces.open(server)
+
+
+@pytest.fixture(scope="module")
+def furnished(namespaces: Namespaces, server: Server) -> Kubectl:
+    """In a namespace full of things, for the tests of a module that change none of them."""
+    kubectl = namespaces.open(server)
+    things.create(kubectl)
+    return kubectl
+
+
+@pytest.fixture(scope="module")
+def both(namespaces: Namespaces, embedded: Server, real: Server) -> tuple[Kubectl, Kubectl]:
+    """The embedded server's and the real one's, in namespaces of one name, full of the same things."""
+    name = unique()
+    mine, theirs = namespaces.open(embedded, name), namespaces.open(real, name)
+    things.create(mine)
+    things.create(theirs)
+    return mine, theirs

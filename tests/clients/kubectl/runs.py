@@ -41,9 +41,7 @@ class Outcome(msgspec.Struct, frozen=True):
     errors: str
 
     def __str__(self) -> str:
-        return (
-            f"$ {self.command}\nexit code {self.code}\n--- stdout\n{self.output}--- stderr\n{self.errors}"
-        )
+        return f"$ {self.command}\nexit code {self.code}\n--- stdout\n{self.output}--- stderr\n{self.errors}"
 
 
 class Running:
@@ -64,15 +62,16 @@ class Running:
     def until_it_says(self, text: str) -> str:
         """All that it printed so far, once that text is in it, on stdout or (with -v) in the log."""
 
-        def look() -> str | None:
+        def look() -> Outcome | None:
+            has_ended = self._process.poll() is not None
             seen = self.outcome
             if text in seen.output or text in seen.errors:
-                return seen.output
-            assert self._process.poll() is None, f"it ended without saying {text!r}: {seen}"
+                return seen
+            assert not has_ended, f"it ended without saying {text!r}"
             return None
 
         try:
-            return wait_for(f"{text!r}", look)
+            return wait_for(f"{text!r}", look).output
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.outcome}") from error
 
@@ -112,7 +111,7 @@ class Kubectl:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise AssertionError(f"{error}\n--- stdout\n{error.stdout}--- stderr\n{error.stderr}") from error
+            raise AssertionError(f"{error}: it said {error.stdout!r} and {error.stderr!r}") from error
         return Outcome(self._spelled(arguments), done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *arguments: str, stdin: str = "") -> str:

@@ -1,14 +1,14 @@
-"""`kubectl get` in all its output forms, with selectors, and as a watch; `describe`; and what the server says it has."""
+"""`kubectl get` in all its output forms, with selectors, and as a watch; and what the server says it has."""
 
 import json
 from typing import Any
 
 import pytest
 import yaml
-
-from conformance import objects
 from tests.clients.kubectl import things
 from tests.clients.kubectl.runs import Kubectl
+
+from conformance import objects
 
 pytestmark = pytest.mark.kubernetes
 
@@ -33,7 +33,14 @@ def test_version(kubectl: Kubectl) -> None:
 
 
 def test_api_versions(kubectl: Kubectl) -> None:
-    expected = {"v1", "apps/v1", "batch/v1", "coordination.k8s.io/v1", "apiextensions.k8s.io/v1", things.WIDGETS}
+    expected = {
+        "v1",
+        "apps/v1",
+        "batch/v1",
+        "coordination.k8s.io/v1",
+        "apiextensions.k8s.io/v1",
+        things.WIDGETS,
+    }
     assert expected <= set(kubectl("api-versions").splitlines())
 
 
@@ -53,19 +60,17 @@ def test_api_resources(kubectl: Kubectl, options: list[str], expected: set[str])
 # Output forms
 
 
-def test_a_table_and_a_wide_one(kubectl: Kubectl) -> None:
-    things.create(kubectl)
-    header, web, worker = kubectl.rows("get", "pods")
+def test_a_table_and_a_wide_one(furnished: Kubectl) -> None:
+    header, web, worker = furnished.rows("get", "pods")
     assert header == ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
     assert (web[:4], worker[:4]) == (["web-0", "1/1", "Running", "2"], ["worker-0", "0/2", "Pending", "0"])
-    wide = kubectl.rows("get", "pods", "web-0", "-o", "wide")[1]
+    wide = furnished.rows("get", "pods", "web-0", "-o", "wide")[1]
     assert wide[5:] == ["127.0.0.9", "<none>", "<none>", "<none>"]
-    assert kubectl("get", "pods", "--no-headers", "-o", "name") == "pod/web-0\npod/worker-0"
+    assert furnished("get", "pods", "--no-headers", "-o", "name") == "pod/web-0\npod/worker-0"
 
 
-def test_everything_at_once(kubectl: Kubectl) -> None:
-    things.create(kubectl)
-    names = kubectl("get", "all", "-o", "name").splitlines()
+def test_everything_at_once(furnished: Kubectl) -> None:
+    names = furnished("get", "all", "-o", "name").splitlines()
     assert names == [
         "pod/web-0",
         "pod/worker-0",
@@ -98,8 +103,7 @@ def test_an_object_as_it_is_can_be_sent_back(kubectl: Kubectl, form: str) -> Non
 )
 def test_an_output_form(kubectl: Kubectl, form: str, expected: str) -> None:
     create_config_maps(kubectl)
-    # A cluster puts a ConfigMap of its own into each namespace: it is not meant.
-    printed = kubectl("get", "configmaps", "a", "b", "c", "-o", form)
+    printed = kubectl("get", "configmaps", "-o", form)
     assert "\n".join(" ".join(line.split()) for line in printed.splitlines()) == expected
 
 
@@ -130,18 +134,23 @@ def test_selectors(kubectl: Kubectl, options: list[str], expected: list[str]) ->
     assert found == [f"configmap/{name}" for name in expected]
 
 
-def test_pods_by_phase(kubectl: Kubectl) -> None:
-    things.create(kubectl)
-    assert kubectl("get", "po", "-o", "name", "--field-selector=status.phase=Running") == "pod/web-0"
-    complaint = kubectl.refused("get", "po", "--field-selector=spec.nosuch=1")
+def test_pods_by_phase(furnished: Kubectl) -> None:
+    assert furnished("get", "po", "-o", "name", "--field-selector=status.phase=Running") == "pod/web-0"
+    complaint = furnished.refused("get", "po", "--field-selector=spec.nosuch=1")
     assert "field label not supported: spec.nosuch" in complaint
 
 
-def test_all_namespaces_and_large_lists_in_pages(kubectl: Kubectl) -> None:
+def test_all_namespaces(kubectl: Kubectl) -> None:
     create_config_maps(kubectl)
-    listed = kubectl("get", "configmaps", "-A", "--chunk-size=1", "--no-headers")
+    listed = kubectl("get", "configmaps", "-A", "--no-headers")
     mine = [line.split()[:2] for line in listed.splitlines() if line.startswith(kubectl.namespace)]
     assert mine == [[kubectl.namespace, name] for name in ("a", "b", "c")]
+
+
+def test_a_list_in_pages(kubectl: Kubectl) -> None:
+    create_config_maps(kubectl)
+    shown = kubectl("get", "configmaps", "--chunk-size=2", "-o", "name")
+    assert shown == "configmap/a\nconfigmap/b\nconfigmap/c"
 
 
 @pytest.mark.parametrize(
@@ -189,71 +198,3 @@ def test_a_watch_for_changes_only(kubectl: Kubectl) -> None:
         kubectl("create", "-f", "-", stdin=config_map("unseen"))
         kubectl("create", "-f", "-", stdin=config_map("new", labels={"seen": "yes"}))
         assert watching.until_it_says("configmap/new").splitlines() == ["configmap/new"]
-
-
-# Descriptions
-
-
-def described(kubectl: Kubectl, *arguments: str) -> dict[str, str]:
-    """The fields at the left margin, and the rest of their lines."""
-    lines = kubectl("describe", *arguments).splitlines()
-    fields = (line.partition(":") for line in lines if line[:1].isalpha())
-    return {name: value.strip() for name, _, value in fields}
-
-
-def test_a_pod_is_described_with_its_events(kubectl: Kubectl) -> None:
-    things.create(kubectl)
-    fields = described(kubectl, "pod", "web-0")
-    assert (fields["Status"], fields["IP"], fields["QoS Class"]) == ("Running", "127.0.0.9", "Burstable")
-    text = kubectl("describe", "pod", "web-0")
-    assert "ROLE:  web" in text
-    assert "(v1:metadata.name)" in text
-    assert text.splitlines()[-1].split()[:2] == ["Normal", "Started"]
-    assert text.endswith("Started container main")
-
-
-@pytest.mark.parametrize(
-    ("what", "expected"),
-    [
-        (["service", "web"], {"Selector": "app=web", "Type": "ClusterIP", "TargetPort": "http/TCP"}),
-        (["deployment", "web"], {"Replicas": "2 desired | 2 updated | 2 total | 1 available | 1 unavailable"}),
-        (["statefulset", "store"], {"Replicas": "1 desired | 0 total"}),
-        (["job", "once"], {"Completions": "2", "Backoff Limit": "6"}),
-        (["configmap", "settings"], {"Labels": "app=web", "colour": "", "red": ""}),
-        (["secret", "password"], {"Type": "Opaque", "password": "7 bytes"}),
-        (["widget", "small"], {"Kind": "Widget", "API Version": things.WIDGETS}),
-        (["lease", "leader"], {"Kind": "Lease"}),
-        (["pvc", "data"], {"Status": "Pending", "Used By": "<none>"}),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
-def test_a_kind_is_described(kubectl: Kubectl, what: list[str], expected: dict[str, str]) -> None:
-    things.create(kubectl)
-    fields = described(kubectl, *what)
-    assert {name: fields.get(name) for name in expected} == expected
-    assert (fields["Name"], fields["Namespace"]) == (what[1], kubectl.namespace)
-
-
-def test_a_custom_resource_is_described_with_its_events(kubectl: Kubectl) -> None:
-    things.create(kubectl)
-    text = kubectl("describe", "widget", "small")
-    assert "  Size:    3\n" in text
-    assert text.splitlines()[-1].split() == ["Normal", "Made", "<unknown>", "tests", "It", "was", "made"] or (
-        text.endswith("It was made")
-    )
-
-
-def test_a_node_and_a_namespace_are_described(kubectl: Kubectl) -> None:
-    name = f"node-of-{kubectl.namespace}"
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"disk": "fast"}}}
-    try:
-        kubectl("create", "-f", "-", stdin=json.dumps(node))
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-        status = {"capacity": {"cpu": "2", "memory": "4Gi"}, "conditions": [ready]}
-        kubectl.server.api.patch(f"/api/v1/nodes/{name}/status", {"status": status}).expect(200)
-        assert kubectl.rows("get", "node", name)[1][:2] == [name, "Ready"]
-        assert described(kubectl, "node", name)["Labels"] == "disk=fast"
-        assert "memory:  4Gi" in kubectl("describe", "node", name)
-    finally:
-        kubectl.server.api.delete(f"/api/v1/nodes/{name}")
-    assert described(kubectl, "namespace", kubectl.namespace)["Status"] == "Active"

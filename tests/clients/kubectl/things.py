@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any, Final
 
-from conformance import objects
 from tests.clients.kubectl.runs import Kubectl
+
+from conformance import objects
 
 MANIFESTS: Final = Path(__file__).parent / "manifests"
 THINGS: Final = MANIFESTS / "things.yaml"
@@ -82,7 +83,7 @@ def tell_event(
     event = {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"generateName": f"{name}."},
+        "metadata": {"name": f"{name}.{reason.lower()}"},
         "type": "Normal",
         "reason": reason,
         "message": message,

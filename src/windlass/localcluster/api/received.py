@@ -8,6 +8,7 @@ from aiohttp import web
 
 from windlass.localcluster import bodies, failures
 from windlass.localcluster.admission import Patch
+from windlass.localcluster.api import protobuf
 from windlass.localcluster.patching import patches, strategic
 from windlass.localcluster.strategy import Object
 
@@ -17,6 +18,8 @@ class Received(msgspec.Struct, frozen=True):
     body: bytes
 
     def as_object(self) -> Object:
+        if bodies.media_type_of(self.content_type) == protobuf.MEDIA_TYPE:
+            return protobuf.decode(self.body)
         return bodies.decode_object(self.content_type, self.body)
 
     def as_options(self) -> Object | None:

@@ -1,0 +1,49 @@
+"""What kubectl prints, less what differs from one server to the next without meaning anything."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+REPLACED: Final[Mapping[str, str]] = {
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}": "<uid>",
+    r"\b10\.\d+\.\d+\.\d+\b": "<address>",
+    r"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}": "<time>",
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ": "<time>",
+    r"(?<=Resource Version:)\s+\d+": " <version>",
+    r"(?<![\w./-])(\d+y)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(?<=[ydhms])(?![\w./-])": "<age>",
+    r"[ \t]{2,}": "  ",
+    r"[ \t]+$": "",
+}
+"""In this order. Columns are as wide as what is in them, so blanks count for nothing either."""
+
+LEFT_OUT: Final[Mapping[str, str]] = {
+    r"(IP Family Policy|IP Families|Internal Traffic Policy):": "set since 1.21 to 1.23",
+    r"(Completion Mode|Suspend):": "of jobs since 1.21",
+    r"((Labels|Selector):\s+)?(batch\.kubernetes\.io/)?(controller-uid|job-name)=": "two more labels since 1.27",
+    r"(OldReplicaSets|NewReplicaSet):": "the embedded cluster runs deployments without ReplicaSets",
+    r"No (resource quota|LimitRange resource)\.": "the embedded cluster knows neither quotas nor limits",
+    r"Labels:\s+(kubernetes\.io/metadata\.name=.*|<none>)$": "a label of each namespace since 1.21",
+    r"$": "blank lines go with what they set apart",
+}
+"""Lines by their beginnings, after any blanks; each with the reason."""
+
+
+def normalised(text: str) -> list[str]:
+    for pattern, replacement in REPLACED.items():
+        text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
+    lines = _without_managed_fields(text.splitlines())
+    left_out = re.compile("|".join(LEFT_OUT))
+    return [line.strip() for line in lines if not left_out.match(line.strip())]
+
+
+def _without_managed_fields(lines: list[str]) -> list[str]:
+    """Less the part of a description that says who set which field, which is for server-side apply only."""
+    kept, is_inside = [], False
+    for line in lines:
+        if line.strip() == "Managed Fields:":
+            is_inside = True
+        elif line.strip().startswith("Resource Version:"):
+            is_inside = False
+        if not is_inside:
+            kept.append(line)
+    return kept

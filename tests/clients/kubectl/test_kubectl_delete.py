@@ -1,0 +1,213 @@
+"""`kubectl delete` and what becomes of dependents, `kubectl wait`, and Frameworks from definition to deletion."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.clients.kubectl import things
+from tests.clients.kubectl.runs import Kubectl
+
+from conformance import objects
+from conformance.waiting import wait_for
+
+pytestmark = pytest.mark.kubernetes
+
+DEFINITIONS = Path(__file__).parents[3] / "docs" / "crds"
+
+
+def created(kubectl: Kubectl, body: object) -> Any:
+    return kubectl.json("create", "-f", "-", stdin=json.dumps(body))
+
+
+def names(kubectl: Kubectl) -> list[str]:
+    return kubectl("get", "configmaps", "-o", "name").splitlines()
+
+
+def held(name: str, **metadata: Any) -> Any:
+    """It stays until somebody takes the finalizer away."""
+    return objects.config_map(name, finalizers=["tests.example.com/hold"], **metadata)
+
+
+def let_go(kubectl: Kubectl, name: str) -> None:
+    kubectl("patch", "configmap", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+
+
+# Delete
+
+
+def test_by_name_by_file_by_label_and_all(kubectl: Kubectl) -> None:
+    for name, labels in [("a", {}), ("b", {}), ("c", {"x": "y"}), ("d", {"x": "y"}), ("e", {}), ("f", {})]:
+        created(kubectl, objects.config_map(name, labels=labels))
+    assert kubectl("delete", "configmap", "a") == 'configmap "a" deleted'
+    assert kubectl("delete", "-f", "-", stdin=json.dumps(objects.config_map("b"))) == 'configmap "b" deleted'
+    assert kubectl("delete", "cm", "-l", "x=y") == 'configmap "c" deleted\nconfigmap "d" deleted'
+    assert names(kubectl) == ["configmap/e", "configmap/f"]
+    assert kubectl("delete", "cm", "--all", "-o", "name") == "configmap/e\nconfigmap/f"
+    assert names(kubectl) == []
+
+
+def test_what_is_gone_already(kubectl: Kubectl) -> None:
+    missing = 'Error from server (NotFound): configmaps "none" not found'
+    assert kubectl.refused("delete", "configmap", "none") == missing
+    assert kubectl("delete", "configmap", "none", "--ignore-not-found") == ""
+
+
+def test_a_deletion_waits_for_finalizers(kubectl: Kubectl) -> None:
+    created(kubectl, held("m"))
+    with kubectl.running("delete", "configmap", "m", "-v=6") as deleting:
+        deleting.until_it_says("watch=true")
+        let_go(kubectl, "m")
+        outcome = deleting.until_it_ends()
+    assert (outcome.code, outcome.output) == (0, 'configmap "m" deleted\n'), outcome
+
+
+def test_only_trying_to_delete(kubectl: Kubectl) -> None:
+    created(kubectl, objects.config_map("m"))
+    tried = kubectl("delete", "configmap", "m", "--dry-run=server")
+    assert tried == 'configmap "m" deleted (server dry run)'
+    assert names(kubectl) == ["configmap/m"]
+
+
+@pytest.mark.parametrize(
+    ("options", "deletion"),
+    [(["--grace-period=7"], 7), ([], 30), (["--now"], 1)],
+    ids=["given", "default", "now"],
+)
+def test_a_pod_on_a_node_has_time_to_end(kubectl: Kubectl, options: list[str], deletion: int) -> None:
+    created(kubectl, objects.pod("p", {"nodeName": "nowhere"}))
+    kubectl("delete", "pod", "p", "--wait=false", *options)
+    assert kubectl.json("get", "pod", "p")["metadata"]["deletionGracePeriodSeconds"] == deletion
+    assert kubectl.rows("get", "pod", "p")[1][2] == "Terminating"
+    outcome = kubectl.run("delete", "pod", "p", "--grace-period=0", "--force")
+    assert outcome.output.startswith('pod "p" force deleted'), outcome
+    assert kubectl("get", "pods", "-o", "name") == ""
+
+
+# Dependents
+
+
+def family(kubectl: Kubectl, child: Any) -> None:
+    owner = created(kubectl, objects.config_map("owner"))
+    reference = objects.owner("ConfigMap", owner, blockOwnerDeletion=True)
+    child["metadata"]["ownerReferences"] = [reference]
+    created(kubectl, child)
+
+
+def test_cascade_foreground(kubectl: Kubectl) -> None:
+    family(kubectl, held("child"))
+    with kubectl.running("delete", "configmap", "owner", "--cascade=foreground", "-v=6") as deleting:
+        deleting.until_it_says("watch=true")
+        owner = kubectl.json("get", "configmap", "owner")["metadata"]
+        assert owner["finalizers"] == ["foregroundDeletion"]
+        wait_for(
+            "the dependent to be deleted",
+            lambda: "deletionTimestamp" in kubectl.json("get", "configmap", "child")["metadata"],
+        )
+        let_go(kubectl, "child")
+        outcome = deleting.until_it_ends()
+    assert (outcome.code, outcome.output) == (0, 'configmap "owner" deleted\n'), outcome
+    assert names(kubectl) == []
+
+
+def test_cascade_background(kubectl: Kubectl) -> None:
+    family(kubectl, objects.config_map("child"))
+    assert kubectl("delete", "configmap", "owner", "--cascade=background") == 'configmap "owner" deleted'
+    wait_for("the dependent to be gone", lambda: names(kubectl) == [])
+
+
+def test_cascade_orphan(kubectl: Kubectl) -> None:
+    family(kubectl, objects.config_map("child"))
+    assert kubectl("delete", "configmap", "owner", "--cascade=orphan") == 'configmap "owner" deleted'
+    assert names(kubectl) == ["configmap/child"]
+    assert "ownerReferences" not in kubectl.json("get", "configmap", "child")["metadata"]
+
+
+def test_a_namespace_takes_what_is_in_it_along(kubectl: Kubectl) -> None:
+    name = f"{kubectl.namespace}-more"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    created(kubectl, namespace)
+    inside = objects.config_map("m", namespace=name)
+    created(kubectl, inside)
+    assert kubectl("delete", "namespace", name) == f'namespace "{name}" deleted'
+    assert "not found" in kubectl.refused("get", "namespace", name)
+    assert kubectl("get", "configmaps", "-n", name, "-o", "name") == ""
+
+
+# Wait
+
+
+def test_waiting_for_a_condition(kubectl: Kubectl) -> None:
+    created(kubectl, objects.deployment("d"))
+    condition = {"type": "Available", "status": "False", "lastTransitionTime": things.LONG_AGO}
+    with kubectl.running("wait", "--for=condition=Available", "deployment/d", "-v=6") as waiting:
+        waiting.until_it_says("watch=true")
+        things.write_status(kubectl, "deployments", "d", {"conditions": [condition]})
+        things.write_status(kubectl, "deployments", "d", {"conditions": [{**condition, "status": "True"}]})
+        outcome = waiting.until_it_ends()
+    assert (outcome.code, outcome.output) == (0, "deployment.apps/d condition met\n"), outcome
+
+
+def test_waiting_in_vain(kubectl: Kubectl) -> None:
+    created(kubectl, objects.pod("p"))
+    complaint = kubectl.refused("wait", "--for=condition=Ready", "pod/p", "--timeout=1s")
+    assert "timed out waiting for the condition on pods/p" in complaint
+
+
+def test_waiting_for_a_deletion(kubectl: Kubectl) -> None:
+    created(kubectl, held("m"))
+    kubectl("delete", "configmap", "m", "--wait=false")
+    with kubectl.running("wait", "--for=delete", "configmap/m", "-v=6") as waiting:
+        waiting.until_it_says("watch=true")
+        let_go(kubectl, "m")
+        outcome = waiting.until_it_ends()
+    assert (outcome.code, outcome.output) == (0, "configmap/m condition met\n"), outcome
+
+
+def test_waiting_for_a_custom_resource(kubectl: Kubectl) -> None:
+    widget = {"apiVersion": things.WIDGETS, "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
+    created(kubectl, widget)
+    things.write_status(
+        kubectl, "widgets", "w", {"conditions": [{"type": "Made", "status": "True"}]}, things.WIDGETS
+    )
+    assert (
+        kubectl("wait", "--for=condition=Made", "widget", "--all")
+        == "widget.clients.example.com/w condition met"
+    )
+
+
+# Frameworks
+
+
+@pytest.mark.parametrize("group", ["frameworkcontroller.microsoft.com", "launcher.microsoft.com"])
+def test_a_framework_from_its_definition_to_its_deletion(kubectl: Kubectl, group: str) -> None:
+    definition = DEFINITIONS / f"frameworks.{group}.yaml"
+    # Kubernetes 1.20 does not know the rules in it, and would have them refused.
+    options = ["--validate=false"] if kubectl.server.is_real else []
+    kubectl("apply", "-f", str(definition), *options)
+    kubectl("wait", "--for=condition=Established", f"crd/frameworks.{group}")
+    explain = ["explain", "framework.spec.taskRoles.taskNumber", f"--api-version={group}/v1"]
+    wait_for("frameworks to be documented", lambda: "<integer>" in kubectl.run(*explain).output)
+
+    assert "taskNumber" in kubectl("explain", "framework", "--recursive", f"--api-version={group}/v1")
+
+    pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]}}
+    roles = [{"name": "worker", "taskNumber": 2, "task": {"pod": pod}}]
+    framework = {
+        "apiVersion": f"{group}/v1",
+        "kind": "Framework",
+        "metadata": {"name": "tf"},
+        "spec": {"executionType": "Start", "taskRoles": roles},
+    }
+    assert kubectl("create", "-f", "-", stdin=json.dumps(framework)) == f"framework.{group}/tf created"
+    status = {"state": "AttemptRunning", "summary": {"tasks": 2, "running": 1, "succeeded": 0, "failed": 1}}
+    things.write_status(kubectl, "frameworks", "tf", status, f"{group}/v1")
+    header, row = kubectl("get", f"frameworks.{group}").splitlines()
+    assert header.split() == ["NAME", "STATE", "TASKS", "RUNNING", "SUCCEEDED", "FAILED", "RETRIES", "AGE"]
+    assert row.split()[:6] == ["tf", "AttemptRunning", "2", "1", "0", "1"]
+
+    owner = kubectl.json("get", f"frameworks.{group}", "tf")
+    reference = objects.owner("Framework", owner, blockOwnerDeletion=True)
+    created(kubectl, objects.config_map("attempt", ownerReferences=[reference]))
+    kubectl("delete", f"frameworks.{group}", "tf", "--cascade=foreground")
+    assert names(kubectl) == [], "the dependents go first"

@@ -1,0 +1,115 @@
+"""`kubectl describe` of each kind, with its events; and `kubectl explain`."""
+
+import json
+
+import pytest
+from tests.clients.kubectl import things
+from tests.clients.kubectl.runs import Kubectl
+
+pytestmark = pytest.mark.kubernetes
+
+
+def fields_of(text: str) -> dict[str, str]:
+    """What stands at the left margin, and the rest of those lines."""
+    parts = (line.partition(":") for line in text.splitlines() if line[:1].isalpha())
+    return {name: value.strip() for name, _, value in parts}
+
+
+def test_a_pod_is_described_with_its_events(furnished: Kubectl) -> None:
+    text = furnished("describe", "pod", "web-0")
+    fields = fields_of(text)
+    assert (fields["Status"], fields["IP"], fields["QoS Class"]) == ("Running", "127.0.0.9", "Burstable")
+    words = " ".join(text.split())
+    assert "Environment: ROLE: web POD: web-0 (v1:metadata.name)" in words
+    assert "/settings from settings (ro)" in words
+    assert "Restart Count: 2" in words
+    assert words.endswith("tests Started container main")
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        (["service", "web"], {"Selector": "app=web", "Type": "ClusterIP", "TargetPort": "http/TCP"}),
+        (
+            ["deployment", "web"],
+            {"Replicas": "2 desired | 2 updated | 2 total | 1 available | 1 unavailable"},
+        ),
+        (["statefulset", "store"], {"Replicas": "1 desired | 0 total"}),
+        (["job", "once"], {"Completions": "2", "Parallelism": "1"}),
+        (["configmap", "settings"], {"Labels": "app=web", "colour": ""}),
+        (["secret", "password"], {"Type": "Opaque", "password": "7 bytes"}),
+        (["serviceaccount", "robot"], {"Image pull secrets": "<none>"}),
+        (["widget", "small"], {"Kind": "Widget", "API Version": things.WIDGETS}),
+        (["lease", "leader"], {"Kind": "Lease", "API Version": "coordination.k8s.io/v1"}),
+        (["pvc", "data"], {"Used By": "<none>"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_kind_is_described(furnished: Kubectl, what: list[str], expected: dict[str, str]) -> None:
+    fields = fields_of(furnished("describe", *what))
+    assert {name: fields.get(name) for name in expected} == expected
+    assert (fields["Name"], fields["Namespace"]) == (what[1], furnished.namespace)
+
+
+def test_a_custom_resource_is_described_with_its_events(furnished: Kubectl) -> None:
+    words = " ".join(furnished("describe", "widget", "small").split())
+    assert "Spec: Colour: grey Parts: Name: a Size: 3 Status: Phase: Made Events:" in words
+    assert words.endswith("tests It was made")
+
+
+def test_a_node_and_a_namespace_are_described(kubectl: Kubectl) -> None:
+    name = f"node-of-{kubectl.namespace}"
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"disk": "fast"}}}
+    try:
+        kubectl("create", "-f", "-", stdin=json.dumps(node))
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+        status = {"capacity": {"cpu": "2", "memory": "4Gi"}, "conditions": [ready]}
+        kubectl.server.api.patch(f"/api/v1/nodes/{name}/status", {"status": status}).expect(200)
+        assert kubectl.rows("get", "node", name)[1][:2] == [name, "Ready"]
+        text = kubectl("describe", "node", name)
+        assert fields_of(text)["Labels"] == "disk=fast"
+        assert "Capacity: cpu: 2 memory: 4Gi" in " ".join(text.split())
+    finally:
+        kubectl.server.api.delete(f"/api/v1/nodes/{name}")
+    assert fields_of(kubectl("describe", "namespace", kubectl.namespace))["Status"] == "Active"
+
+
+# Explanations
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("pods", ["KIND: Pod", "VERSION: v1", "spec <", "status <"]),
+        ("pod.spec.containers", ["containers <[]", "image <string>", "name <string> -required-", "env <[]"]),
+        ("pod.spec.containers.resources.limits", ["limits <map[string]"]),
+        ("deployment.spec.replicas", ["replicas <integer>"]),
+        ("job.spec.template.metadata.labels", ["labels <map[string]string>"]),
+        ("lease.spec", ["holderIdentity <string>", "renewTime <string>"]),
+        ("crd.spec.versions", ["schema <", "served <boolean> -required-"]),
+        ("widget", ["KIND: Widget", "A thing of a size.", "spec <Object>"]),
+        ("widget.spec", ["What it is to be.", "size <integer> -required-", "How big it is.", "parts <[]Object>"]),
+        ("widget.spec.size", ["size <integer>", "How big it is."]),
+        ("widget.spec.parts.name", ["name <string>"]),
+    ],
+)  # fmt: skip
+def test_a_field_is_explained(furnished: Kubectl, what: str, expected: list[str]) -> None:
+    text = " ".join(furnished("explain", what).split())
+    assert [part for part in expected if part not in text] == [], text
+
+
+def test_the_whole_tree_is_explained(furnished: Kubectl) -> None:
+    lines = [line.strip() for line in furnished("explain", "widget.spec", "--recursive").splitlines()]
+    fields = [tuple(line.split()[:2]) for line in lines if "\t" in line]
+    assert fields == [
+        ("colour", "<string>"),
+        ("parts", "<[]Object>"),
+        ("name", "<string>"),
+        ("replicas", "<integer>"),
+        ("size", "<integer>"),
+    ]
+
+
+@pytest.mark.parametrize("what", ["pod.spec.nosuch", "widget.spec.nosuch"])
+def test_a_field_that_there_is_not(furnished: Kubectl, what: str) -> None:
+    assert 'field "nosuch" does not exist' in furnished.refused("explain", what)
