@@ -272,7 +272,7 @@ def test_only_what_the_kinds_need_is_defined() -> None:
             None,
         ),
         ("V1ContainerPort", "containerPort", {"type": "integer", "format": "int64"}, None),
-        ("V1JSONSchemaProps", "default", {}, None),
+        ("V1JSONSchemaProps", "default", {"description": "Any value"}, None),
         (
             "V1PodSpec",
             "containers",

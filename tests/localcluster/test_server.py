@@ -179,7 +179,6 @@ def test_a_body_that_is_no_yaml(server: Served, body: bytes) -> None:
     [
         ("POST", MAPS, "text/plain"),
         ("POST", MAPS, "application/x-www-form-urlencoded"),
-        ("POST", MAPS, "application/vnd.kubernetes.protobuf"),
         ("PUT", f"{MAPS}/a", "text/html"),
         ("PATCH", f"{MAPS}/a", "application/json"),
         ("PATCH", f"{MAPS}/a", "application/apply-patch+yaml"),

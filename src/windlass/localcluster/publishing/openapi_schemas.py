@@ -153,7 +153,7 @@ _SCALARS: dict[str, Schema] = {
     "number": {"type": "number", "format": "double"},
     "boolean": {"type": "boolean"},
     "object": {"type": "object"},
-    "any": {},
+    "any": {"description": "Any value"},
 }
 _NAMED_SCALARS = {"date-time": TIME, "quantity": QUANTITY, "int-or-string": INT_OR_STRING}
 
