@@ -38,6 +38,10 @@ test-kubernetes: $(VENV)/installed ## The same conformance tests on a real Kuber
 	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 2 tests/cluster
 	$(BIN)/python -m pytest -n 2 -m kubernetes tests
 
+.PHONY: fuzz
+fuzz: $(VENV)/installed ## Send the embedded API server what nobody should, for SECONDS=n (default 60), SEED=n
+	$(BIN)/python tools/fuzz_api.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)
+
 .PHONY: kubernetes-api
 kubernetes-api: $(VENV)/installed ## Build (once) and run a real API server; or KUBECONFIG, KUBEBUILDER_ASSETS
 	$(BIN)/python tools/kubernetes_api.py

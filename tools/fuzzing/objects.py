@@ -1,0 +1,56 @@
+"""Valid objects to begin with, and the definitions that make custom ones possible."""
+
+import copy
+import functools
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+
+from fuzzing.surface import Resource
+
+Object = dict[str, Any]
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NAMES = ("a", "b", "c", "d-1", "e.f")
+NAMESPACES = ("default", "fuzz")
+_CRDS = Path(__file__).parents[2] / "docs" / "crds"
+
+
+@functools.cache
+def definitions() -> tuple[Object, ...]:
+    """The definitions of this repository's own kinds, and one with a little of everything."""
+    own = [yaml.safe_load(path.read_text()) for path in sorted(_CRDS.glob("*.yaml"))]
+    return (*own, *(one for one in _read() if one["kind"] == "CustomResourceDefinition"))
+
+
+def of(resource: Resource, dice: Random) -> Object:
+    """A valid object of a kind, or the least that can be said of a kind that is not known."""
+    wanted = (resource.api_version, resource.kind)
+    found = [one for one in _read() if (one["apiVersion"], one["kind"]) == wanted]
+    bare = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {}, "spec": {}}
+    return copy.deepcopy(dice.choice(found)) if found else bare
+
+
+def name_of_one(resource: Resource, dice: Random) -> str:
+    """That an object of the kind may have: that of a definition follows from what it defines."""
+    if resource.kind == "CustomResourceDefinition":
+        return str(definitions()[-1]["metadata"]["name"])
+    return dice.choice(NAMES)
+
+
+def named(resource: Resource, namespace: str, name: str, dice: Random) -> Object:
+    obj = of(resource, dice)
+    obj["metadata"]["name"] = name
+    if resource.namespaced:
+        obj["metadata"]["namespace"] = namespace
+    return obj
+
+
+@functools.cache
+def _read() -> tuple[Object, ...]:
+    text = (Path(__file__).parent / "objects.yaml").read_text()
+    # An alias of YAML makes one value of two places; a change is to change one of them only.
+    return tuple(json.loads(json.dumps(one)) for one in yaml.safe_load_all(text))

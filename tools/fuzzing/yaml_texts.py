@@ -1,0 +1,52 @@
+"""Objects as YAML, with what YAML has and JSON has not."""
+
+import json
+from random import Random
+from typing import Any
+
+import yaml
+
+_LAUGHS = "\n".join(
+    [
+        "a0: &a0 [x, x, x, x, x, x, x, x, x]",
+        *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)),
+    ]
+)
+_ENDINGS = (
+    "\n---\n{}",
+    "\n...\n",
+    "\nx: &x [*x]\n",
+    "\nx: !!python/object/apply:os.system ['true']\n",
+    "\nx: !!binary AAEC\n",
+    "\nx: !own 1\n",
+    "\n<<: {kind: Other}\n",
+    "\n? [a, b]\n: c\n",
+    "\n1: 2\ntrue: false\nnull: null\n1.5: 2024-01-01\n",
+    "\nx: 2024-01-01T00:00:00Z\ny: 0o17\nz: 1_000\nw: .inf\nv: .nan\nu: 190:20:30\nt: yes\n",
+    "\nkind: Twice\nkind: Thrice\n",
+    "\nx: *nowhere\n",
+    "\n\tx: 1\n",
+    "\nx: 'unfinished\n",
+    "\nx: |\n  " + "long " * 5000 + "\n",
+    f"\n{_LAUGHS}\n",
+    "\nx: " + "[" * 3000 + "\n",
+    "\nx: \u0085\u2028\ufeff\0\n",
+    "\n%YAML 9.9\n--- a\n",
+)
+
+
+def yaml_text(value: Any, dice: Random) -> bytes:
+    """JSON is YAML too, so half of them are just that."""
+    try:
+        written = (
+            json.dumps(value)
+            if dice.random() < 0.3
+            else yaml.safe_dump(value, allow_unicode=dice.random() < 0.5)
+        )
+    except (yaml.YAMLError, RecursionError):
+        written = json.dumps(value)
+    if dice.random() < 0.5:
+        written += dice.choice(_ENDINGS)
+    if dice.random() < 0.1:
+        written = written[: dice.randrange(len(written) + 1)]
+    return written.encode("utf-8", "surrogatepass")
