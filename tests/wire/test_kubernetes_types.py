@@ -20,20 +20,10 @@ def test_is_small() -> None:
 
 def test_reaches_only_what_it_has() -> None:
     types = kubernetes_types.types()
-    scalars = set(
-        [
-            "any",
-            "boolean",
-            "bytes",
-            "date-time",
-            "int-or-string",
-            "integer",
-            "number",
-            "object",
-            "quantity",
-            "string",
-        ]
-    )
+    scalars = {
+        *("any", "boolean", "bytes", "date-time", "int-or-string", "integer", "number", "object", "quantity"),
+        "string",
+    }
 
     kinds = {kind.lstrip("[]{}") for one in types.values() for kind in one.fields.values()}
 
