@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from windlass.localcluster.failures import ApiError
-from windlass.localcluster.kinds import scales
+from windlass.localcluster.kinds import scales, workloads
 
 Object = dict[str, Any]
 TEMPLATE: Object = {
@@ -165,3 +165,17 @@ def test_fewer_than_none_cannot_be_had(cluster: Any) -> None:
     with pytest.raises(ApiError, match=r"spec.replicas: Invalid value: -1") as raised:
         scales.with_scale(created, scales.USUAL, {"spec": {"replicas": -1}})
     assert raised.value.code == 422
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        ({"replicas": 3, "updatedReplicas": 3, "readyReplicas": 2, "availableReplicas": 1}, []),
+        ({"replicas": -1}, ["status.replicas"]),
+        ({"replicas": 1, "updatedReplicas": 2}, ["status.updatedReplicas"]),
+        ({"replicas": 2, "availableReplicas": 1}, ["status.availableReplicas"]),
+    ],
+)
+def test_the_counts_of_a_status_fit_each_other(status: dict[str, Any], fields: list[str]) -> None:
+    found = workloads.DeploymentStrategy().validate_status({"status": status}, {})
+    assert [fault.field for fault in found] == fields

@@ -64,6 +64,11 @@ def of_status(status: Mapping[str, Any], parts: tuple[str, ...]) -> Iterator[Fau
         if count > status.get("replicas", 0):
             problem = "cannot be greater than status.replicas"
             yield failures.invalid_value(f"status.{key}", count, problem)
+    available = status.get("availableReplicas", 0)
+    if "availableReplicas" in parts and available > status.get("readyReplicas", 0):
+        yield failures.invalid_value(
+            "status.availableReplicas", available, "cannot be greater than readyReplicas"
+        )
 
 
 def template_faults(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[Fault]:
