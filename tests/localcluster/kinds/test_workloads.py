@@ -171,7 +171,7 @@ def test_fewer_than_none_cannot_be_had(cluster: Any) -> None:
     ("status", "fields"),
     [
         ({"replicas": 3, "updatedReplicas": 3, "readyReplicas": 2, "availableReplicas": 1}, []),
-        ({"replicas": -1}, ["status.replicas"]),
+        ({"replicas": 1, "unavailableReplicas": -1}, ["status.unavailableReplicas"]),
         ({"replicas": 1, "updatedReplicas": 2}, ["status.updatedReplicas"]),
         ({"replicas": 2, "availableReplicas": 1}, ["status.availableReplicas"]),
     ],
