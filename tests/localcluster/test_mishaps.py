@@ -335,6 +335,12 @@ def test_a_put_creates_nothing_of_another_name(server: Served) -> None:
     assert server.ask("GET", "/api/v1/namespaces/default/services/two").code == 404
 
 
+@pytest.mark.parametrize("metadata", [True, "c", [], 1])
+def test_a_put_with_odd_metadata(server: Served, metadata: Any) -> None:
+    body = {"metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+    assert server.ask("PUT", "/api/v1/namespaces/default/services/odd", body).code == 400
+
+
 def test_a_whole_number_of_many_bits_is_patched(server: Served) -> None:
     assert (
         server.ask(

@@ -190,6 +190,11 @@ def test_a_body_of_an_unknown_kind(server: Served, method: str, path: str, conte
     assert is_failure(answer, 415, "UnsupportedMediaType"), answer
 
 
+@pytest.mark.parametrize("encoding", ["deflate", "gzip"])
+def test_a_body_that_is_not_encoded_as_it_says(server: Served, encoding: str) -> None:
+    assert server.ask("POST", MAPS, b"{}" * 100, headers={"Content-Encoding": encoding}).code == 400
+
+
 def test_a_body_of_50_megabytes(server: Served) -> None:
     answer = ask_tolerantly(server, b"x" * 50_000_000)
     assert answer is None or is_failure(answer, 413, "RequestEntityTooLarge")

@@ -124,9 +124,9 @@ class Api:
         if call.kind.strategy.creates_on_update and not call.target.subresource:
             place = place_of(call.target.namespace, call.target.name)
             if self._lifecycle.store.get(call.kind.resource, place) is None:
-                admission.check_path(
-                    call.kind, dict(given.get("metadata") or {}), call.target.namespace, call.target.name
-                )
+                meta = given.get("metadata")
+                if isinstance(meta, dict | None):
+                    admission.check_path(call.kind, dict(meta or {}), call.target.namespace, call.target.name)
                 return self._store_new(call, given, "UpdateOptions")
         return self._write(call, lambda _: given, "UpdateOptions")
 

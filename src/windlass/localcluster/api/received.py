@@ -52,7 +52,7 @@ async def read(request: web.BaseRequest, seconds: float) -> Received:
         raise failures.too_large(bodies.MOST_BYTES)
     if not request.can_read_body:
         return Received(content_type, b"")
-    if request.content.is_eof():
+    if request.content.is_eof() and request.content.exception() is None:
         # Most bodies are short, and arrive together with the head: nothing to wait for.
         return Received(content_type, request.content.read_nowait())
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
@@ -66,6 +66,8 @@ async def read(request: web.BaseRequest, seconds: float) -> Received:
                 size += len(part)
                 if size > bodies.MOST_BYTES:
                     raise failures.too_large(bodies.MOST_BYTES)
+    except web.RequestPayloadError as error:
+        raise failures.bad_request(f"the body of the request cannot be read: {error}") from error
     except TimeoutError as error:
         message = f"the body of the request did not arrive within {seconds:.0f} seconds"
         raise failures.ApiError(408, "Timeout", message) from error
