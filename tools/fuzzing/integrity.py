@@ -1,5 +1,6 @@
 """After all that: is everything that is stored still readable, in every way, and the same in each of them?"""
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ _TABLE = (("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"),)
 _PARTIAL = (("Accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"),)
 _YAML = (("Accept", "application/yaml"),)
 _PAGE = "7"
+_MOST_DIFFERENCES = 5
 _PATIENCE = 30.0
 """Seconds that the garbage collector may take until nothing changes any more."""
 
@@ -49,9 +51,8 @@ def compare(session: Session, before: Objects, after: Objects) -> None:
         if old == new:
             continue
         what = "gone" if new is None else "there, though deleted" if old is None else "changed"
-        session.find(
-            f"after a kill and a restart, an object is {what}", f"{path}: {_short(old)} → {_short(new)}"
-        )
+        difference = "; ".join(itertools.islice(_differences(old, new, ""), _MOST_DIFFERENCES))
+        session.find(f"after a kill and a restart, an object is {what}", f"GET {path}: {difference}")
 
 
 def everything(session: Session, line: Line) -> Objects:
@@ -190,5 +191,12 @@ def _identity(obj: Object) -> tuple[str, str]:
     return obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-def _short(obj: Object | None) -> str:
-    return json.dumps(obj)[:1000]
+def _differences(old: Any, new: Any, at: str) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in {**old, **new}:
+            yield from _differences(old.get(key), new.get(key), f"{at}.{key}")
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for place, (one, other) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(one, other, f"{at}[{place}]")
+    elif old != new:
+        yield f"{at}: {json.dumps(old)[:300]} → {json.dumps(new)[:300]}"

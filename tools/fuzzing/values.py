@@ -113,7 +113,7 @@ def _many(value: Any, dice: Random) -> Any:
         return ([*value, None] * _MANY)[:_MANY]
     if isinstance(value, dict):
         return {**value, **{f"k{number}": "v" for number in range(_MANY)}}
-    return str(value) * dice.randrange(_MANY)
+    return (str(value)[:_LONG] * dice.randrange(_MANY))[:_LONG]
 
 
 def _deep(value: Any, dice: Random) -> Any:

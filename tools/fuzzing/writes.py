@@ -4,7 +4,7 @@ import json
 from random import Random
 from typing import Any
 
-from fuzzing import objects, queries, values, verdicts, yaml_texts
+from fuzzing import objects, protobufs, queries, values, verdicts, yaml_texts
 from fuzzing.session import Session
 from fuzzing.surface import Resource
 from fuzzing.wire import Answer, Line, Request
@@ -92,8 +92,12 @@ def _written(method: str, target: str, given: Any, dice: Random) -> Request:
         target = queries.with_query(target, queries.writing(dice))
     if method == "GET":
         return Request(method, target)
-    if dice.random() < 0.25:
+    draw = dice.random()
+    if draw < 0.2:
         return Request(method, target, (("Content-Type", _YAML),), yaml_texts.yaml_text(value, dice))
+    if draw < 0.3:
+        in_protobuf = (("Content-Type", protobufs.MEDIA_TYPE),)
+        return Request(method, target, in_protobuf, protobufs.protobuf(value, dice))
     media_type = _JSON if dice.random() < 0.95 else dice.choice(_ODD_TYPES)
     accept = dice.choice(queries.ACCEPTS) if dice.random() < 0.1 else _JSON
     headers = (("Content-Type", media_type), ("Accept", accept))

@@ -12,6 +12,7 @@ _LAUGHS = "\n".join(
         *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)),
     ]
 )
+_LONG = 20_000
 _ENDINGS = (
     "\n---\n{}",
     "\n...\n",
@@ -36,15 +37,11 @@ _ENDINGS = (
 
 
 def yaml_text(value: Any, dice: Random) -> bytes:
-    """JSON is YAML too, so half of them are just that."""
-    try:
-        written = (
-            json.dumps(value)
-            if dice.random() < 0.3
-            else yaml.safe_dump(value, allow_unicode=dice.random() < 0.5)
-        )
-    except (yaml.YAMLError, RecursionError):
-        written = json.dumps(value)
+    """JSON is YAML too, and to write what is large or deep in another way takes too long."""
+    written = json.dumps(value)
+    is_shallow = "[" * 20 not in written and '{"a": ' * 20 not in written
+    if len(written) < _LONG and is_shallow and dice.random() < 0.7:
+        written = yaml.safe_dump(value, allow_unicode=dice.random() < 0.5)
     if dice.random() < 0.5:
         written += dice.choice(_ENDINGS)
     if dice.random() < 0.1:

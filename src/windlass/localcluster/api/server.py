@@ -112,7 +112,7 @@ class ApiServer:
 
     async def _serve(self, handler: Handler) -> web.ServerRunner:
         # The low-level server: one function answers every path, so there is nothing for a router to do.
-        server = web.Server(handler, access_log=None, handler_cancellation=True)
+        server = web.Server(handler, access_log=None, handler_cancellation=True, auto_decompress=False)
         runner = web.ServerRunner(server, shutdown_timeout=2)
         await runner.setup()
         self._runners.append(runner)
