@@ -84,7 +84,8 @@ def _try(
             if not session.goes_on():
                 return
             answer = session.ask(line, request)
-            if answer is not None and answer.code < 300 and not request.may_stream:
+            is_of_one_kind = request.method != "DELETE" and not request.may_stream
+            if answer is not None and answer.code < 300 and is_of_one_kind:
                 for fault in _faults(operation, answer):
                     session.find(fault, request.curl, answer)
 
@@ -108,7 +109,5 @@ def _is_usual(failure: BaseException) -> bool:
     """Does Kubernetes answer so too, whatever its documents say?"""
     if not isinstance(failure, JsonSchemaError):
         return False
-    is_unset = failure.instance is None
-    # Of a status, most kinds take whatever is said. What is missing Kubernetes shows as empty.
-    is_part_of_status = "status" in failure.instance_path and "required property" in failure.message
-    return is_unset or is_part_of_status
+    # What was not said, and nobody insists on, Kubernetes shows as null or as empty.
+    return failure.instance is None or "is a required property" in failure.message
