@@ -12,6 +12,7 @@ from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.operate.cache import PRUNE_ABOVE, Cache
 from windlass.operate.keys import key_of
+from windlass.operate.port import Emptied
 from windlass.operate.record import Record
 from windlass.testing import builders
 from windlass.testing.builders import NOW, at
@@ -185,7 +186,7 @@ def test_one_request_covers_the_pods_that_it_found_and_those_that_it_did_not_fin
     unseen = builders.pod(
         JOB, JOB.status.attempt_status.roles[0].task_statuses[1], uid="pod-2", resource_version="11"
     )
-    cache.emptied_attempt(JOB, "cm-0", [unseen], asked_for=cache.pods_of_attempt(JOB, "cm-0"))
+    cache.emptied_attempt(JOB, "cm-0", Emptied((unseen,)), asked_for=cache.pods_of_attempt(JOB, "cm-0"))
     assert seen(cache).outcomes.deletion_requested == {"pod-1", "pod-2"}
     assert seen(cache).outcomes.emptied_attempts == {"cm-0"}
     assert seen(cache).pods["job-worker-1"].uid == "pod-2", "what the watch has not shown is waited for"
@@ -289,7 +290,7 @@ def test_answers_for_a_framework_that_is_gone_leave_nothing_behind() -> None:
     cache.put_framework(again)
     cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
     cache.created_config_map(JOB, config_map())
-    cache.emptied_attempt(JOB, "cm-0", [pod()], asked_for=set())
+    cache.emptied_attempt(JOB, "cm-0", Emptied((pod(),)), asked_for=set())
     cache.replace_objects(JOB, config_map(), [pod()], "20")
     assert seen(cache).config_map is None
     assert not seen(cache).pods
@@ -301,7 +302,7 @@ def test_a_request_for_all_pods_does_not_cover_one_that_came_after_it_was_sent()
     cache = cache_with()
     asked_for = cache.pods_of_attempt(JOB, "cm-0")
     cache.put_pod(pod("late"))
-    cache.emptied_attempt(JOB, "cm-0", [], asked_for)
+    cache.emptied_attempt(JOB, "cm-0", Emptied(()), asked_for)
     assert "late" not in seen(cache).outcomes.deletion_requested
 
 

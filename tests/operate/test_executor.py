@@ -22,6 +22,7 @@ from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.port import (
     AlreadyExistsError,
     ConflictError,
+    Emptied,
     Listed,
     NotFoundError,
     PortError,
@@ -42,6 +43,7 @@ class RecordingPort:
         self.reasons: list[Reason] = []
         self.version = 100
         self.listed = Listed("100", None, ())
+        self.continue_tokens: list[str] = []
         self.stored: Framework | None = None
 
     def _do(self, what: str) -> None:
@@ -90,9 +92,11 @@ class RecordingPort:
                 answers.append(None)
         return answers
 
-    async def delete_pods_of_attempt(self, namespace: str, config_map_uid: str) -> Sequence[PodView]:
-        self._do(f"empty {config_map_uid}")
-        return ()
+    async def delete_pods_of_attempt(
+        self, namespace: str, config_map_uid: str, continue_token: str
+    ) -> Emptied:
+        self._do(f"empty {config_map_uid}{continue_token and ' from '}{continue_token}")
+        return Emptied((), self.continue_tokens.pop(0) if self.continue_tokens else "")
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
         self._do(f"delete {name} {uid}")
@@ -343,14 +347,59 @@ def test_a_status_that_names_what_nobody_knows_is_followed_by_a_look() -> None:
     assert elsewhere.run()[0] == "store AttemptDeletionPending", "the pod is proven to be gone"
 
 
-def test_a_framework_that_is_gone_is_forgotten() -> None:
-    bench = prepared()
+def _gone(bench: Bench) -> None:
     framework = bench.cache.framework(bench.key)
     assert framework is not None
-    bench.run()
     bench.cache.remove_framework(framework)
+
+
+def test_what_a_framework_that_is_gone_has_left_is_cleared_away_and_it_is_forgotten() -> None:
+    bench = prepared()
+    bench.run()
+    _gone(bench)
+    assert bench.run() == ["empty cm-1"]
+    for pod in tuple(bench.cache.observe(bench.key, NOW, 0.0).pods.values()):
+        assert bench.cache.remove_pod(pod) == {bench.key}, "its key is woken"
+    assert bench.run() == ["delete job-attempt cm-1"]
+    config_map = bench.cache.observe(bench.key, NOW, 0.0).config_map
+    assert config_map is not None
+    bench.cache.remove_config_map(config_map)
     assert bench.run() == []
     assert bench.queue.next_time() is None
+
+
+def test_a_framework_that_is_gone_and_has_left_nothing_is_forgotten() -> None:
+    bench = bench_with()
+    _gone(bench)
+    assert bench.run() == []
+    assert bench.queue.next_time() is None
+
+
+def test_clearing_away_that_fails_is_tried_again() -> None:
+    bench = prepared()
+    bench.run()
+    _gone(bench)
+    bench.port.errors["empty cm-1"] = UnansweredError()
+    assert bench.run() == ["empty cm-1"]
+    bench.port.errors.clear()
+    assert bench.run_when_due() == ["empty cm-1"]
+
+
+def test_a_new_framework_of_the_same_name_clears_away_what_the_old_one_left() -> None:
+    bench = prepared()
+    bench.run()
+    anew = builders.framework("job", builders.role("worker", 2), uid="fw-2", resource_version="900")
+    bench.cache.put_framework(anew)
+    assert bench.run() == ["store AttemptCreationPending", "empty cm-1"]
+
+
+def test_more_pods_than_one_request_deletes_are_deleted_by_several() -> None:
+    bench = prepared()
+    bench.run()
+    _gone(bench)
+    bench.port.continue_tokens = ["after-500", "after-1000"]
+    log = [line for _ in range(4) for line in bench.run()]
+    assert log == ["empty cm-1", "empty cm-1 from after-500", "empty cm-1 from after-1000"]
 
 
 def test_what_happens_to_a_large_framework_is_looked_at_together() -> None:

@@ -16,7 +16,12 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS = {
+    "controller": LazyCommand("windlass.cli.controller", "Run Frameworks, in a cluster or from a laptop."),
+    "install": LazyCommand(
+        "windlass.cli.install", "Print what a cluster needs to run the controller, or put it there."
+    ),
     "lint": LazyCommand("windlass.cli.lint", "Say what is wrong with files of Frameworks."),
+    "uninstall": LazyCommand("windlass.cli.uninstall", "Take away what install has made."),
 }
 
 

@@ -73,7 +73,7 @@ def _associate(draft: Draft, config_map_uid: str) -> None:
 
 def _await_name(draft: Draft, config_map: ConfigMapView) -> None:
     """The ConfigMap's name is in use: by an earlier attempt of ours, which goes, or by somebody else."""
-    if ownership.is_our_config_map(config_map, draft.framework.uid):
+    if ownership.is_our_config_map(config_map, draft.uids):
         deletion.remove_attempt(draft, config_map.uid, config_map)
         return
     owner = config_map.controller
@@ -191,7 +191,7 @@ def while_ending(draft: Draft) -> bool:
         live = [
             pod
             for pod in draft.observed.pods.values()
-            if pod.uid not in ended and not pod.is_terminal and ownership.is_our_pod(pod, draft.framework.uid)
+            if pod.uid not in ended and not pod.is_terminal and ownership.is_our_pod(pod, draft.uids)
         ]
         for pod in live:
             deletion.delete_pod(draft, pod)

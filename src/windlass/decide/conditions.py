@@ -7,7 +7,7 @@ import msgspec
 from windlass.decide import holding
 from windlass.decide.draft import Draft
 from windlass.model.states import State
-from windlass.model.status import Condition, ConditionType
+from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
 
 def update(draft: Draft) -> None:
@@ -30,8 +30,20 @@ def update(draft: Draft) -> None:
     conditions = _set(
         conditions, ConditionType.NAME_TAKEN, bool(draft.name_taken), "NameTaken", draft.name_taken, draft.now
     )
+    conditions = _set(conditions, ConditionType.INVALID, False, "", "", draft.now)
+    conditions = _set(conditions, ConditionType.OTHER_CONTROLLER, False, "", "", draft.now)
     if conditions is not status.conditions:
         draft.status = msgspec.structs.replace(status, conditions=conditions)
+
+
+def with_condition(
+    status: FrameworkStatus, kind: ConditionType, message: str, now: datetime
+) -> FrameworkStatus:
+    """The same status where the condition holds already, for the same reason."""
+    conditions = _with(status.conditions, kind, kind.value, message, now.replace(microsecond=0))
+    if conditions is status.conditions:
+        return status
+    return msgspec.structs.replace(status, conditions=conditions)
 
 
 def _set(

@@ -91,6 +91,10 @@ class Observed(msgspec.Struct, frozen=True):
     not known and not here means that one has to look."""
     unconfirmed: AbstractSet[str] = frozenset()
     """UIDs of objects that are known from the answer to their creation only: the watch has not shown them."""
+    departed: AbstractSet[str] = frozenset()
+    """UIDs of Frameworks that had this name and are gone: what they left behind is ours to clear away."""
+    rival: str = ""
+    """Another controller that has written the Framework's status since this one began to (A8)."""
     outcomes: Outcomes = Outcomes()
 
 
@@ -152,6 +156,8 @@ class ReasonKind(StrEnum):
     TASK_RETRIED = "TaskRetried"
     TASK_DELETED = "TaskDeleted"
     NAME_TAKEN = "NameTaken"
+    INVALID = "Invalid"
+    OTHER_CONTROLLER = "OtherController"
     POD_FORCE_DELETED = "PodForceDeleted"
 
 

@@ -5,11 +5,12 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.decide import attempt, births, completion, conditions, deletion
+from windlass.decide import attempt, births, completion, conditions, deletion, standing
 from windlass.decide.contract import Decision, Observed, Rules
 from windlass.decide.draft import Draft
 from windlass.model.framework import Framework
 from windlass.model.states import State
+from windlass.wire import sense
 
 DEFAULT_RULES = Rules()
 
@@ -28,9 +29,13 @@ STEPS: dict[State, Callable[[Draft], bool]] = {
 
 def decide(framework: Framework, observed: Observed, now: datetime, rules: Rules = DEFAULT_RULES) -> Decision:
     """The same input gives the same decision. Nothing is changed, nothing is asked, nothing is told."""
-    status = framework.status or births.framework_status(framework, now.replace(microsecond=0))
+    if observed.rival:
+        return standing.beside_a_rival(framework, observed.rival, now)
     if framework.is_deleting:
-        return deletion.of_deleting_framework(framework, status, observed, now, rules)
+        return deletion.of_deleting_framework(framework, observed, now, rules)
+    if nonsense := sense.senseless(framework):
+        return standing.before_nonsense(framework, nonsense, now)
+    status = framework.status or births.framework_status(framework, now.replace(microsecond=0))
     draft = Draft(framework, status, observed, now, rules)
     while STEPS[draft.status.state](draft):
         draft.actions.clear()
@@ -46,6 +51,11 @@ def decide(framework: Framework, observed: Observed, now: datetime, rules: Rules
         reasons=tuple(draft.reasons),
         may_wait=not draft.actions and not is_final,
     )
+
+
+def clear_away(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
+    """What a Framework that is gone has left behind goes too, and is not left to the garbage collector."""
+    return deletion.of_deleting_framework(framework, observed, now, rules)
 
 
 def _summarise(draft: Draft) -> None:

@@ -7,7 +7,7 @@ the garbage collector would do the same, some sixty times slower.
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
-from windlass.decide import ownership
+from windlass.decide import births, ownership
 from windlass.decide.contract import (
     Decision,
     DeleteConfigMap,
@@ -55,7 +55,7 @@ def _graceful_timeout(status: FrameworkStatus, pod: PodView) -> int | None:
 def delete_strays(draft: Draft, claimed: AbstractSet[str]) -> None:
     """Pods of this Framework that no task claims: of an earlier attempt, or made twice. Strangers' are left alone."""
     for pod in draft.observed.pods.values():
-        if pod.uid not in claimed and ownership.is_our_pod(pod, draft.framework.uid):
+        if pod.uid not in claimed and ownership.is_our_pod(pod, draft.uids):
             delete_pod(draft, pod)
 
 
@@ -89,7 +89,7 @@ def clear(
     if (
         config_map is not None
         and config_map.uid != kept_config_map_uid
-        and ownership.is_our_config_map(config_map, draft.framework.uid)
+        and ownership.is_our_config_map(config_map, draft.uids)
     ):
         covered = {pod.uid for pod in pods_of_attempt(draft.observed, config_map.uid)}
         remove_attempt(draft, config_map.uid, config_map)
@@ -100,10 +100,9 @@ def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
     return [pod for pod in observed.pods.values() if ownership.attempt_of(pod) == config_map_uid]
 
 
-def of_deleting_framework(
-    framework: Framework, status: FrameworkStatus, observed: Observed, now: datetime, rules: Rules
-) -> Decision:
+def of_deleting_framework(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
     """Its objects go; its status stays as it is."""
+    status = framework.status or births.framework_status(framework, now.replace(microsecond=0))
     draft = Draft(framework, status, observed, now, rules)
     clear(draft)
     return Decision(

@@ -30,6 +30,8 @@ class Draft:
     ) -> None:
         self.framework = framework
         self.spec = framework.spec
+        self.uids = {framework.uid, *observed.departed}
+        """Whose objects are ours: this Framework's, and those of the ones that had its name before."""
         self.status = status
         self.observed = observed
         self.now = now.replace(microsecond=0)

@@ -1,5 +1,6 @@
 """Whose an object is: told by UIDs and owners, never by its name alone."""
 
+from collections.abc import Set as AbstractSet
 from enum import Enum, auto
 
 from windlass.decide.contract import Observed
@@ -28,18 +29,18 @@ def sight_of(uid: str, found: ObjectView | None, observed: Observed) -> Sight:
     return Sight.GONE if uid in observed.known else Sight.UNKNOWN
 
 
-def is_our_config_map(config_map: ConfigMapView, framework_uid: str) -> bool:
+def is_our_config_map(config_map: ConfigMapView, framework_uids: AbstractSet[str]) -> bool:
     controller = config_map.controller
-    return controller is not None and controller.kind == names.KIND and controller.uid == framework_uid
+    return controller is not None and controller.kind == names.KIND and controller.uid in framework_uids
 
 
-def is_our_pod(pod: PodView, framework_uid: str) -> bool:
-    """Made by a controller for this very Framework, in whichever attempt."""
+def is_our_pod(pod: PodView, framework_uids: AbstractSet[str]) -> bool:
+    """Made by a controller for one of these very Frameworks, in whichever attempt."""
     controller = pod.controller
     return (
         controller is not None
         and controller.kind == "ConfigMap"
-        and pod.metadata.annotations.framework_uid == framework_uid
+        and pod.metadata.annotations.framework_uid in framework_uids
     )
 
 
@@ -52,7 +53,7 @@ def attempt_of(pod: PodView) -> str:
 def is_config_map_of_attempt(config_map: ConfigMapView, framework: Framework, attempt_id: int) -> bool:
     """Made for this attempt, whose status does not name it yet: the answer to its creation got lost."""
     return (
-        is_our_config_map(config_map, framework.uid)
+        is_our_config_map(config_map, {framework.uid})
         and config_map.metadata.annotations.framework_attempt_id == str(attempt_id)
         and not config_map.is_deleting
     )

@@ -86,6 +86,8 @@ class ConditionType(StrEnum):
     FAILED = "Failed"
     SUSPENDED = "Suspended"
     NAME_TAKEN = "NameTaken"
+    INVALID = "Invalid"
+    OTHER_CONTROLLER = "OtherController"
 
 
 class Condition(Written, frozen=True, kw_only=True):

@@ -2,7 +2,8 @@
 
 An answer is the newest truth, so it enters at once, and whatever is older is ignored when it comes along later. A UID
 that was seen and is not here any more is gone for good: UIDs never come back. An answer for a Framework that has gone
-or was made anew meanwhile is nobody's business any more.
+or was made anew meanwhile is nobody's business any more. A Framework that has gone is remembered as departed while
+objects of it are left, so that they can be cleared away.
 """
 
 from collections import OrderedDict
@@ -16,6 +17,7 @@ from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.operate.keys import FrameworkKey, key_of
+from windlass.operate.port import Emptied
 from windlass.operate.record import Record
 
 PRUNE_ABOVE = 100
@@ -40,6 +42,8 @@ class _Surroundings:
         self.pods: dict[str, PodView] = {}
         self.known: set[str] = set()
         self.unconfirmed: set[str] = set()
+        self.departed: dict[str, Framework] = {}
+        """By UID: Frameworks that are gone and may have left something here."""
 
     @property
     def is_empty(self) -> bool:
@@ -64,6 +68,14 @@ class _Surroundings:
             self.unconfirmed.add(found.uid)
         self.known.add(found.uid)
 
+    def forget_departed(self) -> None:
+        """Those that have left nothing behind."""
+        left = {pod.metadata.annotations.framework_uid for pod in self.pods.values()}
+        if self.config_map is not None and self.config_map.controller is not None:
+            left.add(self.config_map.controller.uid)
+        for uid in self.departed.keys() - left:
+            del self.departed[uid]
+
     def prune(self, status: FrameworkStatus) -> None:
         """UIDs that neither exist nor stand in the status are of no use to anybody."""
         if len(self.known) < PRUNE_ABOVE + 4 * len(self.pods):
@@ -84,9 +96,12 @@ class Cache:
         self._places: dict[str, Place] = {}
         """Where a pod is kept, by its UID: somebody may change its label."""
         self._records: dict[FrameworkKey, Record] = {}
+        self._rivals: dict[FrameworkKey, str] = {}
+        """Who else writes the status of a Framework."""
         # A watch goes on where a list ended: what is older than the last list is no news.
-        self._pods_listed = ""
-        self._config_maps_listed = ""
+        self._pods_listed: dict[str, str] = {}
+        """By the namespace that was listed; "" stands for all."""
+        self._config_maps_listed: dict[str, str] = {}
 
     def keys(self) -> Iterator[FrameworkKey]:
         return iter(tuple(self._frameworks))
@@ -97,19 +112,34 @@ class Cache:
     def observe(self, key: FrameworkKey, now: datetime, monotonic: float) -> Observed:
         """A view, valid until the next change of the cache."""
         around = self._around((key.namespace, key.name))
+        if around.departed:
+            around.forget_departed()
         return Observed(
             config_map=around.config_map,
             pods=around.pods,
             known=around.known,
             unconfirmed=around.unconfirmed,
+            departed=around.departed.keys(),
+            rival=self._rivals.get(key, ""),
             outcomes=self._record(key).outcomes(now, monotonic),
         )
+
+    def departed(self, key: FrameworkKey) -> Framework | None:
+        """A Framework of that key that is gone and has left objects behind."""
+        around = self._surroundings.get((key.namespace, key.name))
+        if around is None or not around.departed:
+            return None
+        around.forget_departed()
+        return next((framework for framework in around.departed.values() if key_of(framework) == key), None)
 
     def record_of(self, framework: Framework) -> Record | None:
         """Where the outcomes of its actions go; None if it is not there any more."""
         key = key_of(framework)
         current = self._frameworks.get(key)
-        return self._record(key) if current is not None and current.uid == framework.uid else None
+        if current is not None:
+            return self._record(key) if current.uid == framework.uid else None
+        around = self._surroundings.get((key.namespace, key.name))
+        return self._record(key) if around is not None and framework.uid in around.departed else None
 
     # Frameworks
 
@@ -122,20 +152,34 @@ class Cache:
             newest = max(newest, version(current.metadata.resource_version))
         if newest and version(framework.metadata.resource_version) <= newest:
             return False
+        if current is not None and current.uid != framework.uid:
+            self._depart(key, current)
         self._frameworks[key] = framework
         return True
+
+    def compete(self, key: FrameworkKey, rival: str) -> None:
+        """Somebody else writes its status."""
+        self._rivals[key] = rival
+
+    def lose_sight_of(self, key: FrameworkKey) -> None:
+        """It exists, and cannot be read any more."""
+        self._frameworks.pop(key, None)
+        self._records.pop(key, None)
 
     def remove_framework(self, framework: Framework) -> bool:
         """As of the version that the deletion has."""
         return self._bury(framework, version(framework.metadata.resource_version))
 
-    def replace_frameworks(self, frameworks: Iterable[Framework], resource_version: str) -> set[FrameworkKey]:
-        """After a list. Returns the keys of those that are new or gone."""
+    def replace_frameworks(
+        self, frameworks: Iterable[Framework], resource_version: str, namespace: str = "", group: str = ""
+    ) -> set[FrameworkKey]:
+        """After a list, of one namespace or of one group where one is given. Returns the keys that are new or gone."""
         listed = {key_of(framework): framework for framework in frameworks}
         changed = {key for key, framework in listed.items() if self.put_framework(framework)}
         for key, framework in tuple(self._frameworks.items()):
             is_as_old = version(framework.metadata.resource_version) <= version(resource_version)
-            if is_as_old and key not in listed:
+            is_listed = _is_within(key.namespace, namespace) and group in ("", key.group)
+            if is_as_old and is_listed and key not in listed:
                 self._bury(framework, version(resource_version))
                 changed.add(key)
         return changed
@@ -150,15 +194,21 @@ class Cache:
         if current is None or current.uid != framework.uid:
             return False
         del self._frameworks[key]
-        self._records.pop(key, None)
-        self._forget_if_empty((key.namespace, key.name))
+        self._depart(key, current)
         return True
+
+    def _depart(self, key: FrameworkKey, framework: Framework) -> None:
+        place = (key.namespace, key.name)
+        self._around(place).departed[framework.uid] = framework
+        self._records.pop(key, None)
+        self._rivals.pop(key, None)
+        self._forget_if_empty(place)
 
     # Pods and ConfigMaps
 
     def put_pod(self, pod: PodView) -> set[FrameworkKey]:
         """From a watch. Returns the keys that it concerns, none if it is old news."""
-        return set() if _is_as_old(pod, self._pods_listed) else self._put_pod(pod)
+        return set() if _was_listed(pod, self._pods_listed) else self._put_pod(pod)
 
     def _put_pod(self, pod: PodView) -> set[FrameworkKey]:
         place = _place_of(pod)
@@ -198,7 +248,8 @@ class Cache:
 
     def put_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
         """From a watch, as with pods."""
-        return set() if _is_as_old(config_map, self._config_maps_listed) else self._put_config_map(config_map)
+        is_old = _was_listed(config_map, self._config_maps_listed)
+        return set() if is_old else self._put_config_map(config_map)
 
     def _put_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
         place = _place_of_config_map(config_map)
@@ -225,36 +276,41 @@ class Cache:
         self._lose(place, around, config_map.uid)
         return self._keys_at(place)
 
-    def replace_pods(self, pods: Iterable[PodView], resource_version: str) -> set[FrameworkKey]:
-        """After a list of all pods. What is older than the list and not in it is gone."""
+    def replace_pods(
+        self, pods: Iterable[PodView], resource_version: str, namespace: str = ""
+    ) -> set[FrameworkKey]:
+        """After a list, of one namespace where one is given. What is older than the list and not in it is gone."""
         changed: set[FrameworkKey] = set()
         listed: set[str] = set()
         for pod in pods:
             listed.add(pod.uid)
             changed |= self._put_pod(pod)
-        for around in tuple(self._surroundings.values()):
+        for around in self._within(namespace):
             for pod in tuple(around.pods.values()):
                 if pod.uid not in listed and _is_as_old(pod, resource_version):
                     changed |= self.remove_pod(pod)
-        self._prove(resource_version, pods=True)
-        self._pods_listed = resource_version
+        self._prove(resource_version, namespace, pods=True)
+        self._pods_listed[namespace] = resource_version
         return changed
 
     def replace_config_maps(
-        self, config_maps: Iterable[ConfigMapView], resource_version: str
+        self, config_maps: Iterable[ConfigMapView], resource_version: str, namespace: str = ""
     ) -> set[FrameworkKey]:
         changed: set[FrameworkKey] = set()
         listed: set[str] = set()
         for config_map in config_maps:
             listed.add(config_map.uid)
             changed |= self._put_config_map(config_map)
-        for around in tuple(self._surroundings.values()):
+        for around in self._within(namespace):
             found = around.config_map
             if found is not None and found.uid not in listed and _is_as_old(found, resource_version):
                 changed |= self.remove_config_map(found)
-        self._prove(resource_version, config_maps=True)
-        self._config_maps_listed = resource_version
+        self._prove(resource_version, namespace, config_maps=True)
+        self._config_maps_listed[namespace] = resource_version
         return changed
+
+    def _within(self, namespace: str) -> list[_Surroundings]:
+        return [around for place, around in self._surroundings.items() if _is_within(place[0], namespace)]
 
     # Answers to our own requests
 
@@ -293,17 +349,18 @@ class Cache:
         return {pod.uid for pod in pods if pod.metadata.labels.attempt == config_map_uid}
 
     def emptied_attempt(
-        self, framework: Framework, config_map_uid: str, found: Iterable[PodView], asked_for: AbstractSet[str]
+        self, framework: Framework, config_map_uid: str, emptied: Emptied, asked_for: AbstractSet[str]
     ) -> None:
-        """`found` are the pods that the request found, perhaps more than the watch has shown. `asked_for` were here
-        when it was sent: those that it did not find are gone already."""
+        """The request may have found more pods than the watch has shown. `asked_for` were here when it was sent: those
+        that it did not find are gone already."""
         record = self.record_of(framework)
         if record is None:
             return
-        record.emptied_attempt(config_map_uid)
-        for uid in asked_for & self.pods_of_attempt(framework, config_map_uid):
-            record.deletion_requested(uid)
-        for pod in found:
+        record.emptied_attempt(config_map_uid, emptied.continue_token)
+        if not emptied.continue_token:
+            for uid in asked_for & self.pods_of_attempt(framework, config_map_uid):
+                record.deletion_requested(uid)
+        for pod in emptied.found:
             record.deletion_requested(pod.uid)
             self._put_answered_pod(framework, pod)
 
@@ -361,8 +418,13 @@ class Cache:
         return record
 
     def _keys_at(self, place: Place) -> set[FrameworkKey]:
+        """Whom it concerns what happens there: Frameworks, and those whose remains are cleared away."""
         keys = (FrameworkKey(group, *place) for group in names.GROUPS)
-        return {key for key in keys if key in self._frameworks}
+        found = {key for key in keys if key in self._frameworks}
+        around = self._surroundings.get(place)
+        if around is not None and around.departed:
+            found.update(map(key_of, around.departed.values()))
+        return found
 
     def _lose(self, place: Place, around: _Surroundings, uid: str) -> None:
         around.unconfirmed.discard(uid)
@@ -373,14 +435,21 @@ class Cache:
 
     def _forget_if_empty(self, place: Place) -> None:
         around = self._surroundings.get(place)
-        if around is not None and around.is_empty and not self._keys_at(place):
+        if around is None or not around.is_empty:
+            return
+        around.departed.clear()
+        if not self._keys_at(place):
             del self._surroundings[place]
+            for group in names.GROUPS:
+                self._records.pop(FrameworkKey(group, *place), None)
 
-    def _prove(self, resource_version: str, *, pods: bool = False, config_maps: bool = False) -> None:
+    def _prove(
+        self, resource_version: str, namespace: str, *, pods: bool = False, config_maps: bool = False
+    ) -> None:
         """What a status names that is as old as the list was made before the list: if it is not here, it is gone."""
         for key, framework in self._frameworks.items():
             is_as_old = version(framework.metadata.resource_version) <= version(resource_version)
-            if framework.status is not None and is_as_old:
+            if framework.status is not None and is_as_old and _is_within(key.namespace, namespace):
                 known = self._around((key.namespace, key.name)).known
                 known.update(_uids_in(framework.status, pods=pods, config_maps=config_maps))
 
@@ -398,6 +467,16 @@ def _uids_in(status: FrameworkStatus, *, pods: bool, config_maps: bool) -> Itera
 
 def _is_as_old(found: ObjectView, resource_version: str) -> bool:
     return version(found.metadata.resource_version) <= version(resource_version)
+
+
+def _was_listed(found: ObjectView, listed: dict[str, str]) -> bool:
+    """It is no newer than the list that its watch goes on from."""
+    as_of = listed.get("") or listed.get(found.metadata.namespace, "")
+    return _is_as_old(found, as_of)
+
+
+def _is_within(namespace: str, scope: str) -> bool:
+    return scope in ("", namespace)
 
 
 def _place_of(found: ObjectView) -> Place | None:

@@ -7,7 +7,9 @@ loses nothing: deciding again on what is stored gives the same actions, until th
 from collections.abc import Sequence
 from datetime import datetime
 
-from windlass.decide import contract, decide, failures
+import msgspec
+
+from windlass.decide import clear_away, contract, decide, failures
 from windlass.decide.contract import Action, Created, CreatePod, Decision, DeletePod, Refused, Rules
 from windlass.model import names
 from windlass.model.framework import Framework
@@ -18,12 +20,15 @@ from windlass.operate import queue as queues
 from windlass.operate.cache import Cache
 from windlass.operate.clock import Clock
 from windlass.operate.keys import FrameworkKey, key_of
+from windlass.operate.pace import Pace
 from windlass.operate.port import AlreadyExistsError, Port, PortError, RefusedError, UnansweredError
 from windlass.operate.queue import KeyedQueue
 from windlass.operate.record import Record
 
 LONGEST_WAIT = 0.5
 """For so many seconds a status that leads to no action may wait to be written together with the next change."""
+LONGEST_GANG = 3.0
+"""For so many seconds a large gang is created before the pods that exist by then are written down."""
 LONGEST_SLEEP = 600.0
 """However far a deadline is, it is looked at so often: a clock that steps would make its timer wrong."""
 
@@ -35,13 +40,20 @@ SHORTEST_GATHERING = 1e-3
 
 class Executor:
     def __init__(
-        self, port: Port, cache: Cache, queue: KeyedQueue[FrameworkKey], clock: Clock, rules: Rules
+        self,
+        port: Port,
+        cache: Cache,
+        queue: KeyedQueue[FrameworkKey],
+        clock: Clock,
+        rules: Rules,
+        pace: Pace | None = None,
     ) -> None:
         self._port = port
         self._cache = cache
         self._queue = queue
         self._clock = clock
         self._rules = rules
+        self._pace = pace or Pace()
         self._waiting_since: dict[FrameworkKey, float] = {}
         self._in_doubt: set[FrameworkKey] = set()
         """A store of theirs was not answered, so that what is cached may be older than what is stored."""
@@ -53,9 +65,9 @@ class Executor:
         """
         framework = self._cache.framework(key)
         if framework is None:
-            self._queue.forget(key)
             self._waiting_since.pop(key, None)
             self._in_doubt.discard(key)
+            await self._clear_away(key)
             return
         if key in self._in_doubt and not await self._is_reread(key, framework):
             return
@@ -68,8 +80,11 @@ class Executor:
         if not decision.actions and decision.status is not None:
             self._gather(key, decision.status.summary.tasks)
         is_changed = decision.status is not None and decision.status != framework.status
-        if is_changed and decision.may_wait and self._may_still_wait(key):
+        if is_changed and decision.may_wait and self._may_still_wait(key, LONGEST_WAIT):
             return
+        if is_changed and _continues_a_gang(framework, decision) and self._may_still_wait(key, LONGEST_GANG):
+            decision = msgspec.structs.replace(decision, reasons=())
+            is_changed = False
         try:
             is_carried_out = await self._carry_out(key, framework, decision, is_changed=is_changed)
         except PortError:
@@ -77,6 +92,26 @@ class Executor:
             return
         self._queue.succeeded(key)
         if decision.actions and is_carried_out:
+            self._queue.add(key)
+
+    async def _clear_away(self, key: FrameworkKey) -> None:
+        """It is gone, and its objects have to go as well."""
+        departed = self._cache.departed(key)
+        if departed is None:
+            self._queue.forget(key)
+            return
+        now = self._clock.now()
+        observed = self._cache.observe(key, now, self._clock.monotonic())
+        decision = clear_away(departed, observed, now, self._rules)
+        if decision.wake_at is not None:
+            self._wake(key, decision.wake_at, now)
+        try:
+            await self._act(departed, decision.actions)
+        except PortError:
+            self._queue.retry(key, self._clock.monotonic())
+            return
+        self._queue.succeeded(key)
+        if decision.actions:
             self._queue.add(key)
 
     async def _is_reread(self, key: FrameworkKey, framework: Framework) -> bool:
@@ -102,9 +137,9 @@ class Executor:
         if gathering >= SHORTEST_GATHERING:
             self._queue.hold(key, self._clock.monotonic() + gathering)
 
-    def _may_still_wait(self, key: FrameworkKey) -> bool:
+    def _may_still_wait(self, key: FrameworkKey, longest: float) -> bool:
         now = self._clock.monotonic()
-        until = self._waiting_since.setdefault(key, now) + LONGEST_WAIT
+        until = self._waiting_since.setdefault(key, now) + longest
         if now >= until:
             return False
         self._queue.add_at(key, until)
@@ -122,7 +157,7 @@ class Executor:
                 raise
             if not self._cache.stored(framework):
                 return False
-        self._waiting_since.pop(key, None)
+            self._waiting_since.pop(key, None)
         try:
             await self._act(framework, decision.actions)
         finally:
@@ -131,9 +166,10 @@ class Executor:
         return True
 
     async def _act(self, framework: Framework, actions: Sequence[Action]) -> None:
-        """Pods are created and deleted all at once, the rest one after the other."""
-        creations = [action for action in actions if isinstance(action, CreatePod)]
-        deletions = [action for action in actions if isinstance(action, DeletePod)]
+        """Pods are created and deleted at once, as many as a pass has time for, the rest one after the other."""
+        at_a_time = self._pace.at_a_time
+        creations = [action for action in actions if isinstance(action, CreatePod)][:at_a_time]
+        deletions = [action for action in actions if isinstance(action, DeletePod)][:at_a_time]
         for action in actions:
             if not isinstance(action, CreatePod | DeletePod):
                 await self._act_once(framework, action)
@@ -148,9 +184,11 @@ class Executor:
             case contract.CreateConfigMap():
                 await self._create_config_map(framework)
             case contract.EmptyAttempt(config_map_uid):
+                record = cache.record_of(framework)
+                token = "" if record is None else record.emptying_goes_on_at(config_map_uid)
                 asked_for = cache.pods_of_attempt(framework, config_map_uid)
-                found = await port.delete_pods_of_attempt(namespace, config_map_uid)
-                cache.emptied_attempt(framework, config_map_uid, found, asked_for)
+                emptied = await port.delete_pods_of_attempt(namespace, config_map_uid, token)
+                cache.emptied_attempt(framework, config_map_uid, emptied, asked_for)
             case contract.DeleteConfigMap(uid):
                 await port.delete_config_map(namespace, names.config_map_name(framework.name), uid)
                 if (record := cache.record_of(framework)) is not None:
@@ -181,7 +219,9 @@ class Executor:
         factory = PodFactory(framework)
         tasks = [_task(framework, creation) for creation in creations]
         manifests = [factory.pod(creation.role, creation.index) for creation in creations]
+        began = self._clock.monotonic()
         answers = await self._port.create_pods(framework.namespace, manifests)
+        self._pace.took(len(answers), self._clock.monotonic() - began)
         record = self._cache.record_of(framework)
         if record is None:
             return
@@ -214,6 +254,23 @@ class Executor:
         until = self._clock.monotonic() + queues.backoff(name, record.failures(name))
         record.postponed(name, until)
         self._queue.add_at(key_of(framework), until)
+
+
+def _continues_a_gang(framework: Framework, decision: Decision) -> bool:
+    """Whether nothing is wanted but pods of tasks that are stored as they are: nothing of it has to be stored first."""
+    stored, wanted = framework.status, decision.status
+    if stored is None or wanted is None or not decision.actions:
+        return False
+    if stored.attempt_status.config_map_uid != wanted.attempt_status.config_map_uid:
+        return False
+    before = {role.name: role.task_statuses for role in stored.attempt_status.roles}
+    after = {role.name: role.task_statuses for role in wanted.attempt_status.roles}
+    return all(
+        isinstance(action, CreatePod)
+        and action.index < len(before.get(action.role, ()))
+        and before[action.role][action.index] is after[action.role][action.index]
+        for action in decision.actions
+    )
 
 
 def _is_final(refused: RefusedError) -> bool:

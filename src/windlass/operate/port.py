@@ -52,6 +52,15 @@ class Listed(msgspec.Struct, frozen=True):
     pods: tuple[PodView, ...]
 
 
+class Emptied(msgspec.Struct, frozen=True):
+    """What one request for the deletion of an attempt's pods came to."""
+
+    found: tuple[PodView, ...]
+    """As they were when it found them."""
+    continue_token: str = ""
+    """Where the next request goes on, if there are more pods than one request takes."""
+
+
 class Port(Protocol):
     """Every method may raise a PortError. A delete of something that is not there (any more) is a success."""
 
@@ -69,8 +78,10 @@ class Port(Protocol):
     async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
         """All at once, each with its UID as a precondition; an answer for each."""
 
-    async def delete_pods_of_attempt(self, namespace: str, config_map_uid: str) -> Sequence[PodView]:
-        """One request for all pods with that attempt's label; returns those that it found."""
+    async def delete_pods_of_attempt(
+        self, namespace: str, config_map_uid: str, continue_token: str
+    ) -> Emptied:
+        """One request for the pods with that attempt's label, or for as many of them as one request takes."""
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None: ...
 

@@ -19,6 +19,8 @@ class Record:
         self._deletion_requested: set[str] = set()
         self._forced: set[str] = set()
         self._emptied_attempts: set[str] = set()
+        self._emptying: dict[str, str] = {}
+        """Attempts of which some pods were asked to go, and where the next request goes on."""
         self._is_framework_deletion_requested = False
 
     def outcomes(self, now: datetime, monotonic: float) -> Outcomes:
@@ -69,8 +71,16 @@ class Record:
         if force:
             self._forced.add(uid)
 
-    def emptied_attempt(self, config_map_uid: str) -> None:
+    def emptied_attempt(self, config_map_uid: str, continue_token: str) -> None:
+        """All pods of it were asked to go, or those before the token."""
+        if continue_token:
+            self._emptying[config_map_uid] = continue_token
+            return
+        self._emptying.pop(config_map_uid, None)
         self._emptied_attempts.add(config_map_uid)
+
+    def emptying_goes_on_at(self, config_map_uid: str) -> str:
+        return self._emptying.get(config_map_uid, "")
 
     def framework_deletion_requested(self) -> None:
         self._is_framework_deletion_requested = True
@@ -80,6 +90,7 @@ class Record:
         self._deletion_requested.discard(uid)
         self._forced.discard(uid)
         self._emptied_attempts.discard(uid)
+        self._emptying.pop(uid, None)
 
     def stored(self, status: FrameworkStatus) -> None:
         """What the outcomes said is in the status now."""

@@ -4,7 +4,7 @@ Objects are the model's own frozen values, so that thousands of Frameworks are p
 look on the wire is not its business.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from enum import StrEnum
 from random import Random
@@ -19,12 +19,21 @@ from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.operate.keys import FrameworkKey, key_of
-from windlass.operate.port import AlreadyExistsError, ConflictError, Listed, NotFoundError, RefusedError
+from windlass.operate.port import (
+    AlreadyExistsError,
+    ConflictError,
+    Emptied,
+    Listed,
+    NotFoundError,
+    RefusedError,
+)
 from windlass.testing.events import Timeline
 
 V = TypeVar("V", ConfigMapView, PodView)
 Watched = Framework | ConfigMapView | PodView
 GRACE_SECONDS = 30
+MOST_DELETED_AT_ONCE = 500
+"""By one request for all pods of an attempt."""
 
 
 class Verb(StrEnum):
@@ -57,6 +66,7 @@ class ApiServer:
         self._dependents: dict[str, set[tuple[str, str, str]]] = {}
         self._pods_of: dict[tuple[str, str], set[str]] = {}
         """Names of the pods that carry a Framework's name as their label."""
+        self.most_deleted_at_once = MOST_DELETED_AT_ONCE
         self.watchers: list[Watcher] = []
         self.on_pod_created: list[Callable[[PodView], None]] = []
         self.on_pod_deletion: list[Callable[[PodView, bool], None]] = []
@@ -184,17 +194,18 @@ class ApiServer:
         self._forget(pod)
         self._tell(Verb.DELETED, self._versioned(pod))
 
-    def delete_pods_of_attempt(self, namespace: str, config_map_uid: str) -> Sequence[PodView]:
-        """Returns them as they were found."""
+    def delete_pods_of_attempt(self, namespace: str, config_map_uid: str, continue_token: str) -> Emptied:
+        """A few at a time, in the order of their names; the token is the last name that was dealt with."""
         owned = [
             pod
             for kind, space, name in sorted(self._dependents.get(config_map_uid, ()))
-            if kind == "pod" and (pod := self.pods.get((space, name))) is not None
+            if kind == "pod" and name > continue_token and (pod := self.pods.get((space, name))) is not None
         ]
         found = [pod for pod in owned if pod.metadata.labels.attempt == config_map_uid]
-        for pod in found:
+        first, rest = found[: self.most_deleted_at_once], found[self.most_deleted_at_once :]
+        for pod in first:
             self.delete_pod(namespace, pod.name, pod.uid)
-        return found
+        return Emptied(tuple(first), first[-1].name if rest else "")
 
     def list_objects(self, framework: Framework) -> Listed:
         namespace = framework.namespace

@@ -20,7 +20,8 @@ from windlass.model.status import FrameworkStatus
 from windlass.operate.cache import Cache
 from windlass.operate.executor import Executor
 from windlass.operate.keys import FrameworkKey, key_of
-from windlass.operate.port import ConflictError, Listed, PortError, UnansweredError
+from windlass.operate.pace import Pace
+from windlass.operate.port import ConflictError, Emptied, Listed, PortError, UnansweredError
 from windlass.operate.queue import KeyedQueue
 from windlass.testing.api_server import ApiServer, Propagation, Verb, Watched, refusal
 from windlass.testing.conduct import Conduct
@@ -123,15 +124,17 @@ class SimulatedPort:
             *(self._request("delete_pod", None, partial(delete, deletion)) for deletion in deletions)
         )
 
-    async def delete_pods_of_attempt(self, namespace: str, config_map_uid: str) -> Sequence[PodView]:
-        def delete() -> Sequence[PodView]:
+    async def delete_pods_of_attempt(
+        self, namespace: str, config_map_uid: str, continue_token: str
+    ) -> Emptied:
+        def delete() -> Emptied:
             if (conduct := self._judge()) is not None:
                 for dependent in self._server.dependents_of(config_map_uid):
                     if isinstance(dependent, PodView):
                         conduct.deletes_pod(dependent, force=False)
-            return self._server.delete_pods_of_attempt(namespace, config_map_uid)
+            return self._server.delete_pods_of_attempt(namespace, config_map_uid, continue_token)
 
-        answer: Sequence[PodView] = await _one(self._request("delete_pods_of_attempt", None, delete))
+        answer: Emptied = await _one(self._request("delete_pods_of_attempt", None, delete))
         return answer
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
@@ -175,6 +178,7 @@ class SimulatedController:
         guarantees: Guarantees,
         conduct: Conduct,
         rules: Rules,
+        pods_at_a_time: int | None = None,
     ) -> None:
         self._timeline = timeline
         self._server = server
@@ -188,7 +192,8 @@ class SimulatedController:
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
         self._clock = VirtualClock(timeline)
-        self._executor = Executor(self.port, self.cache, self.queue, self._clock, rules)
+        pace = Pace() if pods_at_a_time is None else Pace(at_first=pods_at_a_time)
+        self._executor = Executor(self.port, self.cache, self.queue, self._clock, rules, pace)
         self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
         self.is_alive = True
         self.is_leader = False

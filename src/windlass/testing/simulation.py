@@ -41,6 +41,10 @@ class Simulation:
         self._rules = rules
         self.timeline = Timeline(builders.NOW)
         self.server = ApiServer(self.timeline, self._random)
+        self._pods_at_a_time: int | None = None
+        if scenario.faults is not QUIET and scenario.seed % 3 == 1:
+            self.server.most_deleted_at_once = 1 + scenario.seed % 2
+            self._pods_at_a_time = 1 + scenario.seed % 4
         self.kubelets = Kubelets(
             self.timeline,
             self.server,
@@ -152,6 +156,7 @@ class Simulation:
             self._guarantees,
             self._conduct,
             self._rules,
+            pods_at_a_time=self._pods_at_a_time,
         )
 
     def _elect(self, number: int) -> None:

@@ -9,15 +9,16 @@ import binascii
 import functools
 import re
 import zlib
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from windlass.model.base import Json
 from windlass.model.completion import ContainerCompletionStatus
-from windlass.model.framework import Framework, TaskRoleSpec
+from windlass.model.framework import Framework, FrameworkMetadata, TaskRoleSpec
 from windlass.model.pods import ConfigMapView, PodView
-from windlass.model.status import Condition, FrameworkStatus, TaskRoleStatus, TaskStatus
+from windlass.model.status import Condition, ConditionType, FrameworkStatus, TaskRoleStatus, TaskStatus
 
 COMPRESSION_THRESHOLD = 716_800
 """From so many bytes of JSON on, the task role statuses are stored compressed (statement 50)."""
@@ -31,6 +32,9 @@ _COMPRESSED = "Framework's compressed task role statuses"
 _COMPRESSED_PATH = "status.attemptStatus.taskRoleStatusesCompressed"
 
 T = TypeVar("T")
+Data = bytes | msgspec.Raw
+"""JSON, by itself or as a part of something larger that was read already."""
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class DecodeError(ValueError):
@@ -52,7 +56,7 @@ _any_list_decoder = msgspec.json.Decoder(list[Any])
 _NOT_DECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def decode_framework(data: bytes) -> Framework:
+def decode_framework(data: Data) -> Framework:
     """A Framework, its task statuses expanded."""
     framework = _decode(_framework_decoder, data, "Framework")
     if framework.status is None:
@@ -60,11 +64,11 @@ def decode_framework(data: bytes) -> Framework:
     return framework.with_status(expand_status(framework.status))
 
 
-def decode_pod(data: bytes) -> PodView:
+def decode_pod(data: Data) -> PodView:
     return _decode(_pod_decoder, data, "Pod")
 
 
-def decode_config_map(data: bytes) -> ConfigMapView:
+def decode_config_map(data: Data) -> ConfigMapView:
     return _decode(_config_map_decoder, data, "ConfigMap")
 
 
@@ -133,7 +137,7 @@ def _expand(compressed: str) -> bytes:
 # Decoding, and explaining why it failed
 
 
-def _decode(decoder: msgspec.json.Decoder[T], data: bytes, what: str) -> T:
+def _decode(decoder: msgspec.json.Decoder[T], data: Data, what: str) -> T:
     try:
         return decoder.decode(data)
     except msgspec.ValidationError:
@@ -185,6 +189,152 @@ def _shown_value(raw: Any, path: str) -> str:
             return ""
     shown = _encoder.encode(value).decode()
     return shown if len(shown) <= SHOWN_LENGTH else shown[: SHOWN_LENGTH - 1] + "…"
+
+
+# What can still be done with a Framework that is none
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """As much of a Framework that cannot be decoded as it takes to tell its owner."""
+
+    metadata: FrameworkMetadata
+    """Who and which version it is, and whether it is being deleted; no labels, no annotations."""
+    api_version: str
+    conditions: tuple[Json, ...]
+    """Those that it has, as they are."""
+    error: str
+
+
+def read_framework(data: Data) -> Framework | Unreadable:
+    """Raises `DecodeError` only for what has no name to tell anybody about.
+
+    A status without `attemptStatus` holds no more than conditions that were left before anything could be run: it
+    counts as absent.
+    """
+    try:
+        return decode_framework(data)
+    except DecodeError as error:
+        return _read_in_parts(data, error)
+
+
+def _read_in_parts(data: Data, error: DecodeError) -> Framework | Unreadable:
+    try:
+        raw = msgspec.json.decode(data)
+        metadata = _probed_metadata(raw["metadata"])
+        api_version = msgspec.convert(raw["apiVersion"], str)
+    except (*_NOT_DECODABLE, LookupError, TypeError):
+        raise error from None
+    if not metadata.name:
+        raise error
+    status = raw.get("status")
+    if isinstance(status, dict) and status.get("attemptStatus") is None:
+        try:
+            return decode_framework(_encoder.encode({**raw, "status": None}))
+        except DecodeError as without_status:
+            error = without_status
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    found = (
+        tuple(item for item in conditions if isinstance(item, dict)) if isinstance(conditions, list) else ()
+    )
+    return Unreadable(metadata, api_version, found, str(error))
+
+
+_PROBED: dict[str, Any] = {
+    "name": str,
+    "namespace": str,
+    "uid": str,
+    "resourceVersion": str,
+    "generation": int,
+    "deletionTimestamp": Moment,
+}
+
+
+def _probed_metadata(raw: Json) -> FrameworkMetadata:
+    """What is not as it should be is left out."""
+    return msgspec.convert(
+        {key: raw[key] for key, kind in _PROBED.items() if key in raw and _is_a(kind, raw[key])},
+        FrameworkMetadata,
+    )
+
+
+def _is_a(kind: Any, value: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def invalid_status_patch(unreadable: Unreadable, now: datetime) -> bytes | None:
+    """The merge patch of the status that says Invalid beside the other conditions; None if it is said already."""
+    kind = ConditionType.INVALID
+    said = next((condition for condition in unreadable.conditions if condition.get("type") == kind), {})
+    is_true = said.get("status") == "True"
+    if is_true and said.get("message") == unreadable.error:
+        return None
+    condition = {
+        "type": kind,
+        "status": "True",
+        "lastTransitionTime": (is_true and said.get("lastTransitionTime")) or now.replace(microsecond=0),
+        "reason": kind,
+        "message": unreadable.error,
+    }
+    others = [condition for condition in unreadable.conditions if condition.get("type") != kind]
+    patch = {
+        "metadata": {"resourceVersion": unreadable.metadata.resource_version},
+        "status": {"conditions": [*others, condition]},
+    }
+    return _encoder.encode(patch)
+
+
+# Who wrote a status
+
+
+class StatusWriter(msgspec.Struct, frozen=True):
+    """Somebody who has written more of a Framework's status than its conditions."""
+
+    manager: str
+    time: datetime | None
+    """Of the last write."""
+    operation: str
+    """Update or Apply."""
+
+
+class _ManagedFields(msgspec.Struct):
+    status: dict[str, msgspec.Raw] | None = msgspec.field(default=None, name="f:status")
+
+
+class _ManagedEntry(msgspec.Struct, rename={"fields": "fieldsV1"}):
+    manager: str = ""
+    operation: str = ""
+    time: Moment | None = None
+    fields: _ManagedFields | None = None
+
+
+class _ManagedMetadata(msgspec.Struct):
+    managed_fields: list[_ManagedEntry] | None = msgspec.field(default=None, name="managedFields")
+
+
+class _Managed(msgspec.Struct):
+    metadata: _ManagedMetadata
+
+
+_managed_decoder = msgspec.json.Decoder(_Managed)
+_NO_STATUS = frozenset({".", "f:conditions"})
+"""What others may leave in a status without pretending to run the Framework."""
+
+
+def status_writers(data: Data) -> tuple[StatusWriter, ...]:
+    """By what the API server notes down about every writer; nobody where that is missing or odd."""
+    try:
+        entries = _managed_decoder.decode(data).metadata.managed_fields or ()
+    except _NOT_DECODABLE:
+        return ()
+    return tuple(
+        StatusWriter(entry.manager, entry.time, entry.operation)
+        for entry in entries
+        if entry.fields is not None and not _NO_STATUS.issuperset(entry.fields.status or ())
+    )
 
 
 # Writing the model over what somebody else wrote

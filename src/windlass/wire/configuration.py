@@ -1,37 +1,146 @@
-"""The controller's configuration file → Settings. What a setting means stands in `windlass.settings`."""
+"""The controller's configuration: its file, the environment and flags → Settings.
 
-from collections.abc import Iterator
-from typing import Any
+Flags come before the environment, the environment before the file, and the file before the defaults. What a setting
+means stands in `windlass.settings`.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
-from windlass.model import completion, expressions
+from windlass import settings
+from windlass.model import completion, expressions, names
 from windlass.model.completion import CompletionTypeName
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
 from windlass.settings import Settings
-from windlass.wire import faults, parsing, shape, tree
+from windlass.wire import environment, faults, parsing, shape, tree
+from windlass.wire.environment import Layer
 from windlass.wire.faults import Fault, FaultyFileError
 
-_MIN_DELAY = "frameworkMinRetryDelaySecForTransientConflictFailed"
-_MAX_DELAY = "frameworkMaxRetryDelaySecForTransientConflictFailed"
 _EXPRESSIONS = ("nameRegex", "reasonRegex", "messageRegex")
 _LOWEST_FAILED_CODE = 1
 """A container pattern without a lower bound speaks of containers that failed, as in the reference."""
+_OBJECT_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DEFAULTS = {setting.key: setting.default for setting in environment.SETTINGS}
+
+
+class Gathered(NamedTuple):
+    settings: Settings
+    warnings: tuple[Fault, ...]
+
+
+class Order(NamedTuple):
+    """Of two settings, one has to be less than the other."""
+
+    low: str
+    high: str
+    because: str
+    may_be_equal: bool = False
+    is_about_the_lease: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.low} {'≤' if self.may_be_equal else '<'} {self.high}, since {self.because}"
+
+
+ORDERS = (
+    Order(
+        "frameworkMinRetryDelaySecForTransientConflictFailed",
+        "frameworkMaxRetryDelaySecForTransientConflictFailed",
+        "the delay is chosen between the two",
+        may_be_equal=True,
+    ),
+    Order(
+        "leaseRenewDeadlineSec",
+        "leaseDurationSec",
+        "a leader that cannot renew its lease has to stop before another takes over",
+        is_about_the_lease=True,
+    ),
+    Order(
+        "leaseRetryPeriodSec",
+        "leaseRenewDeadlineSec",
+        "a leader has to try again before it gives up",
+        is_about_the_lease=True,
+    ),
+    Order(
+        "requestTimeoutSec",
+        "leaseRenewDeadlineSec",
+        "a request is begun only while the lease lasts longer than the request may",
+        may_be_equal=True,
+        is_about_the_lease=True,
+    ),
+)
+"""What has to fit together."""
 
 
 def load_settings(data: bytes, file: str) -> Settings:
     """An empty file means all defaults. Raises `FaultyFileError` with all faults of the file."""
+    return gather((data, file), {}, {}).settings
+
+
+def gather(
+    file: tuple[bytes, str] | None, variables: Mapping[str, str], flags: Mapping[str, Any]
+) -> Gathered:
+    """The settings from all sources: a file's content and name, the environment, and flags by attribute.
+
+    Raises `FaultyFileError` with all faults of all sources.
+    """
+    data, name = file or (b"", "")
+    written, found = _read(data, name)
+    from_environment = environment.from_environment(variables)
+    from_flags = environment.from_flags(flags)
+    for layer in (from_environment, from_flags):
+        found.extend(_attributed(_check_values(layer.root), layer, name))
+    roots = (environment.from_defaults(variables).root, written, from_environment.root, from_flags.root)
+    origins = {**from_environment.origins, **from_flags.origins}
+    whole = Layer(functools.reduce(_laid_over, roots), origins)
+    faulty = {fault.path for fault in found}
+    found.extend(_attributed(_check_orders(whole, name, faulty), whole, name))
+    found.extend(_attributed(_check_burst(whole.root), whole, name))
+    if any(fault.is_error for fault in found):
+        raise FaultyFileError([fault for fault in found if fault.is_error])
+    return Gathered(_settings(whole.root), (*found, *environment.unknown_variables(variables)))
+
+
+def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Fault]]:
+    """The file's mapping, as far as there is one, and what is wrong with the file by itself."""
     parsed = parsing.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
     found = faults.gathered(_check_file(parsed, documents), file)
-    if found:
-        raise FaultyFileError(found)
-    if not documents:
-        return Settings()
-    settings = msgspec.convert(tree.without_nulls(tree.plain(documents[0].root)), Settings)
+    root = documents[0].root if documents else None
+    return root if isinstance(root, tree.Mapping) else tree.Mapping({}, {}, 1, 1), list(found)
+
+
+def _settings(root: tree.Mapping) -> Settings:
+    """Of a tree without faults."""
+    read = msgspec.convert(tree.without_nulls(tree.plain(root)), Settings)
     return msgspec.structs.replace(
-        settings, pod_failure_spec=tuple(_with_lowest_codes(failure) for failure in settings.pod_failure_spec)
+        read,
+        namespaces=tuple(dict.fromkeys(read.namespaces)),
+        pod_failure_spec=tuple(_with_lowest_codes(failure) for failure in read.pod_failure_spec),
     )
+
+
+def _laid_over(lower: tree.Mapping, upper: tree.Mapping) -> tree.Mapping:
+    entries, keys = dict(lower.entries), {**lower.keys, **upper.keys}
+    for key, value in upper.entries.items():
+        below = entries.get(key)
+        if isinstance(value, tree.Mapping) and isinstance(below, tree.Mapping):
+            entries[key] = _laid_over(below, value)
+        elif upper.get(key) is not None or below is None:
+            entries[key] = value
+    return tree.Mapping(entries, keys, upper.line, upper.column)
+
+
+def _attributed(found: Iterable[Fault], layer: Layer, file: str) -> Iterator[Fault]:
+    for fault in found:
+        origin = layer.origins.get(fault.path.partition("[")[0])
+        yield fault.with_file(file) if origin is None else environment.attributed(fault, origin)
+
+
+# What may be wrong with a file or a value by itself
 
 
 def _check_file(parsed: tree.Parsed, documents: list[tree.Document]) -> Iterator[Fault]:
@@ -39,41 +148,104 @@ def _check_file(parsed: tree.Parsed, documents: list[tree.Document]) -> Iterator
         yield parsed.failure
     for document in documents[:1]:
         yield from document.faults
-        yield from _check(document.root)
+        yield from _check_values(document.root)
+        yield from _check_failure_classes(document.root)
     for document in documents[1:]:
         yield faults.error(
             document.root, "", "found another document, expected one: a configuration is one mapping"
         )
 
 
-def _check(root: tree.Node) -> Iterator[Fault]:
+def _check_values(root: tree.Node) -> Iterator[Fault]:
     yield from shape.check(root, Settings, "")
-    if isinstance(root, tree.Mapping):
-        yield from _check_delays(root)
-        yield from _check_failure_classes(root)
+    for key, is_right, expected in (
+        ("metricsAddress", _is_an_address, 'host:port, [v6]:port, :port, or "off"'),
+        (
+            "leaseName",
+            _is_an_object_name,
+            "a name of an object: lower-case letters, digits, hyphens and dots",
+        ),
+        (
+            "leaseNamespace",
+            _is_a_namespace,
+            "the name of a namespace: lower-case letters, digits and hyphens",
+        ),
+    ):
+        node = tree.dig(root, key)
+        text = tree.text_of(node)
+        if node is not None and text is not None and not is_right(text):
+            yield from shape.wrong_type(node, expected, key)
 
 
-def _check_delays(root: tree.Mapping) -> Iterator[Fault]:
-    default = Settings()
-    lowest = _integer(
-        root.get(_MIN_DELAY), default.framework_min_retry_delay_sec_for_transient_conflict_failed
-    )
-    highest = _integer(
-        root.get(_MAX_DELAY), default.framework_max_retry_delay_sec_for_transient_conflict_failed
-    )
-    if highest < lowest:
-        field = _MAX_DELAY if root.get(_MAX_DELAY) is not None else _MIN_DELAY
+def _is_an_address(text: str) -> bool:
+    if text in ("", settings.OFF):
+        return True
+    try:
+        settings.parse_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_an_object_name(text: str) -> bool:
+    return _OBJECT_NAME.fullmatch(text) is not None
+
+
+def _is_a_namespace(text: str) -> bool:
+    return text == "" or re.fullmatch(names.DNS_LABEL_PATTERN, text) is not None
+
+
+# What may be wrong between values, wherever each of them comes from
+
+
+def _check_orders(whole: Layer, file: str, faulty: set[str]) -> Iterator[Fault]:
+    """About a value that is faulty by itself, enough has been said."""
+    has_election = _value(whole.root, "leaderElection") is not False
+    for order in ORDERS:
+        if faulty & {order.low, order.high} or (order.is_about_the_lease and not has_election):
+            continue
+        low, high = _value(whole.root, order.low), _value(whole.root, order.high)
+        are_in_order = low < high or (order.may_be_equal and low == high)
+        if are_in_order:
+            continue
+        written = [key for key in (order.high, order.low) if whole.root.get(key) is not None]
+        to_change = min(written, key=lambda key: key not in whole.origins)
+        other = order.low if to_change == order.high else order.high
         yield faults.error(
-            root.get(field) or root,
-            field,
-            f"the longest delay, {highest} s, is less than the shortest, {lowest} s: "
-            f"expected {_MIN_DELAY} ≤ {_MAX_DELAY}",
+            whole.root.get(to_change) or whole.root,
+            to_change,
+            f"found {faults.quoted(_value(whole.root, to_change))}, and {other} is "
+            f"{faults.quoted(_value(whole.root, other))} ({_origin(whole, file, other)}): expected {order}",
         )
 
 
-def _check_failure_classes(root: tree.Mapping) -> Iterator[Fault]:
+def _check_burst(root: tree.Mapping) -> Iterator[Fault]:
+    node = root.get("kubeClientBurst")
+    if node is not None and _value(root, "kubeClientBurst") and not _value(root, "kubeClientQps"):
+        yield faults.warning(
+            node, "kubeClientBurst", "it means nothing while kubeClientQps is 0, which is no limit"
+        )
+
+
+def _value(root: tree.Mapping, key: str) -> Any:
+    """A number or a boolean; of what is neither, the default, for a fault has been found there."""
+    node = root.get(key)
+    if isinstance(node, tree.Scalar) and isinstance(node.value, int | float):
+        return node.value
+    return _DEFAULTS[key]
+
+
+def _origin(whole: Layer, file: str, key: str) -> str:
+    node = whole.root.get(key)
+    return "the default" if node is None else whole.origins.get(key) or f"{file}:{node.line}"
+
+
+# Failure classes
+
+
+def _check_failure_classes(root: tree.Node) -> Iterator[Fault]:
     first_lines: dict[int, int] = {}
-    for index, failure in enumerate(tree.items_of(root.get("podFailureSpec"))):
+    for index, failure in enumerate(tree.items_of(tree.dig(root, "podFailureSpec"))):
         path = faults.item("podFailureSpec", index)
         if not isinstance(failure, tree.Mapping):
             continue

@@ -1,0 +1,195 @@
+"""What is asked of the API server, as values. Builders only: nothing is sent from here."""
+
+from enum import StrEnum
+
+import msgspec
+
+from windlass.kubeapi.resources import Resource
+
+JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+METADATA_ONLY = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
+"""The answer need not hold more than the metadata. A server that cannot leave the rest out sends all of it."""
+_METADATA_ONLY_OF_A_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+
+Query = tuple[tuple[str, str], ...]
+
+
+class Verb(StrEnum):
+    """As RBAC spells them."""
+
+    GET = "get"
+    LIST = "list"
+    WATCH = "watch"
+    CREATE = "create"
+    UPDATE = "update"
+    PATCH = "patch"
+    DELETE = "delete"
+    DELETE_COLLECTION = "deletecollection"
+
+
+_METHODS = {
+    Verb.GET: "GET",
+    Verb.LIST: "GET",
+    Verb.WATCH: "GET",
+    Verb.CREATE: "POST",
+    Verb.UPDATE: "PUT",
+    Verb.PATCH: "PATCH",
+    Verb.DELETE: "DELETE",
+    Verb.DELETE_COLLECTION: "DELETE",
+}
+_ANSWERED_WITH_A_LIST = (Verb.LIST, Verb.DELETE_COLLECTION)
+
+
+class Request(msgspec.Struct, frozen=True):
+    verb: Verb
+    method: str
+    resource: Resource
+    path: str
+    query: Query = ()
+    body: bytes = b""
+    content_type: str = ""
+    accept: str = JSON
+    namespace: str = ""
+    subresource: str = ""
+
+    def with_accept(self, accept: str) -> "Request":
+        is_list = self.verb in _ANSWERED_WITH_A_LIST
+        wanted = _METADATA_ONLY_OF_A_LIST if is_list and accept == METADATA_ONLY else accept
+        return msgspec.structs.replace(self, accept=wanted)
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def get(resource: Resource, namespace: str, name: str, subresource: str = "") -> Request:
+    return _request(Verb.GET, resource, namespace, name, subresource)
+
+
+def list_page(
+    resource: Resource,
+    namespace: str = "",
+    label_selector: str = "",
+    limit: int = 500,
+    continue_token: str = "",
+) -> Request:
+    """Consistent: as the store has it now, not as a cache of the server had it a while ago. A limit of 0 means all."""
+    query = _given(
+        labelSelector=label_selector, limit=str(limit) if limit else "", **{"continue": continue_token}
+    )
+    return _request(Verb.LIST, resource, namespace, query=query)
+
+
+def watch(
+    resource: Resource,
+    namespace: str = "",
+    label_selector: str = "",
+    resource_version: str = "",
+    timeout_seconds: int = 300,
+) -> Request:
+    query = _given(
+        watch="true",
+        allowWatchBookmarks="true",
+        labelSelector=label_selector,
+        resourceVersion=resource_version,
+        timeoutSeconds=str(timeout_seconds),
+    )
+    return _request(Verb.WATCH, resource, namespace, query=query)
+
+
+def create(resource: Resource, namespace: str, body: bytes, field_manager: str = "") -> Request:
+    query = _given(fieldManager=field_manager)
+    return _request(Verb.CREATE, resource, namespace, query=query, body=body, content_type=JSON)
+
+
+def replace(
+    resource: Resource, namespace: str, name: str, body: bytes, subresource: str = "", field_manager: str = ""
+) -> Request:
+    query = _given(fieldManager=field_manager)
+    return _request(Verb.UPDATE, resource, namespace, name, subresource, query, body, JSON)
+
+
+def json_patch(
+    resource: Resource, namespace: str, name: str, body: bytes, subresource: str = "", field_manager: str = ""
+) -> Request:
+    query = _given(fieldManager=field_manager)
+    return _request(Verb.PATCH, resource, namespace, name, subresource, query, body, JSON_PATCH)
+
+
+def merge_patch(
+    resource: Resource, namespace: str, name: str, body: bytes, subresource: str = "", field_manager: str = ""
+) -> Request:
+    query = _given(fieldManager=field_manager)
+    return _request(Verb.PATCH, resource, namespace, name, subresource, query, body, MERGE_PATCH)
+
+
+def delete(
+    resource: Resource,
+    namespace: str,
+    name: str,
+    *,
+    uid: str = "",
+    resource_version: str = "",
+    grace_seconds: int | None = None,
+    propagation: str = "",
+) -> Request:
+    """Uid and version, where given, must be those of the stored object: otherwise the answer is a conflict."""
+    preconditions = dict(_given(uid=uid, resourceVersion=resource_version))
+    body = _delete_options(preconditions, grace_seconds, propagation)
+    return _request(Verb.DELETE, resource, namespace, name, body=body, content_type=JSON)
+
+
+def delete_collection(
+    resource: Resource,
+    namespace: str,
+    label_selector: str,
+    *,
+    propagation: str = "",
+    limit: int = 0,
+    continue_token: str = "",
+) -> Request:
+    """With a limit, only so many; the answer says where the next request goes on."""
+    query = _given(
+        labelSelector=label_selector, limit=str(limit) if limit else "", **{"continue": continue_token}
+    )
+    body = _delete_options({}, None, propagation)
+    return _request(Verb.DELETE_COLLECTION, resource, namespace, query=query, body=body, content_type=JSON)
+
+
+def _request(
+    verb: Verb,
+    resource: Resource,
+    namespace: str,
+    name: str = "",
+    subresource: str = "",
+    query: Query = (),
+    body: bytes = b"",
+    content_type: str = "",
+) -> Request:
+    return Request(
+        verb=verb,
+        method=_METHODS[verb],
+        resource=resource,
+        path=resource.path(namespace, name, subresource),
+        query=query,
+        body=body,
+        content_type=content_type,
+        namespace=namespace,
+        subresource=subresource,
+    )
+
+
+def _given(**parameters: str) -> Query:
+    return tuple((name, value) for name, value in parameters.items() if value)
+
+
+def _delete_options(preconditions: dict[str, str], grace_seconds: int | None, propagation: str) -> bytes:
+    options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    if propagation:
+        options["propagationPolicy"] = propagation
+    return msgspec.json.encode(options)

@@ -1,0 +1,46 @@
+"""Where a kind of object lives on the API server. Five fields describe any resource; no I/O here."""
+
+from urllib.parse import quote
+
+import msgspec
+
+from windlass.model import names
+
+
+class Resource(msgspec.Struct, frozen=True):
+    group: str
+    """Empty for the core group."""
+    version: str
+    plural: str
+    is_namespaced: bool = True
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Without a namespace: of all namespaces. Without a name: the collection."""
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
+        if self.is_namespaced and namespace:
+            parts += ["namespaces", quote(namespace, safe="")]
+        parts.append(self.plural)
+        if name:
+            parts.append(quote(name, safe=""))
+        if subresource:
+            parts.append(subresource)
+        return "/" + "/".join(parts)
+
+    @property
+    def full_name(self) -> str:
+        """As people and error messages write it: `pods`, `leases.coordination.k8s.io`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+PODS = Resource("", "v1", "pods")
+CONFIG_MAPS = Resource("", "v1", "configmaps")
+EVENTS = Resource("", "v1", "events")
+NAMESPACES = Resource("", "v1", "namespaces", is_namespaced=False)
+LEASES = Resource("coordination.k8s.io", "v1", "leases")
+CUSTOM_RESOURCE_DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", is_namespaced=False
+)
+
+
+def frameworks(group: str) -> Resource:
+    return Resource(group, names.VERSION, names.PLURAL)

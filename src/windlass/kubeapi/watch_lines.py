@@ -1,0 +1,63 @@
+"""A watch as it arrives: bytes in pieces of any size → whole lines → events whose objects stay bytes.
+
+Pods come by the thousand, so nothing of an object is decoded here but, where it is asked for, its version.
+"""
+
+import msgspec
+
+ADDED = "ADDED"
+MODIFIED = "MODIFIED"
+DELETED = "DELETED"
+BOOKMARK = "BOOKMARK"
+ERROR = "ERROR"
+
+
+class Event(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class LineSplitter:
+    """Remembers the beginning of a line until its end arrives. A line may be several megabytes long."""
+
+    def __init__(self) -> None:
+        self._beginning: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that this chunk completes, without their ends; empty ones are left out."""
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines:
+            lines[0] = b"".join([*self._beginning, lines[0]])
+            self._beginning = []
+        if rest:
+            self._beginning.append(rest)
+        return [line for line in lines if line]
+
+    @property
+    def is_in_mid_line(self) -> bool:
+        return bool(self._beginning)
+
+
+_event_decoder = msgspec.json.Decoder(Event)
+
+
+def parse(line: bytes) -> Event:
+    """Raises msgspec.DecodeError when the line is no event."""
+    return _event_decoder.decode(line)
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    metadata: _Meta
+
+
+_version_decoder = msgspec.json.Decoder(_Versioned)
+
+
+def version_of(body: msgspec.Raw) -> str:
+    """The resourceVersion of an object. Raises msgspec.DecodeError when it has no metadata."""
+    return _version_decoder.decode(body).metadata.resource_version

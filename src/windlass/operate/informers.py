@@ -1,0 +1,210 @@
+"""Keeps the cache true: what a list or a watch says, and what that means to the cache and to the queue.
+
+Pods and ConfigMaps are filtered by label on the server: what Windlass has not made is never sent here.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from windlass.kubeapi.errors import ApiError
+from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
+from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
+from windlass.kubeapi.transport import Transport
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.operate.cache import Cache
+from windlass.operate.keys import FrameworkKey, key_of
+from windlass.operate.rivals import Rivals
+from windlass.settings import LogObjectSnapshot
+from windlass.wire import codec, snapshots
+from windlass.wire.codec import DecodeError, Unreadable
+from windlass.wire.snapshots import SnapshotTrigger
+
+log = logging.getLogger(__name__)
+
+OURS = names.FRAMEWORK_NAME
+"""Whatever carries this label belongs to some Framework."""
+EVERY_NAMESPACE = ("",)
+
+T = TypeVar("T")
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    namespace: str
+    resource_version: str
+
+
+class _Identity(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+_identity_decoder = msgspec.json.Decoder(_Identity)
+
+
+class Hearers(msgspec.Struct, frozen=True):
+    """Who is told what, beside the cache."""
+
+    changed: Callable[[Iterable[FrameworkKey]], None]
+    gone: Callable[[Framework], None]
+    unreadable: Callable[[Unreadable], None]
+    troubled: Callable[[Resource, ApiError], None]
+    snapshot: Callable[[str], None]
+
+
+class Informers:
+    def __init__(
+        self,
+        transport: Transport,
+        cache: Cache,
+        rivals: Rivals,
+        hearers: Hearers,
+        *,
+        namespaces: Sequence[str],
+        wanted_snapshots: LogObjectSnapshot,
+    ) -> None:
+        self._transport = transport
+        self._cache = cache
+        self._rivals = rivals
+        self._hearers = hearers
+        self._namespaces = tuple(namespaces) or EVERY_NAMESPACE
+        self._wanted_snapshots = wanted_snapshots
+
+    def of_frameworks(self, group: str) -> list[Follower]:
+        def receiver(namespace: str) -> Callable[[News], None]:
+            return lambda news: self._frameworks_said(news, namespace, group)
+
+        return self._followers(frameworks(group), "", receiver)
+
+    def of_config_maps(self) -> list[Follower]:
+        def receiver(namespace: str) -> Callable[[News], None]:
+            return lambda news: self._config_maps_said(news, namespace)
+
+        return self._followers(CONFIG_MAPS, OURS, receiver)
+
+    def of_pods(self) -> list[Follower]:
+        def receiver(namespace: str) -> Callable[[News], None]:
+            return lambda news: self._pods_said(news, namespace)
+
+        return self._followers(PODS, OURS, receiver)
+
+    def _followers(
+        self, resource: Resource, selector: str, receiver: Callable[[str], Callable[[News], None]]
+    ) -> list[Follower]:
+        def troubled(error: ApiError) -> None:
+            self._hearers.troubled(resource, error)
+
+        return [
+            Follower(
+                self._transport,
+                resource,
+                namespace=namespace,
+                label_selector=selector,
+                receive=receiver(namespace),
+                troubled=troubled,
+            )
+            for namespace in self._namespaces
+        ]
+
+    # Frameworks
+
+    def _frameworks_said(self, news: News, namespace: str, group: str) -> None:
+        match news:
+            case Listed(items, version):
+                found = tuple(self._readable(items))
+                changed = self._cache.replace_frameworks(
+                    (framework for framework, _ in found), version, namespace, group
+                )
+                for framework, data in found:
+                    self._look_for_rivals(framework, data)
+                self._hearers.changed(changed)
+            case Changed(data):
+                if self._is_echo(data, group):
+                    return
+                for framework, _ in self._readable((data,)):
+                    if self._cache.put_framework(framework):
+                        self._look_for_rivals(framework, data)
+                        self._hearers.changed((key_of(framework),))
+            case Deleted(data):
+                self._framework_deleted(data)
+
+    def _is_echo(self, data: msgspec.Raw, group: str) -> bool:
+        """Of a status that we have stored ourselves: a large one is not worth being read again."""
+        try:
+            found = _identity_decoder.decode(data).metadata
+        except msgspec.DecodeError:
+            return False
+        current = self._cache.framework(FrameworkKey(group, found.namespace, found.name))
+        return current is not None and current.metadata.resource_version == found.resource_version
+
+    def _readable(self, items: Iterable[msgspec.Raw]) -> Iterator[tuple[Framework, msgspec.Raw]]:
+        for data in items:
+            try:
+                found = codec.read_framework(data)
+            except DecodeError as error:
+                log.warning("a Framework without a name was sent: %s", error)
+                continue
+            if isinstance(found, Framework):
+                yield found, data
+            else:
+                self._cache.lose_sight_of(_key_of_unreadable(found))
+                self._hearers.unreadable(found)
+
+    def _look_for_rivals(self, framework: Framework, data: msgspec.Raw) -> None:
+        rival = self._rivals.among(framework.uid, codec.status_writers(data))
+        if rival:
+            self._cache.compete(key_of(framework), rival)
+
+    def _framework_deleted(self, data: msgspec.Raw) -> None:
+        self._take_snapshot("The Framework was deleted", SnapshotTrigger.FRAMEWORK_DELETION, data)
+        for framework, _ in self._readable((data,)):
+            self._rivals.forget(framework.uid)
+            self._hearers.gone(framework)
+            if self._cache.remove_framework(framework):
+                self._hearers.changed((key_of(framework),))
+
+    # ConfigMaps and pods
+
+    def _config_maps_said(self, news: News, namespace: str) -> None:
+        match news:
+            case Listed(items, version):
+                found = _decoded(items, codec.decode_config_map)
+                self._hearers.changed(self._cache.replace_config_maps(found, version, namespace))
+            case Changed(data):
+                for config_map in _decoded((data,), codec.decode_config_map):
+                    self._hearers.changed(self._cache.put_config_map(config_map))
+            case Deleted(data):
+                for config_map in _decoded((data,), codec.decode_config_map):
+                    self._hearers.changed(self._cache.remove_config_map(config_map))
+
+    def _pods_said(self, news: News, namespace: str) -> None:
+        match news:
+            case Listed(items, version):
+                found = _decoded(items, codec.decode_pod)
+                self._hearers.changed(self._cache.replace_pods(found, version, namespace))
+            case Changed(data):
+                for pod in _decoded((data,), codec.decode_pod):
+                    self._hearers.changed(self._cache.put_pod(pod))
+            case Deleted(data):
+                self._take_snapshot("The pod was deleted", SnapshotTrigger.POD_DELETION, data)
+                for pod in _decoded((data,), codec.decode_pod):
+                    self._hearers.changed(self._cache.remove_pod(pod))
+
+    def _take_snapshot(self, message: str, trigger: SnapshotTrigger, data: msgspec.Raw) -> None:
+        if snapshots.is_wanted(trigger, self._wanted_snapshots):
+            self._hearers.snapshot(snapshots.snapshot_line(message, trigger, bytes(data)))
+
+
+def _decoded(items: Iterable[msgspec.Raw], decode: Callable[[bytes | msgspec.Raw], T]) -> Iterator[T]:
+    for data in items:
+        try:
+            yield decode(data)
+        except DecodeError as error:
+            log.warning("an object was sent that cannot be read, and is left alone: %s", error)
+
+
+def _key_of_unreadable(found: Unreadable) -> FrameworkKey:
+    return FrameworkKey(names.group_of(found.api_version), found.metadata.namespace, found.metadata.name)

@@ -1,0 +1,198 @@
+"""The controller: waits for its turn to lead, leads, and steps down."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from typing import TextIO
+
+from windlass import __version__
+from windlass.kubeapi.access import Access
+from windlass.kubeapi.errors import ApiError
+from windlass.kubeapi.rate_limit import RateLimit
+from windlass.kubeapi.transport import Transport
+from windlass.model.framework import Framework
+from windlass.operate import endpoints
+from windlass.operate.clock import Clock
+from windlass.operate.election import Timings
+from windlass.operate.events import Recorder
+from windlass.operate.gate import Gate, always_open
+from windlass.operate.lease import Elector, LostError
+from windlass.operate.metrics import CONTENT_TYPE, Metrics
+from windlass.operate.observers import Observers
+from windlass.operate.term import Term
+from windlass.settings import Settings
+
+log = logging.getLogger(__name__)
+
+FIELD_MANAGER = "windlass"
+STEP_DOWN_SEC = 5.0
+"""For so long passes may come to their end when the controller is asked to stop."""
+LAST_WORDS_SEC = 2.0
+"""For so long events may still be posted."""
+
+
+class Operator:
+    """One replica, from its start to its stop."""
+
+    def __init__(
+        self, settings: Settings, access: Access, clock: Clock, *, identity: str, stream: TextIO | None
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._identity = identity
+        self._lease_namespace = settings.lease_namespace or access.namespace
+        self._term: Term | None = None
+        self._metrics = Metrics(
+            clock,
+            frameworks=self._frameworks,
+            queue_depth=self._queue_depth,
+            is_leader=lambda: self._term is not None,
+        )
+        user_agent = f"windlass-controller/{__version__} ({identity})"
+        self._transport = Transport(
+            access,
+            user_agent=user_agent,
+            rate_limit=_rate_limit(settings),
+            observe=self._metrics.observe_request,
+        )
+        # A lease that waits behind a thousand pods is a lease that is lost.
+        self._lease_transport = Transport(
+            access, user_agent=user_agent, observe=self._metrics.observe_request
+        )
+        self._recorder = (
+            Recorder(self._transport.send, clock, instance=identity, count=self._metrics.event)
+            if settings.events
+            else None
+        )
+        self._observers = Observers(self._metrics, self._recorder, settings.log_object_snapshot, stream)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until it is asked to stop. Raises what it cannot go on after."""
+        async with self._transport, self._lease_transport, self._answering(), self._recording():
+            while not stop.is_set():
+                elector = self._new_elector() if self._settings.leader_election else None
+                if elector is None or await _is_first(elector.acquire(), stop):
+                    await self._lead(elector, stop)
+                elif elector.remaining():
+                    await elector.release()
+
+    async def _lead(self, elector: Elector | None, stop: asyncio.Event) -> None:
+        """One term, until it is lost or the controller stops."""
+        gate = always_open()
+        if elector is not None:
+            gate = Gate()
+            gate.open(elector)
+        log.info("leading", extra={"identity": self._identity})
+        term = self._term = Term(
+            self._settings, self._transport, gate, self._observers, self._clock, field_manager=self._manager()
+        )
+        tasks = {
+            asyncio.create_task(term.run()),
+            asyncio.create_task(stop.wait()),
+            asyncio.create_task(elector.keep() if elector is not None else asyncio.Event().wait()),
+        }
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if stop.is_set():
+                await term.finish(STEP_DOWN_SEC)
+            for task in done:
+                task.result()
+        except LostError as lost:
+            log.warning("not leading any more: %s", lost)
+        finally:
+            gate.close()
+            self._term = None
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if elector is not None and stop.is_set():
+            await elector.release()
+
+    def _manager(self) -> str:
+        """Two installations that do not know of each other are told apart, and the second one stands still (A8)."""
+        return f"{FIELD_MANAGER}-{self._lease_namespace}" if self._settings.leader_election else FIELD_MANAGER
+
+    def _new_elector(self) -> Elector:
+        settings = self._settings
+
+        def troubled(error: ApiError) -> None:
+            log.warning("the lease cannot be had: %s", error)
+
+        return Elector(
+            self._lease_transport.send,
+            namespace=self._lease_namespace,
+            name=settings.lease_name,
+            identity=self._identity,
+            timings=Timings(
+                settings.lease_duration_sec,
+                settings.lease_renew_deadline_sec,
+                settings.lease_retry_period_sec,
+            ),
+            monotonic=self._clock.monotonic,
+            now=self._clock.now,
+            sleep=asyncio.sleep,
+            troubled=troubled,
+        )
+
+    # What others see of it
+
+    @contextlib.asynccontextmanager
+    async def _answering(self) -> AsyncIterator[None]:
+        listener = self._settings.metrics_listener
+        host, port = (listener.host, listener.port) if listener is not None else ("", None)
+        async with endpoints.serving(
+            host,
+            port,
+            metrics=self._metrics.exposition,
+            content_type=CONTENT_TYPE,
+            alive=lambda: "",
+            ready=self._trouble,
+        ) as listening:
+            if listening is not None:
+                log.info("serving", extra={"address": f"{host or '0.0.0.0'}:{listening}"})  # noqa: S104
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _recording(self) -> AsyncIterator[None]:
+        if self._recorder is None:
+            yield
+            return
+        posting = asyncio.create_task(self._recorder.run())
+        try:
+            yield
+            await self._recorder.flush(LAST_WORDS_SEC)
+        finally:
+            posting.cancel()
+            await asyncio.gather(posting, return_exceptions=True)
+
+    def _trouble(self) -> str:
+        """One that waits for its turn is as ready as can be."""
+        return "" if self._term is None else self._term.trouble
+
+    def _frameworks(self) -> Iterable[Framework]:
+        if self._term is None:
+            return ()
+        cache = self._term.cache
+        return [found for key in cache.keys() if (found := cache.framework(key)) is not None]  # noqa: SIM118
+
+    def _queue_depth(self) -> int:
+        return 0 if self._term is None else len(self._term.queue)
+
+
+def _rate_limit(settings: Settings) -> RateLimit | None:
+    if not settings.kube_client_qps:
+        return None
+    return RateLimit(settings.kube_client_qps, settings.client_burst)
+
+
+async def _is_first(acquiring: Coroutine[None, None, None], stop: asyncio.Event) -> bool:
+    """Whether it came to its end before the stop."""
+    tasks = {asyncio.create_task(acquiring), asyncio.create_task(stop.wait())}
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return not stop.is_set()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,166 @@
+"""One term of leadership: from a fresh list of everything to the moment at which somebody else may lead.
+
+A new leader knows nothing: its predecessor has written until a moment ago, so everything is listed after the lease is
+held and before anything is done. When the term ends, all of it is thrown away.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+
+from windlass.decide.contract import Rules
+from windlass.kubeapi.errors import ApiError, ForbiddenError
+from windlass.kubeapi.following import Follower
+from windlass.kubeapi.transport import Transport
+from windlass.model import names
+from windlass.operate import definitions
+from windlass.operate.api_port import ApiPort
+from windlass.operate.cache import Cache
+from windlass.operate.clock import Clock
+from windlass.operate.complaints import Complaints
+from windlass.operate.driver import Driver
+from windlass.operate.executor import Executor
+from windlass.operate.gate import Gate
+from windlass.operate.informers import Hearers, Informers
+from windlass.operate.keys import FrameworkKey
+from windlass.operate.observers import Observers
+from windlass.operate.queue import KeyedQueue
+from windlass.operate.rivals import Rivals
+from windlass.settings import Settings
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_SEC = 30.0
+"""So often definitions that had to be complained about are looked at again."""
+ASK_AGAIN_SEC = 1.0
+
+
+class Term:
+    def __init__(
+        self,
+        settings: Settings,
+        transport: Transport,
+        gate: Gate,
+        observers: Observers,
+        clock: Clock,
+        *,
+        field_manager: str,
+    ) -> None:
+        self._settings = settings
+        self._transport = transport
+        self.cache = Cache()
+        self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
+        port = ApiPort(
+            transport.send,
+            gate,
+            observers,
+            timeout=settings.request_timeout_sec,
+            field_manager=field_manager,
+            compress=settings.large_framework_compression,
+            monotonic=clock.monotonic,
+        )
+        executor = Executor(port, self.cache, self.queue, clock, Rules.from_settings(settings))
+        self._driver = Driver(
+            executor,
+            self.queue,
+            clock,
+            at_a_time=settings.worker_number,
+            observe_pass=observers.passed,
+        )
+        self._complaints = Complaints(
+            transport.send,
+            gate,
+            observers,
+            clock,
+            timeout=settings.request_timeout_sec,
+            field_manager=field_manager,
+        )
+        self._informers = Informers(
+            transport,
+            self.cache,
+            Rivals(field_manager),
+            Hearers(
+                changed=self._changed,
+                gone=observers.gone,
+                unreadable=self._complaints.about,
+                troubled=observers.troubled,
+                snapshot=observers.snapshot,
+            ),
+            namespaces=settings.namespaces,
+            wanted_snapshots=settings.log_object_snapshot,
+        )
+        self._is_listed = False
+        self._told: tuple[definitions.Problem, ...] = ()
+        self.trouble = "nothing is listed yet"
+        """Why it does not work, or not on everything; empty when it does."""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        if self._settings.manage_crds:
+            await self._manage_definitions()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._complaints.run())
+            missing = await self._follow_frameworks(tasks, names.GROUPS)
+            await self._follow(tasks, self._informers.of_config_maps())
+            await self._follow(tasks, self._informers.of_pods())
+            self._is_listed = True
+            self._driver.changed(self.cache.keys())
+            tasks.create_task(self._driver.run())
+            log.info("working", extra={"frameworks": len(tuple(self.cache.keys()))})
+            while missing:
+                await asyncio.sleep(LOOK_AGAIN_SEC)
+                missing = await self._follow_frameworks(tasks, missing)
+
+    async def _manage_definitions(self) -> None:
+        done = await definitions.manage(
+            self._transport.send,
+            self._settings.crd_established_check_interval_sec,
+            self._settings.crd_established_check_timeout_sec,
+            asyncio.sleep,
+        )
+        for what in done:
+            log.info("%s", what)
+
+    async def finish(self, timeout: float) -> None:
+        """No new passes; those that run come to their end."""
+        await self._driver.finish(timeout)
+
+    def _changed(self, keys: Iterable[FrameworkKey]) -> None:
+        """Nothing is done before everything is listed."""
+        if self._is_listed:
+            self._driver.changed(keys)
+
+    async def _follow_frameworks(self, tasks: asyncio.TaskGroup, groups: Sequence[str]) -> tuple[str, ...]:
+        """Those of the groups whose definition is as it should be. Returns the others."""
+        problems = await self._problems()
+        served = definitions.served_groups(problems)
+        self.trouble = "" if served else " ".join(problem.message for problem in problems)
+        for group in groups:
+            if group in served:
+                await self._follow(tasks, self._informers.of_frameworks(group))
+        return tuple(group for group in groups if group not in served)
+
+    async def _problems(self) -> tuple[definitions.Problem, ...]:
+        """What is wrong with the definitions. One who may not read them finds out by listing Frameworks."""
+        while True:
+            try:
+                problems = await definitions.check(self._transport.send)
+                break
+            except ForbiddenError as error:
+                log.info("the definitions of Frameworks may not be read: %s", error)
+                return ()
+            except ApiError as error:
+                log.warning("the definitions of Frameworks cannot be read: %s", error)
+                await asyncio.sleep(ASK_AGAIN_SEC)
+        for problem in problems:
+            if problem not in self._told:
+                log.warning("%s", problem.message, extra={"group": problem.group})
+        self._told = problems
+        return problems
+
+    async def _follow(self, tasks: asyncio.TaskGroup, followers: list[Follower]) -> None:
+        """Goes on when all of them have listed."""
+        for follower in followers:
+            tasks.create_task(follower.run())
+        for follower in followers:
+            await follower.listed.wait()

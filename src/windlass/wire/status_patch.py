@@ -1,0 +1,123 @@
+"""A status that is stored → the JSON patch that makes the next one of it.
+
+A patch names what has changed and nothing else, so that storing one task of a thousand sends one task. The first
+operation sets the resourceVersion that was read: if somebody has written since, the server answers 409, where a
+`test` operation would make it answer 422.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import Any, TypedDict
+
+import msgspec
+
+from windlass.model.framework import Framework
+from windlass.model.status import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from windlass.wire import codec
+
+MOST_OPERATIONS = 2000
+"""The server takes ten thousand at most, and works through each of them by itself."""
+
+_ENCODER = msgspec.json.Encoder()
+_DESCENDED: tuple[type[msgspec.Struct], ...] = (FrameworkStatus, FrameworkAttemptStatus, TaskRoleStatus)
+"""Of these, the fields are compared one by one; everything else is replaced as a whole."""
+_IDENTITY = {TaskRoleStatus: "name", TaskStatus: "index"}
+
+
+class Operation(TypedDict):
+    op: str
+    path: str
+    value: Any
+
+
+def status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
+    """From the Framework as it is stored to the same Framework with this status."""
+    if framework.status is None:
+        return whole_status_patch(framework, status, compress=compress)
+    stored = codec.compress_status(status) if compress else status
+    if stored is not status:
+        return _encoded(framework, _around_attempt(framework.status, stored))
+    operations: list[Operation] = []
+    for operation in _differences("/status", framework.status, status):
+        operations.append(operation)
+        if len(operations) == MOST_OPERATIONS:
+            return _encoded(framework, _around_attempt(framework.status, status))
+    return _encoded(framework, operations)
+
+
+def whole_status_patch(framework: Framework, status: FrameworkStatus, *, compress: bool) -> bytes:
+    """Whatever is stored now, which may be compressed and not what the model makes of it."""
+    stored = codec.compress_status(status) if compress else status
+    return _encoded(framework, [_set("/status", stored)])
+
+
+def _encoded(framework: Framework, operations: list[Operation]) -> bytes:
+    precondition: Operation = {
+        "op": "replace",
+        "path": "/metadata/resourceVersion",
+        "value": framework.metadata.resource_version,
+    }
+    return _ENCODER.encode([precondition, *operations])
+
+
+def _set(path: str, value: Any) -> Operation:
+    """`add` replaces what is there; an older writer may have left the field out."""
+    return {"op": "add", "path": path, "value": value}
+
+
+def _around_attempt(old: FrameworkStatus, new: FrameworkStatus) -> list[Operation]:
+    """The attempt as a whole, and the other fields as they differ."""
+    return [
+        *_differences("/status", old, msgspec.structs.replace(new, attempt_status=old.attempt_status)),
+        _set("/status/attemptStatus", new.attempt_status),
+    ]
+
+
+def _differences(path: str, old: msgspec.Struct, new: msgspec.Struct) -> Iterator[Operation]:
+    for field, key in _fields(type(new)):
+        before, after = getattr(old, field), getattr(new, field)
+        if before is after or after is msgspec.UNSET:
+            continue
+        place = f"{path}/{key}"
+        if isinstance(after, _DESCENDED):
+            yield from _differences(place, before, after)
+        elif _are_the_same_things(before, after):
+            yield from _differences_of_each(place, before, after)
+        elif before != after:
+            yield _set(place, after)
+
+
+def _differences_of_each(
+    path: str, old: tuple[msgspec.Struct, ...], new: tuple[msgspec.Struct, ...]
+) -> Iterator[Operation]:
+    for position, (before, after) in enumerate(zip(old, new, strict=True)):
+        if before is after:
+            continue
+        place = f"{path}/{position}"
+        if isinstance(after, _DESCENDED):
+            yield from _differences(place, before, after)
+        elif before != after:
+            # At a position of a list, `add` would insert.
+            yield {"op": "replace", "path": place, "value": after}
+
+
+def _are_the_same_things(old: Any, new: Any) -> bool:
+    """Two lists of roles or of tasks that differ in nothing but how their elements stand."""
+    is_list = isinstance(old, tuple) and isinstance(new, tuple) and len(old) == len(new) > 0
+    identity = _IDENTITY.get(type(new[0])) if is_list else None
+    if identity is None:
+        return False
+    return all(
+        before is after or getattr(before, identity) == getattr(after, identity)
+        for before, after in zip(old, new, strict=True)
+    )
+
+
+@functools.cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    return tuple(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))

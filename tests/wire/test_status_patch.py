@@ -1,0 +1,116 @@
+"""Whatever two statuses follow each other, the patch makes the second of the first."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.decide import births
+from windlass.localcluster.patching import patches
+from windlass.model.framework import Framework
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.testing import builders
+from windlass.testing.builders import NOW, at
+from windlass.testing.scenario import draw
+from windlass.testing.simulation import Simulation
+from windlass.wire import codec, status_patch
+
+
+def framework(workers: int) -> Framework:
+    job = builders.framework("job", builders.role("worker", workers), builders.role("ps", 2))
+    return job.with_status(births.framework_status(job, NOW), "7")
+
+
+def with_tasks(status: FrameworkStatus, step: Any) -> FrameworkStatus:
+    roles = tuple(
+        msgspec.structs.replace(role, task_statuses=tuple(map(step, role.task_statuses)))
+        for role in status.attempt_status.roles
+    )
+    attempt = msgspec.structs.replace(status.attempt_status, task_role_statuses=roles)
+    return msgspec.structs.replace(status, attempt_status=attempt)
+
+
+def moved(task: TaskStatus) -> TaskStatus:
+    return msgspec.structs.replace(task, state=State.ATTEMPT_PREPARING, transition_time=at(3))
+
+
+def operations(before: Framework, status: FrameworkStatus, *, compress: bool = True) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(status_patch.status_patch(before, status, compress=compress))
+    return found
+
+
+def applied(before: Framework, patch: list[dict[str, Any]]) -> Any:
+    return patches.json_patch(json.loads(codec.encode_framework(before)), patch)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_status_that_a_simulation_stores_is_what_its_patch_makes(seed: int) -> None:
+    simulation = Simulation(draw(seed))
+    stores = 0
+
+    def check(before: Framework, status: FrameworkStatus) -> None:
+        nonlocal stores
+        stores += 1
+        result = applied(before, operations(before, status))
+        assert result["status"] == json.loads(codec.encode_status(status))
+        assert result["metadata"]["resourceVersion"] == before.metadata.resource_version
+
+    simulation.server.on_status_stored.append(check)
+    simulation.run()
+    assert stores > 0
+
+
+def test_one_task_of_many_is_one_operation() -> None:
+    before = framework(300)
+    assert before.status is not None
+    after = with_tasks(before.status, lambda task: moved(task) if task.index == 250 else task)
+    precondition, change = operations(before, after)
+    assert precondition == {"op": "replace", "path": "/metadata/resourceVersion", "value": "7"}
+    assert change["path"] == "/status/attemptStatus/taskRoleStatuses/0/taskStatuses/250"
+    assert change["op"] == "replace"
+
+
+def test_the_first_status_goes_as_a_whole() -> None:
+    before = msgspec.structs.replace(framework(2), status=None)
+    status = births.framework_status(before, NOW)
+    _, change = operations(before, status)
+    assert (change["op"], change["path"]) == ("add", "/status")
+
+
+def test_nothing_new_is_no_operation_but_the_precondition() -> None:
+    before = framework(2)
+    assert before.status is not None
+    assert len(operations(before, before.status)) == 1
+
+
+@pytest.mark.parametrize("compress", [True, False])
+def test_more_changes_than_the_server_likes_go_as_one(compress: bool) -> None:
+    before = framework(status_patch.MOST_OPERATIONS + 10)
+    assert before.status is not None
+    after = msgspec.structs.replace(with_tasks(before.status, moved), run_time=at(3))
+    patch = operations(before, after, compress=compress)
+    assert [change["path"] for change in patch] == [
+        "/metadata/resourceVersion",
+        "/status/runTime",
+        "/status/attemptStatus",
+    ]
+    stored = applied(before, patch)
+    decoded = codec.decode_framework(json.dumps(stored).encode())
+    assert decoded.status == after
+    is_compressed = stored["status"]["attemptStatus"]["taskRoleStatuses"] is None
+    assert is_compressed is compress
+
+
+def test_what_is_compressed_is_no_longer_stored_in_the_open_nor_the_other_way_round() -> None:
+    large, small = framework(3000), framework(2)
+    assert large.status is not None
+    assert small.status is not None
+    shrunk = json.loads(status_patch.whole_status_patch(large, small.status, compress=True))
+    attempt = applied(large, shrunk)["status"]["attemptStatus"]
+    assert attempt["taskRoleStatuses"]
+    assert "taskRoleStatusesCompressed" not in attempt
+    grown = applied(small, operations(small, large.status))["status"]["attemptStatus"]
+    assert grown["taskRoleStatuses"] is None
+    assert grown["taskRoleStatusesCompressed"]
