@@ -8,13 +8,19 @@ import argparse
 import ast
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 import docstrings  # beside this file
 from windlass.decide.transitions import TRANSITIONS, Origin
 from windlass.model import completion, states
 from windlass.model.completion import CompletionCode
 from windlass.model.states import State
+from windlass.settings import Settings
+from windlass.wire import configuration, environment
+from windlass.wire.environment import Setting
 
 FOLDER = Path(__file__).parents[1] / "docs"
 HEADER = "<!-- Made from the code by tools/update_docs.py. Do not edit. -->\n"
@@ -22,7 +28,11 @@ ARROWS = {Origin.PATH: "", Origin.SHORTCUT: " : shortcut", Origin.WINDLASS: " : 
 
 
 def documents() -> dict[Path, str]:
-    return {FOLDER / "states.md": states_page(), FOLDER / "completion-codes.md": codes_page()}
+    return {
+        FOLDER / "states.md": states_page(),
+        FOLDER / "completion-codes.md": codes_page(),
+        FOLDER / "configuration.md": configuration_page(),
+    }
 
 
 def states_page() -> str:
@@ -72,6 +82,41 @@ def codes_page() -> str:
 def _type(code: CompletionCode) -> str:
     kind = completion.TYPES[code]
     return " ".join((kind.name, *kind.attributes))
+
+
+SOURCES = f"""\
+A value may come from a flag of `windlass controller`, from the environment, or from a configuration file in YAML; the
+first of them that has it decides. The file is the reference controller's: its names, its shape. It is named by
+`--config` or `{environment.CONFIGURATION_FILE}`. Outside of the file, lists are separated by commas, and an empty
+variable counts as one that is not set. A name that nobody knows is an error in the file, and a warning in the
+environment. All faults of all sources are reported at once, and the controller does not start.
+"""
+
+
+def configuration_page() -> str:
+    by_key = {setting.key: setting for setting in environment.SETTINGS}
+    sections = "\n".join(_setting(key, meaning, by_key.get(key)) for key, meaning in _meanings(Settings))
+    rules = "\n".join(f"* {order}." for order in configuration.ORDERS)
+    return f"{HEADER}# Configuration\n\n{SOURCES}\n{sections}\n## What has to fit together\n\n{rules}\n"
+
+
+def _meanings(struct: type[msgspec.Struct], parents: str = "") -> Iterator[tuple[str, str]]:
+    """Each setting's key and what it means; a setting that holds others is explained by them."""
+    texts = dict(docstrings.of_fields(_class(struct)))
+    for field in msgspec.structs.fields(struct):
+        key = parents + field.encode_name
+        if isinstance(field.default, msgspec.Struct):
+            yield from _meanings(type(field.default), f"{key}.")
+        else:
+            yield key, " ".join(texts[field.name].split())
+
+
+def _setting(key: str, meaning: str, setting: Setting | None) -> str:
+    if setting is None:
+        return f"## {key}\n\nOnly in the file.\n\n{meaning}\n"
+    default = msgspec.json.encode(setting.default).decode()
+    flags = " / ".join(f"`{flag}`" for flag in setting.flags.split("/"))
+    return f"## {key}\n\n`{setting.variable}`, {flags}; default `{default}`\n\n{meaning}\n"
 
 
 def _class(found: type) -> ast.ClassDef:

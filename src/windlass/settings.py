@@ -141,8 +141,8 @@ class Settings(Sparse, frozen=True):
     """Which moments of an object's life leave a whole copy of it in the log."""
     pod_failure_spec: tuple[FailureClass, ...] = ()
     """Failure classes in place of the built-in ones, tried in order after the codes 200, 201 and 210. Each has a
-    `code`, a `phrase`, a `type` and `podPatterns`: expressions in RE2 syntax for a pod's name, reason and message and for
-    those of its containers, with ranges of exit codes and signals."""
+    `code`, a `phrase`, a `type` and `podPatterns`: expressions in RE2 syntax for a pod's name, reason and message and
+    for those of its containers, with ranges of exit codes and signals."""
 
     @property
     def client_burst(self) -> int:

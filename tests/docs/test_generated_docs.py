@@ -1,4 +1,4 @@
-"""What the documentation says about states and codes is what the code says."""
+"""What the documentation says about states, codes and settings is what the code says."""
 
 import subprocess
 import sys
@@ -6,6 +6,7 @@ from pathlib import Path
 
 from windlass.decide.transitions import TRANSITIONS
 from windlass.model.states import State
+from windlass.wire import environment
 
 TOP = Path(__file__).parents[2]
 
@@ -22,3 +23,13 @@ def test_the_diagram_holds_every_transition_and_every_state_is_explained() -> No
         assert f"    {start} --> {end}" in page
     for state in State:
         assert f"## {state}\n" in page
+
+
+def test_every_setting_is_explained() -> None:
+    page = (TOP / "docs" / "configuration.md").read_text()
+    for setting in environment.SETTINGS:
+        _, found, section = page.partition(f"## {setting.key}\n\n`{setting.variable}`, `{setting.flag}`")
+        explanation = section.partition("\n## ")[0].strip().splitlines()[2:]
+        assert found, setting.key
+        assert explanation, setting.key
+    assert "## podFailureSpec\n\nOnly in the file." in page

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from windlass.model.completion import PERMANENT
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
-from windlass.settings import Settings
+from windlass.settings import Address, LogFormat, LogLevel, Settings
 from windlass.wire import configuration
 from windlass.wire.faults import FaultyFileError
 
@@ -64,6 +64,68 @@ def test_values() -> None:
     assert read.log_object_snapshot.task.on_task_deletion is True
 
 
+TIMES = "leaseDurationSec: 3\nleaseRenewDeadlineSec: 2\nleaseRetryPeriodSec: 0.5\nrequestTimeoutSec: 2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            TIMES,
+            Settings(
+                lease_duration_sec=3,
+                lease_renew_deadline_sec=2,
+                lease_retry_period_sec=0.5,
+                request_timeout_sec=2,
+            ),
+        ),
+        # Without an election nobody asks how long a lease lasts.
+        (
+            "leaderElection: false\nrequestTimeoutSec: 60\nleaseDurationSec: 1\n",
+            Settings(leader_election=False, request_timeout_sec=60, lease_duration_sec=1),
+        ),
+        ("namespaces: [b, a, b]\n", Settings(namespaces=("b", "a"))),
+        (
+            "logFormat: text\nlogLevel: debug\n",
+            Settings(log_format=LogFormat.TEXT, log_level=LogLevel.DEBUG),
+        ),
+        ("leaseName: a.b-c\nleaseNamespace: ''\n", Settings(lease_name="a.b-c")),
+    ],
+)
+def test_values_that_fit(text: str, expected: Settings) -> None:
+    assert load(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "listener"),
+    [
+        (":8080", Address("", 8080)),
+        ("127.0.0.1:0", Address("127.0.0.1", 0)),
+        ("localhost:65535", Address("localhost", 65535)),
+        ("[::1]:9090", Address("::1", 9090)),
+        ("off", None),
+        ("", None),
+    ],
+)
+def test_where_metrics_are_served(text: str, listener: Address | None) -> None:
+    assert load(f"metricsAddress: '{text}'\n").metrics_listener == listener
+
+
+@pytest.mark.parametrize(
+    ("text", "qps", "burst"),
+    [
+        ("{}", 0, 1),
+        ("kubeClientQps: 80\n", 80, 120),
+        ("kubeClientQps: 0.1\n", 0.1, 1),
+        ("kubeClientQps: 80\nkubeClientBurst: 100\n", 80, 100),
+    ],
+)
+def test_the_rate_limit(text: str, qps: float, burst: int) -> None:
+    read = load(text)
+
+    assert (read.kube_client_qps, read.client_burst) == (qps, burst)
+
+
 def test_failure_classes() -> None:
     """A container pattern without a lowest code speaks of failed containers."""
     assert load(SPEC).pod_failure_spec == (
@@ -98,9 +160,24 @@ BAD: list[Any] = [
     ("two documents", "{}\n---\nworkerNumber: 3\n", 3, "", "another document"),
     ("not YAML", "a: [\n", 1, "", "not YAML"),
     ("delays", "frameworkMaxRetryDelaySecForTransientConflictFailed: 5\n", 1,
-     "frameworkMaxRetryDelaySecForTransientConflictFailed", "5 s, is less than the shortest, 60 s"),
+     "frameworkMaxRetryDelaySecForTransientConflictFailed", "found 5, and frameworkMinRetryDelaySecForTransient"),
     ("shortest delay", "frameworkMinRetryDelaySecForTransientConflictFailed: 1000\n", 1,
-     "frameworkMinRetryDelaySecForTransientConflictFailed", "900 s, is less than the shortest, 1000 s"),
+     "frameworkMinRetryDelaySecForTransientConflictFailed", "ConflictFailed is 900 (the default): expected"),
+    ("lease", "leaseDurationSec: 10\n", 1, "leaseDurationSec",
+     "found 10, and leaseRenewDeadlineSec is 10 (the default): expected leaseRenewDeadlineSec < leaseDurationSec"),
+    ("renewal", "leaseRetryPeriodSec: 10.5\n", 1, "leaseRetryPeriodSec", "found 10.5, and leaseRenewDeadlineSec is 10"),
+    ("request timeout", "requestTimeoutSec: 10.01\n", 1, "requestTimeoutSec", "≤ leaseRenewDeadlineSec"),
+    ("no time", "leaseRetryPeriodSec: 0\n", 1, "leaseRetryPeriodSec", "a number of at least 0.1"),
+    ("part of a second", "leaseDurationSec: 15.5\n", 1, "leaseDurationSec", "an integer of at least 1"),
+    ("unquoted off", "metricsAddress: off\n", 1, "metricsAddress", "expected a string: put it in quotes"),
+    ("no port", "metricsAddress: localhost\n", 1, "metricsAddress", "host:port, [v6]:port, :port"),
+    ("port too high", "metricsAddress: ':65536'\n", 1, "metricsAddress", "host:port"),
+    ("bare v6", "metricsAddress: '::1:8080'\n", 1, "metricsAddress", "host:port"),
+    ("log format", "logFormat: xml\n", 1, "logFormat", "one of json, text"),
+    ("log level", "logLevel: warn\n", 1, "logLevel", 'did you mean "warning"?'),
+    ("namespace", "namespaces: [team-a, Team_B]\n", 1, "namespaces[1]", 'found the string "Team_B"'),
+    ("lease name", "leaseName: Windlass\n", 1, "leaseName", "lower-case letters, digits, hyphens and dots"),
+    ("lease namespace", "leaseNamespace: a.b\n", 1, "leaseNamespace", "the name of a namespace"),
     ("no code", entry("- code: 221\n  phrase", "- phrase"), 2, "podFailureSpec[0]", '"code" is missing'),
     ("reserved negative code", entry("221", "-999"), 2, "podFailureSpec[0].code", "-999 to 0 and 200 to 219"),
     ("reserved zero", entry("221", "0"), 2, "podFailureSpec[0].code", "reserved"),

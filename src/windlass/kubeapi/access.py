@@ -107,7 +107,8 @@ def unix(socket_path: str | Path) -> Access:
 
 def anonymous(server: str) -> Access:
     """A server that asks nobody who they are, such as `kubectl proxy`; by https, if the system trusts it."""
-    return Access(Found(server=_address(server), tls=Tls() if server.startswith("https:") else None))
+    address = _address(server)
+    return Access(_checked(Found(server=address, tls=Tls() if address.startswith("https://") else None)))
 
 
 async def load(
@@ -126,6 +127,9 @@ async def load(
     given = os.environ if environment is None else environment
     home = Path(given.get("HOME") or Path.home(), ".kube", "config")
     paths = kubeconfig or given.get("KUBECONFIG", "")
+    if server and _address(server).startswith("http://") and not kubeconfig and not context:
+        # Nothing that could be found would be told to it.
+        return anonymous(server)
     is_pod = not paths and not context and bool(given.get("KUBERNETES_SERVICE_HOST"))
     if not paths and not is_pod:
         if not home.exists():
@@ -136,7 +140,7 @@ async def load(
         from windlass.kubeapi import kubeconfig as files
 
         found = files.in_cluster(given, service_account) if is_pod else await files.from_files(paths, context)
-        return _elsewhere(found, server) if server else found
+        return _checked(_elsewhere(found, server) if server else found)
 
     return Access(await look_up(), look_up, clock=clock)
 
@@ -165,10 +169,26 @@ def _address(server: str) -> str:
     return (server if "://" in server else f"http://{server}").rstrip("/")
 
 
+def _checked(found: Found) -> Found:
+    try:
+        parts = urlsplit(found.server)
+        is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if is_usable:
+        return found
+    where = f"{found.source}: " if found.source else ""
+    raise AccessError(
+        f"{where}{found.server!r} is no address of an API server, such as https://10.0.0.1:6443"
+    )
+
+
 def _identity(found: Found, kept: ssl.SSLContext | None) -> Identity:
     if found.tls is None:
         return Identity(found.headers, None, "")
-    return Identity(found.headers, kept or credentials.context_of(found.tls), found.tls.server_name)
+    return Identity(
+        found.headers, kept or credentials.context_of(found.tls, found.source), found.tls.server_name
+    )
 
 
 def _due_at(found: Found, now: float) -> float | None:

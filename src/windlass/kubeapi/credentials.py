@@ -25,6 +25,8 @@ class Tls(msgspec.Struct, frozen=True):
 
 class Found(msgspec.Struct, frozen=True):
     server: str
+    source: str = ""
+    """Where this was found, for messages."""
     namespace: str = "default"
     headers: Headers = ()
     """Those that say who asks, and in whose name."""
@@ -36,11 +38,11 @@ class Found(msgspec.Struct, frozen=True):
     """After so many seconds it is to be looked up again; None: when the server no longer accepts it."""
 
 
-def context_of(tls: Tls) -> ssl.SSLContext:
+def context_of(tls: Tls, source: str) -> ssl.SSLContext:
     try:
         return _context_of(tls)
     except ssl.SSLError as error:
-        raise AccessError(f"the certificates cannot be used: {error}") from error
+        raise AccessError(f"{source}: the certificates or the key cannot be used: {error}") from error
 
 
 def _context_of(tls: Tls) -> ssl.SSLContext:

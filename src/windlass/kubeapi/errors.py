@@ -141,4 +141,4 @@ def _seconds(headers: Mapping[str, str]) -> float | None:
 def _beginning(body: bytes) -> str:
     text = body[:SHOWN_BYTES].decode("utf-8", "replace")
     shown = " ".join(text.split()) + ("…" if len(body) > SHOWN_BYTES else "")
-    return f"the answer is not Kubernetes' own: {shown}" if shown else "the answer is empty"
+    return f"the answer is no Kubernetes Status: {shown}" if shown else "the answer is empty"

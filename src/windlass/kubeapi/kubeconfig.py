@@ -34,20 +34,21 @@ LONGEST_PLUGIN_SECONDS = 300.0
 
 async def from_files(paths: str, context: str) -> Found:
     """`paths` as in $KUBECONFIG: several, joined with a colon."""
+    where = paths
     try:
         # A big file takes a while to parse, and nothing else should wait for it.
         merger = await asyncio.to_thread(_merged, paths)
-        loader = _Loader(merger, _chosen_context(merger, paths, context))
+        chosen = _chosen_context(merger, context)
+        where = f"{paths} (context {chosen})"
+        loader = _Loader(merger, chosen)
         async with asyncio.timeout(LONGEST_PLUGIN_SECONDS):
             await loader.load_and_set(_Target())
-        return loader.found()
-    except AccessError:
-        raise
+        return loader.found(where)
     except TimeoutError as error:
-        raise AccessError(f"{paths}: no credentials within {LONGEST_PLUGIN_SECONDS:g} s") from error
+        raise AccessError(f"{where}: no credentials within {LONGEST_PLUGIN_SECONDS:g} s") from error
     except Exception as error:
         # Whatever somebody's file makes the library raise is a message about that file.
-        raise AccessError(f"{paths}: {_explained(error)}") from error
+        raise AccessError(f"{where}: {_explained(error)}") from error
 
 
 def in_cluster(environment: Mapping[str, str], folder: Path) -> Found:
@@ -69,6 +70,7 @@ def in_cluster(environment: Mapping[str, str], folder: Path) -> Found:
     namespace = folder / "namespace"
     return Found(
         server=target.host,
+        source=str(folder),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         headers=(("Authorization", target.api_key["BearerToken"].strip()),),
         tls=Tls(authority=authority),
@@ -89,7 +91,7 @@ def _merged(paths: str) -> kube_config.KubeConfigMerger:
     """The library fails at an empty file, such as /dev/null; to kubectl it is one without contexts."""
     present = [path for path in paths.split(os.pathsep) if path and _has_content(Path(path).expanduser())]
     if not present:
-        raise AccessError(f"{paths}: there is no such file, or it is empty. Give a kubeconfig that exists.")
+        raise AccessError("there is no such file, or it is empty. Give a kubeconfig that exists.")
     return kube_config.KubeConfigMerger(os.pathsep.join(present))
 
 
@@ -97,16 +99,16 @@ def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
-def _chosen_context(merger: kube_config.KubeConfigMerger, paths: str, wanted: str) -> str:
+def _chosen_context(merger: kube_config.KubeConfigMerger, wanted: str) -> str:
     """The first file that names a current context decides, as with kubectl; the library takes the last."""
     assert merger.config is not None  # noqa: S101 — at least one file was read
     known = [node["name"] for node in merger.config.value["contexts"]]
     current = [file.get("current-context") for file in merger.config_files.values()]
     chosen = wanted or next((name for name in current if name), "")
     if not chosen:
-        raise AccessError(f"{paths}: no current context is set. Choose one of: {_listed(known)}.")
+        raise AccessError(f"no current context is set. Choose one of: {_listed(known)}.")
     if chosen not in known:
-        raise AccessError(f"{paths}: there is no context {chosen!r}. Choose one of: {_listed(known)}.")
+        raise AccessError(f"there is no context {chosen!r}. Choose one of: {_listed(known)}.")
     return str(chosen)
 
 
@@ -128,21 +130,20 @@ class _Loader(kube_config.KubeConfigLoader):
         self._context = self._config["contexts"].get_with_name(context)["context"].value
         user = self._context.get("user")
         if user and self._user is None:
-            raise AccessError(
-                f"the context {context!r} names a user {user!r}, and there is none of that name"
-            )
+            raise AccessError(f"the context names a user {user!r}, and there is none of that name")
         # The library fails at a context without a user.
         self._user = self._user or kube_config.ConfigNode("users", {})
         self._plugin_status: dict[str, Any] = {}
         self._expires_at: datetime | None = None
         self._tls: Tls | None = None
 
-    def found(self) -> Found:
+    def found(self, source: str) -> Found:
         if self._tls is None:
             # As kubectl does: who we are is not told to everybody on the way.
-            return Found(server=self.host, namespace=self._namespace(), proxy=self._proxy())
+            return Found(server=self.host, source=source, namespace=self._namespace(), proxy=self._proxy())
         return Found(
             server=self.host,
+            source=source,
             namespace=self._namespace(),
             headers=(*self._authorization(), *_impersonation(self._user.value)),
             tls=self._tls,
@@ -259,7 +260,7 @@ def _content(values: Mapping[str, Any], name: str, base: str) -> bytes:
     data = values.get(f"{name}-data")
     if data:
         try:
-            return base64.b64decode(data, validate=False)
+            return base64.b64decode("".join(str(data).split()), validate=True)
         except ValueError as error:
             raise AccessError(f"{name}-data is not base64: {error}") from error
     path = values.get(name)
@@ -316,7 +317,7 @@ def _expiry_of(token: str) -> datetime:
 
 
 def _explained(error: Exception) -> str:
-    is_a_sentence = isinstance(error, ConfigException | OSError)
+    is_a_sentence = isinstance(error, AccessError | ConfigException | OSError)
     return (
         str(error)
         if is_a_sentence

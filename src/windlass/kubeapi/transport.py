@@ -108,10 +108,17 @@ class Transport:
             raise UnansweredError(f"{request}: the stream did not go on in time") from error
 
     async def _send(self, request: Request, deadline: "_Deadline") -> bytes:
+        last: TooManyRequestsError | ServerError | None = None
         for retries_left in reversed(range(MOST_RETRIES + 1)):
             try:
                 return await self._send_once(request, deadline)
+            except NotSentError as error:
+                if last is None:
+                    raise
+                # It was sent before, and the answer to that is what counts.
+                raise last from error
             except (TooManyRequestsError, ServerError) as error:
+                last = error
                 wait = error.retry_after
                 if wait is None or wait >= deadline.seconds_left() or not retries_left:
                     raise

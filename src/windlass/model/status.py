@@ -6,12 +6,16 @@ ten thousand task statuses do not grow by it.
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
 import msgspec
 
 from windlass.model.base import Sparse, Written
 from windlass.model.completion import FrameworkAttemptCompletionStatus, TaskAttemptCompletionStatus
 from windlass.model.states import COMPLETED, State
+
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+"""Somebody may have edited a status by hand: a time without a zone is none."""
 
 
 class RetryPolicyStatus(Written, frozen=True):
@@ -25,9 +29,9 @@ class RetryPolicyStatus(Written, frozen=True):
 
 class TaskAttemptStatus(Written, frozen=True, kw_only=True):
     id: int = 0
-    start_time: datetime
-    run_time: datetime | None = None
-    completion_time: datetime | None = None
+    start_time: Moment
+    run_time: Moment | None = None
+    completion_time: Moment | None = None
     instance_uid: str | None = None
     pod_name: str
     pod_uid: str | None = None
@@ -42,11 +46,11 @@ class TaskStatus(Written, frozen=True, kw_only=True):
     instance_uid: str | None = None
     deletion_pending: bool = False
     """Scaled away: on its way out, and counted by nobody."""
-    start_time: datetime
-    run_time: datetime | None = None
-    completion_time: datetime | None = None
+    start_time: Moment
+    run_time: Moment | None = None
+    completion_time: Moment | None = None
     state: State = State.ATTEMPT_CREATION_PENDING
-    transition_time: datetime
+    transition_time: Moment
     retry_policy_status: RetryPolicyStatus = RetryPolicyStatus()
     attempt_status: TaskAttemptStatus
 
@@ -65,9 +69,9 @@ class TaskRoleStatus(Written, frozen=True, kw_only=True):
 
 class FrameworkAttemptStatus(Written, frozen=True, kw_only=True):
     id: int = 0
-    start_time: datetime
-    run_time: datetime | None = None
-    completion_time: datetime | None = None
+    start_time: Moment
+    run_time: Moment | None = None
+    completion_time: Moment | None = None
     instance_uid: str | None = None
     config_map_name: str
     config_map_uid: str | None = None
@@ -96,7 +100,7 @@ class Condition(Written, frozen=True, kw_only=True):
     type: str
     status: str
     """"True" or "False"."""
-    last_transition_time: datetime
+    last_transition_time: Moment
     reason: str = ""
     message: str = ""
 
@@ -118,7 +122,7 @@ class Summary(Written, frozen=True):
 class Holding(Sparse, frozen=True):
     """The time that a Framework was kept from running, by suspend or by executionType Create."""
 
-    since: datetime | None = None
+    since: Moment | None = None
     """Since when it is held, if it is held now."""
     total_sec: int = 0
     """For how long it was held before."""
@@ -127,11 +131,11 @@ class Holding(Sparse, frozen=True):
 
 
 class FrameworkStatus(Written, frozen=True, kw_only=True):
-    start_time: datetime
-    run_time: datetime | None = None
-    completion_time: datetime | None = None
+    start_time: Moment
+    run_time: Moment | None = None
+    completion_time: Moment | None = None
     state: State = State.ATTEMPT_CREATION_PENDING
-    transition_time: datetime
+    transition_time: Moment
     retry_policy_status: RetryPolicyStatus = RetryPolicyStatus()
     attempt_status: FrameworkAttemptStatus
     conditions: tuple[Condition, ...] = ()

@@ -12,6 +12,9 @@ from windlass.operate.queue import KeyedQueue
 
 log = logging.getLogger(__name__)
 
+LONG_PASS_SEC = 1.0
+"""A pass that takes longer is told of: nothing that happens to its Framework is seen meanwhile."""
+
 
 class Driver:
     def __init__(
@@ -83,8 +86,15 @@ class Driver:
         try:
             await self._executor.run_pass(key)
         except Exception:
-            log.exception("a pass failed", extra={"framework": key.name, "namespace": key.namespace})
+            log.exception("a pass failed", extra=_about(key))
             self._queue.retry(key, self._clock.monotonic())
         finally:
             self._queue.done(key)
-            self._observe_pass(self._clock.monotonic() - began)
+            seconds = self._clock.monotonic() - began
+            self._observe_pass(seconds)
+            if seconds > LONG_PASS_SEC:
+                log.info("a long pass", extra={**_about(key), "seconds": round(seconds, 1)})
+
+
+def _about(key: FrameworkKey) -> dict[str, str]:
+    return {"namespace": key.namespace, "framework": key.name}

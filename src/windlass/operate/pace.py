@@ -4,9 +4,9 @@ A gang of ten thousand takes half a minute to create. A pass that did it in one 
 everything that happens to the Framework would wait for it.
 """
 
-AT_FIRST = 500
-FEWEST = 100
-"""However slow the server is: an ordinary gang is created in one pass, and its pods are written down together."""
+AT_FIRST = 200
+FEWEST = 50
+"""However slow the server is."""
 MOST = 2000
 AIM_SEC = 0.5
 
