@@ -35,7 +35,7 @@ unit: $(VENV)/installed
 .PHONY: test-kubernetes
 test-kubernetes: $(VENV)/installed ## The same conformance tests on a real Kubernetes API, and kubectl on both
 	$(BIN)/python tools/kubernetes_api.py --check
-	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 2 tests/cluster
+	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 2 tests/cluster tests/operator
 	$(BIN)/python -m pytest -n 2 -m kubernetes tests
 
 .PHONY: fuzz
@@ -63,6 +63,7 @@ simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000)
 bench: $(VENV)/installed ## Measure, and print beside the aims
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/api.py
+	$(BIN)/python bench/controller.py
 
 .PHONY: docs
 docs: $(VENV)/installed ## Write the generated parts of the documentation anew
