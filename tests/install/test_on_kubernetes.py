@@ -1,0 +1,140 @@
+"""On a real API server: it takes every object, and its authorizer reads the roles as our list does."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import kubernetes_api
+from conformance.client import Access, Client
+from conformance.waiting import wait_for
+from windlass.cli.main import main
+from windlass.install import roles
+from windlass.install.roles import Grant
+from windlass.model import names
+from windlass.settings import Settings
+from windlass.wire.reference_crd import reference_crd
+
+pytestmark = pytest.mark.kubernetes
+
+NAMESPACE = "windlass-test"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ACCOUNT = f"system:serviceaccount:{NAMESPACE}:windlass-controller"
+OPTIONS: dict[str, tuple[tuple[str, ...], Settings]] = {
+    "everywhere": ((), Settings()),
+    "managing": (("--manage-crds",), Settings(manage_crds=True)),
+    "in one namespace": (("--watch-namespace", "default"), Settings(namespaces=("default",))),
+}
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
+    with kubernetes_api.serve() as api:
+        yield api.kubeconfig
+
+
+@pytest.fixture
+def client(kubeconfig: Path) -> Iterator[Client]:
+    """At the end nothing of Windlass is left."""
+    with contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))) as client:
+        yield client
+        result = windlass(kubeconfig, "uninstall", "--yes", "--crds", "--force")
+        paths = [f"/api/v1/namespaces/{NAMESPACE}", *map(definition, names.GROUPS)]
+        wait_for(
+            f"everything to go after {result.output}",
+            lambda: all(client.get(path).code == 404 for path in paths),
+        )
+
+
+def definition(group: str) -> str:
+    return f"{DEFINITIONS}/frameworks.{group}"
+
+
+def windlass(kubeconfig: Path, *arguments: str) -> Result:
+    place = ("--namespace", NAMESPACE, "--kubeconfig", str(kubeconfig))
+    return CliRunner().invoke(main, [*arguments, *place])
+
+
+def is_allowed(client: Client, grant: Grant) -> bool:
+    resource, _, subresource = grant.resource.partition("/")
+    attributes = {
+        "group": grant.group,
+        "resource": resource,
+        "subresource": subresource,
+        "verb": grant.verb,
+        "namespace": grant.namespace,
+        "name": grant.name,
+    }
+    body = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": ACCOUNT, "resourceAttributes": attributes},
+    }
+    answer = client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", body).expect(201)
+    return bool(answer.body["status"]["allowed"])
+
+
+def elsewhere(grant: Grant) -> Iterator[Grant]:
+    """What is close to a grant and may not come with it."""
+    yield Grant(grant.group, "secrets", grant.verb, grant.namespace)
+    yield Grant(grant.group, grant.resource, "patch" if grant.verb != "patch" else "update", grant.namespace)
+    if grant.namespace:
+        yield Grant(grant.group, grant.resource, grant.verb, "kube-system", grant.name)
+    if grant.name:
+        yield Grant(grant.group, grant.resource, grant.verb, grant.namespace, "another")
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_authorizer_agrees_with_the_list(kubeconfig: Path, client: Client, case: str) -> None:
+    options, settings = OPTIONS[case]
+    result = windlass(kubeconfig, "install", "--apply", *options)
+    assert result.exit_code == 0, result.output
+
+    granted = roles.granted(NAMESPACE, settings)
+    wait_for("the authorizer to see the roles", lambda: is_allowed(client, min(granted)))
+    assert [grant for grant in granted if not is_allowed(client, grant)] == []
+    others = {other for grant in granted for other in elsewhere(grant)}
+    assert [other for other in others if is_allowed(client, other)] == []
+
+
+def test_again_nothing_changes(kubeconfig: Path, client: Client) -> None:
+    windlass(kubeconfig, "install", "--apply", "--priority-class", "system-cluster-critical")
+    first = windlass(kubeconfig, "install", "--apply").stdout.splitlines()
+    second = windlass(kubeconfig, "install", "--apply").stdout.splitlines()
+
+    configured = [line.split("/")[0] for line in first if " configured" in line]
+    assert configured == ["deployment.apps"]
+    assert [line for line in second if " unchanged" not in line and " skipped" not in line] == []
+    assert len(second) == len(first)
+
+
+def test_from_the_reference_and_back(kubeconfig: Path, client: Client) -> None:
+    """The same Framework, with its status, through both definitions."""
+    path = f"/apis/{names.CONTROLLER_GROUP}/v1/namespaces/default/frameworks"
+    client.post(DEFINITIONS, reference_crd()).expect(201)
+    wait_for("the definition to be served", lambda: client.get(path).code == 200)
+    body = {
+        "apiVersion": f"{names.CONTROLLER_GROUP}/v1",
+        "kind": "Framework",
+        "metadata": {"name": "digits"},
+        "spec": {"taskRoles": [{"name": "worker", "taskNumber": 1, "task": {"pod": {"spec": {"x": [1]}}}}]},
+        "status": {"state": "AttemptRunning", "attemptStatus": {"id": 0}},
+    }
+    before = client.post(path, body).expect(201).body
+
+    taken = windlass(kubeconfig, "install", "--apply")
+    wait_for("the status to be served", lambda: client.get(f"{path}/digits/status").code == 200)
+    between = client.get(f"{path}/digits").body
+    back = windlass(kubeconfig, "uninstall", "--yes", "--restore-reference-crd")
+    wait_for("the status to go", lambda: client.get(f"{path}/digits/status").code == 404)
+    after = client.get(f"{path}/digits").body
+
+    assert "it was FrameworkController's, and its Frameworks stay" in taken.output
+    assert "it is FrameworkController's again, and its Frameworks stay" in back.output
+    for found in (between, after):
+        assert found["metadata"]["uid"] == before["metadata"]["uid"]
+        assert found["status"] == body["status"]
+        assert found["spec"]["taskRoles"][0]["task"]["pod"] == {"spec": {"x": [1]}}
+    assert "subresources" not in client.get(definition(names.CONTROLLER_GROUP)).body["spec"]["versions"][0]

@@ -1,0 +1,40 @@
+"""The pages for operators: what they point at is there, and the options that they name exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from windlass.cli.install import install
+from windlass.cli.uninstall import uninstall
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("operations.md", "permissions.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links(page: str) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", (DOCS / page).read_text(encoding="utf-8"))
+    assert [link for link in links if not (DOCS / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_options(page: str) -> None:
+    known = {
+        option
+        for command in (install, uninstall)
+        for parameter in command.params
+        for option in parameter.opts
+    }
+    text = "\n".join(
+        line for line in (DOCS / page).read_text(encoding="utf-8").splitlines() if "docker" not in line
+    )
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text))
+    assert named
+    assert named - known == set()
+
+
+def test_every_option_of_install_is_explained() -> None:
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    own = {option for parameter in install.params for option in parameter.opts}
+    assert {option for option in own if option not in page} == {"--kubeconfig", "--context"}

@@ -1,0 +1,262 @@
+"""What the controller may do: no more than it needs, and the manifests say the same as the list."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from windlass.install import access, roles
+from windlass.install.plan import Plan
+from windlass.install.roles import Grant
+from windlass.kubeapi import requests
+from windlass.kubeapi.requests import Request
+from windlass.kubeapi.resources import (
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    EVENTS,
+    LEASES,
+    PODS,
+    frameworks,
+)
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus
+from windlass.objects.config_map import config_map
+from windlass.settings import Settings
+from windlass.testing import builders
+from windlass.testing.builders import NOW
+
+LAUNCHER = frameworks(names.LAUNCHER_GROUP)
+CONTROLLER = frameworks(names.CONTROLLER_GROUP)
+EVERYWHERE = Settings()
+TWO = Settings(namespaces=("team-a", "team-b"))
+MANAGING = Settings(manage_crds=True)
+DEFINITION = "frameworks.launcher.microsoft.com"
+
+LABEL = f"{names.FRAMEWORK_NAME}=digits"
+DEFAULT_REQUESTS = (
+    *(requests.list_page(one) for one in (LAUNCHER, CONTROLLER)),
+    *(requests.watch(one, resource_version="7") for one in (LAUNCHER, CONTROLLER)),
+    *(requests.get(one, "team-a", "digits") for one in (LAUNCHER, CONTROLLER)),
+    *(
+        requests.delete(one, "team-a", "digits", uid="u", propagation="Foreground")
+        for one in (LAUNCHER, CONTROLLER)
+    ),
+    *(
+        requests.json_patch(one, "team-a", "digits", b"[]", subresource="status")
+        for one in (LAUNCHER, CONTROLLER)
+    ),
+    *(
+        requests.merge_patch(one, "team-a", "digits", b"{}", subresource="status")
+        for one in (LAUNCHER, CONTROLLER)
+    ),
+    requests.list_page(PODS, label_selector=names.FRAMEWORK_NAME),
+    requests.watch(PODS, label_selector=names.FRAMEWORK_NAME),
+    requests.list_page(PODS, "team-a", label_selector=LABEL),
+    requests.create(PODS, "team-a", b"{}"),
+    requests.delete(PODS, "team-a", "digits-worker-0", uid="u"),
+    requests.delete_collection(PODS, "team-a", "windlass.dev/attempt=u"),
+    requests.list_page(CONFIG_MAPS, label_selector=names.FRAMEWORK_NAME),
+    requests.watch(CONFIG_MAPS, label_selector=names.FRAMEWORK_NAME),
+    requests.create(CONFIG_MAPS, "team-a", b"{}"),
+    requests.delete(CONFIG_MAPS, "team-a", "digits-attempt", uid="u", propagation="Background"),
+    requests.create(EVENTS, "team-a", b"{}"),
+    requests.get(LEASES, "windlass-system", "windlass-controller"),
+    requests.create(LEASES, "windlass-system", b"{}"),
+    requests.replace(LEASES, "windlass-system", "windlass-controller", b"{}"),
+    *(requests.get(CUSTOM_RESOURCE_DEFINITIONS, "", f"frameworks.{group}") for group in names.GROUPS),
+)
+"""The shapes of all requests that the controller makes."""
+FINALIZERS = {
+    Grant(names.LAUNCHER_GROUP, "frameworks/finalizers", "update", "team-a", "digits"),
+    Grant(names.CONTROLLER_GROUP, "frameworks/finalizers", "update", "team-a", "digits"),
+    Grant("", "configmaps/finalizers", "update", "team-a", "digits-attempt"),
+}
+
+
+@pytest.mark.parametrize(
+    ("request_", "needed"),
+    [
+        (requests.list_page(LAUNCHER), Grant("launcher.microsoft.com", "frameworks", "list")),
+        (
+            requests.json_patch(LAUNCHER, "a", "f", b"[]", subresource="status"),
+            Grant("launcher.microsoft.com", "frameworks/status", "patch", "a", "f"),
+        ),
+        (requests.watch(PODS, "a"), Grant("", "pods", "watch", "a")),
+        (requests.create(PODS, "a", b"{}"), Grant("", "pods", "create", "a")),
+        (requests.delete(PODS, "a", "f-w-0"), Grant("", "pods", "delete", "a", "f-w-0")),
+        (requests.delete_collection(PODS, "a", "x=y"), Grant("", "pods", "deletecollection", "a")),
+        (
+            requests.get(CUSTOM_RESOURCE_DEFINITIONS, "", DEFINITION),
+            Grant("apiextensions.k8s.io", "customresourcedefinitions", "get", "", DEFINITION),
+        ),
+        (
+            requests.replace(LEASES, "w", "windlass:x", b"{}"),
+            Grant("coordination.k8s.io", "leases", "update", "w", "windlass:x"),
+        ),
+    ],
+    ids=str,
+)
+def test_needed_by(request_: Request, needed: Grant) -> None:
+    assert roles.needed_by(request_) == needed
+
+
+@pytest.mark.parametrize(
+    ("granted", "needed", "is_allowed"),
+    [
+        (Grant("", "pods", "list"), Grant("", "pods", "list"), True),
+        (Grant("", "pods", "list"), Grant("", "pods", "list", "a"), True),
+        (Grant("", "pods", "list", "a"), Grant("", "pods", "list", "a"), True),
+        (Grant("", "pods", "list", "a"), Grant("", "pods", "list", "b"), False),
+        (Grant("", "pods", "list", "a"), Grant("", "pods", "list"), False),
+        (Grant("", "pods", "delete"), Grant("", "pods", "delete", "a", "p"), True),
+        (Grant("", "pods", "delete", "", "p"), Grant("", "pods", "delete", "a", "p"), True),
+        (Grant("", "pods", "delete", "", "p"), Grant("", "pods", "delete", "a", "q"), False),
+        (Grant("", "pods", "delete", "", "p"), Grant("", "pods", "deletecollection", "a"), False),
+        (Grant("", "pods", "list"), Grant("", "pods/log", "list"), False),
+        (Grant("apps", "pods", "list"), Grant("", "pods", "list"), False),
+    ],
+)
+def test_allows(granted: Grant, needed: Grant, is_allowed: bool) -> None:
+    assert granted.allows(needed) is is_allowed
+
+
+def test_every_request_is_allowed_and_nothing_is_granted_in_vain() -> None:
+    granted = roles.granted("windlass-system", EVERYWHERE)
+    needed = {roles.needed_by(request) for request in DEFAULT_REQUESTS} | FINALIZERS
+
+    assert roles.refused(granted, needed) == frozenset()
+    assert roles.unused(granted, needed) == frozenset()
+
+
+def test_in_named_namespaces_it_may_do_nothing_elsewhere() -> None:
+    granted = roles.granted("windlass-system", TWO)
+    needed = {roles.needed_by(request) for request in DEFAULT_REQUESTS if request.namespace} | FINALIZERS
+
+    assert roles.refused(granted, needed) == frozenset()
+    places = {grant.namespace for grant in granted}
+    assert places == {"", "team-a", "team-b", "windlass-system"}
+    in_the_cluster = {grant.resource for grant in granted if not grant.namespace}
+    assert in_the_cluster == {"customresourcedefinitions"}
+    assert roles.refused(granted, {Grant("", "pods", "create", "team-c")})
+
+
+def test_refused_and_unused_find_something() -> None:
+    granted = {Grant("", "pods", "list"), Grant("", "secrets", "get")}
+    needed = {Grant("", "pods", "list", "a"), Grant("", "pods", "watch", "a")}
+
+    assert roles.refused(granted, needed) == {Grant("", "pods", "watch", "a")}
+    assert roles.unused(granted, needed) == {Grant("", "secrets", "get")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "gone", "added"),
+    [
+        (EVERYWHERE, set(), set()),
+        (Settings(events=False), {("events", "create")}, set()),
+        (Settings(leader_election=False), {("leases", verb) for verb in ("get", "create", "update")}, set()),
+        (MANAGING, set(), {("customresourcedefinitions", verb) for verb in ("create", "update")}),
+    ],
+)
+def test_what_is_not_done_is_not_granted(
+    settings: Settings, gone: set[tuple[str, str]], added: set[tuple[str, str]]
+) -> None:
+    def verbs(settings: Settings) -> set[tuple[str, str]]:
+        return {(grant.resource, grant.verb) for grant in roles.granted("w", settings)}
+
+    assert verbs(EVERYWHERE) - verbs(settings) == gone
+    assert verbs(settings) - verbs(EVERYWHERE) == added
+
+
+@pytest.mark.parametrize("settings", [EVERYWHERE, MANAGING, TWO], ids=["everywhere", "managing", "two"])
+def test_nothing_dangerous(settings: Settings) -> None:
+    for grant in roles.granted("windlass-system", settings):
+        assert "*" not in (grant.group, grant.resource, grant.verb)
+        assert grant.group != "rbac.authorization.k8s.io"
+        assert grant.resource.split("/")[0] not in {"secrets", "serviceaccounts", "nodes"}
+        assert grant.verb not in {"escalate", "bind", "impersonate"}
+        assert grant.verb == "create" or grant.group != "apiextensions.k8s.io" or grant.name
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        EVERYWHERE,
+        MANAGING,
+        TWO,
+        Settings(lease_name="mine", lease_namespace="elsewhere", events=False),
+        Settings(leader_election=False),
+    ],
+)
+def test_roles_grant_what_the_list_says(settings: Settings) -> None:
+    """Read from the manifests, as a server would read them."""
+    plan = Plan(namespace="windlass-system", settings=settings)
+    assert _granted_by(access.manifests(plan)) == roles.granted("windlass-system", settings)
+
+
+def _granted_by(manifests: Iterable[Json]) -> set[Grant]:
+    """What the bindings give to the service account, which has to be there."""
+    objects = {
+        (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in manifests
+    }
+    account = {"kind": "ServiceAccount", "name": "windlass-controller", "namespace": "windlass-system"}
+    assert ("ServiceAccount", account["namespace"], account["name"]) in objects
+    granted = set()
+    for (kind, namespace, _), binding in objects.items():
+        if not kind.endswith("Binding"):
+            continue
+        assert binding["subjects"] == [account]
+        role = objects[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]
+        granted |= {
+            Grant(group, resource, verb, namespace, name)
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+            for name in rule.get("resourceNames", [""])
+        }
+    return granted
+
+
+@pytest.mark.parametrize("group", names.GROUPS)
+def test_owners_are_asked_for(group: str) -> None:
+    """By what the controller really creates."""
+    framework = builders.framework(group=group)
+    attempt = FrameworkAttemptStatus(start_time=NOW, config_map_name="job-attempt")
+    status = FrameworkStatus(start_time=NOW, transition_time=NOW, attempt_status=attempt)
+    body = msgspec.json.encode(config_map(framework.with_status(status)))
+
+    needed = roles.needed_for_owners(requests.create(CONFIG_MAPS, framework.namespace, body))
+
+    assert needed == {Grant(group, "frameworks/finalizers", "update", framework.namespace, framework.name)}
+    assert roles.refused(roles.granted("w", EVERYWHERE), needed) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("reference", "needed"),
+    [
+        ({"blockOwnerDeletion": True}, {Grant("", "configmaps/finalizers", "update", "a", "x-attempt")}),
+        ({"blockOwnerDeletion": False}, set()),
+        ({}, set()),
+    ],
+)
+def test_only_owners_whose_deletion_is_held_up(reference: Json, needed: set[Grant]) -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x-attempt", "uid": "u", **reference}
+    body = msgspec.json.encode({"metadata": {"ownerReferences": [owner]}})
+    assert roles.needed_for_owners(requests.create(PODS, "a", body)) == needed
+    assert roles.needed_for_owners(requests.replace(PODS, "a", "x", body)) == frozenset()
+
+
+def test_page_names_every_permission() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    assert rows == [
+        f"| `{_resource(one)}` | {', '.join(one.verbs)} | {one.where} | {one.reason} |"
+        for one in roles.permissions(MANAGING)
+    ]
+
+
+def _resource(permission: roles.Permission) -> str:
+    plural, slash, subresource = permission.resource.partition("/")
+    return f"{plural}{'.' if permission.group else ''}{permission.group}{slash}{subresource}"

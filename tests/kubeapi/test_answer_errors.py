@@ -1,0 +1,83 @@
+"""Which error an answer becomes, and what of it is kept."""
+
+import json
+
+import pytest
+from tests.kubeapi.scripted import status_body
+
+from windlass.kubeapi import errors
+from windlass.model.api_failure import ApiFailure
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (400, "BadRequest", errors.AnsweredError),
+        (401, "Unauthorized", errors.UnauthorizedError),
+        (403, "Forbidden", errors.ForbiddenError),
+        (404, "NotFound", errors.NotFoundError),
+        (409, "Conflict", errors.ConflictError),
+        (409, "AlreadyExists", errors.AlreadyExistsError),
+        (410, "Expired", errors.ExpiredError),
+        (410, "Gone", errors.ExpiredError),
+        (413, "RequestEntityTooLarge", errors.AnsweredError),
+        (422, "Invalid", errors.InvalidError),
+        (429, "TooManyRequests", errors.TooManyRequestsError),
+        (500, "InternalError", errors.ServerError),
+        (504, "Timeout", errors.ServerError),
+    ],
+)
+def test_a_status_becomes_the_error_of_its_code(code: int, reason: str, kind: type[errors.ApiError]) -> None:
+    error = errors.from_answer(code, {}, json.dumps(status_body(code, reason)).encode())
+    assert type(error) is kind
+    assert error.failure == ApiFailure(code, reason, f"it is {reason}")
+    assert str(error) == f"{code} {reason}: it is {reason}"
+    assert error.retry_after is None
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "kind", "message"),
+    [
+        (502, b"<html>\n<h1>Bad  Gateway</h1>", errors.ServerError, "<html> <h1>Bad Gateway</h1>"),
+        (404, b"404 page not found\n", errors.NotFoundError, "404 page not found"),
+        (403, b'{"kind": "Pod"}', errors.ForbiddenError, '{"kind": "Pod"}'),
+        (500, b"\xff\xfe", errors.ServerError, "��"),
+        (500, b"x" * 1000, errors.ServerError, "x" * 300 + "…"),
+    ],
+)
+def test_an_answer_of_somebody_else_is_shown(
+    code: int, body: bytes, kind: type[errors.ApiError], message: str
+) -> None:
+    error = errors.from_answer(code, {}, body)
+    assert type(error) is kind
+    assert error.failure == ApiFailure(code, "", f"the answer is no Kubernetes Status: {message}")
+
+
+def test_an_empty_answer_says_so() -> None:
+    assert str(errors.from_answer(503, {}, b"")) == "503: the answer is empty"
+
+
+@pytest.mark.parametrize(
+    ("headers", "details", "seconds"),
+    [
+        ({}, {}, None),
+        ({"Retry-After": "7"}, {}, 7.0),
+        ({"Retry-After": "0"}, {}, 0.0),
+        ({"Retry-After": "7"}, {"retryAfterSeconds": 3}, 7.0),
+        ({}, {"retryAfterSeconds": 3}, 3.0),
+        ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, {}, None),
+        ({"Retry-After": "-1"}, {}, None),
+        ({"Retry-After": "²"}, {}, None),
+    ],
+)
+def test_how_long_the_server_wants_to_be_left_alone(
+    headers: dict[str, str], details: dict[str, int], seconds: float | None
+) -> None:
+    body = json.dumps(status_body(429, "TooManyRequests", **details)).encode()
+    assert errors.from_answer(429, headers, body).retry_after == seconds
+
+
+def test_an_error_in_a_watch_is_that_of_its_status() -> None:
+    error = errors.from_status(json.dumps(status_body(410, "Expired")).encode())
+    assert isinstance(error, errors.ExpiredError)
+    assert errors.from_status(b'{"kind": "Pod"}') is None

@@ -1,0 +1,40 @@
+"""The bucket of tokens, on a clock that the test moves."""
+
+import pytest
+
+from windlass.kubeapi.rate_limit import RateLimit
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_burst_goes_at_once_and_then_one_after_the_other() -> None:
+    limit = RateLimit(qps=10, burst=3, clock=Clock())
+    assert [round(limit.take(), 6) for _ in range(6)] == [0, 0, 0, 0.1, 0.2, 0.3]
+
+
+def test_the_bucket_fills_with_time_but_not_over_its_brim() -> None:
+    clock = Clock()
+    limit = RateLimit(qps=2, burst=2, clock=clock)
+    assert [limit.take() for _ in range(4)] == [0, 0, 0.5, 1.0]
+    clock.now += 1.5
+    assert [limit.take() for _ in range(2)] == [0, 0.5]
+    clock.now += 3600
+    assert [limit.take() for _ in range(3)] == [0, 0, 0.5]
+
+
+def test_a_token_that_was_given_back_serves_another() -> None:
+    limit = RateLimit(qps=1, burst=1, clock=Clock())
+    assert [limit.take(), limit.take()] == [0, 1.0]
+    limit.give_back()
+    assert limit.take() == 1.0
+
+
+@pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (1, 0)])
+def test_a_limit_that_lets_nothing_through_is_refused(qps: float, burst: int) -> None:
+    with pytest.raises(ValueError, match="a rate limit needs"):
+        RateLimit(qps, burst)

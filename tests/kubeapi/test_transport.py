@@ -1,0 +1,434 @@
+"""What becomes of a request, whatever the server does."""
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.kubeapi.scripted import (
+    Answer,
+    Script,
+    event,
+    hold,
+    refusal,
+    run,
+    serving,
+    stream,
+    text,
+)
+
+from windlass.kubeapi import access, errors, requests
+from windlass.kubeapi import transport as transport_module
+from windlass.kubeapi.access import Access
+from windlass.kubeapi.credentials import Found, Tls
+from windlass.kubeapi.rate_limit import RateLimit
+from windlass.kubeapi.requests import Request
+from windlass.kubeapi.resources import CONFIG_MAPS, PODS
+from windlass.kubeapi.transport import Transport
+from windlass.localcluster.api import credentials
+from windlass.localcluster.api.server import ApiServer
+
+GET = requests.get(PODS, "t", "a")
+WATCH = requests.watch(PODS)
+
+
+class Sleeper:
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    async def __call__(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+
+async def outcome(
+    transport: Transport, request: Request = GET, timeout: float = 30
+) -> bytes | errors.ApiError:
+    try:
+        return await transport.send(request, timeout)
+    except errors.ApiError as error:
+        return error
+
+
+def test_what_is_sent() -> None:
+    async def send() -> None:
+        script = Script(text("{}"))
+        async with (
+            serving(script),
+            Transport(access.anonymous(script.url + "/prefix/"), user_agent="me/1") as transport,
+        ):
+            patch = requests.json_patch(PODS, "t", "a b", b"[]", "status", "who am i")
+            assert await transport.send(patch.with_accept(requests.METADATA_ONLY)) == b"{}"
+        (received,) = script.received
+        assert received.method == "PATCH"
+        assert received.path == "/prefix/api/v1/namespaces/t/pods/a b/status"
+        assert received.query == {"fieldManager": "who am i"}
+        assert received.body == b"[]"
+        assert received.headers["Content-Type"] == "application/json-patch+json"
+        assert received.headers["Accept"].startswith("application/json;as=PartialObjectMetadata;")
+        assert received.headers["User-Agent"] == "me/1"
+        assert "Authorization" not in received.headers
+
+    run(send())
+
+
+@pytest.mark.parametrize(
+    ("answers", "slept", "expected"),
+    [
+        ([refusal(429, "TooManyRequests", Retry_After="2")], [2.0], b"{}"),
+        ([refusal(503, "ServiceUnavailable", Retry_After="1")], [1.0], b"{}"),
+        ([refusal(500, "ServerTimeout", Retry_After="1")] * 3, [1.0] * 3, b"{}"),
+        ([refusal(500, "ServerTimeout", Retry_After="1")] * 4, [1.0] * 3, errors.ServerError),
+        ([refusal(429, "TooManyRequests", Retry_After="60")], [], errors.TooManyRequestsError),
+        ([refusal(429, "TooManyRequests")], [], errors.TooManyRequestsError),
+        ([refusal(500, "InternalError")], [], errors.ServerError),
+        ([refusal(409, "AlreadyExists", Retry_After="1")], [], errors.AlreadyExistsError),
+        ([text("<h1>502</h1>", 502, "text/html")], [], errors.ServerError),
+    ],
+)
+def test_what_the_server_wants_to_be_sent_again(
+    answers: list[Answer], slept: list[float], expected: Any
+) -> None:
+    async def send() -> None:
+        sleeper = Sleeper()
+        script = Script(*answers, text("{}"))
+        async with serving(script), Transport(access.anonymous(script.url), sleep=sleeper) as transport:
+            came = await outcome(transport)
+        assert (came if isinstance(came, bytes) else type(came)) == expected
+        assert sleeper.slept == slept
+        assert len(script.received) == len(slept) + 1
+
+    run(send())
+
+
+def test_how_long_to_wait_is_told_when_it_is_too_long() -> None:
+    async def send() -> None:
+        script = Script(refusal(429, "TooManyRequests", Retry_After="60"))
+        async with serving(script), Transport(access.anonymous(script.url)) as transport:
+            error = await outcome(transport)
+        assert isinstance(error, errors.TooManyRequestsError)
+        assert error.retry_after == 60
+
+    run(send())
+
+
+async def half(request: web.BaseRequest) -> web.StreamResponse:
+    """An answer that is cut before it is complete."""
+    response = web.StreamResponse(headers={"Content-Length": "1000", "Content-Type": "application/json"})
+    await response.prepare(request)
+    await response.write(b"{")
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+async def closed(request: web.BaseRequest) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+@pytest.mark.parametrize(
+    ("answer", "timeout", "code", "words"),
+    [
+        (hold, 0.1, 0, "no answer within 0.1 s"),
+        (half, 30, 200, "GET /api/v1/namespaces/t/pods/a"),
+        (text("", 302, Location="https://login.example"), 30, 302, "towards https://login.example"),
+        (text("<form>", 200, "text/html"), 30, 200, "is not that of a Kubernetes API server"),
+    ],
+)
+def test_what_is_no_answer(answer: Answer, timeout: float, code: int, words: str) -> None:
+    async def send() -> None:
+        observed: list[int] = []
+        script = Script(answer)
+        async with (
+            serving(script),
+            Transport(
+                access.anonymous(script.url), observe=lambda _, code, __: observed.append(code)
+            ) as transport,
+        ):
+            error = await outcome(transport, timeout=timeout)
+        assert type(error) is errors.UnansweredError
+        assert words in str(error)
+        assert observed == [code]
+
+    run(send())
+
+
+def test_a_write_on_a_connection_that_dies_is_not_sent_twice() -> None:
+    async def send() -> None:
+        script = Script(text("{}"), closed, text("{}"))
+        async with serving(script), Transport(access.anonymous(script.url)) as transport:
+            await transport.send(GET)
+            error = await outcome(transport, requests.create(PODS, "t", b"{}"))
+        assert type(error) is errors.UnansweredError
+        assert len(script.received) == 2
+
+    run(send())
+
+
+def test_a_server_that_is_not_there() -> None:
+    async def send() -> None:
+        with socket.socket() as taken:
+            # Bound, but nobody listens.
+            taken.bind(("127.0.0.1", 0))
+            async with Transport(access.anonymous(f"127.0.0.1:{taken.getsockname()[1]}")) as transport:
+                error = await outcome(transport)
+        assert type(error) is errors.NotSentError
+        assert "cannot connect" in str(error)
+
+    run(send())
+
+
+def test_what_was_answered_before_counts_when_it_cannot_be_sent_again() -> None:
+    """A create may have been carried out although the answer was a 500. It must not be called unsent."""
+
+    async def send() -> None:
+        async with serving(Script(refusal(500, "ServerTimeout", Retry_After="1"))) as script:
+            # The second time it is held back for longer than it may take.
+            limit = RateLimit(qps=0.001, burst=1, clock=lambda: 0.0)
+            async with Transport(
+                access.anonymous(script.url), rate_limit=limit, sleep=Sleeper()
+            ) as transport:
+                assert type(await outcome(transport)) is errors.ServerError
+
+    run(send())
+
+
+def test_every_answer_is_observed() -> None:
+    async def send() -> None:
+        observed: list[tuple[str, int]] = []
+        script = Script(
+            refusal(429, "TooManyRequests", Retry_After="0"), text("{}"), refusal(404, "NotFound")
+        )
+        async with (
+            serving(script),
+            Transport(
+                access.anonymous(script.url),
+                observe=lambda request, code, _: observed.append((request.verb, code)),
+            ) as transport,
+        ):
+            await outcome(transport)
+            with pytest.raises(errors.NotFoundError):
+                async with transport.stream(WATCH):
+                    pass
+        assert observed == [("get", 429), ("get", 200), ("watch", 404)]
+
+    run(send())
+
+
+def test_the_rate_limit_holds_requests_back() -> None:
+    async def send() -> None:
+        sleeper = Sleeper()
+        limit = RateLimit(qps=0.1, burst=2, clock=lambda: 0.0)
+        script = Script(*[text("{}")] * 5)
+        async with (
+            serving(script),
+            Transport(access.anonymous(script.url), rate_limit=limit, sleep=sleeper) as transport,
+        ):
+            for _ in range(4):
+                await transport.send(GET, timeout=25)
+            error = await outcome(transport, timeout=25)
+            assert type(error) is errors.NotSentError
+            assert "rate limit" in str(error)
+            # The token of the request that was not sent serves this one.
+            assert await transport.send(GET, timeout=35) == b"{}"
+        assert sleeper.slept == pytest.approx([0, 0, 10, 20, 30])
+
+    run(send())
+
+
+def test_requests_share_few_connections() -> None:
+    async def send() -> None:
+        peers: set[Any] = set()
+        at_once = [0, 0]
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            assert request.transport is not None
+            peers.add(request.transport.get_extra_info("peername"))
+            at_once[0] += 1
+            at_once[1] = max(at_once)
+            await asyncio.sleep(0.001)
+            at_once[0] -= 1
+            return web.Response(text="{}")
+
+        script = Script(*[answer] * 60)
+        async with serving(script), Transport(access.anonymous(script.url), connections=3) as transport:
+            for _ in range(3):
+                await asyncio.gather(*(transport.send(GET) for _ in range(20)))
+        assert len(peers) == at_once[1] == 3
+
+    run(send())
+
+
+def test_watches_do_not_take_the_connections_of_requests() -> None:
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return web.Response(text="{}")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(event("ADDED", "a", 1))
+        return await hold(request)
+
+    async def send() -> None:
+        script = Script(*[answer] * 10)
+        async with (
+            serving(script),
+            Transport(access.anonymous(script.url), connections=1) as transport,
+            transport.stream(WATCH) as one,
+            transport.stream(WATCH) as other,
+        ):
+            assert await anext(one) == await anext(other) == event("ADDED", "a", 1)
+            assert await transport.send(GET) == b"{}"
+
+    run(send())
+
+
+def test_a_stream_gives_what_comes_and_then_what_went_wrong() -> None:
+    async def send() -> None:
+        script = Script(stream(b"one", is_cut=True))
+        async with (
+            serving(script),
+            Transport(access.anonymous(script.url)) as transport,
+            transport.stream(WATCH) as chunks,
+        ):
+            assert await anext(chunks) == b"one"
+            with pytest.raises(errors.UnansweredError):
+                await anext(chunks)
+
+    run(send())
+
+
+def test_a_proxy_is_asked_for_a_tunnel() -> None:
+    async def send() -> None:
+        proxy = Script(text("no", 403, "text/plain"))
+        async with serving(proxy):
+            found = Found(
+                server="https://cluster.example", tls=Tls(), proxy=proxy.url.replace("//", "//me:secret@")
+            )
+            async with Transport(Access(found)) as transport:
+                error = await outcome(transport)
+        assert type(error) is errors.UnansweredError
+        (received,) = proxy.received
+        assert (received.method, received.headers["Host"]) == ("CONNECT", "cluster.example")
+        assert received.headers["Proxy-Authorization"] == "Basic bWU6c2VjcmV0"
+
+    run(send())
+
+
+@pytest.mark.parametrize(
+    ("server", "may_use", "is_used"),
+    [
+        ("http://cluster.example", True, True),
+        ("http://cluster.example", False, False),
+        ("http://127.0.0.1:1", True, False),
+        ("http://localhost:1", True, False),
+    ],
+)
+def test_a_proxy_of_the_environment_is_not_asked_for_what_is_near(
+    monkeypatch: pytest.MonkeyPatch, server: str, may_use: bool, is_used: bool
+) -> None:
+    async def send() -> None:
+        proxy = Script(text("{}"))
+        async with serving(proxy):
+            for name in ("no_proxy", "NO_PROXY"):
+                monkeypatch.delenv(name, raising=False)
+            monkeypatch.setenv("http_proxy", proxy.url)
+            found = Found(server=server, may_use_environment_proxy=may_use)
+            async with Transport(Access(found)) as transport:
+                await outcome(transport)
+        assert bool(proxy.received) == is_used
+
+    run(send())
+
+
+def test_the_kernel_notices_a_peer_that_is_gone_within_about_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[socket.socket] = []
+    really = transport_module._socket
+
+    def remembered(address: Any) -> socket.socket:
+        made.append(really(address))
+        return made[-1]
+
+    monkeypatch.setattr(transport_module, "_socket", remembered)
+
+    async def send() -> None:
+        script = Script(text("{}"))
+        async with serving(script), Transport(access.anonymous(script.url)) as transport:
+            await transport.send(GET)
+            (used,) = made
+            assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+            if sys.platform == "linux":
+                idle, every, times, unsent = (
+                    used.getsockopt(socket.IPPROTO_TCP, option)
+                    for option in (
+                        socket.TCP_KEEPIDLE,
+                        socket.TCP_KEEPINTVL,
+                        socket.TCP_KEEPCNT,
+                        socket.TCP_USER_TIMEOUT,
+                    )
+                )
+                assert idle + every * times == unsent / 1000 == 60
+
+    run(send())
+
+
+def test_the_library_of_kubeconfigs_is_loaded_only_for_them() -> None:
+    """It takes 38 MB."""
+    program = (
+        "import sys, windlass.kubeapi.following, windlass.kubeapi.access as access\n"
+        "access.unix('/nowhere'), access.anonymous('localhost')\n"
+        "sys.exit('kubernetes_asyncio' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0  # noqa: S603
+
+
+@pytest.mark.parametrize("by_socket", [True, False])
+def test_the_embedded_server(tmp_path: Path, by_socket: bool) -> None:
+    async def way(server: ApiServer) -> Access:
+        if by_socket:
+            return access.unix(tmp_path / "socket")
+        credentials.write_kubeconfig(tmp_path / "kubeconfig", server.url, server.credentials)
+        return await access.load(str(tmp_path / "kubeconfig"))
+
+    async def send() -> None:
+        server = ApiServer(tmp_path)
+        await server.start(local=tmp_path / "socket")
+        try:
+            async with Transport(await way(server)) as transport:
+                body = json.dumps(
+                    {"metadata": {"name": "a", "labels": {"x": "y"}}, "data": {"b": "c"}}
+                ).encode()
+                create = requests.create(CONFIG_MAPS, "default", body, "me")
+                made = json.loads(await transport.send(create))
+                assert made["data"] == {"b": "c"}
+                assert type(await outcome(transport, create)) is errors.AlreadyExistsError
+
+                only = requests.list_page(CONFIG_MAPS, "default", "x=y").with_accept(requests.METADATA_ONLY)
+                listed = json.loads(await transport.send(only))
+                assert listed["kind"] == "PartialObjectMetadataList"
+                assert [item["metadata"]["uid"] for item in listed["items"]] == [made["metadata"]["uid"]]
+
+                stale = json.dumps(
+                    [{"op": "replace", "path": "/metadata/resourceVersion", "value": "1"}]
+                ).encode()
+                patch = requests.json_patch(CONFIG_MAPS, "default", "a", stale)
+                assert type(await outcome(transport, patch)) is errors.ConflictError
+                delete = requests.delete(CONFIG_MAPS, "default", "a", uid="another")
+                assert type(await outcome(transport, delete)) is errors.ConflictError
+                bad = requests.create(CONFIG_MAPS, "default", b'{"metadata":{"name":"A"}}')
+                assert type(await outcome(transport, bad)) is errors.InvalidError
+                await transport.send(requests.delete_collection(CONFIG_MAPS, "default", "x=y"))
+                gone = await outcome(transport, requests.get(CONFIG_MAPS, "default", "a"))
+                assert type(gone) is errors.NotFoundError
+        finally:
+            await server.stop()
+
+    run(send())

@@ -1,0 +1,60 @@
+"""A watch arrives in pieces of any size, and is whole lines again."""
+
+import itertools
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.kubeapi import answers, watch_lines
+from windlass.kubeapi.watch_lines import LineSplitter
+
+LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"."))
+
+
+@given(st.lists(LINE), LINE, st.lists(st.integers(0, 200)))
+def test_however_it_is_cut_the_lines_are_the_same(lines: list[bytes], rest: bytes, cuts: list[int]) -> None:
+    whole = b"".join(line + b"\n" for line in lines) + rest
+    places = sorted({0, *(cut for cut in cuts if cut < len(whole)), len(whole)})
+    splitter = LineSplitter()
+    found = [line for start, end in itertools.pairwise(places) for line in splitter.feed(whole[start:end])]
+    assert found == [line for line in lines if line]
+    assert splitter.is_in_mid_line == bool(rest)
+
+
+def test_a_long_line_comes_in_many_pieces() -> None:
+    splitter = LineSplitter()
+    for _ in range(4096):
+        assert splitter.feed(b"x" * 1024) == []
+    assert splitter.feed(b"\n") == [b"x" * 4 * 1024 * 1024]
+    assert not splitter.is_in_mid_line
+
+
+def test_an_object_stays_as_it_came() -> None:
+    event = watch_lines.parse(b'{"type":"ADDED","object":{"metadata" : {"resourceVersion":"7"}, "x": [1]}}')
+    assert event.type == watch_lines.ADDED
+    assert bytes(event.object) == b'{"metadata" : {"resourceVersion":"7"}, "x": [1]}'
+    assert watch_lines.version_of(event.object) == "7"
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"<html>", b"[]", b'{"type":"ADDED"}', b'{"object":{}}', b'{"type":"ADDED"']
+)
+def test_what_is_no_event_is_refused(line: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        watch_lines.parse(line)
+
+
+@pytest.mark.parametrize(
+    ("body", "objects", "token"),
+    [
+        (b'{"metadata":{"resourceVersion":"5"},"items":[{"a":1},{}]}', [b'{"a":1}', b"{}"], ""),
+        (b'{"metadata":{"resourceVersion":"5","continue":"next"},"items":null}', [], "next"),
+        (b'{"kind":"PodList","metadata":{"resourceVersion":"5"}}', [], ""),
+    ],
+)
+def test_a_page_of_a_list(body: bytes, objects: list[bytes], token: str) -> None:
+    page = answers.decode_page(body)
+    assert [bytes(each) for each in page.objects] == objects
+    assert (page.metadata.resource_version, page.metadata.continue_) == ("5", token)

@@ -1,0 +1,81 @@
+"""Frameworks that are deleted while they run, in every way that Kubernetes knows, and made anew at once."""
+
+import pytest
+
+from operated.jobs import FOREVER, SUCCEEDS, framework, role
+from operated.place import Place, completion_of
+from windlass.testing import hollow_history
+
+
+@pytest.mark.parametrize("propagation", ["Foreground", "Background", ""])
+def test_everything_goes(place: Place, propagation: str) -> None:
+    place.submit(framework("job", role(tasks=2, life=FOREVER)))
+    place.wait_for_running("job", 2)
+    place.delete("job", propagation)
+    place.wait_until_gone("job")
+    place.world.wait_for("its pods to be gone", lambda: not place.pods("job"))
+    place.world.wait_for("its ConfigMap to be gone", lambda: not place.config_maps("job"))
+
+
+def test_what_was_kept_goes(place: Place) -> None:
+    place.submit(framework("job", role(tasks=2, life=SUCCEEDS), completedPods="Keep"))
+    place.wait_for_completed("job")
+    place.delete("job")
+    place.wait_until_gone("job")
+    place.world.wait_for("its pods to be gone", lambda: not place.pods("job"))
+    place.world.wait_for("its ConfigMap to be gone", lambda: not place.config_maps("job"))
+
+
+def test_orphans(place: Place) -> None:
+    """The Framework goes and its name is free or taken, but never half of each."""
+    place.submit(framework("job", role(tasks=2, life=FOREVER)))
+    place.wait_for_running("job", 2)
+    place.delete("job", "Orphan")
+    place.wait_until_gone("job")
+    place.submit(framework("job", role(tasks=2, life=SUCCEEDS)))
+    seen = place.wait("job", lambda body: body.get("status"), "a status")
+    assert seen["status"]["retryPolicyStatus"]["totalRetriedCount"] == 0
+    if place.config_maps("job"):
+        is_stranger = not place.config_maps("job")["job-attempt"]["metadata"].get("ownerReferences")
+        if is_stranger:
+            place.wait_for_condition("job", "NameTaken")
+            place.client.delete(place.path("configmaps", "job-attempt")).expect(200)
+            for pod in place.pods("job"):
+                place.client.delete(place.path("pods", pod), gracePeriodSeconds="0")
+    assert completion_of(place.wait_for_completed("job"))["code"] == 0
+
+
+@pytest.mark.parametrize("propagation", ["Foreground", "Background"])
+def test_made_anew_at_once(place: Place, propagation: str) -> None:
+    """The new one waits for the name, and never takes what was the old one's."""
+    place.submit(framework("job", role(tasks=2, life=FOREVER)))
+    old = place.wait_for_running("job", 2)
+    place.delete("job", propagation)
+    new = place.world.wait_for("the name to be free", lambda: _resubmitted(place))
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    found = place.wait_for_completed("job")
+    assert found["metadata"]["uid"] == new["metadata"]["uid"]
+    assert completion_of(found)["code"] == 0
+    seen = place.world.history.of(place.name, "job")
+    owners = [(pod.name, pod.framework_uid) for pod in seen]
+    assert len(set(owners)) == len(owners) == 4, "each task of each Framework had one pod"
+    assert not hollow_history.started_together(seen)
+
+
+def _resubmitted(place: Place) -> dict[str, dict[str, str]] | None:
+    body = framework("job", role(tasks=2, life=SUCCEEDS))
+    answer = place.client.post(place.framework_path(), body)
+    if answer.code == 409:
+        return None
+    created: dict[str, dict[str, str]] = answer.expect(201).body
+    return created
+
+
+def test_a_namespace(place: Place) -> None:
+    """It goes as a whole, and the controller does not stand in its way."""
+    other = place.world.new_place()
+    other.submit(framework("job", role(tasks=2, life=FOREVER)))
+    other.wait_for_running("job", 2)
+    namespace = f"/api/v1/namespaces/{other.name}"
+    other.client.delete(namespace).expect(200)
+    place.world.wait_for(f"{namespace} to be gone", lambda: other.client.get(namespace).code == 404)

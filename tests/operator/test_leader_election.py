@@ -1,0 +1,90 @@
+"""Two controllers, one lease: only the leader acts, and when it falls or leaves, the other goes on."""
+
+from operated.controllers import Controller, options
+from operated.jobs import FOREVER, SUCCEEDS, framework, role
+from operated.place import Place, completion_of
+from operated.proxy import Asked
+from operated.world import World
+from windlass.testing import hollow_history
+
+THREE_SECONDS = options(
+    lease_duration_sec="3",
+    lease_renew_deadline_sec="2",
+    lease_retry_period_sec="0.3",
+    request_timeout_sec="1",
+)
+LONG = options(
+    lease_duration_sec="3600",
+    lease_renew_deadline_sec="1800",
+    lease_retry_period_sec="0.2",
+    request_timeout_sec="2",
+)
+"""Whoever waits for this lease to run out waits in vain."""
+
+
+TWO_SECONDS = options(
+    lease_duration_sec="2",
+    lease_renew_deadline_sec="1.2",
+    lease_retry_period_sec="0.2",
+    request_timeout_sec="0.8",
+)
+
+
+def acts(controller: Controller) -> list[Asked]:
+    return controller.proxy.asked(lambda asked: asked.is_act)
+
+
+def leader_and_standby(world: World, place: Place, *lease: str) -> tuple[Controller, Controller]:
+    """Found out by who does the work."""
+    pair = [world.controller(name, *lease) for name in ("one", "two")]
+    place.submit(framework("first", role()))
+    place.wait_for_completed("first")
+    leader, standby = sorted(pair, key=lambda each: len(acts(each)), reverse=True)
+    assert not acts(standby)
+    return leader, standby
+
+
+def test_the_leader_is_killed(own_world: World) -> None:
+    place = own_world.new_place()
+    leader, standby = leader_and_standby(own_world, place, *THREE_SECONDS)
+    place.submit(framework("job", role("ps", 1, FOREVER), role("worker", 2, FOREVER, min_succeeded=2)))
+    place.wait_for_running("job", 3)
+    leader.process.kill()
+    for index in range(2):
+        place.end_pod(f"job-worker-{index}")
+    assert completion_of(place.wait_for_completed("job"))["code"] == 0
+    assert max(asked.number for asked in acts(leader)) < min(asked.number for asked in acts(standby))
+    assert not hollow_history.started_more_than_once(own_world.history.of(place.name, "job"))
+
+
+def test_the_leader_leaves(own_world: World) -> None:
+    """On SIGTERM it hands over at once, long before its lease is over. Both were ready all the time."""
+    place = own_world.new_place()
+    leader, standby = leader_and_standby(own_world, place, *LONG)
+    place.submit(framework("job", role(tasks=2, life=FOREVER)))
+    place.wait_for_running("job", 2)
+    for each in (leader, standby):
+        own_world.wait_for(f"{each.name} to be ready", lambda it=each: it.ask("/readyz")[0] == 200)  # type: ignore[misc]
+        assert each.ask("/healthz")[0] == 200
+    assert leader.process.stop() == 0
+    for index in range(2):
+        place.end_pod(f"job-worker-{index}")
+    assert completion_of(place.wait_for_completed("job"))["code"] == 0
+    assert max(asked.number for asked in acts(leader)) < min(asked.number for asked in acts(standby))
+
+
+def test_a_leader_that_is_cut_off_does_nothing_more(own_world: World) -> None:
+    """It cannot renew its lease, the other takes over, and what it comes back to is no longer its own."""
+    place = own_world.new_place()
+    leader, standby = leader_and_standby(own_world, place, *TWO_SECONDS)
+    leader.proxy.is_refusing = True
+    place.submit(framework("job", role(tasks=2, life=SUCCEEDS)))
+    assert completion_of(place.wait_for_completed("job"))["code"] == 0
+    assert acts(standby)
+    leader.proxy.is_refusing = False
+    before = len(acts(leader))
+    place.submit(framework("another", role(tasks=2, life=SUCCEEDS)))
+    assert completion_of(place.wait_for_completed("another"))["code"] == 0
+    seen = own_world.history.pods
+    assert not hollow_history.started_more_than_once(seen)
+    assert len(acts(leader)) == before, "two have acted at a time"

@@ -1,0 +1,128 @@
+"""The server dies and comes back, connections break, requests fail, answers get lost: nothing is done twice."""
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from operated import processes
+from operated.controllers import Controller
+from operated.jobs import framework, role
+from operated.place import Place, completion_of, retries_of, state_of
+from operated.proxy import ANSWER_LOST, LOST, PASS, Asked, Mischief, Verdict, no_mischief
+from operated.world import World
+from windlass.testing import hollow_history, hollow_lives
+
+FRAMEWORKS = 8
+TASKS = 2
+SHORT = hollow_lives.annotations(runs_for=0.2)
+
+
+@pytest.fixture(scope="module")
+def shaken_controller(second_world: World) -> Iterator[Controller]:
+    yield second_world.controller("shaken", "--no-leader-election")
+    second_world.stop_controllers()
+
+
+@pytest.fixture
+def shaken(second_world: World, shaken_controller: Controller) -> Iterator[Place]:
+    processes.STARTED.append(shaken_controller.process)
+    yield second_world.new_place()
+    shaken_controller.proxy.mischief = no_mischief
+    second_world.leave_places()
+
+
+def controller_of(place: Place) -> Controller:
+    return place.world.controllers["shaken"]
+
+
+def submit_all(place: Place) -> None:
+    for number in range(FRAMEWORKS):
+        place.submit(framework(f"job-{number}", role(tasks=TASKS, life=SHORT)))
+
+
+def insist_on_perfection(place: Place) -> None:
+    def all_completed() -> list[dict[str, object]] | None:
+        items = place.client.get(place.framework_path()).expect(200).body["items"]
+        return items if all(state_of(item) == "Completed" for item in items) else None
+
+    found = place.world.wait_for("all jobs to complete", all_completed)
+    assert len(found) == FRAMEWORKS
+    assert [completion_of(each)["code"] for each in found] == [0] * FRAMEWORKS
+    assert [retries_of(each) for each in found] == [0] * FRAMEWORKS
+    seen = [pod for pod in place.world.history.pods if pod.namespace == place.name]
+    assert len(seen) == FRAMEWORKS * TASKS, "a task had two pods, or none"
+    assert not hollow_history.started_more_than_once(seen)
+    assert not place.pods()
+    assert not place.config_maps()
+
+
+def share(portion: float, *verdicts: Verdict) -> Mischief:
+    """Befalls that portion of all requests, watches too."""
+    chance = random.Random(7)
+    return lambda _: chance.choice(verdicts) if chance.random() < portion else PASS
+
+
+def of_acts(portion: float, verdict: Verdict) -> Mischief:
+    befall = share(portion, verdict)
+    return lambda asked: befall(asked) if asked.is_act else PASS
+
+
+STORMS: dict[str, Callable[[], Mischief]] = {
+    "429": lambda: share(0.1, Verdict(code=429, retry_after="1")),
+    "500": lambda: share(0.3, Verdict(code=500), Verdict(code=503)),
+    "answers-lost": lambda: of_acts(0.3, ANSWER_LOST),
+    "all-of-it": lambda: share(0.3, Verdict(code=500), Verdict(code=429), LOST, ANSWER_LOST),
+}
+
+
+@pytest.mark.parametrize("storm", STORMS)
+def test_a_storm(shaken: Place, storm: str) -> None:
+    controller_of(shaken).proxy.mischief = STORMS[storm]()
+    submit_all(shaken)
+    insist_on_perfection(shaken)
+
+
+def test_late_answers(shaken: Place) -> None:
+    chance = random.Random(3)
+    controller_of(shaken).proxy.mischief = lambda _: Verdict(delay=chance.choice((0.0, 0.0, 0.2)))
+    submit_all(shaken)
+    insist_on_perfection(shaken)
+
+
+def every(acts: int, times: int, then: Callable[[], object]) -> Mischief:
+    """Does something each time the controller has acted so often."""
+    count = 0
+
+    def mischief(asked: Asked) -> Verdict:
+        nonlocal count
+        count += asked.is_act
+        if asked.is_act and count % acts == 0 and count <= acts * times:
+            then()
+        return PASS
+
+    return mischief
+
+
+def test_connections_are_cut(shaken: Place) -> None:
+    proxy = controller_of(shaken).proxy
+    proxy.mischief = every(8, 8, proxy.cut)
+    submit_all(shaken)
+    insist_on_perfection(shaken)
+
+
+def test_the_server_is_killed_and_comes_back(shaken: Place) -> None:
+    """With what it had stored; the kubelet has to find its way back too."""
+    proxy, cluster = controller_of(shaken).proxy, shaken.world.cluster
+    fallen: list[str] = []
+
+    def kill() -> None:
+        cluster.kill()
+        fallen.append("again")
+
+    submit_all(shaken)
+    for times in range(1, 3):
+        proxy.mischief = every(10, 1, kill)
+        shaken.world.wait_for("the controller to act", lambda times=times: len(fallen) == times)  # type: ignore[misc]
+        cluster.restart()
+    insist_on_perfection(shaken)

@@ -1,0 +1,114 @@
+"""Every request of the controller is allowed by its roles, and nothing is granted that it does not use.
+
+On a real server the controller's user has these roles and no others, in all of these tests.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from operated import clusters, permissions, world
+from operated.clusters import DEFINITIONS
+from operated.jobs import FOREVER, SUCCEEDS, fails, framework, role
+from operated.place import Place
+from operated.proxy import ANSWER_LOST, PASS, Asked, Mischief, Verdict, no_mischief
+from operated.world import World
+from windlass.install import roles
+from windlass.install.roles import Grant
+from windlass.model import names
+from windlass.settings import Settings
+from windlass.wire import reference_crd
+
+SETTINGS = Settings(manage_crds=True)
+
+
+@pytest.fixture(scope="module")
+def asked() -> Iterator[list[Asked]]:
+    """All that a controller asks for that makes its definitions itself, elects a leader, and sees all kinds of jobs."""
+    with clusters.running() as cluster, world.on(cluster) as own:
+        # One of the definitions is out of date, the other is missing.
+        cluster.put_definition(reference_crd.reference_crd(names.CONTROLLER_GROUP))
+        cluster.grant(SETTINGS)
+        own.start_kubelet()
+        controller = own.controller("controller", "--manage-crds")
+        served = f"{DEFINITIONS}/{names.PLURAL}.{names.LAUNCHER_GROUP}"
+        own.wait_for("the definitions", lambda: cluster.client.get(served).code == 200)
+        for group in names.GROUPS:
+            live_through_everything(own, group)
+        assert controller.process.stop() == 0  # it gives its lease back
+        yield controller.proxy.asked(lambda _: True)
+
+
+def live_through_everything(own: World, group: str) -> None:
+    place = own.new_place()
+    submit(place, framework("expires", role(life=SUCCEEDS), ttlSecondsAfterFinished=0, group=group))
+    submit(place, framework("retries", role(life=fails(3), retry={"maxRetryCount": 1}), group=group))
+    submit(place, framework("runs", role(tasks=2, life=FOREVER), group=group))
+    place.wait_until_gone("expires", group)
+    place.wait_for_completed("retries", group)
+    place.wait_for_running("runs", 2, group)
+    proxy = own.controllers["controller"].proxy
+    proxy.mischief = first_status_lost()
+    place.change("runs", {"executionType": "Stop"}, group)
+    place.wait_for_completed("runs", group)
+    proxy.mischief = no_mischief
+
+
+def submit(place: Place, body: dict[str, object]) -> None:
+    """Its definition may have been served for a moment only."""
+    group = names.group_of(str(body["apiVersion"]))
+    path = place.framework_path(group=group)
+    place.world.wait_for(f"{path} to be served", lambda: place.client.post(path, body).code == 201)
+
+
+def first_status_lost() -> Mischief:
+    """The controller does not know whether it was stored, and has to read it."""
+    lost: list[Asked] = []
+
+    def mischief(asked: Asked) -> Verdict:
+        if lost or not asked.path.endswith("/status"):
+            return PASS
+        lost.append(asked)
+        return ANSWER_LOST
+
+    return mischief
+
+
+def needed(asked: list[Asked]) -> set[Grant]:
+    return {permissions.needed_by(each) for each in asked} | {
+        grant for each in asked for grant in permissions.needed_for_owners(each)
+    }
+
+
+def test_every_request_is_granted(asked: list[Asked]) -> None:
+    assert not roles.refused(roles.granted("default", SETTINGS), needed(asked))
+
+
+def test_every_grant_is_used(asked: list[Asked]) -> None:
+    created = f"{names.PLURAL}.{names.LAUNCHER_GROUP}"
+    to_update_what_was_just_created = Grant(
+        "apiextensions.k8s.io", "customresourcedefinitions", "update", name=created
+    )
+    unused = roles.unused(roles.granted("default", SETTINGS), needed(asked))
+    assert unused == {to_update_what_was_just_created}
+
+
+def test_a_controller_that_does_not_manage_definitions_has_no_right_to(asked: list[Asked]) -> None:
+    refused = roles.refused(roles.granted("default", Settings()), needed(asked))
+    assert {grant.resource for grant in refused} == {"customresourcedefinitions"}
+    assert {grant.verb for grant in refused} == {"create", "update"}
+
+
+def test_only_labelled_pods_and_config_maps_are_asked_for(asked: list[Asked]) -> None:
+    """Never every pod of the cluster."""
+    for each in asked:
+        if each.method == "GET" and each.path.endswith(("/pods", "/configmaps")):
+            assert each.parameters["labelSelector"].startswith(names.FRAMEWORK_NAME), str(each)
+
+
+def test_every_delete_names_what_it_means(asked: list[Asked]) -> None:
+    """By UID, or by the label that has the UID of the attempt (statement 41)."""
+    for each in asked:
+        if each.method == "DELETE":
+            is_precise = b'"uid"' in each.body or names.ATTEMPT_LABEL in each.query
+            assert is_precise, str(each)

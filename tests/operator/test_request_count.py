@@ -1,0 +1,54 @@
+"""What a success costs, in requests of the controller: the write budget that the documentation promises.
+
+The pods are created, start and end in three bursts. Watches, the lease and Events do not count.
+"""
+
+import pytest
+
+from operated.clusters import CONTROLLER
+from operated.controllers import Controller
+from operated.jobs import framework, role
+from operated.place import Place, completion_of
+from operated.proxy import Asked
+from windlass.testing import hollow_lives
+from windlass.testing.hollow_lives import Life
+
+KEPT = 6
+"""The ConfigMap and five statuses."""
+REMOVED = 9
+"""Besides: the pods in one request, the ConfigMap, one more status."""
+
+
+@pytest.mark.parametrize("completed_pods", ["Keep", "Delete"])
+@pytest.mark.parametrize("tasks", [2, 50])
+def test_the_budget(place: Place, controller: Controller, tasks: int, completed_pods: str) -> None:
+    life = hollow_lives.annotations(gang=tasks, runs_for="never")
+    place.submit(framework("job", role(tasks=tasks, life=life), completedPods=completed_pods))
+    place.wait_for_running("job", tasks)
+    place.world.tell(place, "job", Life(gang=tasks))
+    assert completion_of(place.wait_for_completed("job"))["code"] == 0
+
+    inside = f"/namespaces/{place.name}/"
+    exchanges = [each for each in controller.proxy.exchanges if inside in each.asked.path]
+    counted = [each.asked for each in exchanges if each.asked.is_counted]
+    budget = tasks + (KEPT if completed_pods == "Keep" else REMOVED)
+    assert len(counted) <= budget, _table(counted)
+    assert not [each for each in exchanges if each.code == 409], "a quiet run has no conflict"
+    assert all(200 <= each.code < 300 for each in exchanges)
+    events = {(each.asked.path, each.asked.body) for each in exchanges if each.asked.is_of_event}
+    assert len(events) <= 3
+    if place.world.cluster.is_real:
+        assert _audited(place) == len(counted), "the server's own count is another one"
+
+
+def _audited(place: Place) -> int:
+    return sum(
+        entry["verb"] != "watch" and entry["objectRef"]["resource"] not in ("events", "leases")
+        for entry in place.world.cluster.audited(CONTROLLER)
+        if entry.get("objectRef", {}).get("namespace") == place.name
+    )
+
+
+def _table(counted: list[Asked]) -> str:
+    shown = [str(each) for each in counted if not (each.method == "POST" and each.path.endswith("/pods"))]
+    return f"{len(counted)} requests, those that created pods left out:\n" + "\n".join(shown)

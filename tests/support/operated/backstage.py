@@ -1,0 +1,66 @@
+"""An event loop in a thread of its own, for the parts of a test's world that are asynchronous."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Backstage:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._running: list[Future[Any]] = []
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(timeout=120)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """On the loop, where it meets nothing half done."""
+
+        async def called() -> T:
+            return function()
+
+        return self.wait(called())
+
+    def start(self, coroutine: Coroutine[Any, Any, None]) -> "Future[None]":
+        running = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        self._running.append(running)
+        return running
+
+    def insist(self) -> None:
+        """What runs in the background is to go on for ever: raises what ended it."""
+        for running in self._running:
+            if running.done() and not running.cancelled():
+                running.result()
+
+    def end(self, running: "Future[None]") -> None:
+        self._running.remove(running)
+        running.cancel()
+        with contextlib.suppress(BaseException):
+            running.result(timeout=60)
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[Backstage]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="backstage", daemon=True)
+    thread.start()
+    try:
+        yield Backstage(loop)
+    finally:
+        asyncio.run_coroutine_threadsafe(_cancel_all(), loop).result(timeout=60)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(timeout=60)
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+async def _cancel_all() -> None:
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

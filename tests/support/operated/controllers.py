@@ -1,0 +1,81 @@
+"""The controller as a user runs it: a process, of which a test knows its log, its endpoints and what it asks for."""
+
+import itertools
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.waiting import wait_for
+from operated.processes import Process
+from operated.proxy import Proxy
+
+STARTS = itertools.count(1)
+
+
+class Controller:
+    """One that may be killed and started again; all its lives share a proxy and have a log each."""
+
+    def __init__(
+        self,
+        name: str,
+        proxy: Proxy,
+        folder: Path,
+        options: Sequence[str],
+        environment: Mapping[str, str],
+    ) -> None:
+        self.name = name
+        self.proxy = proxy
+        self._folder = folder
+        self._options = list(options)
+        self._environment = environment
+        self.process = self._started()
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.code is None
+
+    def start_again(self) -> None:
+        assert not self.is_alive, f"{self.name} still runs"
+        self.process = self._started()
+
+    def _started(self) -> Process:
+        number = next(STARTS)
+        command = [
+            *(sys.executable, "-m", "windlass.cli.main", "controller"),
+            *("--kubeconfig", str(self.proxy.kubeconfig)),
+            *("--metrics-address", "127.0.0.1:0"),
+            *("--log-format", "json"),
+            *self._options,
+        ]
+        log = self._folder / f"{self.name}-{number}.log"
+        return Process(f"{self.name} ({number})", command, log, self._environment)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The structured lines of its log. Snapshots are plain lines, as the reference writes them."""
+        return [json.loads(line) for line in self.process.text().splitlines() if line.startswith("{")]
+
+    def ask(self, path: str) -> tuple[int, str]:
+        """Of its own endpoints."""
+        try:
+            with urllib.request.urlopen(f"http://{self.address()}{path}", timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def address(self) -> str:
+        """Where it serves /metrics, /healthz and /readyz."""
+        return wait_for(f"{self.name} to say where it serves\n{self.process.tail()}", lambda: self._address())
+
+    def _address(self) -> str | None:
+        assert self.is_alive, f"{self.name} ended with {self.process.code}:\n{self.process.tail()}"
+        served = (line.get("address") for line in self.lines() if line.get("message") == "serving")
+        return next((str(address) for address in served if address), None)
+
+
+def options(**settings: str) -> list[str]:
+    """`lease_duration_sec="3"` → `--lease-duration-sec 3`."""
+    return [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", value)]

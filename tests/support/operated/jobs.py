@@ -1,0 +1,60 @@
+"""Frameworks as a user writes them, whose pods carry in annotations what the hollow kubelet shall make of them."""
+
+from typing import Any
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.testing import hollow_lives
+
+FOREVER = hollow_lives.annotations(runs_for="never")
+UNTIL_TOLD = FOREVER
+"""Runs until the test sets its annotations anew."""
+PENDING = hollow_lives.annotations(starts_after="never")
+SUCCEEDS = hollow_lives.annotations(runs_for=0)
+
+
+def fails(code: int = 1, **more: Any) -> dict[str, str]:
+    return hollow_lives.annotations(runs_for=0, exit_code=code, **more)
+
+
+def role(
+    name: str = "worker",
+    tasks: int = 1,
+    life: dict[str, str] | None = None,
+    *,
+    min_failed: int = 1,
+    min_succeeded: int = -1,
+    retry: Json | None = None,
+    graceful_timeout: int | None = None,
+    pod: Json | None = None,
+) -> Json:
+    task: Json = {"retryPolicy": retry or {}, "pod": pod or template(life)}
+    if graceful_timeout is not None:
+        task["podGracefulDeletionTimeoutSec"] = graceful_timeout
+    return {
+        "name": name,
+        "taskNumber": tasks,
+        "frameworkAttemptCompletionPolicy": {
+            "minFailedTaskCount": min_failed,
+            "minSucceededTaskCount": min_succeeded,
+        },
+        "task": task,
+    }
+
+
+def template(life: dict[str, str] | None = None, **spec: Any) -> Json:
+    container = {"name": "main", "image": "windlass/test:1", "command": ["true"]}
+    return {
+        "metadata": {"annotations": life or {}},
+        "spec": {"restartPolicy": "Never", "containers": [container], **spec},
+    }
+
+
+def framework(name: str, *roles: Json, group: str = names.CONTROLLER_GROUP, **spec: Any) -> Json:
+    """`spec` takes the other fields, as they are spelt in YAML."""
+    return {
+        "apiVersion": names.api_version(group),
+        "kind": names.KIND,
+        "metadata": {"name": name},
+        "spec": {"executionType": "Start", "taskRoles": list(roles or (role(),)), **spec},
+    }

@@ -1,0 +1,53 @@
+"""What a request needs to be allowed, as the API server finds it out: from its method and its path alone."""
+
+import json
+
+from operated.proxy import Asked
+from windlass.install.roles import Grant
+
+VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+def needed_by(asked: Asked) -> Grant:
+    group, parts = _group_of(asked.path)
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2:
+        namespace, parts = parts[1], parts[2:]
+    plural, name, subresource = (*parts, "", "")[:3]
+    resource = f"{plural}/{subresource}" if subresource else plural
+    return Grant(group, resource, _verb(asked, name), namespace, "" if asked.method == "POST" else name)
+
+
+def needed_for_owners(asked: Asked) -> set[Grant]:
+    """Where OwnerReferencesPermissionEnforcement is on: the right to set the finalizers of what is held up."""
+    if asked.method != "POST":
+        return set()
+    namespace = needed_by(asked).namespace
+    owners = json.loads(asked.body)["metadata"].get("ownerReferences") or []
+    return {
+        Grant(
+            owner["apiVersion"].rpartition("/")[0],
+            f"{owner['kind'].lower()}s/finalizers",
+            "update",
+            namespace,
+            owner["name"],
+        )
+        for owner in owners
+        if owner.get("blockOwnerDeletion")
+    }
+
+
+def _group_of(path: str) -> tuple[str, list[str]]:
+    """/api/v1/… or /apis/GROUP/v1/…"""
+    parts = path.strip("/").split("/")
+    return ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+
+
+def _verb(asked: Asked, name: str) -> str:
+    if asked.is_watch:
+        return "watch"
+    if asked.method == "GET":
+        return "get" if name else "list"
+    if asked.method == "DELETE" and not name:
+        return "deletecollection"
+    return VERBS[asked.method]

@@ -1,0 +1,301 @@
+"""Stands between one client and the API server: keeps a record of what the client asks, and does it every mischief.
+
+Each controller process gets a proxy of its own, so that what it did can be told from what another did, and what it was
+answered can be changed, delayed or lost. The mischief is a function from the request to a `Verdict`.
+"""
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import json
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl
+
+import aiohttp
+import msgspec
+from aiohttp import web
+from yarl import URL
+
+NOT_PASSED_ON: Final = frozenset(
+    {
+        "authorization",
+        "connection",
+        "content-length",
+        "host",
+        "keep-alive",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+
+NUMBERS: Final = itertools.count(1)
+"""Requests are numbered over all proxies, so that what two clients did can be put in order."""
+
+
+class Upstream(msgspec.Struct, frozen=True):
+    """The API server, and who the client is to it."""
+
+    url: str
+    token: str = ""
+    authority: str = ""
+    """PEM."""
+    socket: str = ""
+    """The embedded server's, which asks for neither TLS nor token."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request as it came in."""
+
+    number: int
+    method: str
+    path: str
+    query: str
+    body: bytes
+    user_agent: str
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        return dict(parse_qsl(self.query, keep_blank_values=True))
+
+    @property
+    def is_watch(self) -> bool:
+        return self.parameters.get("watch") in ("1", "true")
+
+    @property
+    def is_of_lease(self) -> bool:
+        return "/leases" in self.path
+
+    @property
+    def is_of_event(self) -> bool:
+        return "/events" in self.path
+
+    @property
+    def is_counted(self) -> bool:
+        """What the write budget counts."""
+        return not (self.is_watch or self.is_of_lease or self.is_of_event)
+
+    @property
+    def is_act(self) -> bool:
+        """It changes something that belongs to a Framework."""
+        return self.is_counted and self.method != "GET"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}{'?' if self.query else ''}{self.query}"
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    asked: Asked
+    code: int
+    """Of the server's answer; 0: there was none."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What happens to a request. By default nothing does."""
+
+    delay: float = 0.0
+    is_lost: bool = False
+    """It never reaches the server, and the connection breaks."""
+    is_answer_lost: bool = False
+    """The server does it, and the connection breaks."""
+    code: int = 0
+    """Instead of the server, the proxy answers with this failure."""
+    retry_after: str = ""
+
+
+PASS: Final = Verdict()
+LOST: Final = Verdict(is_lost=True)
+ANSWER_LOST: Final = Verdict(is_answer_lost=True)
+Mischief = Callable[[Asked], Verdict]
+
+
+def no_mischief(asked: Asked) -> Verdict:
+    return PASS
+
+
+class Proxy:
+    """Lives on the backstage loop; `exchanges`, `mischief` and `is_refusing` may be used from anywhere."""
+
+    def __init__(self, upstream: Upstream, folder: Path, name: str) -> None:
+        self.name = name
+        self.kubeconfig = folder / f"{name}.kubeconfig"
+        self.exchanges: list[Exchange] = []
+        self.mischief: Mischief = no_mischief
+        self.is_refusing = False
+        self._upstream = upstream
+        self._session: aiohttp.ClientSession | None = None
+        self._server: web.Server | None = None
+        self._runner: web.ServerRunner | None = None
+        self._holds = 0
+        self._released: asyncio.Event | None = None
+
+    async def start(self) -> None:
+        self._released = asyncio.Event()
+        self._released.set()
+        self._session = aiohttp.ClientSession(
+            connector=_connector(self._upstream),
+            auto_decompress=False,
+            timeout=aiohttp.ClientTimeout(total=None),
+        )
+        self._server = web.Server(self._answer, access_log=None)
+        self._runner = web.ServerRunner(self._server, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        port = self._runner.addresses[0][1]
+        self.kubeconfig.write_text(_kubeconfig(f"http://127.0.0.1:{port}"), encoding="utf-8")
+
+    async def stop(self) -> None:
+        self.cut()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._session is not None:
+            await self._session.close()
+
+    # What tests ask for
+
+    def cut(self) -> None:
+        """Breaks all connections, watches in the middle too. On the loop."""
+        for connection in () if self._server is None else tuple(self._server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[None]:
+        """No event of a watch passes until the end of the block: to the client, all come at once. On the loop."""
+        assert self._released is not None
+        self._holds += 1
+        self._released.clear()
+        try:
+            yield
+        finally:
+            self._holds -= 1
+            if self._holds == 0:
+                self._released.set()
+
+    def asked(self, is_meant: Callable[[Asked], bool]) -> list[Asked]:
+        return [exchange.asked for exchange in tuple(self.exchanges) if is_meant(exchange.asked)]
+
+    # Passing on
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        asked = Asked(
+            number=next(NUMBERS),
+            method=request.method,
+            path=request.path,
+            query=request.query_string,
+            body=await request.read(),
+            user_agent=request.headers.get("User-Agent", ""),
+        )
+        verdict = LOST if self.is_refusing else self.mischief(asked)
+        if verdict.delay:
+            await asyncio.sleep(verdict.delay)
+        if verdict.is_lost:
+            self.exchanges.append(Exchange(asked, 0))
+            return _broken(request)
+        if verdict.code:
+            self.exchanges.append(Exchange(asked, verdict.code))
+            return _failure(verdict)
+        try:
+            return await self._pass_on(request, asked, verdict)
+        except (aiohttp.ClientError, ConnectionError):
+            self.exchanges.append(Exchange(asked, 0))
+            return _broken(request)
+
+    async def _pass_on(self, request: web.BaseRequest, asked: Asked, verdict: Verdict) -> web.StreamResponse:
+        assert self._session is not None
+        headers = {
+            name: value for name, value in request.headers.items() if name.lower() not in NOT_PASSED_ON
+        }
+        if self._upstream.token:
+            headers["Authorization"] = f"Bearer {self._upstream.token}"
+        url = f"{self._upstream.url}{request.raw_path}"
+        async with self._session.request(
+            asked.method, _verbatim(url), data=asked.body or None, headers=headers
+        ) as answer:
+            if asked.is_watch and answer.status == 200:
+                self.exchanges.append(Exchange(asked, answer.status))
+                return await self._stream(request, answer)
+            body = await answer.read()
+            self.exchanges.append(Exchange(asked, answer.status))
+            if verdict.is_answer_lost:
+                return _broken(request)
+            return web.Response(body=body, status=answer.status, headers=_passed_back(answer))
+
+    async def _stream(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        assert self._released is not None
+        response = web.StreamResponse(status=answer.status, headers=_passed_back(answer))
+        await response.prepare(request)
+        try:
+            async for chunk in answer.content.iter_any():
+                await self._released.wait()
+                await response.write(chunk)
+        except aiohttp.ClientError:
+            return _broken(request)
+        await response.write_eof()
+        return response
+
+
+def _connector(upstream: Upstream) -> aiohttp.BaseConnector:
+    if upstream.socket:
+        return aiohttp.UnixConnector(upstream.socket, limit=0)
+    context = ssl.create_default_context(cadata=upstream.authority or None)
+    return aiohttp.TCPConnector(ssl=context, limit=0)
+
+
+def _verbatim(url: str) -> URL:
+    """As the client wrote it: nothing is quoted anew."""
+    return URL(url, encoded=True)
+
+
+def _passed_back(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    return {name: value for name, value in answer.headers.items() if name.lower() not in NOT_PASSED_ON}
+
+
+def _broken(request: web.BaseRequest) -> web.StreamResponse:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=502)
+
+
+def _failure(verdict: Verdict) -> web.Response:
+    reason = {429: "TooManyRequests", 503: "ServiceUnavailable"}.get(verdict.code, "InternalError")
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "the proxy of a test says so",
+        "reason": reason,
+        "code": verdict.code,
+    }
+    headers = {"Retry-After": verdict.retry_after} if verdict.retry_after else {}
+    return web.json_response(status, status=verdict.code, headers=headers)
+
+
+def _kubeconfig(url: str) -> str:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "proxy", "cluster": {"server": url}}],
+        "users": [{"name": "proxy", "user": {}}],
+        "contexts": [{"name": "proxy", "context": {"cluster": "proxy", "user": "proxy"}}],
+        "current-context": "proxy",
+    }
+    return json.dumps(config, indent=2)
+
+
+def upstream_of_kubeconfig(path: Path) -> Upstream:
+    """Of one that `tools/kubernetes_api.py` writes."""
+    config = json.loads(path.read_text(encoding="utf-8"))
+    cluster = config["clusters"][0]["cluster"]
+    return Upstream(
+        url=cluster["server"],
+        token=config["users"][0]["user"]["token"],
+        authority=base64.b64decode(cluster["certificate-authority-data"]).decode(),
+    )

@@ -1,0 +1,102 @@
+"""A test's world: an API server, a hollow kubelet, controllers as processes, and a proxy in front of each of them."""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from conformance.waiting import wait_for
+from operated import backstage
+from operated.backstage import Backstage
+from operated.clusters import Cluster
+from operated.controllers import Controller
+from operated.place import Place
+from operated.proxy import Proxy
+from windlass.kubeapi import access
+from windlass.kubeapi.transport import Transport
+from windlass.testing.hollow_history import History
+from windlass.testing.hollow_kubelet import HollowKubelet
+from windlass.testing.hollow_lives import Life
+
+T = TypeVar("T")
+
+
+class World:
+    def __init__(self, cluster: Cluster, stage: Backstage) -> None:
+        self.cluster = cluster
+        self.stage = stage
+        self.controllers: dict[str, Controller] = {}
+        self.kubelet: HollowKubelet | None = None
+        self._places: list[Place] = []
+
+    @property
+    def history(self) -> History:
+        """What the kubelet saw."""
+        assert self.kubelet is not None
+        return self.kubelet.history
+
+    def new_place(self) -> Place:
+        self._places.append(Place(self.cluster.client, self.cluster.new_namespace(), self))
+        return self._places[-1]
+
+    def leave_places(self) -> None:
+        """What is in them goes in its own time."""
+        for place in self._places:
+            place.client.delete(f"/api/v1/namespaces/{place.name}")
+        self._places.clear()
+
+    def start_kubelet(self) -> None:
+        """Its bursts come to every controller as one."""
+        self.stage.start(self._kubelet())
+        self.wait_for("the kubelet to start", lambda: self.kubelet)
+
+    async def _kubelet(self) -> None:
+        found = await access.load(kubeconfig=str(self.cluster.kubelets_kubeconfig))
+        async with Transport(found, user_agent="hollow-kubelet") as transport:
+            self.kubelet = HollowKubelet(transport, around_burst=self._as_one)
+            await self.kubelet.run()
+
+    @contextlib.contextmanager
+    def _as_one(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for controller in self.controllers.values():
+                stack.enter_context(controller.proxy.holding())
+            yield
+
+    def tell(self, place: Place, framework: str, life: Life) -> None:
+        assert self.kubelet is not None
+        self.stage.call(functools.partial(self.kubelet.tell, place.name, framework, life))
+
+    def controller(
+        self, name: str, *options: str, environment: Mapping[str, str] | None = None
+    ) -> Controller:
+        """A new process, behind a proxy of its own."""
+        proxy = Proxy(self.cluster.upstream(), self.cluster.folder, name)
+        self.stage.wait(proxy.start())
+        self.controllers[name] = Controller(name, proxy, self.cluster.folder, options, environment or {})
+        return self.controllers[name]
+
+    def stop_controllers(self) -> None:
+        for controller in self.controllers.values():
+            controller.process.kill()
+            self.stage.wait(controller.proxy.stop())
+        self.controllers.clear()
+
+    def wait_for(self, what: str, look: Callable[[], T | None]) -> T:
+        """What `look` returns, as soon as that is true; fails at once when a part of the world has broken down."""
+
+        def look_around() -> T | None:
+            self.stage.insist()
+            return look()
+
+        return wait_for(what, look_around)
+
+
+@contextlib.contextmanager
+def on(cluster: Cluster) -> Iterator[World]:
+    with backstage.opened() as stage:
+        world = World(cluster, stage)
+        try:
+            yield world
+        finally:
+            world.stop_controllers()
