@@ -44,6 +44,7 @@ class RecordingPort:
         self.version = 100
         self.listed = Listed("100", None, ())
         self.continue_tokens: list[str] = []
+        self.failures: list[str] = []
         self.stored: Framework | None = None
 
     def _do(self, what: str) -> None:
@@ -103,6 +104,9 @@ class RecordingPort:
 
     async def delete_framework(self, framework: Framework) -> None:
         self._do("delete Framework")
+
+    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
+        self.failures.append(f"{doing}: {type(error).__name__}")
 
     async def list_objects(self, framework: Framework) -> Listed:
         self._do("list")
@@ -540,7 +544,7 @@ def creations(done: list[str]) -> int:
     return sum(entry.startswith("create job-worker") for entry in done)
 
 
-def test_a_quota_that_is_used_up_is_asked_about_by_one_pod_and_not_by_all() -> None:
+def test_a_quota_that_is_used_up_is_asked_about_by_a_few_pods_and_not_by_all() -> None:
     bench = bench_with(40)
     over_quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: pods"))
     bench.port.errors = {f"create job-worker-{index}": over_quota for index in range(40)}
@@ -561,6 +565,47 @@ def test_a_quota_that_is_used_up_is_asked_about_by_one_pod_and_not_by_all() -> N
             waves.append(wave)
     assert sum(waves) == 40
     assert max(waves) > 1, "the more there are, the more are tried at a time"
+
+
+def test_a_refusal_that_concerns_all_does_not_begin_anew_with_each_name() -> None:
+    """A gang that is created in slices, of which the first was turned down as a whole."""
+    bench = bench_with(1000)
+    over_quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: pods"))
+    bench.port.errors = {f"create job-worker-{index}": over_quota for index in range(1000)}
+    bench.run()
+    bench.show()
+    tried = 0
+    for _ in range(600):
+        bench.wait(0.1)
+        tried += creations(bench.run())
+    assert tried < 400, "in a minute"
+    assert "pods: RefusedError" in bench.port.failures, "and somebody is told why nothing happens"
+
+
+@pytest.mark.parametrize("error", [None, UnansweredError(), RefusedError(ApiFailure(403, "Forbidden", "no"))])
+def test_what_an_action_would_make_true_is_announced_when_it_is_done(error: PortError | None) -> None:
+    job = builders.framework("job", builders.role("worker", 1), ttl_seconds_after_finished=0)
+    bench = Bench(job)
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    if error is not None:
+        bench.port.errors["delete Framework"] = error
+    bench.set_phases("Succeeded")
+    log: list[str] = []
+    for _ in range(6):
+        bench.wait(1)
+        log += bench.run()
+        for pod in tuple(bench.cache.observe(bench.key, NOW, 0.0).pods.values()):
+            bench.cache.remove_pod(pod)
+        config_map = bench.cache.observe(bench.key, NOW, 0.0).config_map
+        if "delete job-attempt cm-1" in log and config_map is not None:
+            bench.cache.remove_config_map(config_map)
+    assert "delete Framework" in log
+    kinds = [reason.kind for reason in bench.port.reasons]
+    assert ReasonKind.FRAMEWORK_COMPLETED in kinds
+    assert (ReasonKind.FRAMEWORK_EXPIRED in kinds) is (error is None)
 
 
 def test_a_task_whose_name_a_stranger_has_holds_up_no_other() -> None:

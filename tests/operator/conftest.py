@@ -10,7 +10,6 @@ seen through the API, as a user sees it.
 from collections.abc import Generator, Iterator
 
 import pytest
-
 from operated import clusters, processes, world
 from operated.clusters import Cluster
 from operated.controllers import Controller, options
@@ -46,12 +45,13 @@ def shared_controller(shared_world: World) -> Controller:
 
 
 @pytest.fixture
-def controller(shared_controller: Controller) -> Controller:
+def controller(shared_controller: Controller) -> Iterator[Controller]:
     """The one that works for all tests that do it no harm."""
     found = shared_controller
     assert found.is_alive, f"it ended with {found.process.code}:\n{found.process.tail()}"
     processes.STARTED.append(found.process)
-    return found
+    yield found
+    found.insist_on_sanity()
 
 
 @pytest.fixture
@@ -74,9 +74,12 @@ def second_world() -> Iterator[World]:
 def own_world(second_world: World) -> Iterator[World]:
     """In which a test starts controllers of its own, does what it likes to them, and leaves nothing to the next one."""
     yield second_world
-    second_world.stop_controllers()
-    second_world.leave_places()
-    second_world.cluster.delete_leases()
+    try:
+        second_world.insist_on_sanity()
+    finally:
+        second_world.stop_controllers()
+        second_world.leave_places()
+        second_world.cluster.delete_leases()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import pytest
-
 from operated import jobs
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of, condition_of
 from operated.world import World
+
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire import crd
@@ -112,7 +112,8 @@ def lax(group: str) -> Json:
 def lax_place(shared_world: World, place: Place) -> Iterator[Place]:
     """Nothing is checked by the server, as where somebody else installed the definition."""
     group = names.LAUNCHER_GROUP
-    shared_world.cluster.put_definition(lax(group))
+    allowed = {**framework("bad", group=group), "spec": SENSELESS["a-number-that-is-a-text"]}
+    shared_world.cluster.put_definition(lax(group), allowed)
     yield place
     for name in place.client.get(place.framework_path(group=group)).expect(200).names:
         patch = {"metadata": {"finalizers": None}}

@@ -1,9 +1,9 @@
 """Frameworks that are deleted while they run, in every way that Kubernetes knows, and made anew at once."""
 
 import pytest
-
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of
+
 from windlass.testing import hollow_history
 
 

@@ -10,12 +10,13 @@ import signal
 import threading
 from collections.abc import Callable
 
-from conformance import servers
 from operated.controllers import Controller, options
 from operated.jobs import framework, role
 from operated.place import Place, completion_of, condition_of, retries_of, state_of
 from operated.proxy import LOST, PASS, Asked, Verdict, no_mischief
 from operated.world import World
+
+from conformance import servers
 from windlass.testing import hollow_history, hollow_lives
 
 KILLS = int(os.environ.get("KILLS") or (300 if servers.chosen() == "real" else 20))

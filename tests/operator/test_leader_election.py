@@ -5,6 +5,7 @@ from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of
 from operated.proxy import Asked
 from operated.world import World
+
 from windlass.testing import hollow_history
 
 THREE_SECONDS = options(

@@ -6,13 +6,13 @@ On a real server the controller's user has these roles and no others, in all of 
 from collections.abc import Iterator
 
 import pytest
-
 from operated import clusters, permissions, world
 from operated.clusters import DEFINITIONS
 from operated.jobs import FOREVER, SUCCEEDS, fails, framework, role
 from operated.place import Place
 from operated.proxy import ANSWER_LOST, PASS, Asked, Mischief, Verdict, no_mischief
 from operated.world import World
+
 from windlass.install import roles
 from windlass.install.roles import Grant
 from windlass.model import names

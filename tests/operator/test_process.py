@@ -5,12 +5,11 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
-
 from operated.controllers import Controller
 from operated.jobs import FOREVER, fails, framework, role
 from operated.place import Place
 from operated.world import World
+from prometheus_client.parser import text_string_to_metric_families
 
 
 def test_endpoints(place: Place, controller: Controller) -> None:

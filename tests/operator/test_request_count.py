@@ -4,13 +4,13 @@ The pods are created, start and end in three bursts. Watches, the lease and Even
 """
 
 import pytest
-
 from operated.clusters import CONTROLLER
 from operated.controllers import Controller
-from operated.jobs import framework, role
-from operated.place import Place, completion_of
+from operated.jobs import PENDING, framework, role
+from operated.place import Place, completion_of, tasks_of
 from operated.proxy import Asked
-from windlass.testing import hollow_lives
+
+from windlass.model.base import Json
 from windlass.testing.hollow_lives import Life
 
 KEPT = 6
@@ -22,8 +22,9 @@ REMOVED = 9
 @pytest.mark.parametrize("completed_pods", ["Keep", "Delete"])
 @pytest.mark.parametrize("tasks", [2, 50])
 def test_the_budget(place: Place, controller: Controller, tasks: int, completed_pods: str) -> None:
-    life = hollow_lives.annotations(gang=tasks, runs_for="never")
-    place.submit(framework("job", role(tasks=tasks, life=life), completedPods=completed_pods))
+    place.submit(framework("job", role(tasks=tasks, life=PENDING), completedPods=completed_pods))
+    place.wait("job", lambda body: _are_all(body, "AttemptPreparing", tasks), "its pods")
+    place.world.tell(place, "job", Life(gang=tasks, runs_for=None))
     place.wait_for_running("job", tasks)
     place.world.tell(place, "job", Life(gang=tasks))
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
@@ -39,6 +40,11 @@ def test_the_budget(place: Place, controller: Controller, tasks: int, completed_
     assert len(events) <= 3
     if place.world.cluster.is_real:
         assert _audited(place) == len(counted), "the server's own count is another one"
+
+
+def _are_all(body: Json, state: str, tasks: int) -> bool:
+    """The status tells of each burst before the next one comes: none is spared for being quick."""
+    return [task["state"] for task in tasks_of(body)] == [state] * tasks if body.get("status") else False
 
 
 def _audited(place: Place) -> int:

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 import pytest
-
 from operated import jobs
 from operated.controllers import Controller
 from operated.jobs import FOREVER, PENDING, SUCCEEDS, fails, framework, role
 from operated.place import Place, completion_of, condition_of, retries_of, summary_of, tasks_of
 from operated.world import World
+
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.testing import hollow_history

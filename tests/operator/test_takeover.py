@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-
-from conformance import servers
 from operated import clusters, processes, reference, world
 from operated.controllers import Controller
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of, retries_of, state_of, tasks_of
 from operated.reference import FAILED, LONG_AGO, SUCCEEDED, Left, Predecessor, Task
 from operated.world import World
+
+from conformance import servers
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.settings import Settings
@@ -171,10 +171,19 @@ def takeover() -> Iterator[Takeover]:
         for name, (case, _) in CASES.items():
             predecessor.delete_objects(name, case)
         cluster.install()
+        for name, (case, _) in CASES.items():
+            wait_for_status(place, name, case.group, code=200)
         controller = own.controller("successor", "--no-leader-election")
         own.wait_for("the controller to act", lambda: controller.proxy.asked(lambda asked: asked.is_act))
         own.start_kubelet()
         yield Takeover(place, controller, left)
+        controller.insist_on_sanity()
+
+
+def wait_for_status(place: Place, name: str, group: str, code: int) -> None:
+    """The server takes a while to serve an object by its new definition."""
+    path = f"{place.framework_path(name, group)}/status"
+    place.world.wait_for(f"{path} to answer {code}", lambda: place.client.get(path).code == code)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -233,6 +242,7 @@ def test_a_definition_without_a_status_subresource(own_world: World) -> None:
     before = place.wait_for_running("job", 2)
     try:
         cluster.put_definition(reference_crd(group))
+        wait_for_status(place, "job", group, code=404)
         for index in range(2):
             place.end_pod(f"job-worker-{index}")
         own_world.wait_for("the controller to complain", lambda: has_complained(controller))

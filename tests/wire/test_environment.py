@@ -124,9 +124,9 @@ SNAPSHOTS = "logObjectSnapshot:\n  framework: {onFrameworkRetry: false, onFramew
         (
             "leaseDurationSec: 3\n",
             {"WINDLASS_LEASE_RENEW_DEADLINE_SEC": "2.5"},
-            {"lease_retry_period_sec": 1, "request_timeout_sec": "2"},
+            {"lease_retry_period_sec": "0.5", "request_timeout_sec": "2"},
             Settings(
-                lease_duration_sec=3, lease_renew_deadline_sec=2.5, lease_retry_period_sec=1, request_timeout_sec=2
+                lease_duration_sec=3, lease_renew_deadline_sec=2.5, lease_retry_period_sec=0.5, request_timeout_sec=2
             ),
         ),
     ],

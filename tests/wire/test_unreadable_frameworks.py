@@ -140,11 +140,17 @@ def test_what_has_no_name_is_an_error(value: Any) -> None:
         read(value)
 
 
-def test_what_is_too_deep_is_an_error() -> None:
-    deep = b'{"a":' * 100_000
+def test_what_is_too_deep_is_unreadable_and_still_has_a_name() -> None:
+    deep = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
+    conditions = [{"type": "Suspended", "status": "False"}]
+    status = {"conditions": conditions}
 
-    with pytest.raises(DecodeError, match="more levels than can be read"):
-        codec.read_framework(msgspec.json.encode(raw(spec=msgspec.Raw(deep + b"1" + b"}" * 100_000))))
+    found = codec.read_framework(msgspec.json.encode(raw(spec=msgspec.Raw(deep), status=status)))
+
+    assert isinstance(found, Unreadable)
+    assert found.metadata.name == raw()["metadata"]["name"]
+    assert found.conditions == tuple(conditions)
+    assert "more levels than can be read" in found.error
 
 
 scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=6)

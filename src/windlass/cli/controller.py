@@ -122,6 +122,9 @@ async def _run(settings: Settings, warnings: tuple[Fault, ...]) -> int:
     except (ApiError, ListenError, NotEstablishedError) as error:
         click.echo(str(error), err=True)
         return FAILED
+    except Exception:
+        logs.logger.exception("the controller cannot go on")
+        return FAILED
     return 0
 
 

@@ -95,6 +95,8 @@ class Observed(msgspec.Struct, frozen=True):
     """UIDs of Frameworks that had this name and are gone: what they left behind is ours to clear away."""
     rival: str = ""
     """Another controller that has written the Framework's status since this one began to (A8)."""
+    is_rival_told: bool = False
+    """The status has said so once: another controller that wipes it away is not fought."""
     outcomes: Outcomes = Outcomes()
 
 
@@ -159,6 +161,11 @@ class ReasonKind(StrEnum):
     INVALID = "Invalid"
     OTHER_CONTROLLER = "OtherController"
     POD_FORCE_DELETED = "PodForceDeleted"
+    POSTPONED = "Postponed"
+
+
+ABOUT_ACTIONS = frozenset({ReasonKind.FRAMEWORK_EXPIRED, ReasonKind.POD_FORCE_DELETED})
+"""These are true once the actions are done; the others once the status is stored."""
 
 
 class Reason(msgspec.Struct, frozen=True):

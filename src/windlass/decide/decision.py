@@ -30,7 +30,7 @@ STEPS: dict[State, Callable[[Draft], bool]] = {
 def decide(framework: Framework, observed: Observed, now: datetime, rules: Rules = DEFAULT_RULES) -> Decision:
     """The same input gives the same decision. Nothing is changed, nothing is asked, nothing is told."""
     if observed.rival:
-        return standing.beside_a_rival(framework, observed.rival, now)
+        return standing.beside_a_rival(framework, observed, now)
     if framework.is_deleting:
         return deletion.of_deleting_framework(framework, observed, now, rules)
     if nonsense := sense.senseless(framework):

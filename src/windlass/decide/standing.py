@@ -8,12 +8,18 @@ from datetime import datetime
 import msgspec
 
 from windlass.decide import births, conditions
-from windlass.decide.contract import Decision, Reason, ReasonKind
+from windlass.decide.contract import Decision, Observed, Reason, ReasonKind
 from windlass.model.framework import Framework
 from windlass.model.status import ConditionType, FrameworkStatus
 
 
-def beside_a_rival(framework: Framework, rival: str, now: datetime) -> Decision:
+def beside_a_rival(framework: Framework, observed: Observed, now: datetime) -> Decision:
+    """Said once: two that answer each other's words would never end."""
+    status = framework.status
+    condition = None if status is None else status.condition(ConditionType.OTHER_CONTROLLER)
+    if observed.is_rival_told or (condition is not None and condition.is_true):
+        return Decision(status=status)
+    rival = observed.rival
     message = (
         f"{rival} writes the status of this Framework as well. Windlass leaves it alone until its controller "
         f"is started anew: stop {rival} before"

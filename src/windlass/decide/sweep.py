@@ -13,6 +13,8 @@ from windlass.model.states import COMPLETED, CREATION_PENDING
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
 SCALED_AWAY = "The spec does not want the task any more"
+A_FEW = 8
+"""So many names that others have taken hold up no other task."""
 ATTEMPT_ENDED = "The Framework attempt has ended before the task did"
 
 
@@ -105,8 +107,9 @@ def act_on_pods(draft: Draft) -> None:
 def _create_pods(draft: Draft, missing: list[tuple[str, TaskStatus]], existing: int) -> None:
     """All at once, as long as none was turned down.
 
-    From then on no more are tried at a time than there are pods already, and one if there are none: a quota that is
-    used up is asked about by one pod, and not by thousands, again and again. Those that were turned down take turns.
+    From then on no more may be waiting for their next try than there are pods already, and a few if there are none: a
+    quota that is used up is asked about by a few pods, later each time, and not by thousands. Those that were turned
+    down come first, so that a refusal that concerns all does not begin anew with each name.
     """
     postponed = draft.observed.outcomes.postponed
     fresh: list[CreatePod] = []
@@ -121,8 +124,8 @@ def _create_pods(draft: Draft, missing: list[tuple[str, TaskStatus]], existing: 
         else:
             waiting += 1
     if due or waiting:
-        at_a_time = max(1, existing)
         due.sort(key=lambda entry: entry[0])
-        fresh = fresh[:at_a_time] + [creation for _, creation in due[: max(0, at_a_time - waiting)]]
+        more = max(0, max(A_FEW, existing) - waiting)
+        fresh = [*(creation for _, creation in due), *fresh][:more]
     for creation in fresh:
         draft.act(creation)

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from windlass.wire import depth
+
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
@@ -23,4 +25,9 @@ _decoder = msgspec.json.Decoder(Page)
 
 def decode_page(body: bytes) -> Page:
     """Raises msgspec.DecodeError when this is no list."""
-    return _decoder.decode(body)
+    try:
+        return _decoder.decode(body)
+    except RecursionError:
+        # One object is deeper than can be read. The others are not to suffer from it.
+        outline = _decoder.decode(depth.shallow(body, 2))
+        return Page(outline.metadata, [msgspec.Raw(item) for item in depth.elements(body, "items")])

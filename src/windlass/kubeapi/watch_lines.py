@@ -5,6 +5,8 @@ Pods come by the thousand, so nothing of an object is decoded here but, where it
 
 import msgspec
 
+from windlass.wire import depth
+
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
 DELETED = "DELETED"
@@ -44,7 +46,11 @@ _event_decoder = msgspec.json.Decoder(Event)
 
 def parse(line: bytes) -> Event:
     """Raises msgspec.DecodeError when the line is no event."""
-    return _event_decoder.decode(line)
+    try:
+        return _event_decoder.decode(line)
+    except RecursionError:
+        outline = _event_decoder.decode(depth.shallow(line, 1))
+        return Event(outline.type, msgspec.Raw(depth.member(line, "object")))
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,4 +66,7 @@ _version_decoder = msgspec.json.Decoder(_Versioned)
 
 def version_of(body: msgspec.Raw) -> str:
     """The resourceVersion of an object. Raises msgspec.DecodeError when it has no metadata."""
-    return _version_decoder.decode(body).metadata.resource_version
+    try:
+        return _version_decoder.decode(body).metadata.resource_version
+    except RecursionError:
+        return _version_decoder.decode(depth.shallow(bytes(body), 2)).metadata.resource_version

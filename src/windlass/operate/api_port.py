@@ -58,6 +58,8 @@ class Audience(Protocol):
 
     def status_is_missing(self, group: str) -> None: ...
 
+    def failed(self, framework: Framework, doing: str, error: PortError) -> None: ...
+
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
@@ -95,7 +97,7 @@ class ApiPort:
     # Frameworks
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
-        if self._monotonic() < self._still_until.get(framework.group, 0.0):
+        if self._stands_still(framework.group):
             raise NoStatusError(f"the status of Frameworks of {framework.group} cannot be written")
         patch = status_patch.status_patch(framework, status, compress=self._compress)
         try:
@@ -110,7 +112,8 @@ class ApiPort:
             patch = status_patch.whole_status_patch(framework, status, compress=self._compress)
             answer = await self._patch_status(framework, patch)
         self._still_until.pop(framework.group, None)
-        stored = framework.with_status(status, _stored_decoder.decode(answer).metadata.resource_version)
+        version = _understood(_stored_decoder.decode, answer).metadata.resource_version
+        stored = framework.with_status(status, version)
         self._audience.stored(framework, stored)
         return stored
 
@@ -130,9 +133,13 @@ class ApiPort:
         current = await self.read_framework(framework)
         if current is None or current.uid != framework.uid:
             return
-        self._still_until[framework.group] = self._monotonic() + STANDSTILL_SEC
-        self._audience.status_is_missing(framework.group)
+        if not self._stands_still(framework.group):
+            self._still_until[framework.group] = self._monotonic() + STANDSTILL_SEC
+            self._audience.status_is_missing(framework.group)
         raise NoStatusError(str(missing)) from missing
+
+    def _stands_still(self, group: str) -> bool:
+        return self._monotonic() < self._still_until.get(group, 0.0)
 
     async def read_framework(self, framework: Framework) -> Framework | None:
         request = requests.get(frameworks(framework.group), framework.namespace, framework.name)
@@ -160,7 +167,8 @@ class ApiPort:
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
         body = _encoder.encode(manifest)
-        return codec.decode_config_map(await self._ask(requests.create(CONFIG_MAPS, namespace, body)))
+        answer = await self._ask(requests.create(CONFIG_MAPS, namespace, body))
+        return _understood(codec.decode_config_map, answer)
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
         request = requests.delete(CONFIG_MAPS, namespace, name, uid=uid, propagation="Background")
@@ -169,7 +177,7 @@ class ApiPort:
     async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
         async def create(manifest: Json) -> PodView:
             request = requests.create(PODS, namespace, _encoder.encode(manifest))
-            return codec.decode_pod(await self._ask(request.with_accept(METADATA_ONLY)))
+            return _understood(codec.decode_pod, await self._ask(request.with_accept(METADATA_ONLY)))
 
         return await _all_at_once(create, manifests)
 
@@ -189,7 +197,7 @@ class ApiPort:
             PODS, namespace, selector, limit=DELETED_AT_ONCE, continue_token=continue_token
         )
         try:
-            page = answers.decode_page(await self._ask(request))
+            page = _understood(answers.decode_page, await self._ask(request))
         except RefusedError as refused:
             is_expired = refused.failure.code == 410 and continue_token
             if not is_expired:
@@ -215,7 +223,7 @@ class ApiPort:
             request = requests.list_page(
                 resource, framework.namespace, label_selector=selector, continue_token=token
             )
-            page = answers.decode_page(await self._ask(request))
+            page = _understood(answers.decode_page, await self._ask(request))
             found.extend(map(decode, page.objects))
             token = page.metadata.continue_
             if not token:
@@ -223,6 +231,9 @@ class ApiPort:
 
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self._audience.announced(framework, reasons)
+
+    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
+        self._audience.failed(framework, doing, error)
 
     # Inside
 
@@ -239,6 +250,14 @@ class ApiPort:
             await self._ask(request)
         except (NotFoundError, ConflictError):
             return
+
+
+def _understood(decode: Callable[[bytes], R], answer: bytes) -> R:
+    """What is said to be done and then not told is as good as no answer."""
+    try:
+        return decode(answer)
+    except (codec.DecodeError, msgspec.DecodeError) as error:
+        raise UnansweredError(f"the answer cannot be read: {error}") from error
 
 
 def _as_port_error(error: errors.ApiError) -> PortError:

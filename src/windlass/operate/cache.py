@@ -98,6 +98,10 @@ class Cache:
         self._records: dict[FrameworkKey, Record] = {}
         self._rivals: dict[FrameworkKey, str] = {}
         """Who else writes the status of a Framework."""
+        self._told_of_rivals: set[FrameworkKey] = set()
+        """Those whose status was stored since."""
+        self._out_of_sight: dict[FrameworkKey, Framework] = {}
+        """Frameworks that exist and cannot be read any more, as they could be last."""
         # A watch goes on where a list ended: what is older than the last list is no news.
         self._pods_listed: dict[str, str] = {}
         """By the namespace that was listed; "" stands for all."""
@@ -121,6 +125,7 @@ class Cache:
             unconfirmed=around.unconfirmed,
             departed=around.departed.keys(),
             rival=self._rivals.get(key, ""),
+            is_rival_told=key in self._told_of_rivals,
             outcomes=self._record(key).outcomes(now, monotonic),
         )
 
@@ -152,8 +157,9 @@ class Cache:
             newest = max(newest, version(current.metadata.resource_version))
         if newest and version(framework.metadata.resource_version) <= newest:
             return False
-        if current is not None and current.uid != framework.uid:
-            self._depart(key, current)
+        seen_last = self._out_of_sight.pop(key, None) or current
+        if seen_last is not None and seen_last.uid != framework.uid:
+            self._depart(key, seen_last)
         self._frameworks[key] = framework
         return True
 
@@ -163,8 +169,18 @@ class Cache:
 
     def lose_sight_of(self, key: FrameworkKey) -> None:
         """It exists, and cannot be read any more."""
-        self._frameworks.pop(key, None)
+        framework = self._frameworks.pop(key, None)
         self._records.pop(key, None)
+        if framework is not None:
+            self._out_of_sight[key] = framework
+
+    def remove_out_of_sight(self, key: FrameworkKey) -> bool:
+        """It does not exist any more. False if it never could be read, or has come back."""
+        framework = self._out_of_sight.pop(key, None)
+        if framework is None:
+            return False
+        self._depart(key, framework)
+        return True
 
     def remove_framework(self, framework: Framework) -> bool:
         """As of the version that the deletion has."""
@@ -202,6 +218,7 @@ class Cache:
         self._around(place).departed[framework.uid] = framework
         self._records.pop(key, None)
         self._rivals.pop(key, None)
+        self._told_of_rivals.discard(key)
         self._forget_if_empty(place)
 
     # Pods and ConfigMaps
@@ -316,12 +333,15 @@ class Cache:
 
     def stored(self, framework: Framework) -> bool:
         """False if it has gone meanwhile, and nothing may be done for it any more."""
-        record = self.record_of(framework)
-        if record is None:
+        key = key_of(framework)
+        current = self._frameworks.get(key)
+        if current is None or current.uid != framework.uid:
             return False
         self.put_framework(framework)
+        if key in self._rivals:
+            self._told_of_rivals.add(key)
         if framework.status is not None:
-            record.stored(framework.status)
+            self._record(key).stored(framework.status)
             self._around((framework.namespace, framework.name)).prune(framework.status)
         return True
 

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from windlass.decide.contract import Reason, ReasonKind
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import ApiError
+from windlass.kubeapi.errors import ApiError, ConflictError, NotFoundError
 from windlass.kubeapi.resources import frameworks
 from windlass.model import names
 from windlass.model.framework import Framework, FrameworkMetadata
@@ -68,6 +68,7 @@ class Complaints:
             await self._news.wait()
 
     async def _is_told(self, key: FrameworkKey, unreadable: Unreadable) -> bool:
+        """Or need not be told any more."""
         patch = codec.invalid_status_patch(unreadable, self._clock.now())
         if patch is None:
             return True
@@ -82,9 +83,11 @@ class Complaints:
         try:
             self._gate.check(self._timeout)
             await self._send(request, self._timeout)
+        except (ConflictError, NotFoundError):
+            # It has changed since, or is gone: the watch brings it again, if there is still something to tell.
+            return True
         except (PortError, ApiError) as error:
             log.warning("%s is invalid, and cannot be told so: %s", key, error)
-            # If it has changed since, the watch brings it again.
             self._pending.setdefault(key, unreadable)
             return False
         reason = Reason(ReasonKind.INVALID, unreadable.error, is_warning=True)

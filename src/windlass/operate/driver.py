@@ -34,6 +34,8 @@ class Driver:
         self._news = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
         self._is_stopping = False
+        self.was_cut_short = False
+        """Passes were cancelled, whose requests may still be under way."""
 
     def changed(self, keys: Iterable[FrameworkKey]) -> None:
         """Something happened to them that a pass has to look at."""
@@ -49,6 +51,7 @@ class Driver:
                 self._start_passes()
                 await self._wait()
         finally:
+            self.was_cut_short = bool(self._running)
             for task in self._running:
                 task.cancel()
             await asyncio.gather(*self._running, return_exceptions=True)

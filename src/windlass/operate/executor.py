@@ -13,6 +13,7 @@ from windlass.decide import clear_away, contract, decide, failures
 from windlass.decide.contract import Action, Created, CreatePod, Decision, DeletePod, Refused, Rules
 from windlass.model import names
 from windlass.model.framework import Framework
+from windlass.model.pods import PodView
 from windlass.model.status import TaskStatus
 from windlass.objects.config_map import config_map as config_map_manifest
 from windlass.objects.pod import PodFactory
@@ -87,7 +88,8 @@ class Executor:
             is_changed = False
         try:
             is_carried_out = await self._carry_out(key, framework, decision, is_changed=is_changed)
-        except PortError:
+        except PortError as error:
+            self._port.failed(framework, "a decision", error)
             self._queue.retry(key, self._clock.monotonic())
             return
         self._queue.succeeded(key)
@@ -107,7 +109,8 @@ class Executor:
             self._wake(key, decision.wake_at, now)
         try:
             await self._act(departed, decision.actions)
-        except PortError:
+        except PortError as error:
+            self._port.failed(departed, "what it has left behind", error)
             self._queue.retry(key, self._clock.monotonic())
             return
         self._queue.succeeded(key)
@@ -118,7 +121,8 @@ class Executor:
         """Nothing may be done on a status that somebody, which may have been us, has written over."""
         try:
             current = await self._port.read_framework(framework)
-        except PortError:
+        except PortError as error:
+            self._port.failed(framework, "its status", error)
             self._queue.retry(key, self._clock.monotonic())
             return False
         self._in_doubt.discard(key)
@@ -158,11 +162,15 @@ class Executor:
             if not self._cache.stored(framework):
                 return False
             self._waiting_since.pop(key, None)
+        reasons = decision.reasons if is_changed or decision.actions else ()
         try:
             await self._act(framework, decision.actions)
+        except PortError:
+            reasons = tuple(reason for reason in reasons if reason.kind not in contract.ABOUT_ACTIONS)
+            raise
         finally:
-            if decision.reasons and (is_changed or decision.actions):
-                self._port.announce(framework, decision.reasons)
+            if reasons:
+                self._port.announce(framework, reasons)
         return True
 
     async def _act(self, framework: Framework, actions: Sequence[Action]) -> None:
@@ -211,6 +219,8 @@ class Executor:
             if record is not None:
                 if isinstance(error, AlreadyExistsError):
                     record.name_taken(f"ConfigMap {name} exists already: {error}")
+                else:
+                    self._port.failed(framework, f"the ConfigMap {name}", error)
                 self._postpone(framework, record, name)
         else:
             self._cache.created_config_map(framework, created)
@@ -225,6 +235,11 @@ class Executor:
         record = self._cache.record_of(framework)
         if record is None:
             return
+        record.tried_pods(in_vain=all(map(_is_for_now, answers)))
+        postponed = next(filter(_is_for_now, answers), None)
+        if isinstance(postponed, PortError):
+            # One of them tells for all.
+            self._port.failed(framework, "pods", postponed)
         for task, answer in zip(tasks, answers, strict=True):
             task_uid, attempt = task.instance_uid or "", task.attempt_status
             if not isinstance(answer, PortError):
@@ -275,6 +290,11 @@ def _continues_a_gang(framework: Framework, decision: Decision) -> bool:
 
 def _is_final(refused: RefusedError) -> bool:
     return failures.classify_creation_failure(refused.failure) is not None
+
+
+def _is_for_now(answer: PodView | PortError) -> bool:
+    """It was turned down, and may be granted later."""
+    return isinstance(answer, PortError) and not (isinstance(answer, RefusedError) and _is_final(answer))
 
 
 def _task(framework: Framework, creation: CreatePod) -> TaskStatus:

@@ -15,7 +15,7 @@ from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.operate.cache import Cache
+from windlass.operate.cache import Cache, version
 from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.rivals import Rivals
 from windlass.settings import LogObjectSnapshot
@@ -53,6 +53,10 @@ class Hearers(msgspec.Struct, frozen=True):
     unreadable: Callable[[Unreadable], None]
     troubled: Callable[[Resource, ApiError], None]
     snapshot: Callable[[str], None]
+
+
+class HistoryError(Exception):
+    """The API server has gone back in time, as after a restore: what is known is newer than what there is."""
 
 
 class Informers:
@@ -103,7 +107,7 @@ class Informers:
                 resource,
                 namespace=namespace,
                 label_selector=selector,
-                receive=receiver(namespace),
+                receive=_watching_history(_minding_its_own(receiver(namespace))),
                 troubled=troubled,
             )
             for namespace in self._namespaces
@@ -135,21 +139,17 @@ class Informers:
         """Of a status that we have stored ourselves: a large one is not worth being read again."""
         try:
             found = _identity_decoder.decode(data).metadata
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return False
         current = self._cache.framework(FrameworkKey(group, found.namespace, found.name))
         return current is not None and current.metadata.resource_version == found.resource_version
 
     def _readable(self, items: Iterable[msgspec.Raw]) -> Iterator[tuple[Framework, msgspec.Raw]]:
         for data in items:
-            try:
-                found = codec.read_framework(data)
-            except DecodeError as error:
-                log.warning("a Framework without a name was sent: %s", error)
-                continue
+            found = _read(data)
             if isinstance(found, Framework):
                 yield found, data
-            else:
+            elif found is not None:
                 self._cache.lose_sight_of(_key_of_unreadable(found))
                 self._hearers.unreadable(found)
 
@@ -160,11 +160,19 @@ class Informers:
 
     def _framework_deleted(self, data: msgspec.Raw) -> None:
         self._take_snapshot("The Framework was deleted", SnapshotTrigger.FRAMEWORK_DELETION, data)
-        for framework, _ in self._readable((data,)):
-            self._rivals.forget(framework.uid)
-            self._hearers.gone(framework)
-            if self._cache.remove_framework(framework):
-                self._hearers.changed((key_of(framework),))
+        found = _read(data)
+        if isinstance(found, Framework):
+            self._rivals.forget(found.uid)
+            self._hearers.gone(found)
+            if self._cache.remove_framework(found):
+                self._hearers.changed((key_of(found),))
+        elif found is not None:
+            # Nobody is left who could be told what is wrong with it.
+            key = _key_of_unreadable(found)
+            self._rivals.forget(found.metadata.uid)
+            self._cache.lose_sight_of(key)
+            if self._cache.remove_out_of_sight(key):
+                self._hearers.changed((key,))
 
     # ConfigMaps and pods
 
@@ -196,6 +204,45 @@ class Informers:
     def _take_snapshot(self, message: str, trigger: SnapshotTrigger, data: msgspec.Raw) -> None:
         if snapshots.is_wanted(trigger, self._wanted_snapshots):
             self._hearers.snapshot(snapshots.snapshot_line(message, trigger, bytes(data)))
+
+
+def _watching_history(receive: Callable[[News], None]) -> Callable[[News], None]:
+    newest = 0
+
+    def receive_in_order(news: News) -> None:
+        nonlocal newest
+        if isinstance(news, Listed):
+            listed = version(news.resource_version)
+            if listed < newest:
+                raise HistoryError(f"a list has the version {listed}, an earlier one had {newest}")
+            newest = listed
+        receive(news)
+
+    return receive_in_order
+
+
+def _minding_its_own(receive: Callable[[News], None]) -> Callable[[News], None]:
+    """One object that our code cannot cope with must not stop the work on all others. A list that is taken in by
+    halves would be a lie about what exists: that does stop it."""
+
+    def receive_or_tell(news: News) -> None:
+        if isinstance(news, Listed):
+            receive(news)
+            return
+        try:
+            receive(news)
+        except Exception:
+            log.exception("a change could not be taken in")
+
+    return receive_or_tell
+
+
+def _read(data: msgspec.Raw) -> Framework | Unreadable | None:
+    try:
+        return codec.read_framework(data)
+    except DecodeError as error:
+        log.warning("a Framework without a name was sent: %s", error)
+        return None
 
 
 def _decoded(items: Iterable[msgspec.Raw], decode: Callable[[bytes | msgspec.Raw], T]) -> Iterator[T]:

@@ -4,16 +4,23 @@ import logging
 from collections.abc import Sequence
 from typing import TextIO
 
-from windlass.decide.contract import Reason
+from windlass.decide.contract import Reason, ReasonKind
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.resources import Resource
 from windlass.model.framework import Framework
 from windlass.operate import logs, snapshots
+from windlass.operate.api_port import NoStatusError
+from windlass.operate.clock import Clock
 from windlass.operate.events import Recorder
+from windlass.operate.gate import NotLeadingError
 from windlass.operate.metrics import Metrics
+from windlass.operate.port import ConflictError, NotFoundError, PortError, RefusedError
 from windlass.settings import LogObjectSnapshot
 
 log = logging.getLogger(__name__)
+
+TELL_AGAIN_SEC = 300.0
+MOST_REMEMBERED = 10_000
 
 
 class Observers:
@@ -23,7 +30,10 @@ class Observers:
         recorder: Recorder | None,
         wanted_snapshots: LogObjectSnapshot,
         stream: TextIO | None,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
+        self._told_at: dict[tuple[str, str, type[PortError]], float] = {}
         self._metrics = metrics
         self._recorder = recorder
         self._wanted_snapshots = wanted_snapshots
@@ -42,6 +52,30 @@ class Observers:
 
     def gone(self, framework: Framework) -> None:
         self._metrics.gone(framework)
+
+    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
+        """What goes on failing is told now and then. What is in the nature of things is told to those who look."""
+        fields = {"namespace": framework.namespace, "framework": framework.name}
+        if isinstance(error, ConflictError | NotLeadingError | NotFoundError | NoStatusError):
+            log.debug("%s has to wait: %s", doing, error, extra=fields)
+            return
+        if not self._is_news((framework.uid, doing, type(error))):
+            return
+        log.warning("%s has to wait: %s", doing, error, extra=fields)
+        if isinstance(error, RefusedError) and self._recorder is not None:
+            message = (
+                f"The API server does not take {doing} for now, and is asked again: {error.failure.message}"
+            )
+            self._recorder.record(framework, (Reason(ReasonKind.POSTPONED, message, is_warning=True),))
+
+    def _is_news(self, what: tuple[str, str, type[PortError]]) -> bool:
+        now = self._clock.monotonic()
+        if now < self._told_at.get(what, -TELL_AGAIN_SEC) + TELL_AGAIN_SEC:
+            return False
+        if len(self._told_at) >= MOST_REMEMBERED:
+            self._told_at.clear()
+        self._told_at[what] = now
+        return True
 
     def status_is_missing(self, group: str) -> None:
         log.error(

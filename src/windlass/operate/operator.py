@@ -17,6 +17,7 @@ from windlass.operate.clock import Clock
 from windlass.operate.election import Timings
 from windlass.operate.events import Recorder
 from windlass.operate.gate import Gate, always_open
+from windlass.operate.informers import HistoryError
 from windlass.operate.lease import Elector, LostError
 from windlass.operate.metrics import CONTENT_TYPE, Metrics
 from windlass.operate.observers import Observers
@@ -65,16 +66,22 @@ class Operator:
             if settings.events
             else None
         )
-        self._observers = Observers(self._metrics, self._recorder, settings.log_object_snapshot, stream)
+        self._observers = Observers(
+            self._metrics, self._recorder, settings.log_object_snapshot, stream, clock
+        )
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until it is asked to stop. Raises what it cannot go on after."""
         async with self._transport, self._lease_transport, self._answering(), self._recording():
             while not stop.is_set():
-                elector = self._new_elector() if self._settings.leader_election else None
-                if elector is None or await _is_first(elector.acquire(), stop):
+                if not self._settings.leader_election:
+                    await self._lead(None, stop)
+                    continue
+                elector = self._new_elector()
+                if await _is_first(elector.acquire(), stop):
                     await self._lead(elector, stop)
-                elif elector.remaining():
+                else:
+                    # There may be a claim under way whose answer nobody has waited for.
                     await elector.release()
 
     async def _lead(self, elector: Elector | None, stop: asyncio.Event) -> None:
@@ -92,6 +99,7 @@ class Operator:
             asyncio.create_task(stop.wait()),
             asyncio.create_task(elector.keep() if elector is not None else asyncio.Event().wait()),
         }
+        is_lost = False
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
@@ -99,18 +107,22 @@ class Operator:
             for task in done:
                 task.result()
         except LostError as lost:
+            is_lost = True
             log.warning("not leading any more: %s", lost)
+        except HistoryError as error:
+            log.warning("everything is looked at afresh: %s", error)
         finally:
             gate.close()
             self._term = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        if elector is not None and stop.is_set():
-            await elector.release()
+            # A request that was cut short may still arrive: then the lease has to run out by itself.
+            if elector is not None and not is_lost and not term.was_cut_short:
+                await elector.release()
 
     def _manager(self) -> str:
-        """Two installations that do not know of each other are told apart, and the second one stands still (A8)."""
+        """Two installations that do not know of each other are told apart, and do not both go on (A8)."""
         return f"{FIELD_MANAGER}-{self._lease_namespace}" if self._settings.leader_election else FIELD_MANAGER
 
     def _new_elector(self) -> Elector:
@@ -188,9 +200,12 @@ def _rate_limit(settings: Settings) -> RateLimit | None:
 
 async def _is_first(acquiring: Coroutine[None, None, None], stop: asyncio.Event) -> bool:
     """Whether it came to its end before the stop."""
-    tasks = {asyncio.create_task(acquiring), asyncio.create_task(stop.wait())}
+    acquired = asyncio.create_task(acquiring)
+    tasks = {acquired, asyncio.create_task(stop.wait())}
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if acquired.done():
+            acquired.result()
         return not stop.is_set()
     finally:
         for task in tasks:

@@ -92,3 +92,6 @@ class Port(Protocol):
 
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         """Events, log lines, snapshots: best effort, and never in the way."""
+
+    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
+        """Something could not be done for now, and will be tried again: somebody may wonder why nothing happens."""

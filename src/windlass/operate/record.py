@@ -14,6 +14,7 @@ class Record:
         self._postponed: dict[str, float] = {}
         """By name, on the clock that never steps back."""
         self._failures: dict[str, int] = {}
+        self._vain_rounds = 0
         self._uncertain: set[str] = set()
         self._name_taken = ""
         self._deletion_requested: set[str] = set()
@@ -49,8 +50,12 @@ class Record:
         self._refused[name] = refused
 
     def failures(self, name: str) -> int:
-        """How often in a row the object could not be created for now."""
-        return self._failures.get(name, 0)
+        """How often in a row the object could not be created for now, or nothing at all could."""
+        return max(self._failures.get(name, 0), self._vain_rounds - 1)
+
+    def tried_pods(self, *, in_vain: bool) -> None:
+        """Some were asked for, and whether none was granted: what is refused to all is asked for less and less."""
+        self._vain_rounds = self._vain_rounds + 1 if in_vain else 0
 
     def postponed(self, name: str, until: float) -> None:
         self._postponed[name] = until

@@ -9,8 +9,10 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from windlass.decide.contract import Rules
-from windlass.kubeapi.errors import ApiError, ForbiddenError
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import ApiError, ForbiddenError, InvalidError, NotFoundError
 from windlass.kubeapi.following import Follower
+from windlass.kubeapi.resources import frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.operate import definitions
@@ -21,7 +23,7 @@ from windlass.operate.complaints import Complaints
 from windlass.operate.driver import Driver
 from windlass.operate.executor import Executor
 from windlass.operate.gate import Gate
-from windlass.operate.informers import Hearers, Informers
+from windlass.operate.informers import Hearers, HistoryError, Informers
 from windlass.operate.keys import FrameworkKey
 from windlass.operate.observers import Observers
 from windlass.operate.queue import KeyedQueue
@@ -91,13 +93,31 @@ class Term:
         )
         self._is_listed = False
         self._told: tuple[definitions.Problem, ...] = ()
-        self.trouble = "nothing is listed yet"
-        """Why it does not work, or not on everything; empty when it does."""
+        self._unserved = ""
+        """Why there are no Frameworks at all that could be run; empty when there may be."""
+
+    @property
+    def trouble(self) -> str:
+        """Why it does not work; empty when it does."""
+        return self._unserved or ("" if self._is_listed else "not everything is listed yet")
+
+    @property
+    def was_cut_short(self) -> bool:
+        return self._driver.was_cut_short
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Until it is cancelled. Raises HistoryError when what is known cannot be trusted any more."""
         if self._settings.manage_crds:
             await self._manage_definitions()
+        try:
+            await self._work()
+        except BaseExceptionGroup as group:
+            found = group.subgroup(HistoryError)
+            if found is None:
+                raise
+            raise HistoryError(*found.exceptions[0].args) from group
+
+    async def _work(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._complaints.run())
             missing = await self._follow_frameworks(tasks, names.GROUPS)
@@ -112,12 +132,21 @@ class Term:
                 missing = await self._follow_frameworks(tasks, missing)
 
     async def _manage_definitions(self) -> None:
-        done = await definitions.manage(
-            self._transport.send,
-            self._settings.crd_established_check_interval_sec,
-            self._settings.crd_established_check_timeout_sec,
-            asyncio.sleep,
-        )
+        """A refusal ends the controller; everything else passes."""
+        while True:
+            try:
+                done = await definitions.manage(
+                    self._transport.send,
+                    self._settings.crd_established_check_interval_sec,
+                    self._settings.crd_established_check_timeout_sec,
+                    asyncio.sleep,
+                )
+                break
+            except (ForbiddenError, InvalidError):
+                raise
+            except ApiError as error:
+                log.warning("the definitions of Frameworks cannot be managed: %s", error)
+                await asyncio.sleep(ASK_AGAIN_SEC)
         for what in done:
             log.info("%s", what)
 
@@ -134,7 +163,7 @@ class Term:
         """Those of the groups whose definition is as it should be. Returns the others."""
         problems = await self._problems()
         served = definitions.served_groups(problems)
-        self.trouble = "" if served else " ".join(problem.message for problem in problems)
+        self._unserved = "" if served else " ".join(problem.message for problem in problems)
         for group in groups:
             if group in served:
                 await self._follow(tasks, self._informers.of_frameworks(group))
@@ -146,9 +175,9 @@ class Term:
             try:
                 problems = await definitions.check(self._transport.send)
                 break
-            except ForbiddenError as error:
-                log.info("the definitions of Frameworks may not be read: %s", error)
-                return ()
+            except ForbiddenError:
+                problems = await self._problems_by_listing()
+                break
             except ApiError as error:
                 log.warning("the definitions of Frameworks cannot be read: %s", error)
                 await asyncio.sleep(ASK_AGAIN_SEC)
@@ -157,6 +186,20 @@ class Term:
                 log.warning("%s", problem.message, extra={"group": problem.group})
         self._told = problems
         return problems
+
+    async def _problems_by_listing(self) -> tuple[definitions.Problem, ...]:
+        """For one who may not read the definitions: of a group that is not there nothing can be listed."""
+        found = []
+        for group in names.GROUPS:
+            namespace = next(iter(self._settings.namespaces), "")
+            try:
+                await self._transport.send(requests.list_page(frameworks(group), namespace, limit=1))
+            except NotFoundError as error:
+                message = f"Frameworks of {group} are not served: {error}"
+                found.append(definitions.Problem(group, definitions.Flaw.MISSING, message))
+            except ApiError as error:
+                log.info("Frameworks of %s cannot be listed: %s", group, error)
+        return tuple(found)
 
     async def _follow(self, tasks: asyncio.TaskGroup, followers: list[Follower]) -> None:
         """Goes on when all of them have listed."""

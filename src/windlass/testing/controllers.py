@@ -165,6 +165,9 @@ class SimulatedPort:
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self.reasons.extend((framework.name, reason) for reason in reasons)
 
+    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
+        """Nobody listens."""
+
 
 class SimulatedController:
     """One replica, from its start to its crash."""

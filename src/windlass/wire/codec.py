@@ -19,6 +19,7 @@ from windlass.model.completion import ContainerCompletionStatus
 from windlass.model.framework import Framework, FrameworkMetadata, TaskRoleSpec
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import Condition, ConditionType, FrameworkStatus, TaskRoleStatus, TaskStatus
+from windlass.wire import depth
 
 COMPRESSION_THRESHOLD = 716_800
 """From so many bytes of JSON on, the task role statuses are stored compressed (statement 50)."""
@@ -28,6 +29,8 @@ SHOWN_LENGTH = 80
 """How much of a wrong value an error message shows."""
 _GZIP = 31
 """zlib's `wbits` for the largest window with a gzip header."""
+_DEPTH_OF_CONDITIONS = 4
+"""The Framework, its status, the list, a condition."""
 _EFFORT = 4
 """Half the time of zlib's own choice, for a result that is 4 % larger."""
 _COMPRESSED = "Framework's compressed task role statuses"
@@ -221,7 +224,7 @@ def read_framework(data: Data) -> Framework | Unreadable:
 
 def _read_in_parts(data: Data, error: DecodeError) -> Framework | Unreadable:
     try:
-        raw = msgspec.json.decode(data)
+        raw, is_whole = _as_far_as_it_goes(data)
         metadata = _probed_metadata(raw["metadata"])
         api_version = msgspec.convert(raw["apiVersion"], str)
     except (*_NOT_DECODABLE, LookupError, TypeError):
@@ -229,7 +232,7 @@ def _read_in_parts(data: Data, error: DecodeError) -> Framework | Unreadable:
     if not metadata.name:
         raise error
     status = raw.get("status")
-    if isinstance(status, dict) and status.get("attemptStatus") is None:
+    if is_whole and isinstance(status, dict) and status.get("attemptStatus") is None:
         try:
             return decode_framework(_encoder.encode({**raw, "status": None}))
         except DecodeError as without_status:
@@ -239,6 +242,16 @@ def _read_in_parts(data: Data, error: DecodeError) -> Framework | Unreadable:
         tuple(item for item in conditions if isinstance(item, dict)) if isinstance(conditions, list) else ()
     )
     return Unreadable(metadata, api_version, found, str(error))
+
+
+def _as_far_as_it_goes(data: Data) -> tuple[Json, bool]:
+    """And whether that is all of it."""
+    try:
+        whole: Json = msgspec.json.decode(data)
+    except RecursionError:
+        top: Json = msgspec.json.decode(depth.shallow(bytes(data), _DEPTH_OF_CONDITIONS))
+        return top, False
+    return whole, True
 
 
 _PROBED: dict[str, Any] = {

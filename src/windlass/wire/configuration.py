@@ -75,6 +75,10 @@ ORDERS = (
 """What has to fit together."""
 
 
+LONGEST_RETRY = 1.2
+"""A retry period is made longer by up to a fifth, so that many do not ask in step."""
+
+
 def load_settings(data: bytes, file: str) -> Settings:
     """An empty file means all defaults. Raises `FaultyFileError` with all faults of the file."""
     return gather((data, file), {}, {}).settings
@@ -97,7 +101,10 @@ def gather(
     origins = {**from_environment.origins, **from_flags.origins}
     whole = Layer(functools.reduce(_laid_over, roots), origins)
     faulty = {fault.path for fault in found}
-    found.extend(_attributed(_check_orders(whole, name, faulty), whole, name))
+    disordered = list(_check_orders(whole, name, faulty))
+    faulty |= {fault.path for fault in disordered}
+    found.extend(_attributed(disordered, whole, name))
+    found.extend(_attributed(_check_lease(whole.root, faulty), whole, name))
     found.extend(_attributed(_check_burst(whole.root), whole, name))
     if any(fault.is_error for fault in found):
         raise FaultyFileError([fault for fault in found if fault.is_error])
@@ -217,6 +224,31 @@ def _check_orders(whole: Layer, file: str, faulty: set[str]) -> Iterator[Fault]:
             f"found {faults.quoted(_value(whole.root, to_change))}, and {other} is "
             f"{faults.quoted(_value(whole.root, other))} ({_origin(whole, file, other)}): expected {order}",
         )
+
+
+def _check_lease(root: tree.Mapping, faulty: set[str]) -> Iterator[Fault]:
+    """Between two renewals there has to be enough of the lease left for a request."""
+    keys = ("leaseDurationSec", "leaseRenewDeadlineSec", "leaseRetryPeriodSec", "requestTimeoutSec")
+    if _value(root, "leaderElection") is False or faulty & set(keys):
+        return
+    duration, deadline, retry, timeout = (_value(root, key) for key in keys)
+    longest_pause = retry * LONGEST_RETRY
+    if longest_pause >= deadline:
+        key, expected = (
+            "leaseRetryPeriodSec",
+            f"{LONGEST_RETRY} × leaseRetryPeriodSec < leaseRenewDeadlineSec",
+        )
+    elif timeout + longest_pause > duration:
+        key = "requestTimeoutSec"
+        expected = f"requestTimeoutSec + {LONGEST_RETRY} × leaseRetryPeriodSec ≤ leaseDurationSec"
+    else:
+        return
+    yield faults.error(
+        root.get(key) or root,
+        key,
+        f"found {faults.quoted(_value(root, key))}, with leaseDurationSec {duration:g}, leaseRenewDeadlineSec "
+        f"{deadline:g} and leaseRetryPeriodSec {retry:g}: expected {expected}, or hardly any request could be begun",
+    )
 
 
 def _check_burst(root: tree.Mapping) -> Iterator[Fault]:

@@ -74,4 +74,8 @@ def is_wanted(trigger: SnapshotTrigger, wanted: LogObjectSnapshot) -> bool:
 def _compact_json(obj: Framework | Json | bytes) -> str:
     if not isinstance(obj, bytes):
         return msgspec.json.encode(obj).decode()
-    return msgspec.json.format(obj, indent=-1).decode()
+    try:
+        return msgspec.json.format(obj, indent=-1).decode()
+    except RecursionError:
+        # Too deep to be looked through. A line break in JSON stands between two tokens.
+        return obj.decode().replace("\n", " ")

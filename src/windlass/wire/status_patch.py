@@ -26,7 +26,7 @@ MOST_OPERATIONS = 2000
 _ENCODER = msgspec.json.Encoder()
 _DESCENDED: tuple[type[msgspec.Struct], ...] = (FrameworkStatus, FrameworkAttemptStatus, TaskRoleStatus)
 """Of these, the fields are compared one by one; everything else is replaced as a whole."""
-_IDENTITY = {TaskRoleStatus: "name", TaskStatus: "index"}
+_IDENTITY: dict[type, str] = {TaskRoleStatus: "name", TaskStatus: "index"}
 
 
 class Operation(TypedDict):

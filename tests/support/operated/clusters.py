@@ -1,6 +1,7 @@
 """The API server that a test's world stands on: the embedded one, or a real one with WINDLASS_TEST_CLUSTER=real."""
 
 import contextlib
+import http.client
 import json
 import os
 import signal
@@ -11,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from operated.processes import Process
+from operated.proxy import Upstream, upstream_of_kubeconfig
+
 from conformance import servers
 from conformance.client import Access, Client, Json
 from conformance.waiting import wait_for
-from operated.processes import Process
-from operated.proxy import Upstream, upstream_of_kubeconfig
 from windlass.install import access
 from windlass.install.plan import Plan
 from windlass.model import names
@@ -63,9 +65,11 @@ class Cluster:
         wait_for("the server to answer again", self._answers)
 
     def _answers(self) -> bool:
-        with contextlib.suppress(OSError):
+        try:
             return self.client.get("/readyz").code == 200
-        return False
+        except (OSError, http.client.HTTPException):
+            self.client.close()  # it may be of no use any more
+            return False
 
     def new_namespace(self) -> str:
         name = f"t-{uuid.uuid4().hex[:10]}"
@@ -82,8 +86,11 @@ class Cluster:
     def grant(self, settings: Settings) -> None:
         """The controller's user gets the roles of such a controller, where the server asks for any."""
 
-    def put_definition(self, definition: Json) -> None:
-        """Creates it, or writes over the one that is there, and waits until it is served."""
+    def put_definition(self, definition: Json, allowed: Json | None = None) -> None:
+        """Creates it, or writes over the one that is there, and waits until it is served.
+
+        `allowed` is an object that only the new one lets through: a server takes a while to change its mind.
+        """
         name = definition["metadata"]["name"]
         current = self.client.get(f"{DEFINITIONS}/{name}")
         if current.code == 404:
@@ -92,8 +99,14 @@ class Cluster:
             metadata = {"name": name, "resourceVersion": current.version}
             self.client.put(f"{DEFINITIONS}/{name}", {**definition, "metadata": metadata}).expect(200)
         spec = definition["spec"]
-        served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-        wait_for(f"{served} to be served", lambda: self.client.get(served).code == 200)
+        version, plural = spec["versions"][0], spec["names"]["plural"]
+        base = f"/apis/{spec['group']}/{version['name']}"
+        wait_for(f"{base}/{plural} to be served", lambda: self.client.get(f"{base}/{plural}").code == 200)
+        has_status = "status" in version.get("subresources", {})
+        wait_for(f"{base} to change", lambda: (b'/status"' in self.client.get(base).raw) == has_status)
+        if allowed is not None:
+            inside = f"{base}/namespaces/default/{plural}"
+            wait_for(f"{name} to change", lambda: self.client.post(inside, allowed, dryRun="All").code == 201)
 
     def delete_leases(self) -> None:
         """A controller that was killed holds one that the next test would have to wait for."""

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.waiting import wait_for
 from operated.processes import Process
 from operated.proxy import Proxy
+
+from conformance.waiting import wait_for
 
 STARTS = itertools.count(1)
 
@@ -57,6 +58,11 @@ class Controller:
     def lines(self) -> list[dict[str, Any]]:
         """The structured lines of its log. Snapshots are plain lines, as the reference writes them."""
         return [json.loads(line) for line in self.process.text().splitlines() if line.startswith("{")]
+
+    def insist_on_sanity(self) -> None:
+        """Whatever happens to it, an exception that nobody expected is a fault of its own."""
+        surprises = [line["exception"] for line in self.lines() if "exception" in line]
+        assert not surprises, f"{self.name} was surprised:\n{surprises[0]}"
 
     def ask(self, path: str) -> tuple[int, str]:
         """Of its own endpoints."""

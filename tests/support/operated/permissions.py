@@ -3,6 +3,7 @@
 import json
 
 from operated.proxy import Asked
+
 from windlass.install.roles import Grant
 
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

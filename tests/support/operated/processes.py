@@ -20,6 +20,7 @@ class Process:
     ) -> None:
         self.name = name
         self.log = log
+        self._last_words = ""
         whole = list(command)
         if sys.platform == "linux":
             whole = [sys.executable, "-I", "-S", "-c", programs.UNTIL_PARENT_ENDS, str(os.getpid()), *whole]
@@ -47,6 +48,7 @@ class Process:
         """With -9: it has no chance to say good-bye."""
         self._process.kill()
         self._process.wait()
+        self._last_words = self.tail()
 
     def stop(self) -> int:
         """With SIGTERM, as Kubernetes does it; waits for its end."""
@@ -66,4 +68,7 @@ class Process:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def tail(self, lines: int = 60) -> str:
+        """The end of its log, even when the folder that held it is gone."""
+        if not self.log.exists():
+            return self._last_words
         return "\n".join(line[:600] for line in self.text().splitlines()[-lines:])

@@ -34,6 +34,7 @@ NOT_PASSED_ON: Final = frozenset(
 )
 
 
+REASONS: Final = {403: "Forbidden", 429: "TooManyRequests", 503: "ServiceUnavailable"}
 NUMBERS: Final = itertools.count(1)
 """Requests are numbered over all proxies, so that what two clients did can be put in order."""
 
@@ -106,6 +107,7 @@ class Verdict(msgspec.Struct, frozen=True):
     code: int = 0
     """Instead of the server, the proxy answers with this failure."""
     retry_after: str = ""
+    message: str = "the proxy of a test says so"
 
 
 PASS: Final = Verdict()
@@ -133,6 +135,7 @@ class Proxy:
         self._runner: web.ServerRunner | None = None
         self._holds = 0
         self._released: asyncio.Event | None = None
+        self._handling: set[asyncio.Task[object]] = set()
 
     async def start(self) -> None:
         self._released = asyncio.Event()
@@ -152,6 +155,10 @@ class Proxy:
 
     async def stop(self) -> None:
         self.cut()
+        handling = tuple(self._handling)
+        for task in handling:
+            task.cancel()
+        await asyncio.gather(*handling, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
         if self._session is not None:
@@ -184,6 +191,11 @@ class Proxy:
     # Passing on
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Goes on when the client has hung up: what was asked for may still happen."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._handling.add(task)
+        task.add_done_callback(self._handling.discard)
         asked = Asked(
             number=next(NUMBERS),
             method=request.method,
@@ -264,13 +276,13 @@ def _broken(request: web.BaseRequest) -> web.StreamResponse:
 
 
 def _failure(verdict: Verdict) -> web.Response:
-    reason = {429: "TooManyRequests", 503: "ServiceUnavailable"}.get(verdict.code, "InternalError")
+    reason = REASONS.get(verdict.code, "InternalError")
     status = {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": "the proxy of a test says so",
+        "message": verdict.message,
         "reason": reason,
         "code": verdict.code,
     }

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
+from operated import jobs
 
 from conformance.client import Client, Json
-from operated import jobs
 from windlass.model import names
 
 TIME: Final = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

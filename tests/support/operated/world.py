@@ -5,13 +5,14 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
-from conformance.waiting import wait_for
 from operated import backstage
 from operated.backstage import Backstage
 from operated.clusters import Cluster
 from operated.controllers import Controller
 from operated.place import Place
 from operated.proxy import Proxy
+
+from conformance.waiting import wait_for
 from windlass.kubeapi import access
 from windlass.kubeapi.transport import Transport
 from windlass.testing.hollow_history import History
@@ -75,6 +76,10 @@ class World:
         self.stage.wait(proxy.start())
         self.controllers[name] = Controller(name, proxy, self.cluster.folder, options, environment or {})
         return self.controllers[name]
+
+    def insist_on_sanity(self) -> None:
+        for controller in self.controllers.values():
+            controller.insist_on_sanity()
 
     def stop_controllers(self) -> None:
         for controller in self.controllers.values():

@@ -1,0 +1,202 @@
+"""A large gang is created by several passes, and not each of them stores what the last one did."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import cast
+
+import msgspec
+import pytest
+
+from windlass.decide import births
+from windlass.decide.contract import CreateConfigMap, CreatePod, Decision, DeletePod, Reason, Rules
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.operate.cache import Cache
+from windlass.operate.executor import LONGEST_GANG, Executor, _continues_a_gang
+from windlass.operate.keys import FrameworkKey, key_of
+from windlass.operate.pace import AIM_SEC, FEWEST, Pace
+from windlass.operate.port import Port, PortError
+from windlass.operate.queue import KeyedQueue
+from windlass.testing import builders
+from windlass.testing.builders import NOW, at
+
+replace = msgspec.structs.replace
+
+
+# Whether a decision can do without being stored
+
+
+def started(tasks: int = 3) -> Framework:
+    """Its ConfigMap is there, and stored."""
+    made = builders.framework("job", builders.role("worker", tasks))
+    status = births.framework_status(made, NOW)
+    attempt = replace(status.attempt_status, config_map_uid="cm-1")
+    return made.with_status(replace(status, state=State.ATTEMPT_PREPARING, attempt_status=attempt))
+
+
+JOB = started()
+
+
+def with_tasks(framework: Framework, *tasks: TaskStatus) -> FrameworkStatus:
+    status = framework.status
+    assert status is not None
+    role = replace(status.attempt_status.roles[0], task_statuses=tasks)
+    return replace(status, attempt_status=replace(status.attempt_status, task_role_statuses=(role,)))
+
+
+def tasks_of(framework: Framework) -> tuple[TaskStatus, ...]:
+    assert framework.status is not None
+    return framework.status.attempt_status.roles[0].task_statuses
+
+
+FIRST, SECOND, THIRD = tasks_of(JOB)
+SHOWN = replace(FIRST, state=State.ATTEMPT_PREPARING)
+"""The first pod is there now: this is what would be stored."""
+PROGRESS = with_tasks(JOB, SHOWN, SECOND, THIRD)
+REST = (CreatePod("worker", 1), CreatePod("worker", 2))
+
+
+@pytest.mark.parametrize(
+    ("framework", "decision", "expected"),
+    [
+        pytest.param(JOB, Decision(PROGRESS, REST), True, id="the rest of the gang"),
+        pytest.param(JOB, Decision(PROGRESS, ()), False, id="nothing to do"),
+        pytest.param(JOB, Decision(None, REST), False, id="no status"),
+        pytest.param(replace(JOB, status=None), Decision(PROGRESS, REST), False, id="nothing stored yet"),
+        pytest.param(
+            JOB, Decision(PROGRESS, (*REST, DeletePod("x", "uid"))), False, id="something is deleted too"
+        ),
+        pytest.param(JOB, Decision(PROGRESS, (CreateConfigMap(),)), False, id="another act"),
+        pytest.param(
+            JOB, Decision(PROGRESS, (CreatePod("worker", 0),)), False, id="a task that is not stored so"
+        ),
+        pytest.param(
+            JOB,
+            Decision(with_tasks(JOB, FIRST, SECOND, THIRD, THIRD), (CreatePod("worker", 3),)),
+            False,
+            id="a task that is not stored",
+        ),
+        pytest.param(JOB, Decision(PROGRESS, (CreatePod("ps", 0),)), False, id="a role that is not stored"),
+        pytest.param(
+            JOB,
+            Decision(
+                replace(PROGRESS, attempt_status=replace(PROGRESS.attempt_status, config_map_uid="cm-2")),
+                REST,
+            ),
+            False,
+            id="another attempt",
+        ),
+    ],
+)
+def test_only_pods_of_tasks_that_are_stored_as_they_are_need_no_store(
+    framework: Framework, decision: Decision, expected: bool
+) -> None:
+    assert _continues_a_gang(framework, decision) is expected
+
+
+def test_an_equal_task_is_not_the_stored_one() -> None:
+    """Born again under the same ids, say: what is created has to be what is stored, and not what looks like it."""
+    reborn = with_tasks(JOB, SHOWN, replace(SECOND), THIRD)
+    assert not _continues_a_gang(JOB, Decision(reborn, REST))
+
+
+# What a pass makes of it
+
+
+A_MOMENT = 0.05
+"""News about many tasks are gathered for less than this."""
+
+
+class Bench:
+    """A server that takes as long for a slice as a pass may take, and notes what it is asked for; the clock besides."""
+
+    def __init__(self, tasks: int) -> None:
+        self.log: list[str] = []
+        self.seconds = 0.0
+        self.version = 100
+        self.cache = Cache()
+        self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
+        framework = builders.framework("job", builders.role("worker", tasks))
+        self.key = key_of(framework)
+        self.cache.put_framework(framework)
+        port = cast("Port", self)
+        self.executor = Executor(port, self.cache, self.queue, self, Rules(), Pace(FEWEST))
+
+    def now(self) -> datetime:
+        return at(self.seconds)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def run(self) -> list[str]:
+        """Passes, as long as there is something to do at once; what they did."""
+        self.log.clear()
+        self.seconds += A_MOMENT
+        self.queue.add(self.key)
+        while (key := self.queue.take(self.seconds)) is not None:
+            asyncio.run(self.executor.run_pass(key))
+            self.queue.done(key)
+        return list(self.log)
+
+    def show_config_map(self) -> None:
+        found = self.cache.observe(self.key, NOW, 0.0).config_map
+        assert found is not None
+        self.cache.put_config_map(found)
+
+    # The port
+
+    def _stamped(self, manifest: Json) -> Json:
+        self.version += 1
+        metadata = manifest["metadata"]
+        stamp = {"uid": f"uid-{metadata['name']}", "resourceVersion": str(self.version)}
+        return {**manifest, "metadata": {**metadata, **stamp}}
+
+    async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
+        known = [task for task in status.attempt_status.roles[0].task_statuses if task.attempt_status.pod_uid]
+        self.log.append(f"store {len(known)} pods")
+        self.version += 1
+        return framework.with_status(status, str(self.version))
+
+    async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
+        self.log.append("create ConfigMap")
+        return msgspec.convert(self._stamped(manifest), ConfigMapView)
+
+    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
+        self.log.append(f"create {len(manifests)} pods")
+        self.seconds += AIM_SEC
+        return [msgspec.convert(self._stamped(manifest), PodView) for manifest in manifests]
+
+    def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+        self.log.extend(reason.kind for reason in reasons)
+
+
+def test_a_gang_is_created_slice_by_slice_and_stored_when_it_is_complete() -> None:
+    bench = Bench(2 * FEWEST + 20)
+    assert bench.run() == ["store 0 pods", "create ConfigMap"]
+    bench.show_config_map()
+    assert bench.run() == [
+        "store 0 pods",
+        f"create {FEWEST} pods",
+        "AttemptStarted",
+        f"create {FEWEST} pods",
+        "create 20 pods",
+        f"store {2 * FEWEST + 20} pods",
+    ]
+    assert bench.run() == []
+
+
+def test_a_gang_that_takes_long_is_stored_on_the_way() -> None:
+    slices = 2 * int(LONGEST_GANG / AIM_SEC)
+    bench = Bench(slices * FEWEST)
+    bench.run()
+    bench.show_config_map()
+    log = bench.run()
+    assert log.count(f"create {FEWEST} pods") == slices
+    stores = [entry for entry in log if entry.startswith("store")]
+    assert stores[0] == "store 0 pods"
+    assert 1 <= len(stores) - 1 <= 2, "as often as it takes longest, and not at each slice"
+    assert all(int(entry.split()[1]) % FEWEST == 0 for entry in stores)

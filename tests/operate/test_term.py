@@ -1,0 +1,207 @@
+"""A term of leadership on a real server: what it waits for, what it does without, and how it ends."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from tests.operate import embedded
+from tests.operate.embedded import Cluster
+
+from windlass.kubeapi import errors
+from windlass.kubeapi.requests import Verb
+from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS, frameworks
+from windlass.kubeapi.transport import Transport
+from windlass.model.names import CONTROLLER_GROUP, GROUPS, LAUNCHER_GROUP
+from windlass.operate import definitions, term
+from windlass.operate.definitions import Problem
+from windlass.operate.gate import Gate, always_open
+from windlass.operate.metrics import Metrics
+from windlass.operate.observers import Observers
+from windlass.operate.system_clock import SystemClock
+from windlass.operate.term import Term
+from windlass.settings import LogObjectSnapshot, Settings
+
+DEFINED = sorted(f"frameworks.{group}" for group in GROUPS)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(term, "LOOK_AGAIN_SEC", 0.02)
+    monkeypatch.setattr(term, "ASK_AGAIN_SEC", 0.02)
+    caplog.set_level(logging.INFO, "windlass")
+
+
+@asynccontextmanager
+async def begun(
+    cluster: Cluster, settings: Settings | None = None, gate: Gate | None = None
+) -> AsyncIterator[Term]:
+    clock = SystemClock()
+    metrics = Metrics(clock, frameworks=lambda: (), queue_depth=lambda: 0, is_leader=lambda: True)
+    observers = Observers(metrics, None, LogObjectSnapshot(), None, SystemClock())
+    async with Transport(cluster.access) as transport:
+        made = Term(
+            settings or Settings(),
+            transport,
+            gate or always_open(),
+            observers,
+            clock,
+            field_manager="windlass-test",
+        )
+        running = asyncio.create_task(made.run())
+        try:
+            yield made
+            assert not running.done(), running.result()
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+def test_nothing_is_done_before_everything_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        await cluster.submit("job")
+        cluster.sent.hold(lambda request: request.resource == PODS)
+        async with begun(cluster) as made:
+            await cluster.until(lambda: bool(cluster.sent.of(PODS)))
+            assert made.cache.framework(next(made.cache.keys())) is not None
+            await cluster.submit("another")
+            await cluster.until(lambda: len(list(made.cache.keys())) == 2)
+            assert cluster.sent.writes() == []
+            assert made.trouble == "not everything is listed yet"
+            cluster.sent.let_go_on()
+            await cluster.until_pods("another-worker-0", "job-worker-0")
+            assert made.trouble == ""
+
+    embedded.play(monkeypatch, story)
+
+
+def test_without_definitions_it_says_so_and_begins_when_they_are_there(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        async with begun(cluster) as made:
+            looks = 2 * len(GROUPS)
+            await cluster.until(lambda: len(cluster.sent.of(CUSTOM_RESOURCE_DEFINITIONS)) > looks)
+            assert all(f"frameworks.{group} is missing" in made.trouble for group in GROUPS)
+            assert "windlass install --crds-only --apply" in made.trouble
+            assert cluster.sent.writes() == []
+            await cluster.define()
+            await cluster.submit("job")
+            await cluster.until_pods("job-worker-0")
+            assert made.trouble == ""
+
+    embedded.play(monkeypatch, story)
+    said = [record for record in caplog.records if "is missing" in record.getMessage()]
+    assert len(said) == len(GROUPS), "once, however often it is looked at"
+
+
+def test_with_one_definition_its_frameworks_are_run_and_the_others_when_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.define(CONTROLLER_GROUP)
+        await cluster.submit("job")
+        async with begun(cluster) as made:
+            await cluster.until_pods("job-worker-0")
+            assert made.trouble == ""
+            assert cluster.sent.of(frameworks(LAUNCHER_GROUP)) == []
+            await cluster.define(LAUNCHER_GROUP)
+            await cluster.submit("other", LAUNCHER_GROUP)
+            await cluster.until_pods("job-worker-0", "other-worker-0")
+
+    embedded.play(monkeypatch, story)
+
+
+def test_it_makes_the_definitions_if_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        async with begun(cluster, Settings(manage_crds=True)) as made:
+            await cluster.until(lambda: made.trouble == "")
+            assert await cluster.definitions() == DEFINED
+            await cluster.submit("job")
+            await cluster.until_pods("job-worker-0")
+
+    embedded.play(monkeypatch, story)
+
+
+def test_it_makes_no_definitions_unless_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        async with begun(cluster):
+            await cluster.until(lambda: bool(cluster.sent.of(PODS, Verb.WATCH)))
+            assert await cluster.definitions() == []
+
+    embedded.play(monkeypatch, story)
+
+
+def failing_once(error: errors.ApiError) -> Callable[..., Awaitable[tuple[Problem, ...]]]:
+    check = definitions.check
+    left = [error]
+
+    async def checked(send: definitions.Send) -> tuple[Problem, ...]:
+        if left:
+            raise left.pop()
+        return await check(send)
+
+    return checked
+
+
+@pytest.mark.parametrize("code", [403, 500])
+def test_definitions_that_cannot_be_read_are_no_obstacle(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """One who may not read them finds out by listing Frameworks; whatever else it is passes."""
+    monkeypatch.setattr(definitions, "check", failing_once(errors.from_answer(code, {}, b"")))
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        await cluster.submit("job")
+        async with begun(cluster):
+            await cluster.until_pods("job-worker-0")
+
+    embedded.play(monkeypatch, story)
+
+
+def test_only_the_namespaces_that_it_is_told_of_are_its_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        await cluster.submit("job", namespace="kube-system")
+        await cluster.submit("job")
+        async with begun(cluster, Settings(namespaces=("default",))):
+            await cluster.until_pods("job-worker-0")
+        asked = {
+            request.namespace
+            for request in cluster.sent.requests
+            if request.resource != CUSTOM_RESOURCE_DEFINITIONS
+        }
+        assert asked == {"default"}
+        assert await cluster.pods("kube-system") == []
+
+    embedded.play(monkeypatch, story)
+
+
+def test_after_the_call_to_finish_nothing_new_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        async with begun(cluster) as made:
+            await cluster.until(lambda: made.trouble == "")
+            await made.finish(embedded.PATIENCE_SECONDS)
+            await cluster.submit("job")
+            await cluster.until(lambda: len(list(made.cache.keys())) == 1)
+            await cluster.until(lambda: len(made.queue) == 1)
+            assert cluster.sent.writes() == []
+
+    embedded.play(monkeypatch, story)
+
+
+def test_with_a_closed_gate_everything_is_watched_and_nothing_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        await cluster.submit("job")
+        async with begun(cluster, gate=Gate()) as made:
+            # A pass that may do nothing is put off.
+            await cluster.until(lambda: made.queue.next_time() is not None)
+            assert cluster.sent.writes() == []
+
+    embedded.play(monkeypatch, story)
