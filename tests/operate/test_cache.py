@@ -10,10 +10,11 @@ from windlass.decide.contract import Created, Observed
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
-from windlass.operate.cache import PRUNE_ABOVE, Cache
+from windlass.operate.cache import Cache
 from windlass.operate.keys import key_of
 from windlass.operate.port import Emptied
 from windlass.operate.record import Record
+from windlass.operate.surroundings import PRUNE_ABOVE
 from windlass.testing import builders
 from windlass.testing.builders import NOW, at
 

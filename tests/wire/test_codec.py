@@ -46,7 +46,7 @@ from windlass.model.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from windlass.wire import codec
+from windlass.wire import codec, overlay
 from windlass.wire.codec import DecodeError
 
 NOW = datetime(2024, 5, 1, 12, 30, 5, tzinfo=UTC)
@@ -560,7 +560,7 @@ def test_statement_2_unknown_fields_survive_a_round_trip(framework: Framework) -
     raw = with_strangers(msgspec.json.decode(codec.encode_framework(framework)))
     read = codec.decode_framework(msgspec.json.encode(raw))
     assert read == framework
-    assert codec.overlay(raw, read) == raw
+    assert overlay.laid_over(raw, read) == raw
 
 
 @settings(max_examples=60, deadline=None)
@@ -570,7 +570,7 @@ def test_overlay_reads_back_as_the_model_whatever_was_there_before(
 ) -> None:
     raw = msgspec.json.decode(codec.encode_framework(before))
     copy = msgspec.json.decode(codec.encode_framework(before))
-    result = codec.overlay(raw, after)
+    result = overlay.laid_over(raw, after)
     assert codec.decode_framework(msgspec.json.encode(result)) == after
     assert raw == copy, "the raw object was changed"
 
@@ -608,7 +608,7 @@ def test_overlay_goes_by_identity_not_by_place() -> None:
     complete = Condition(type="Complete", status="True", last_transition_time=NOW)
     status = msgspec.structs.replace(status, conditions=(complete,))
     spec = FrameworkSpec(task_roles=(TaskRoleSpec("ps", 1), TaskRoleSpec("worker", 1)))
-    result = codec.overlay(raw, framework_of(status, spec))
+    result = overlay.laid_over(raw, framework_of(status, spec))
 
     assert result["metadata"]["managedFields"] == [{"manager": "x"}]
     assert (result["spec"]["x"], "suspend" in result["spec"]) == ("spec", False)
@@ -626,7 +626,7 @@ def test_overlay_goes_by_identity_not_by_place() -> None:
 def test_overlay_replaces_a_pod_template_as_a_whole() -> None:
     raw = raw_framework()
     role = TaskRoleSpec("worker", 1, task=TaskSpec(pod={"spec": {"odd": 1}}))
-    result = codec.overlay(raw, framework_of(spec=FrameworkSpec(task_roles=(role,))))
+    result = overlay.laid_over(raw, framework_of(spec=FrameworkSpec(task_roles=(role,))))
     assert result["spec"]["taskRoles"][0]["task"]["pod"] == {"spec": {"odd": 1}}
 
 
@@ -637,7 +637,7 @@ def test_overlay_reaches_into_compressed_statuses() -> None:
     attempt["taskRoleStatuses"][0]["taskStatuses"][0]["x"] = 1
     attempt["taskRoleStatusesCompressed"] = packed(msgspec.json.encode(attempt["taskRoleStatuses"]))
     attempt["taskRoleStatuses"] = None
-    result = codec.overlay({**raw_framework(), "status": raw_status}, framework_of(status))
+    result = overlay.laid_over({**raw_framework(), "status": raw_status}, framework_of(status))
     written = result["status"]["attemptStatus"]
     assert "taskRoleStatusesCompressed" not in written
     assert written["taskRoleStatuses"][0]["taskStatuses"][0]["x"] == 1

@@ -15,13 +15,11 @@ from windlass.decide.contract import Created, Observed
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
-from windlass.model.status import FrameworkStatus
 from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.port import Emptied
 from windlass.operate.record import Record
+from windlass.operate.surroundings import Surroundings, uids_in, version
 
-PRUNE_ABOVE = 100
-"""So many UIDs of objects that are gone are remembered before anybody tidies up."""
 MOST_BURIED = 10_000
 """So many Frameworks that are gone are remembered, against news of them that come late."""
 
@@ -29,70 +27,12 @@ Place = tuple[str, str]
 """Namespace and name of a Framework: the Frameworks of both groups share the names of their objects."""
 
 
-def version(resource_version: str) -> int:
-    """Kubernetes orders the versions of all objects of one server by number."""
-    return int(resource_version or 0)
-
-
-class _Surroundings:
-    """The objects that carry one Framework's name."""
-
-    def __init__(self) -> None:
-        self.config_map: ConfigMapView | None = None
-        self.pods: dict[str, PodView] = {}
-        self.known: set[str] = set()
-        self.unconfirmed: set[str] = set()
-        self.departed: dict[str, Framework] = {}
-        """By UID: Frameworks that are gone and may have left something here."""
-
-    @property
-    def is_empty(self) -> bool:
-        return self.config_map is None and not self.pods
-
-    def is_news(self, new: ObjectView, current: ObjectView | None) -> bool:
-        is_gone = new.uid in self.known and (current is None or current.uid != new.uid)
-        if is_gone:
-            return False
-        if current is None:
-            return True
-        is_unconfirmed = current.uid in self.unconfirmed
-        seen, now = version(current.metadata.resource_version), version(new.metadata.resource_version)
-        return now > seen or (now == seen and is_unconfirmed)
-
-    def confirm(self, shown: ObjectView) -> None:
-        self.known.add(shown.uid)
-        self.unconfirmed.discard(shown.uid)
-
-    def answered(self, found: ObjectView) -> None:
-        if found.uid not in self.known:
-            self.unconfirmed.add(found.uid)
-        self.known.add(found.uid)
-
-    def forget_departed(self) -> None:
-        """Those that have left nothing behind."""
-        left = {pod.metadata.annotations.framework_uid for pod in self.pods.values()}
-        if self.config_map is not None and self.config_map.controller is not None:
-            left.add(self.config_map.controller.uid)
-        for uid in self.departed.keys() - left:
-            del self.departed[uid]
-
-    def prune(self, status: FrameworkStatus) -> None:
-        """UIDs that neither exist nor stand in the status are of no use to anybody."""
-        if len(self.known) < PRUNE_ABOVE + 4 * len(self.pods):
-            return
-        useful = {pod.uid for pod in self.pods.values()}
-        useful.update(_uids_in(status, pods=True, config_maps=True))
-        if self.config_map is not None:
-            useful.add(self.config_map.uid)
-        self.known &= useful
-
-
 class Cache:
     def __init__(self) -> None:
         self._frameworks: dict[FrameworkKey, Framework] = {}
         self._buried: OrderedDict[FrameworkKey, int] = OrderedDict()
         """As of which version a Framework of that key was gone."""
-        self._surroundings: dict[Place, _Surroundings] = {}
+        self._surroundings: dict[Place, Surroundings] = {}
         self._places: dict[str, Place] = {}
         """Where a pod is kept, by its UID: somebody may change its label."""
         self._records: dict[FrameworkKey, Record] = {}
@@ -326,7 +266,7 @@ class Cache:
         self._config_maps_listed[namespace] = resource_version
         return changed
 
-    def _within(self, namespace: str) -> list[_Surroundings]:
+    def _within(self, namespace: str) -> list[Surroundings]:
         return [around for place, around in self._surroundings.items() if _is_within(place[0], namespace)]
 
     # Answers to our own requests
@@ -408,7 +348,7 @@ class Cache:
         elif found is not None and _is_as_old(found, resource_version):
             self.remove_config_map(found)
         if framework.status is not None:
-            around.known.update(_uids_in(framework.status, pods=True, config_maps=True))
+            around.known.update(uids_in(framework.status, pods=True, config_maps=True))
         record.looked()
 
     # Inside
@@ -423,10 +363,10 @@ class Cache:
         else:
             around.known.add(pod.uid)
 
-    def _around(self, place: Place) -> _Surroundings:
+    def _around(self, place: Place) -> Surroundings:
         around = self._surroundings.get(place)
         if around is None:
-            around = self._surroundings[place] = _Surroundings()
+            around = self._surroundings[place] = Surroundings()
         return around
 
     def _record(self, key: FrameworkKey) -> Record:
@@ -446,7 +386,7 @@ class Cache:
             found.update(map(key_of, around.departed.values()))
         return found
 
-    def _lose(self, place: Place, around: _Surroundings, uid: str) -> None:
+    def _lose(self, place: Place, around: Surroundings, uid: str) -> None:
         around.unconfirmed.discard(uid)
         self._places.pop(uid, None)
         for key in self._keys_at(place):
@@ -471,18 +411,7 @@ class Cache:
             is_as_old = version(framework.metadata.resource_version) <= version(resource_version)
             if framework.status is not None and is_as_old and _is_within(key.namespace, namespace):
                 known = self._around((key.namespace, key.name)).known
-                known.update(_uids_in(framework.status, pods=pods, config_maps=config_maps))
-
-
-def _uids_in(status: FrameworkStatus, *, pods: bool, config_maps: bool) -> Iterator[str]:
-    attempt = status.attempt_status
-    if config_maps and attempt.config_map_uid is not None:
-        yield attempt.config_map_uid
-    if pods:
-        for role in attempt.roles:
-            for task in role.task_statuses:
-                if task.attempt_status.pod_uid is not None:
-                    yield task.attempt_status.pod_uid
+                known.update(uids_in(framework.status, pods=pods, config_maps=config_maps))
 
 
 def _is_as_old(found: ObjectView, resource_version: str) -> bool:

@@ -15,9 +15,10 @@ from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.operate.cache import Cache, version
+from windlass.operate.cache import Cache
 from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.rivals import Rivals
+from windlass.operate.surroundings import version
 from windlass.settings import LogObjectSnapshot
 from windlass.wire import codec, snapshots
 from windlass.wire.codec import DecodeError, Unreadable

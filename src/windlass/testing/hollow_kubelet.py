@@ -209,8 +209,10 @@ class HollowKubelet:
         minded.timer = asyncio.get_running_loop().call_later(seconds, self._due, minded)
 
     def _plan_removal(self, minded: _Minded) -> None:
+        if minded.is_removal_planned:
+            return
         minded.stop_timer()
-        if minded.is_removal_planned or minded.life.stops_after is None:
+        if minded.life.stops_after is None:
             return
         minded.is_removal_planned = True
         minded.timer = asyncio.get_running_loop().call_later(
