@@ -96,7 +96,13 @@ environment. All faults of all sources are reported at once, and the controller 
 def configuration_page() -> str:
     by_key = {setting.key: setting for setting in environment.SETTINGS}
     sections = "\n".join(_setting(key, meaning, by_key.get(key)) for key, meaning in _meanings(Settings))
-    rules = "\n".join(f"* {order}." for order in configuration.ORDERS)
+    rules = "\n".join(
+        (
+            *(f"* {order}." for order in configuration.ORDERS),
+            f"* {configuration.TIME_TO_RENEW}, since a retry comes up to a fifth later, lest many ask in step.",
+            f"* {configuration.TIME_TO_ASK}, since between two renewals there has to be time for a request.",
+        )
+    )
     return f"{HEADER}# Configuration\n\n{SOURCES}\n{sections}\n## What has to fit together\n\n{rules}\n"
 
 

@@ -4,12 +4,13 @@ That it runs Frameworks is tested where there are some.
 """
 
 import json
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -286,6 +287,33 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
     assert run.stdout.splitlines()[-1] == "[]"
+
+
+# What it cannot go on after
+
+
+@pytest.fixture
+def _log_as_it_was() -> Iterator[None]:
+    root, ours = logging.getLogger(), logging.getLogger("windlass")
+    handlers, levels = tuple(root.handlers), (root.level, ours.level)
+    yield
+    for handler in set(root.handlers) - set(handlers):
+        root.removeHandler(handler)
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])
+
+
+@pytest.mark.usefixtures("_log_as_it_was")
+def test_a_bug_is_a_line_of_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object) -> None:
+        raise ExceptionGroup("unhandled errors", [ZeroDivisionError("by zero")])
+
+    monkeypatch.setattr("windlass.operate.operator.Operator.run", fail)
+    result = windlass("--kube-api-server-address", "127.0.0.1:9", "--metrics-address", "off")
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = map(json.loads, result.stderr.splitlines())
+    assert (line["level"], line["message"]) == ("error", "the controller cannot go on")
+    assert "ZeroDivisionError: by zero" in line["exception"]
 
 
 # As a process

@@ -89,6 +89,34 @@ def test_all_but_the_definitions(server: Served) -> None:
     assert lines[-1] == "namespace/windlass-system deleted"
 
 
+@pytest.mark.parametrize(
+    ("text", "going"),
+    [
+        ("leaseName: chosen\n", "chosen"),
+        ("workerNumber: 9\n", "windlass-controller"),
+        ("leaseName: [\n", "windlass-controller"),
+    ],
+    ids=["named", "unnamed", "spoilt"],
+)
+def test_the_lease_goes_that_the_configuration_names(
+    server: Served, tmp_path: Path, text: str, going: str
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("workerNumber: 9\n")
+    assert windlass(server, "install", "--apply", "--config", str(file)).exit_code == 0
+    path = "/api/v1/namespaces/windlass-system/configmaps/windlass-configuration"
+    patch = {"data": {"frameworkcontroller.yaml": text}}
+    assert server.ask("PATCH", path, patch, "application/merge-patch+json").code == 200
+    leases = "/apis/coordination.k8s.io/v1/namespaces/windlass-system/leases"
+    for name in ("windlass-controller", "chosen"):
+        server.ask("POST", leases, {"metadata": {"name": name}, "spec": {}})
+
+    lines = uninstall(server).stdout.splitlines()
+
+    deleted = [line for line in lines if line.startswith("lease")]
+    assert deleted == [f"lease.coordination.k8s.io/{going} in windlass-system deleted"]
+
+
 def test_again_there_is_nothing(server: Served) -> None:
     uninstall(server, "--crds")
     result = uninstall(server, "--crds")

@@ -380,6 +380,13 @@ def test_statement_21_diagnostics_hold_the_whole_completion() -> None:
         (403, "Forbidden", "violates PodSecurity", CompletionCode.POD_CREATION_UNKNOWN_ERROR),
         (403, "Forbidden", "exceeded quota: gpus, requested: 8", None),
         (403, "", "exceeded quota: gpus, requested: 8", None),
+        (
+            403,
+            "Forbidden",
+            'pods is forbidden: User "controller" cannot create resource "pods" in API group ""',
+            None,
+        ),
+        (403, "Forbidden", 'pods "a" is forbidden: User said no', CompletionCode.POD_CREATION_UNKNOWN_ERROR),
         (422, "Invalid", "spec.containers: Required", CompletionCode.POD_CREATION_PERMANENT_ERROR),
         (422, "Invalid", "exceeded quota", CompletionCode.POD_CREATION_PERMANENT_ERROR),
         (

@@ -86,6 +86,24 @@ def test_the_message_about_a_rival_names_it_and_says_what_to_do() -> None:
     assert "stop frameworkcontroller" in said.message
 
 
+@pytest.mark.parametrize("is_wiped", [True, False])
+def test_a_rival_that_was_told_of_is_not_fought(is_wiped: bool) -> None:
+    """Whatever becomes of the status, and be it that there is none any more."""
+    told = status_of(decide(RIVALLED[0], RIVAL, NOW))
+    left = None if is_wiped else msgspec.structs.replace(told, conditions=())
+    framework = msgspec.structs.replace(RIVALLED[0], status=left)
+    decision = decide(framework, msgspec.structs.replace(RIVAL, is_rival_told=True), at(60))
+    assert decision == Decision(status=left)
+    assert decision.status is left
+
+
+def test_what_another_has_said_of_its_rival_is_left_as_it_is() -> None:
+    """It may be us whom it means: two that correct each other would never end."""
+    theirs = status_of(decide(RIVALLED[0], Observed(rival="windlass-ours"), NOW))
+    decision = decide(RIVALLED[0].with_status(theirs), RIVAL, at(60))
+    assert decision == Decision(status=theirs)
+
+
 def test_a_rival_comes_before_everything_else() -> None:
     """Even before a deletion: whoever runs the Framework has to end it."""
     deleting = msgspec.structs.replace(

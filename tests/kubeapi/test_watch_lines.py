@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from windlass.kubeapi import answers, watch_lines
 from windlass.kubeapi.watch_lines import LineSplitter
 
+DEEP = b'{"metadata":{"name":"deep","resourceVersion":"7"},"spec":' + b'{"a":' * 5000 + b'"]}"' + b"}" * 5001
+"""An API server takes it, and a decoder does not."""
 LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b"."))
 
 
@@ -58,3 +60,27 @@ def test_a_page_of_a_list(body: bytes, objects: list[bytes], token: str) -> None
     page = answers.decode_page(body)
     assert [bytes(each) for each in page.objects] == objects
     assert (page.metadata.resource_version, page.metadata.continue_) == ("5", token)
+
+
+def test_an_object_too_deep_to_be_decoded_arrives_and_has_a_version() -> None:
+    event = watch_lines.parse(b'{"type":"MODIFIED", "object": ' + DEEP + b"}")
+    assert event.type == watch_lines.MODIFIED
+    assert bytes(event.object) == DEEP
+    assert watch_lines.version_of(event.object) == "7"
+
+
+@pytest.mark.parametrize(
+    "line", [DEEP, b'{"type":"ADDED","objekt":' + DEEP + b"}"], ids=["no event", "no object"]
+)
+def test_what_is_deep_and_no_event_is_refused(line: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        watch_lines.parse(line)
+
+
+def test_an_object_too_deep_to_be_decoded_hides_none_of_its_page() -> None:
+    items = [b'{"a":1}', DEEP, b"{}"]
+    page = answers.decode_page(
+        b'{"metadata":{"resourceVersion":"5","continue":"next"},"items":[' + b", ".join(items) + b"]}"
+    )
+    assert [bytes(each) for each in page.objects] == items
+    assert (page.metadata.resource_version, page.metadata.continue_) == ("5", "next")

@@ -14,6 +14,7 @@ import pytest
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.access import Access
 from windlass.kubeapi.errors import NotFoundError
+from windlass.kubeapi.following import Follower, Listed
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import (
     CONFIG_MAPS,
@@ -40,7 +41,9 @@ class Sent:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
+        self.answered: list[Request] = []
         self.open_streams = 0
+        self._is_withheld: Callable[[Request], bool] = lambda _: False
         self._is_held: Callable[[Request], bool] = lambda _: False
         self._may_go_on = asyncio.Event()
 
@@ -56,6 +59,15 @@ class Sent:
         self.requests.append(request)
         if self._is_held(request):
             await self._may_go_on.wait()
+
+    def withhold_answers(self, is_withheld: Callable[[Request], bool]) -> None:
+        """They are done, and nobody hears of it."""
+        self._is_withheld = is_withheld
+
+    async def pass_back(self, request: Request) -> None:
+        self.answered.append(request)
+        if self._is_withheld(request):
+            await asyncio.Event().wait()
 
     def of(self, resource: Resource, *verbs: Verb, since: int = 0) -> list[Request]:
         return [
@@ -163,9 +175,12 @@ def _record(monkeypatch: pytest.MonkeyPatch, sent: Sent) -> None:
     send, stream = Transport.send, Transport.stream
 
     async def recorded(self: Transport, request: Request, timeout: float = 30.0) -> bytes:
-        if self._user_agent != USER:
-            await sent.pass_through(request)
-        return await send(self, request, timeout)
+        if self._user_agent == USER:
+            return await send(self, request, timeout)
+        await sent.pass_through(request)
+        answer = await send(self, request, timeout)
+        await sent.pass_back(request)
+        return answer
 
     @asynccontextmanager
     async def recorded_stream(
@@ -181,6 +196,23 @@ def _record(monkeypatch: pytest.MonkeyPatch, sent: Sent) -> None:
 
     monkeypatch.setattr(Transport, "send", recorded)
     monkeypatch.setattr(Transport, "stream", recorded_stream)
+
+
+def restore_once(monkeypatch: pytest.MonkeyPatch, resource: Resource) -> asyncio.Event:
+    """When the event is set, whoever watches the resource learns that the server has gone back to its beginning."""
+    is_restored, has_told = asyncio.Event(), asyncio.Event()
+    watch = Follower._watch
+
+    async def watch_until_then(self: Follower) -> None:
+        if self._resource != resource or has_told.is_set():
+            await watch(self)
+            return
+        await is_restored.wait()
+        has_told.set()
+        self._receive(Listed([], "1"))
+
+    monkeypatch.setattr(Follower, "_watch", watch_until_then)
+    return is_restored
 
 
 def play(monkeypatch: pytest.MonkeyPatch, story: Callable[[Cluster], Awaitable[None]]) -> None:

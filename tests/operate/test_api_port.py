@@ -244,6 +244,50 @@ def test_what_is_created_is_told_with_its_uid() -> None:
     )
 
 
+ODD = b'{"metadata": {"name": 7}}'
+not_answers = pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"metadata": 7}', b'\xff{"'])
+
+
+@not_answers
+@pytest.mark.parametrize(
+    "act",
+    [
+        pytest.param(store, id="store a status"),
+        pytest.param(lambda port: port.read_framework(JOB), id="read a Framework"),
+        pytest.param(lambda port: port.create_config_map("team", CONFIG_MAP), id="create a ConfigMap"),
+        pytest.param(lambda port: port.list_objects(JOB), id="list"),
+        pytest.param(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""), id="delete pods"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_none(act: Act, answer: bytes) -> None:
+    """It may have been done: whoever asked has to look."""
+    with pytest.raises(UnansweredError, match="the answer cannot be read"):
+        Bench(answer).run(act)
+
+
+@not_answers
+def test_a_pod_whose_answer_cannot_be_read_may_be_there(answer: bytes) -> None:
+    bench = Bench(answer, with_version(POD, "pod-1", "21"))
+    odd, good = bench.run(lambda port: port.create_pods("team", [POD, POD]))
+    assert isinstance(odd, UnansweredError)
+    assert good.uid == "pod-1"
+
+
+@pytest.mark.parametrize(
+    ("act", "answers"),
+    [
+        pytest.param(lambda port: port.list_objects(JOB), [page(ODD)], id="a ConfigMap"),
+        pytest.param(lambda port: port.list_objects(JOB), [page(), page(ODD)], id="a pod"),
+        pytest.param(
+            lambda port: port.delete_pods_of_attempt("team", "cm-1", ""), [page(ODD)], id="a deleted pod"
+        ),
+    ],
+)
+def test_a_list_of_what_cannot_be_read_is_none(act: Act, answers: list[Answer]) -> None:
+    with pytest.raises(UnansweredError, match="the answer cannot be read"):
+        Bench(*answers).run(act)
+
+
 # Statuses
 
 

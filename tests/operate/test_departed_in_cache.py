@@ -97,6 +97,52 @@ def test_a_framework_that_cannot_be_read_any_more_has_not_departed() -> None:
     assert set(cache.observe(KEY, NOW, 0.0).pods) == {"job-worker-0", "job-worker-1"}
 
 
+def test_one_that_was_out_of_sight_and_is_gone_has_departed() -> None:
+    cache = populated()
+    cache.lose_sight_of(KEY)
+    assert cache.remove_out_of_sight(KEY)
+    assert cache.departed(KEY) is OLD, "as it could be read last"
+    assert not cache.remove_out_of_sight(KEY), "once"
+
+
+@pytest.mark.parametrize(("uid", "departed"), [("old", set()), ("new", {"old"})], ids=["mended", "made anew"])
+def test_one_that_was_out_of_sight_departs_when_another_one_comes_into_sight(
+    uid: str, departed: set[str]
+) -> None:
+    cache = populated()
+    cache.lose_sight_of(KEY)
+    assert cache.put_framework(job(uid, "30"))
+    assert departed_in(cache) == departed
+    assert not cache.remove_out_of_sight(KEY), "it has come back"
+    assert departed_in(cache) == departed
+
+
+@pytest.mark.parametrize(
+    ("namespace", "group", "unreadable", "changed"),
+    [
+        ("", "", (), {KEY}),
+        (KEY.namespace, CONTROLLER_GROUP, (), {KEY}),
+        (KEY.namespace, CONTROLLER_GROUP, (KEY,), set()),
+        ("elsewhere", "", (), set()),
+        ("", LAUNCHER_GROUP, (), set()),
+    ],
+    ids=["gone", "gone from its namespace", "still unreadable", "another namespace", "another group"],
+)
+def test_one_that_was_out_of_sight_departs_when_a_list_does_not_show_it(
+    namespace: str, group: str, unreadable: tuple[FrameworkKey, ...], changed: set[FrameworkKey]
+) -> None:
+    cache = populated()
+    cache.lose_sight_of(KEY)
+    assert cache.replace_frameworks([], "30", namespace, group, unreadable) == changed
+    assert cache.departed(KEY) is (OLD if changed else None)
+
+
+def test_one_that_never_could_be_read_leaves_nothing_that_is_known_to_be_its() -> None:
+    cache = Cache()
+    cache.lose_sight_of(KEY)
+    assert not cache.remove_out_of_sight(KEY)
+
+
 def test_what_happens_to_its_objects_wakes_its_key() -> None:
     cache = populated()
     cache.remove_framework(GONE)
@@ -205,3 +251,24 @@ def test_a_rival_of_the_departed_is_not_one_of_its_successor() -> None:
     cache.remove_framework(GONE)
     cache.put_framework(job("new", "30"))
     assert cache.observe(KEY, NOW, 0.0).rival == ""
+
+
+@pytest.mark.parametrize("rival", ["", "frameworkcontroller"])
+def test_whoever_stores_beside_a_rival_has_told_of_it(rival: str) -> None:
+    cache = populated()
+    cache.stored(job(resource_version="11"))
+    if rival:
+        cache.compete(KEY, rival)
+    assert not cache.observe(KEY, NOW, 0.0).is_rival_told, "what was stored before says nothing of it"
+    assert cache.stored(job(resource_version="12"))
+    assert cache.observe(KEY, NOW, 0.0).is_rival_told == bool(rival)
+
+
+def test_what_was_told_of_a_rival_of_the_departed_was_not_told_to_its_successor() -> None:
+    cache = populated()
+    cache.compete(KEY, "frameworkcontroller")
+    cache.stored(job(resource_version="12"))
+    cache.remove_framework(GONE)
+    cache.put_framework(job("new", "30"))
+    cache.compete(KEY, "frameworkcontroller")
+    assert not cache.observe(KEY, NOW, 0.0).is_rival_told

@@ -16,7 +16,7 @@ from windlass.model.names import CONTROLLER_GROUP, FRAMEWORK_NAME, LAUNCHER_GROU
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.operate import informers
 from windlass.operate.cache import Cache
-from windlass.operate.informers import Hearers, Informers
+from windlass.operate.informers import Hearers, HistoryError, Informers
 from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.rivals import Rivals
 from windlass.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogPodSnapshot
@@ -131,6 +131,12 @@ def edited(framework: Framework, path: str, value: Any) -> msgspec.Raw:
 
 def unreadable(framework: Framework) -> msgspec.Raw:
     return edited(framework, "spec.taskRoles.0.taskNumber", "two")
+
+
+def deep(framework: Framework) -> msgspec.Raw:
+    """Of more levels than a decoder goes down."""
+    marked = bytes(edited(framework, "spec.taskRoles.0.task.pod", "deep"))
+    return msgspec.Raw(marked.replace(b'"pod":"deep"', b'"pod":' + b'{"a":' * 5000 + b"1" + b"}" * 5000))
 
 
 def written_by(framework: Framework, **times: str) -> msgspec.Raw:
@@ -270,13 +276,20 @@ def test_a_framework_that_cannot_be_read_is_told_of_and_neither_buried_nor_depar
     assert bench.woken == [{KEY}]
 
 
-def test_a_framework_that_cannot_be_read_keeps_no_other_from_being_run() -> None:
+@pytest.mark.parametrize("made", [unreadable, deep], ids=["odd", "too deep"])
+def test_a_framework_that_cannot_be_read_keeps_no_other_from_being_run(
+    made: Callable[[Framework], msgspec.Raw],
+) -> None:
     bench = Bench()
     (follower,) = bench.frameworks()
-    bad = unreadable(builders.framework("bad", namespace="team", resource_version="6"))
+    bad = made(builders.framework("bad", namespace="team", resource_version="6"))
     follower.says(Listed([bad, raw(JOB)], "20"))
     assert set(bench.cache.keys()) == {KEY}
     assert [told.metadata.name for told in bench.unreadable] == ["bad"]
+    follower.says(Changed(made(builders.framework("worse", namespace="team", resource_version="21"))))
+    follower.says(Changed(raw(job("22"))))
+    assert bench.cache.framework(KEY) == job("22")
+    assert [told.metadata.name for told in bench.unreadable] == ["bad", "worse"]
 
 
 def test_nobody_is_told_about_one_that_is_gone() -> None:
@@ -297,6 +310,35 @@ def test_one_that_was_read_once_and_is_deleted_unreadable_is_gone() -> None:
     follower.says(Deleted(unreadable(job("21"))))
     assert bench.cache.framework(KEY) is None
     assert bench.unreadable == []
+
+
+def test_what_one_leaves_that_was_deleted_unreadable_and_unseen_is_cleared_away() -> None:
+    """Between two lists, while nobody watched."""
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([raw(JOB)], "20"))
+    bench.pods()[0].says(Listed([raw(pod())], "20"))
+    follower.says(Listed([unreadable(job("21"))], "30"))
+    bench.woken.clear()
+    follower.says(Listed([unreadable(job("21"))], "40"))
+    assert bench.woken == []
+    follower.says(Listed([], "50"))
+    assert bench.cache.departed(KEY) == JOB
+    assert bench.woken == [{KEY}]
+
+
+@pytest.mark.parametrize("was_told", [True, False], ids=["after it was told of", "at once"])
+def test_what_one_leaves_that_is_deleted_unreadable_is_cleared_away(was_told: bool) -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([raw(JOB)], "20"))
+    bench.pods()[0].says(Listed([raw(pod())], "20"))
+    if was_told:
+        follower.says(Changed(unreadable(job("21"))))
+    bench.woken.clear()
+    follower.says(Deleted(unreadable(job("22"))))
+    assert bench.cache.departed(KEY) == JOB, "as it could be read last"
+    assert bench.woken == [{KEY}]
 
 
 # Frameworks that are deleted
@@ -440,3 +482,80 @@ def test_an_object_that_cannot_be_read_keeps_nobody_from_anything(
     observed = bench.cache.observe(KEY, NOW, 0.0)
     assert observed.pods or observed.config_map is not None
     assert len(caplog.records) == 3
+
+
+# What our own code cannot cope with
+
+
+class _BugError(Exception):
+    pass
+
+
+def _fail(*_: object, **__: object) -> None:
+    raise _BugError
+
+
+@pytest.mark.parametrize(
+    ("kind", "put", "item"),
+    [
+        pytest.param("frameworks", "put_framework", raw(JOB), id="framework"),
+        pytest.param("config_maps", "put_config_map", raw(config_map()), id="config map"),
+        pytest.param("pods", "put_pod", raw(pod()), id="pod"),
+    ],
+)
+def test_a_change_that_cannot_be_taken_in_is_told_and_the_next_one_arrives(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str, put: str, item: msgspec.Raw
+) -> None:
+    bench = Bench()
+    (follower,) = getattr(bench, kind)()
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.cache, put, _fail)
+        follower.says(Changed(item))
+    (record,) = caplog.records
+    assert record.getMessage() == "a change could not be taken in"
+    assert record.exc_info is not None
+    assert record.exc_info[0] is _BugError
+    bench.frameworks()[0].says(Changed(raw(JOB)))
+    bench.woken.clear()
+    follower.says(Changed(item))
+    assert bench.cache.framework(KEY) == JOB
+    assert kind == "frameworks" or bench.woken == [{KEY}]
+
+
+@pytest.mark.parametrize("kind", ["frameworks", "config_maps", "pods"])
+def test_a_list_that_cannot_be_taken_in_is_a_reason_to_stop(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """What is not in the cache would be taken for gone."""
+    bench = Bench()
+    (follower,) = getattr(bench, kind)()
+    monkeypatch.setattr(bench.cache, f"replace_{kind}", _fail)
+    with pytest.raises(_BugError):
+        follower.says(Listed([], "20"))
+
+
+# A server that has gone back in time
+
+
+@pytest.mark.parametrize("kind", ["frameworks", "config_maps", "pods"])
+def test_a_list_that_is_older_than_an_earlier_one_is_not_taken_in(kind: str) -> None:
+    bench = Bench()
+    bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
+    bench.pods()[0].says(Listed([raw(pod())], "20"))
+    (follower,) = getattr(bench, kind)()
+    follower.says(Listed([raw(JOB)] if kind == "frameworks" else [], "7"))
+    bench.woken.clear()
+    with pytest.raises(HistoryError, match="has the version 6, an earlier one had 7"):
+        follower.says(Listed([], "6"))
+    assert bench.cache.framework(KEY) == JOB
+    assert bench.woken == []
+
+
+def test_lists_of_different_namespaces_are_of_different_times() -> None:
+    bench = Bench(("team", "lab"))
+    team, lab = bench.frameworks()
+    team.says(Listed([], "20"))
+    lab.says(Listed([], "10"))
+    lab.says(Listed([], "10"))
+    team.says(Listed([raw(job("21"))], "21"))
+    assert bench.cache.framework(KEY) == job("21")

@@ -21,8 +21,10 @@ from windlass.model.names import CONTROLLER_GROUP, GROUPS
 from windlass.operate import definitions, operator
 from windlass.operate.definitions import NotEstablishedError
 from windlass.operate.endpoints import ListenError
+from windlass.operate.lease import Elector
 from windlass.operate.operator import Operator
 from windlass.operate.system_clock import SystemClock
+from windlass.operate.term import Term
 from windlass.settings import OFF, Settings
 
 FRAMEWORKS = frameworks(CONTROLLER_GROUP)
@@ -245,6 +247,77 @@ def test_what_it_cannot_go_on_after_is_raised(monkeypatch: pytest.MonkeyPatch, i
         with pytest.raises(NotEstablishedError, match="not served"):
             async with replica(cluster, managing) as made:
                 await made.running
+        claims = cluster.sent.of(LEASES, Verb.CREATE)
+        assert len(claims) == int(is_elected)
+        assert (await cluster.lease()).get("holderIdentity", "") == "", "nobody has to wait for it"
+
+    embedded.play(monkeypatch, story)
+
+
+def test_a_bug_of_the_term_is_raised_and_the_lease_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: Term) -> None:
+        raise ExceptionGroup("a bug", [ZeroDivisionError()])
+
+    monkeypatch.setattr(Term, "_work", fail)
+
+    async def story(cluster: Cluster) -> None:
+        with pytest.raises(ExceptionGroup, match="a bug"):
+            async with replica(cluster, ELECTED) as made:
+                await made.running
+        assert (await cluster.lease())["holderIdentity"] == ""
+
+    embedded.play(monkeypatch, story)
+
+
+def test_a_bug_of_the_election_is_raised_and_nobody_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(_: Elector) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Elector, "acquire", fail)
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        await cluster.submit("job")
+        with pytest.raises(ZeroDivisionError):
+            async with replica(cluster, ELECTED) as made:
+                await made.running
+        assert cluster.sent.requests == []
+
+    embedded.play(monkeypatch, story)
+
+
+def test_a_claim_whose_answer_a_stop_has_overtaken_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.sent.withhold_answers(
+            lambda request: request.resource == LEASES and request.verb == Verb.CREATE
+        )
+        async with replica(cluster, ELECTED) as made:
+            await cluster.until(lambda: any(request.verb == Verb.CREATE for request in cluster.sent.answered))
+            assert (await cluster.lease())["holderIdentity"] == "me"
+            await made.stop()
+        assert (await cluster.lease())["holderIdentity"] == ""
+
+    embedded.play(monkeypatch, story)
+
+
+@pytest.mark.parametrize("given", [ELECTED, ALONE], ids=["elected", "alone"])
+def test_when_the_server_has_gone_back_in_time_everything_is_looked_at_afresh(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, given: Settings
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        await cluster.submit("one")
+        restore = embedded.restore_once(monkeypatch, FRAMEWORKS)
+        async with replica(cluster, given):
+            await cluster.until_pods("one-worker-0")
+            await cluster.submit("two")
+            restore.set()
+            await cluster.until_pods("one-worker-0", "two-worker-0")
+            await cluster.submit("three")
+            await cluster.until_pods("one-worker-0", "three-worker-0", "two-worker-0")
+        assert messages(caplog).count("leading") == 2
+        lists = [request for request in cluster.sent.of(PODS, Verb.LIST) if not request.namespace]
+        assert len(lists) == 2
 
     embedded.play(monkeypatch, story)
 

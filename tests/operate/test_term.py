@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 from tests.operate import embedded
@@ -11,12 +12,13 @@ from tests.operate.embedded import Cluster
 
 from windlass.kubeapi import errors
 from windlass.kubeapi.requests import Verb
-from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS, frameworks
+from windlass.kubeapi.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model.names import CONTROLLER_GROUP, GROUPS, LAUNCHER_GROUP
 from windlass.operate import definitions, term
 from windlass.operate.definitions import Problem
 from windlass.operate.gate import Gate, always_open
+from windlass.operate.informers import HistoryError
 from windlass.operate.metrics import Metrics
 from windlass.operate.observers import Observers
 from windlass.operate.system_clock import SystemClock
@@ -34,14 +36,14 @@ def _impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 
 
 @asynccontextmanager
-async def begun(
+async def prepared(
     cluster: Cluster, settings: Settings | None = None, gate: Gate | None = None
 ) -> AsyncIterator[Term]:
     clock = SystemClock()
     metrics = Metrics(clock, frameworks=lambda: (), queue_depth=lambda: 0, is_leader=lambda: True)
     observers = Observers(metrics, None, LogObjectSnapshot(), None, SystemClock())
     async with Transport(cluster.access) as transport:
-        made = Term(
+        yield Term(
             settings or Settings(),
             transport,
             gate or always_open(),
@@ -49,6 +51,13 @@ async def begun(
             clock,
             field_manager="windlass-test",
         )
+
+
+@asynccontextmanager
+async def begun(
+    cluster: Cluster, settings: Settings | None = None, gate: Gate | None = None
+) -> AsyncIterator[Term]:
+    async with prepared(cluster, settings, gate) as made:
         running = asyncio.create_task(made.run())
         try:
             yield made
@@ -135,6 +144,49 @@ def test_it_makes_no_definitions_unless_it_is_told_to(monkeypatch: pytest.Monkey
     embedded.play(monkeypatch, story)
 
 
+def failing_to_manage(error: errors.ApiError) -> Callable[..., Awaitable[tuple[str, ...]]]:
+    """The first time."""
+    manage = definitions.manage
+    left = [error]
+
+    async def managed(*arguments: Any) -> tuple[str, ...]:
+        if left:
+            raise left.pop()
+        return await manage(*arguments)
+
+    return managed
+
+
+@pytest.mark.parametrize("error", [errors.from_answer(503, {}, b""), errors.UnansweredError("cut")])
+def test_a_server_that_cannot_make_the_definitions_now_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, error: errors.ApiError
+) -> None:
+    monkeypatch.setattr(definitions, "manage", failing_to_manage(error))
+
+    async def story(cluster: Cluster) -> None:
+        async with begun(cluster, Settings(manage_crds=True)) as made:
+            await cluster.until(lambda: made.trouble == "")
+            assert await cluster.definitions() == DEFINED
+
+    embedded.play(monkeypatch, story)
+
+
+@pytest.mark.parametrize("code", [403, 422])
+def test_a_server_that_refuses_the_definitions_is_not_asked_again(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    refusal = errors.from_answer(code, {}, b"")
+    monkeypatch.setattr(definitions, "manage", failing_to_manage(refusal))
+
+    async def story(cluster: Cluster) -> None:
+        async with prepared(cluster, Settings(manage_crds=True)) as made:
+            with pytest.raises(type(refusal)):
+                await made.run()
+        assert cluster.sent.requests == []
+
+    embedded.play(monkeypatch, story)
+
+
 def failing_once(error: errors.ApiError) -> Callable[..., Awaitable[tuple[Problem, ...]]]:
     check = definitions.check
     left = [error]
@@ -157,6 +209,45 @@ def test_definitions_that_cannot_be_read_are_no_obstacle(monkeypatch: pytest.Mon
         await cluster.submit("job")
         async with begun(cluster):
             await cluster.until_pods("job-worker-0")
+
+    embedded.play(monkeypatch, story)
+
+
+def test_where_definitions_may_not_be_read_a_missing_one_is_found_out_and_waited_for(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def forbidden(_: definitions.Send) -> tuple[Problem, ...]:
+        raise errors.from_answer(403, {}, b"")
+
+    monkeypatch.setattr(definitions, "check", forbidden)
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.define(CONTROLLER_GROUP)
+        await cluster.submit("job")
+        async with begun(cluster) as made:
+            await cluster.until_pods("job-worker-0")
+            assert made.trouble == ""
+            assert cluster.sent.of(frameworks(LAUNCHER_GROUP), Verb.WATCH) == []
+            await cluster.define(LAUNCHER_GROUP)
+            await cluster.submit("other", LAUNCHER_GROUP)
+            await cluster.until_pods("job-worker-0", "other-worker-0")
+
+    embedded.play(monkeypatch, story)
+    told = f"Frameworks of {LAUNCHER_GROUP} are not served"
+    assert len([record for record in caplog.records if told in record.getMessage()]) == 1, "once"
+
+
+@pytest.mark.parametrize("resource", [frameworks(CONTROLLER_GROUP), CONFIG_MAPS, PODS])
+def test_a_server_that_has_gone_back_in_time_ends_the_term(
+    monkeypatch: pytest.MonkeyPatch, resource: Resource
+) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        embedded.restore_once(monkeypatch, resource).set()
+        async with prepared(cluster) as made:
+            with pytest.raises(HistoryError, match="a list has the version 1, an earlier one had"):
+                await made.run()
+        assert cluster.sent.open_streams == 0
 
     embedded.play(monkeypatch, story)
 

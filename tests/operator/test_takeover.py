@@ -4,15 +4,15 @@ The Frameworks are made under the reference's definition, ours is installed over
 start; the kubelet comes last, so that nothing moves before.
 """
 
-import time
+import itertools
 from collections.abc import Iterator
 
 import msgspec
 import pytest
-from operated import clusters, processes, reference, world
+from operated import clusters, processes, world
 from operated.controllers import Controller
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
-from operated.place import Place, completion_of, retries_of, state_of, tasks_of
+from operated.place import Place, completion_of, condition_of, retries_of, state_of, tasks_of
 from operated.reference import FAILED, LONG_AGO, SUCCEEDED, Left, Predecessor, Task
 from operated.world import World
 
@@ -297,11 +297,15 @@ def test_another_controller_writes_the_same_statuses(own_world: World) -> None:
     for name in ("shared", "ours"):
         place.submit(framework(name, role(tasks=2, life=FOREVER)))
         place.wait_for_running(name, 2)
-    time.sleep(1.1)  # the server notes down whole seconds
-    patch = {"status": {"runTime": reference.TIME}}
-    path = f"{place.framework_path('shared')}/status"
-    place.client.patch(path, patch, fieldManager="frameworkcontroller").expect(200)
-    place.wait_for_condition("shared", "OtherController")
+    path, writes = f"{place.framework_path('shared')}/status", itertools.count()
+
+    def has_noticed() -> bool:
+        """The other one writes again and again: the server notes down whole seconds only."""
+        patch = {"status": {"noted": next(writes)}}
+        written = place.client.patch(path, patch, fieldManager="frameworkcontroller").expect(200)
+        return bool(condition_of(written.body, "OtherController"))
+
+    own_world.wait_for("the condition OtherController", has_noticed)
     start = len(controller.proxy.exchanges)
     for name in ("shared", "ours"):
         for index in range(2):

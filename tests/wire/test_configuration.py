@@ -64,7 +64,10 @@ def test_values() -> None:
     assert read.log_object_snapshot.task.on_task_deletion is True
 
 
-TIMES = "leaseDurationSec: 3\nleaseRenewDeadlineSec: 2\nleaseRetryPeriodSec: 0.5\nrequestTimeoutSec: 2\n"
+TIMES = "leaseDurationSec: 3\nleaseRenewDeadlineSec: 2\nleaseRetryPeriodSec: 0.3\nrequestTimeoutSec: 2\n"
+HURRIED = (
+    "leaseDurationSec: 11\nleaseRenewDeadlineSec: 10.9\nleaseRetryPeriodSec: 5\nrequestTimeoutSec: 10.9\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,7 @@ TIMES = "leaseDurationSec: 3\nleaseRenewDeadlineSec: 2\nleaseRetryPeriodSec: 0.5
             Settings(
                 lease_duration_sec=3,
                 lease_renew_deadline_sec=2,
-                lease_retry_period_sec=0.5,
+                lease_retry_period_sec=0.3,
                 request_timeout_sec=2,
             ),
         ),
@@ -83,6 +86,16 @@ TIMES = "leaseDurationSec: 3\nleaseRenewDeadlineSec: 2\nleaseRetryPeriodSec: 0.5
         (
             "leaderElection: false\nrequestTimeoutSec: 60\nleaseDurationSec: 1\n",
             Settings(leader_election=False, request_timeout_sec=60, lease_duration_sec=1),
+        ),
+        (
+            f"{HURRIED}leaderElection: false\n",
+            Settings(
+                leader_election=False,
+                lease_duration_sec=11,
+                lease_renew_deadline_sec=10.9,
+                lease_retry_period_sec=5,
+                request_timeout_sec=10.9,
+            ),
         ),
         ("namespaces: [b, a, b]\n", Settings(namespaces=("b", "a"))),
         (
@@ -167,6 +180,10 @@ BAD: list[Any] = [
      "found 10, and leaseRenewDeadlineSec is 10 (the default): expected leaseRenewDeadlineSec < leaseDurationSec"),
     ("renewal", "leaseRetryPeriodSec: 10.5\n", 1, "leaseRetryPeriodSec", "found 10.5, and leaseRenewDeadlineSec is 10"),
     ("request timeout", "requestTimeoutSec: 10.01\n", 1, "requestTimeoutSec", "≤ leaseRenewDeadlineSec"),
+    ("no time left for a request", HURRIED, 4, "requestTimeoutSec",
+     "leaseRetryPeriodSec 5: expected requestTimeoutSec + 1.2 × leaseRetryPeriodSec ≤ leaseDurationSec"),
+    ("no time left to renew", "leaseRetryPeriodSec: 8.5\n", 1, "leaseRetryPeriodSec",
+     "expected 1.2 × leaseRetryPeriodSec < leaseRenewDeadlineSec"),
     ("no time", "leaseRetryPeriodSec: 0\n", 1, "leaseRetryPeriodSec", "a number of at least 0.1"),
     ("part of a second", "leaseDurationSec: 15.5\n", 1, "leaseDurationSec", "an integer of at least 1"),
     ("unquoted off", "metricsAddress: off\n", 1, "metricsAddress", "expected a string: put it in quotes"),

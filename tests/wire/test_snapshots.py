@@ -93,6 +93,15 @@ def test_statement_49_other_objects(obj: Json | bytes, parsed: Json) -> None:
     assert json.loads(found[1]) == parsed
 
 
+def test_statement_49_an_object_that_is_too_deep_to_be_laid_out() -> None:
+    nested = '{"a":\n' * 5000 + r'"b\nc \u2028"' + "\r\n}" * 5000
+    line = snapshot_line("gone", SnapshotTrigger.POD_DELETION, nested.encode())
+    assert len(line.splitlines()) == 1
+    found = COLLECTOR.search(line)
+    assert found is not None
+    assert found[1].replace(" ", "") == nested.replace("\n", "").replace("\r", "").replace(" ", "")
+
+
 def test_a_task_snapshot_holds_one_role_and_one_task_as_it_was() -> None:
     ended = msgspec.structs.replace(task_status(1), state=State.ATTEMPT_COMPLETED)
     taken = task_snapshot(WHOLE, "worker", ended)

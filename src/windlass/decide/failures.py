@@ -149,9 +149,16 @@ def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatu
     # The request arrived in pieces: the server could not tell what kind of object it was.
     was_garbled = "object provided is unrecognized" in failure.message
     code = _CREATION_CODES.get(reason)
-    if failure.code == 0 or code is None or is_about_quota or was_garbled:
+    is_for_now = is_about_quota or was_garbled or _is_about_the_controller(failure)
+    if failure.code == 0 or code is None or is_for_now:
         return None
     return completion.task_completion(code, f"Failed to create Pod: {failure.message}")
+
+
+def _is_about_the_controller(failure: ApiFailure) -> bool:
+    """It may not create pods at all: a role is missing, or the server has just started and does not know its roles yet.
+    That is no fault of this pod, which the authorizer does not even name; admission would."""
+    return failure.code == 403 and failure.message.startswith("pods is forbidden: User ")
 
 
 def shortened(ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:

@@ -11,7 +11,7 @@ USER = 65532
 """Nobody's in particular. The image's user is the same one."""
 
 _CONFIGURATION_FOLDER = "/etc/windlass"
-_CONFIGURATION_FILE = "frameworkcontroller.yaml"
+CONFIGURATION_FILE = "frameworkcontroller.yaml"
 _CONFIGURATION_HASH = "windlass.dev/configuration"
 
 
@@ -47,7 +47,7 @@ def _configuration(wanted: Plan) -> Json:
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": wanted.metadata(plan.CONFIGURATION),
-        "data": {_CONFIGURATION_FILE: wanted.configuration},
+        "data": {CONFIGURATION_FILE: wanted.configuration},
     }
 
 
@@ -129,7 +129,7 @@ def _arguments(wanted: Plan) -> list[str]:
     """Flags come before the file: where the probes ask is not left to it."""
     arguments = ["controller", f"--metrics-address=:{METRICS_PORT}"]
     if wanted.configuration:
-        arguments.append(f"--config={_CONFIGURATION_FOLDER}/{_CONFIGURATION_FILE}")
+        arguments.append(f"--config={_CONFIGURATION_FOLDER}/{CONFIGURATION_FILE}")
     if wanted.settings.namespaces:
         arguments.append(f"--namespaces={','.join(wanted.settings.namespaces)}")
     if wanted.settings.manage_crds:

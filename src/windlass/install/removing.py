@@ -1,11 +1,12 @@
 """Takes an installation away again: what it made, and nothing of anybody else's."""
 
+import contextlib
 import re
 from collections.abc import AsyncIterator, Collection, Sequence
 
 import msgspec
 
-from windlass.install import applying, kinds, listing, manifests, plan
+from windlass.install import applying, deployment, kinds, listing, manifests, plan
 from windlass.install.applying import Send, Sleep
 from windlass.install.listing import ListedFramework, Metadata
 from windlass.install.plan import Plan
@@ -13,11 +14,17 @@ from windlass.install.refusals import explained
 from windlass.kubeapi import errors, requests, resources
 from windlass.kubeapi.resources import Resource
 from windlass.model import names
-from windlass.model.base import Json
+from windlass.model.base import Json, Sparse
 from windlass.settings import Settings
-from windlass.wire import reference_crd
+from windlass.wire import configuration, reference_crd
+from windlass.wire.faults import FaultyFileError
 
 _SHOWN = 10
+
+
+class _Configuration(Sparse, frozen=True):
+    metadata: Metadata
+    data: dict[str, str] = {}
 
 
 class Removal(msgspec.Struct, frozen=True):
@@ -45,11 +52,11 @@ def in_words(live: Sequence[str]) -> str:
 
 async def remove(send: Send, removal: Removal, sleep: Sleep) -> AsyncIterator[str]:
     """Says, line by line, what has been done. What is not there is passed over."""
+    lease = await _lease(send, removal.namespace)
     for resource in kinds.REMOVED_IN_ORDER:
         for one in await _ours(send, resource, removal.namespace):
             if await _delete(send, resource, one):
                 yield f"{kinds.called(resource, one.name, one.namespace)} deleted"
-    lease = Metadata(Settings().lease_name, removal.namespace)
     if await _delete(send, resources.LEASES, lease):
         yield f"{kinds.called(resources.LEASES, lease.name, lease.namespace)} deleted"
     if removal.restores_reference:
@@ -106,6 +113,19 @@ async def _by_name(send: Send, resource: Resource, namespace: str) -> list[Metad
             raise explained(refusal, kinds.called(resource, name, place)) from refusal
         found.append(msgspec.json.decode(answer, type=listing.ListedObject).metadata)
     return [one for one in found if one.is_ours]
+
+
+async def _lease(send: Send, namespace: str) -> Metadata:
+    """Its name is the configuration's to choose; where that cannot be had, it is the usual one. A Lease in another
+    namespace may have other holders, and stays."""
+    settings = Settings()
+    with contextlib.suppress(errors.ApiError, FaultyFileError):
+        answer = await send(requests.get(resources.CONFIG_MAPS, namespace, plan.CONFIGURATION))
+        found = msgspec.json.decode(answer, type=_Configuration)
+        if found.metadata.is_ours:
+            text = found.data.get(deployment.CONFIGURATION_FILE, "")
+            settings = configuration.load_settings(text.encode(), plan.CONFIGURATION)
+    return Metadata(settings.lease_name, namespace)
 
 
 async def _delete(send: Send, resource: Resource, one: Metadata) -> bool:

@@ -144,7 +144,7 @@ class ApiPort:
     async def read_framework(self, framework: Framework) -> Framework | None:
         request = requests.get(frameworks(framework.group), framework.namespace, framework.name)
         try:
-            found = codec.read_framework(await self._ask(request))
+            found = _understood(codec.read_framework, await self._ask(request))
         except NotFoundError:
             return None
         return found if isinstance(found, Framework) else None
@@ -203,7 +203,8 @@ class ApiPort:
             if not is_expired:
                 raise
             return await self.delete_pods_of_attempt(namespace, config_map_uid, "")
-        return Emptied(tuple(map(codec.decode_pod, page.objects)), page.metadata.continue_)
+        found = tuple(_understood(codec.decode_pod, item) for item in page.objects)
+        return Emptied(found, page.metadata.continue_)
 
     async def list_objects(self, framework: Framework) -> Listed:
         """Two lists; together they are as old as the older one."""
@@ -224,7 +225,7 @@ class ApiPort:
                 resource, framework.namespace, label_selector=selector, continue_token=token
             )
             page = _understood(answers.decode_page, await self._ask(request))
-            found.extend(map(decode, page.objects))
+            found.extend(_understood(decode, item) for item in page.objects)
             token = page.metadata.continue_
             if not token:
                 return found, page.metadata.resource_version
@@ -256,7 +257,7 @@ def _understood(decode: Callable[[bytes], R], answer: bytes) -> R:
     """What is said to be done and then not told is as good as no answer."""
     try:
         return decode(answer)
-    except (codec.DecodeError, msgspec.DecodeError) as error:
+    except (codec.DecodeError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnansweredError(f"the answer cannot be read: {error}") from error
 
 

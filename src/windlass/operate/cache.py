@@ -7,7 +7,7 @@ objects of it are left, so that they can be cleared away.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
@@ -127,16 +127,28 @@ class Cache:
         return self._bury(framework, version(framework.metadata.resource_version))
 
     def replace_frameworks(
-        self, frameworks: Iterable[Framework], resource_version: str, namespace: str = "", group: str = ""
+        self,
+        frameworks: Iterable[Framework],
+        resource_version: str,
+        namespace: str = "",
+        group: str = "",
+        unreadable: Collection[FrameworkKey] = (),
     ) -> set[FrameworkKey]:
         """After a list, of one namespace or of one group where one is given. Returns the keys that are new or gone."""
+
+        def is_concerned(key: FrameworkKey) -> bool:
+            return _is_within(key.namespace, namespace) and group in ("", key.group)
+
         listed = {key_of(framework): framework for framework in frameworks}
         changed = {key for key, framework in listed.items() if self.put_framework(framework)}
         for key, framework in tuple(self._frameworks.items()):
             is_as_old = version(framework.metadata.resource_version) <= version(resource_version)
-            is_listed = _is_within(key.namespace, namespace) and group in ("", key.group)
-            if is_as_old and is_listed and key not in listed:
+            if is_as_old and is_concerned(key) and key not in listed:
                 self._bury(framework, version(resource_version))
+                changed.add(key)
+        for key in tuple(self._out_of_sight):
+            if is_concerned(key) and key not in unreadable:
+                self.remove_out_of_sight(key)
                 changed.add(key)
         return changed
 

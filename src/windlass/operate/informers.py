@@ -119,22 +119,40 @@ class Informers:
     def _frameworks_said(self, news: News, namespace: str, group: str) -> None:
         match news:
             case Listed(items, version):
-                found = tuple(self._readable(items))
-                changed = self._cache.replace_frameworks(
-                    (framework for framework, _ in found), version, namespace, group
-                )
-                for framework, data in found:
-                    self._look_for_rivals(framework, data)
-                self._hearers.changed(changed)
+                self._frameworks_listed(items, version, namespace, group)
             case Changed(data):
-                if self._is_echo(data, group):
-                    return
-                for framework, _ in self._readable((data,)):
-                    if self._cache.put_framework(framework):
-                        self._look_for_rivals(framework, data)
-                        self._hearers.changed((key_of(framework),))
+                self._framework_changed(data, group)
             case Deleted(data):
                 self._framework_deleted(data)
+
+    def _frameworks_listed(
+        self, items: Sequence[msgspec.Raw], version: str, namespace: str, group: str
+    ) -> None:
+        read = [(_read(data), data) for data in items]
+        listed = [(found, data) for found, data in read if isinstance(found, Framework)]
+        unreadable = [found for found, _ in read if isinstance(found, Unreadable)]
+        for found in unreadable:
+            self._lose_sight_of(found)
+        changed = self._cache.replace_frameworks(
+            (framework for framework, _ in listed),
+            version,
+            namespace,
+            group,
+            unreadable={_key_of_unreadable(found) for found in unreadable},
+        )
+        for framework, data in listed:
+            self._look_for_rivals(framework, data)
+        self._hearers.changed(changed)
+
+    def _framework_changed(self, data: msgspec.Raw, group: str) -> None:
+        if self._is_echo(data, group):
+            return
+        found = _read(data)
+        if isinstance(found, Unreadable):
+            self._lose_sight_of(found)
+        elif found is not None and self._cache.put_framework(found):
+            self._look_for_rivals(found, data)
+            self._hearers.changed((key_of(found),))
 
     def _is_echo(self, data: msgspec.Raw, group: str) -> bool:
         """Of a status that we have stored ourselves: a large one is not worth being read again."""
@@ -145,14 +163,9 @@ class Informers:
         current = self._cache.framework(FrameworkKey(group, found.namespace, found.name))
         return current is not None and current.metadata.resource_version == found.resource_version
 
-    def _readable(self, items: Iterable[msgspec.Raw]) -> Iterator[tuple[Framework, msgspec.Raw]]:
-        for data in items:
-            found = _read(data)
-            if isinstance(found, Framework):
-                yield found, data
-            elif found is not None:
-                self._cache.lose_sight_of(_key_of_unreadable(found))
-                self._hearers.unreadable(found)
+    def _lose_sight_of(self, found: Unreadable) -> None:
+        self._cache.lose_sight_of(_key_of_unreadable(found))
+        self._hearers.unreadable(found)
 
     def _look_for_rivals(self, framework: Framework, data: msgspec.Raw) -> None:
         rival = self._rivals.among(framework.uid, codec.status_writers(data))

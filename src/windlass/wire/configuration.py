@@ -77,6 +77,8 @@ ORDERS = (
 
 LONGEST_RETRY = 1.2
 """A retry period is made longer by up to a fifth, so that many do not ask in step."""
+TIME_TO_RENEW = f"{LONGEST_RETRY} × leaseRetryPeriodSec < leaseRenewDeadlineSec"
+TIME_TO_ASK = f"requestTimeoutSec + {LONGEST_RETRY} × leaseRetryPeriodSec ≤ leaseDurationSec"
 
 
 def load_settings(data: bytes, file: str) -> Settings:
@@ -234,13 +236,9 @@ def _check_lease(root: tree.Mapping, faulty: set[str]) -> Iterator[Fault]:
     duration, deadline, retry, timeout = (_value(root, key) for key in keys)
     longest_pause = retry * LONGEST_RETRY
     if longest_pause >= deadline:
-        key, expected = (
-            "leaseRetryPeriodSec",
-            f"{LONGEST_RETRY} × leaseRetryPeriodSec < leaseRenewDeadlineSec",
-        )
+        key, expected = "leaseRetryPeriodSec", TIME_TO_RENEW
     elif timeout + longest_pause > duration:
-        key = "requestTimeoutSec"
-        expected = f"requestTimeoutSec + {LONGEST_RETRY} × leaseRetryPeriodSec ≤ leaseDurationSec"
+        key, expected = "requestTimeoutSec", TIME_TO_ASK
     else:
         return
     yield faults.error(

@@ -78,4 +78,4 @@ def _compact_json(obj: Framework | Json | bytes) -> str:
         return msgspec.json.format(obj, indent=-1).decode()
     except RecursionError:
         # Too deep to be looked through. A line break in JSON stands between two tokens.
-        return obj.decode().replace("\n", " ")
+        return obj.decode().replace("\r", " ").replace("\n", " ")
