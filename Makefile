@@ -30,7 +30,7 @@ check: $(VENV)/installed ## Format, lint, types and import contracts
 
 .PHONY: unit
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest -n 2 -m 'not kubernetes'
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes'
 
 .PHONY: test-kubernetes
 test-kubernetes: $(VENV)/installed ## The same conformance tests on a real Kubernetes API, and kubectl on both
