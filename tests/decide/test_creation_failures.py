@@ -13,7 +13,9 @@ NAME = "job-worker-0"
 QUOTA = 'pods "job-worker-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2'
 GARBLED = "the object provided is unrecognized (must be of type Pod): unexpected end of JSON input"
 INVALID = ApiFailure(422, "Invalid", 'Pod "job-worker-0" is invalid: spec.containers: Required value')
-FORBIDDEN = ApiFailure(403, "Forbidden", 'pods "job-worker-0" is forbidden: violates PodSecurity "restricted"')
+FORBIDDEN = ApiFailure(
+    403, "Forbidden", 'pods "job-worker-0" is forbidden: violates PodSecurity "restricted"'
+)
 
 
 @pytest.mark.parametrize(
