@@ -36,7 +36,7 @@ unit: $(VENV)/installed
 test-kubernetes: $(VENV)/installed ## The same conformance tests on a real Kubernetes API, and kubectl on both
 	$(BIN)/python tools/kubernetes_api.py --check
 	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 2 tests/cluster tests/operator
-	$(BIN)/python -m pytest -n 2 -m kubernetes tests
+	$(BIN)/python -m pytest -n 2 -m kubernetes tests --ignore tests/operator
 
 .PHONY: fuzz
 fuzz: $(VENV)/installed ## Send the embedded API server what nobody should, for SECONDS=n (default 60), SEED=n
