@@ -10,6 +10,10 @@ from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
 
+STANDING_STILL = (ConditionType.INVALID, ConditionType.OTHER_CONTROLLER)
+"""Over as soon as anything is decided."""
+
+
 def update(draft: Draft) -> None:
     status = draft.status
     conditions = status.conditions
@@ -30,8 +34,8 @@ def update(draft: Draft) -> None:
     conditions = _set(
         conditions, ConditionType.NAME_TAKEN, bool(draft.name_taken), "NameTaken", draft.name_taken, draft.now
     )
-    conditions = _set(conditions, ConditionType.INVALID, False, "", "", draft.now)
-    conditions = _set(conditions, ConditionType.OTHER_CONTROLLER, False, "", "", draft.now)
+    for kind in STANDING_STILL if conditions else ():
+        conditions = _set(conditions, kind, False, "", "", draft.now)
     if conditions is not status.conditions:
         draft.status = msgspec.structs.replace(status, conditions=conditions)
 
