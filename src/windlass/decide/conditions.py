@@ -9,7 +9,6 @@ from windlass.decide.draft import Draft
 from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
-
 STANDING_STILL = (ConditionType.INVALID, ConditionType.OTHER_CONTROLLER)
 """Over as soon as anything is decided."""
 

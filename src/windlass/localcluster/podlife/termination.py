@@ -1,0 +1,37 @@
+"""What a container says about its end: from its termination file or, if it may, from the end of its log."""
+
+from collections.abc import Sequence
+
+FILE_BYTES = 4096
+LOG_BYTES = 2048
+LOG_LINES = 80
+POD_BYTES = 12 * 1024
+
+
+def message(
+    policy: str, file: bytes, log_lines: Sequence[bytes], *, exit_code: int, could_run: bool = True
+) -> str:
+    """`log_lines` are the last ones, with their line ends; `file` is empty where there is no such file.
+
+    Of too long a text the end counts.
+    """
+    may_use_log = policy == "FallbackToLogsOnError" and exit_code != 0 and could_run
+    if file or not may_use_log:
+        return _text(file[-FILE_BYTES:])
+    return _text(b"".join(log_lines[-LOG_LINES:])[-LOG_BYTES:])
+
+
+def joined(from_runtime: str, from_container: str) -> str:
+    return ": ".join(text for text in (from_runtime, from_container) if text)
+
+
+def limited(text: str, containers: int) -> str:
+    """An even share, for one container, of what all init and other containers of a pod may say together."""
+    encoded = text.encode()
+    share = POD_BYTES // max(containers, 1)
+    return text if len(encoded) <= share else _text(encoded[:share])
+
+
+def _text(cut: bytes) -> str:
+    """Decoded, and without the rest of a character that was cut."""
+    return cut.decode(errors="ignore")

@@ -1,0 +1,1 @@
+"""The scheduler: which node a pod goes to. All of it is pure but `scheduler`, which listens and writes."""

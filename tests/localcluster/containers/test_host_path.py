@@ -1,0 +1,69 @@
+"""hostPath: what each type wants to find, and what is made when there is nothing."""
+
+import stat
+
+import pytest
+
+from windlass.localcluster.containers.host_path import Creation, creation
+from windlass.localcluster.containers.refusals import RefusedError
+
+FOLDER, FILE, SOCKET = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644, stat.S_IFSOCK | 0o600
+CHARACTER, BLOCK, PIPE = stat.S_IFCHR | 0o600, stat.S_IFBLK | 0o600, stat.S_IFIFO | 0o600
+A_FOLDER = Creation("/x", is_folder=True, mode=0o755)
+A_FILE = Creation("/x", is_folder=False, mode=0o644)
+
+
+def _volume(kind: str | None, path: str = "/x") -> dict[str, object]:
+    return {"name": "v", "hostPath": {"path": path} if kind is None else {"path": path, "type": kind}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "expected"),
+    [
+        (None, FOLDER, None),
+        ("", PIPE, None),
+        ("", None, A_FOLDER),
+        ("DirectoryOrCreate", None, A_FOLDER),
+        ("DirectoryOrCreate", FOLDER, None),
+        ("Directory", FOLDER, None),
+        ("FileOrCreate", None, A_FILE),
+        ("FileOrCreate", FILE, None),
+        ("File", FILE, None),
+        ("Socket", SOCKET, None),
+        ("CharDevice", CHARACTER, None),
+        ("BlockDevice", BLOCK, None),
+    ],
+)
+def test_what_is_there_or_made(kind: str | None, mode: int | None, expected: Creation | None) -> None:
+    assert creation(_volume(kind), {"/x": mode}.__getitem__) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "problem"),
+    [
+        ("Directory", None, "hostPath type check failed: /x is not a directory"),
+        ("Directory", FILE, "hostPath type check failed: /x is not a directory"),
+        ("DirectoryOrCreate", FILE, "hostPath type check failed: /x is not a directory"),
+        ("File", None, "hostPath type check failed: /x is not a file"),
+        ("File", FOLDER, "hostPath type check failed: /x is not a file"),
+        ("FileOrCreate", FOLDER, "hostPath type check failed: /x is not a file"),
+        ("FileOrCreate", PIPE, "hostPath type check failed: /x is not a file"),
+        ("Socket", None, "hostPath type check failed: /x is not a socket file"),
+        ("Socket", FILE, "hostPath type check failed: /x is not a socket file"),
+        ("CharDevice", BLOCK, "hostPath type check failed: /x is not a character device"),
+        ("BlockDevice", CHARACTER, "hostPath type check failed: /x is not a block device"),
+        ("BlockDevice", None, "hostPath type check failed: /x is not a block device"),
+        ("Nonsense", FOLDER, "Nonsense is an invalid volume type"),
+    ],
+)
+def test_what_is_something_else(kind: str, mode: int | None, problem: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        creation(_volume(kind), {"/x": mode}.__getitem__)
+    assert refused.value.reason == "FailedMount"
+    assert refused.value.message == f'MountVolume.SetUp failed for volume "v" : {problem}'
+
+
+def test_no_way_up() -> None:
+    with pytest.raises(RefusedError) as refused:
+        creation(_volume("", "/x/../etc"), lambda _: FOLDER)
+    assert refused.value.message.endswith(" : invalid HostPath `/x/../etc`: must not contain '..'")
