@@ -111,7 +111,9 @@ def _request(case: Case, target: str, body: Any) -> Request:
     headers = tuple((key, value) for key, value in given.items() if key.lower() not in _OF_HTTP)
     if case.media_type is None or isinstance(body, NotSet):
         return Request(case.method, target, headers)
-    headers = (("Content-Type", case.media_type), *headers)
+    # Said twice, it is refused before anybody of ours sees it.
+    others = tuple(header for header in headers if header[0].lower() != "content-type")
+    headers = (("Content-Type", case.media_type), *others)
     return Request(case.method, target, headers, _written(body, case.media_type))
 
 

@@ -82,7 +82,8 @@ def check_identity(kind: Kind, given: Object) -> None:
             name = field[0].upper() + field[1:]
             raise failures.bad_request(f"Object '{name}' is missing in the object provided")
         if found and found != expected and field == "kind" and kind.is_custom:
-            name = str((given.get("metadata") or {}).get("name", ""))
+            meta = given.get("metadata")
+            name = str(meta.get("name", "")) if isinstance(meta, dict) else ""
             fault = failures.invalid_value("kind", found, f"must be {expected}")
             raise failures.invalid(kind.group, str(found), name, [fault])
         if found and found != expected:
