@@ -10,13 +10,14 @@ import pytest
 
 from windlass.decide import births
 from windlass.decide.contract import CreateConfigMap, CreatePod, Decision, DeletePod, Reason, Rules
+from windlass.decide.gangs import continues_a_gang
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
 from windlass.operate.cache import Cache
-from windlass.operate.executor import LONGEST_GANG, Executor, _continues_a_gang
+from windlass.operate.executor import LONGEST_GANG, Executor
 from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.pace import AIM_SEC, FEWEST, Pace
 from windlass.operate.port import Port, PortError
@@ -95,13 +96,13 @@ REST = (CreatePod("worker", 1), CreatePod("worker", 2))
 def test_only_pods_of_tasks_that_are_stored_as_they_are_need_no_store(
     framework: Framework, decision: Decision, expected: bool
 ) -> None:
-    assert _continues_a_gang(framework, decision) is expected
+    assert continues_a_gang(framework, decision) is expected
 
 
 def test_an_equal_task_is_not_the_stored_one() -> None:
     """Born again under the same ids, say: what is created has to be what is stored, and not what looks like it."""
     reborn = with_tasks(JOB, SHOWN, replace(SECOND), THIRD)
-    assert not _continues_a_gang(JOB, Decision(reborn, REST))
+    assert not continues_a_gang(JOB, Decision(reborn, REST))
 
 
 # What a pass makes of it

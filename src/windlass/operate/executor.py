@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.decide import clear_away, contract, decide, failures
+from windlass.decide import clear_away, contract, decide, failures, gangs
 from windlass.decide.contract import Action, Created, CreatePod, Decision, DeletePod, Refused, Rules
 from windlass.model import names
 from windlass.model.framework import Framework
@@ -83,7 +83,9 @@ class Executor:
         is_changed = decision.status is not None and decision.status != framework.status
         if is_changed and decision.may_wait and self._may_still_wait(key, LONGEST_WAIT):
             return
-        if is_changed and _continues_a_gang(framework, decision) and self._may_still_wait(key, LONGEST_GANG):
+        if not is_changed:
+            self._waiting_since.pop(key, None)
+        elif gangs.continues_a_gang(framework, decision) and self._may_still_wait(key, LONGEST_GANG):
             decision = msgspec.structs.replace(decision, reasons=())
             is_changed = False
         try:
@@ -269,23 +271,6 @@ class Executor:
         until = self._clock.monotonic() + queues.backoff(name, record.failures(name))
         record.postponed(name, until)
         self._queue.add_at(key_of(framework), until)
-
-
-def _continues_a_gang(framework: Framework, decision: Decision) -> bool:
-    """Whether nothing is wanted but pods of tasks that are stored as they are: nothing of it has to be stored first."""
-    stored, wanted = framework.status, decision.status
-    if stored is None or wanted is None or not decision.actions:
-        return False
-    if stored.attempt_status.config_map_uid != wanted.attempt_status.config_map_uid:
-        return False
-    before = {role.name: role.task_statuses for role in stored.attempt_status.roles}
-    after = {role.name: role.task_statuses for role in wanted.attempt_status.roles}
-    return all(
-        isinstance(action, CreatePod)
-        and action.index < len(before.get(action.role, ()))
-        and before[action.role][action.index] is after[action.role][action.index]
-        for action in decision.actions
-    )
 
 
 def _is_final(refused: RefusedError) -> bool:

@@ -6,7 +6,8 @@ held and before anything is done. When the term ends, all of it is thrown away.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from windlass.decide.contract import Rules
 from windlass.kubeapi import requests
@@ -35,6 +36,8 @@ log = logging.getLogger(__name__)
 LOOK_AGAIN_SEC = 30.0
 """So often definitions that had to be complained about are looked at again."""
 ASK_AGAIN_SEC = 1.0
+
+T = TypeVar("T")
 
 
 class Term:
@@ -82,7 +85,8 @@ class Term:
             self.cache,
             Rivals(field_manager),
             Hearers(
-                changed=self._changed,
+                # Before everything is listed, nobody takes from the queue.
+                changed=self._driver.changed,
                 gone=observers.gone,
                 unreadable=self._complaints.about,
                 troubled=observers.troubled,
@@ -133,31 +137,21 @@ class Term:
 
     async def _manage_definitions(self) -> None:
         """A refusal ends the controller; everything else passes."""
-        while True:
-            try:
-                done = await definitions.manage(
-                    self._transport.send,
-                    self._settings.crd_established_check_interval_sec,
-                    self._settings.crd_established_check_timeout_sec,
-                    asyncio.sleep,
-                )
-                break
-            except (ForbiddenError, InvalidError):
-                raise
-            except ApiError as error:
-                log.warning("the definitions of Frameworks cannot be managed: %s", error)
-                await asyncio.sleep(ASK_AGAIN_SEC)
-        for what in done:
-            log.info("%s", what)
+
+        def manage() -> Awaitable[tuple[str, ...]]:
+            return definitions.manage(
+                self._transport.send,
+                self._settings.crd_established_check_interval_sec,
+                self._settings.crd_established_check_timeout_sec,
+                asyncio.sleep,
+            )
+
+        for done in await _insisting(manage, "managed"):
+            log.info("%s", done)
 
     async def finish(self, timeout: float) -> None:
         """No new passes; those that run come to their end."""
         await self._driver.finish(timeout)
-
-    def _changed(self, keys: Iterable[FrameworkKey]) -> None:
-        """Nothing is done before everything is listed."""
-        if self._is_listed:
-            self._driver.changed(keys)
 
     async def _follow_frameworks(self, tasks: asyncio.TaskGroup, groups: Sequence[str]) -> tuple[str, ...]:
         """Those of the groups whose definition is as it should be. Returns the others."""
@@ -171,16 +165,10 @@ class Term:
 
     async def _problems(self) -> tuple[definitions.Problem, ...]:
         """What is wrong with the definitions. One who may not read them finds out by listing Frameworks."""
-        while True:
-            try:
-                problems = await definitions.check(self._transport.send)
-                break
-            except ForbiddenError:
-                problems = await self._problems_by_listing()
-                break
-            except ApiError as error:
-                log.warning("the definitions of Frameworks cannot be read: %s", error)
-                await asyncio.sleep(ASK_AGAIN_SEC)
+        try:
+            problems = await _insisting(lambda: definitions.check(self._transport.send), "read")
+        except ForbiddenError:
+            problems = await self._problems_by_listing()
         for problem in problems:
             if problem not in self._told:
                 log.warning("%s", problem.message, extra={"group": problem.group})
@@ -207,3 +195,15 @@ class Term:
             tasks.create_task(follower.run())
         for follower in followers:
             await follower.listed.wait()
+
+
+async def _insisting(ask: Callable[[], Awaitable[T]], what: str) -> T:
+    """Asks about the definitions until there is an answer, or a refusal, which is raised."""
+    while True:
+        try:
+            return await ask()
+        except (ForbiddenError, InvalidError):
+            raise
+        except ApiError as error:
+            log.warning("the definitions of Frameworks cannot be %s: %s", what, error)
+            await asyncio.sleep(ASK_AGAIN_SEC)
