@@ -70,6 +70,11 @@ class _Minded:
         phase = self.pod.status.phase
         return phase != "Pending" if self.stage is Stage.RUNNING else self.pod.is_ended
 
+    def set_out(self, step: Step) -> None:
+        """From here on and not from the first request on: what the watch says meanwhile plans no second one."""
+        self.stop_timer()
+        self.stage = {Step.START: Stage.STARTING, Step.END: Stage.ENDING}.get(step, self.stage)
+
     def stop_timer(self) -> None:
         if self.timer is not None:
             self.timer.cancel()
@@ -253,14 +258,14 @@ class HollowKubelet:
     # Doing it
 
     def _do(self, minded: _Minded, step: Step) -> None:
-        minded.timer = None
+        minded.set_out(step)
         if self._tasks is not None:
             self._tasks.create_task(self._carry_out(minded, step))
 
     def _do_together(self, uids: Iterable[str], step: Step) -> None:
         together = [minded for uid in uids if (minded := self._pods.get(uid)) is not None]
         for minded in together:
-            minded.timer = None
+            minded.set_out(step)
         if self._tasks is not None:
             self._tasks.create_task(self._move(together, step))
 
@@ -304,7 +309,6 @@ class HollowKubelet:
                 await self._remove(minded)
 
     async def _start(self, minded: _Minded) -> None:
-        minded.stage = Stage.STARTING
         pod = minded.pod
         if self._node and not pod.spec.node_name:
             # It has its node already where an earlier answer got lost.
@@ -320,7 +324,6 @@ class HollowKubelet:
         self._live(minded, minded.life)
 
     async def _end(self, minded: _Minded) -> None:
-        minded.stage = Stage.ENDING
         minded.sighting.ended = minded.sighting.ended or time.monotonic()
         minded.sighting.exit_code = minded.life.exit_code
         await self._patch(minded.pod, hollow_lives.ended_status(minded.pod, minded.life, _now()))
