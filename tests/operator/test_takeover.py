@@ -276,11 +276,12 @@ def test_definitions_are_brought_up_to_date_when_asked_for() -> None:
     with clusters.running() as cluster, world.on(cluster) as own:
         cluster.put_definition(reference_crd())
         cluster.grant(Settings(manage_crds=True))
-        own.start_kubelet()
         place = own.new_place()
         Predecessor(cluster.client, place.name).leave(
             "job", Left(state="AttemptRunning", tasks=(RUNNING, RUNNING))
         )
+        # Not before: the predecessor writes the statuses of pods too.
+        own.start_kubelet()
         own.controller("managing", "--manage-crds", "--no-leader-election")
         assert completion_of(place.wait_for_completed("job"))["code"] == 0
 
