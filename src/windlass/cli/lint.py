@@ -69,7 +69,7 @@ def inspect(files: Sequence[str]) -> Report:
     for file in files:
         try:
             faults.extend(
-                _as_lint_sees_it(fault) for fault in documents.load(_read(file), _called(file)).faults
+                _as_lint_sees_it(fault) for fault in documents.load(read(file), called(file)).faults
             )
         except OSError as refused:
             unreadable.append(f"{file}: cannot be read: {refused.strerror or refused}")
@@ -82,7 +82,7 @@ def _as_lint_sees_it(fault: Fault) -> Fault:
     return fault.with_severity(Severity.ERROR) if fault.rule == Rule.MISSPELT_FIELD else fault
 
 
-def _read(file: str) -> bytes:
+def read(file: str) -> bytes:
     """No more than `wire` takes, so that an endless file ends."""
     limit = text.MOST_BYTES + 1
     if file == STDIN:
@@ -91,7 +91,7 @@ def _read(file: str) -> bytes:
         return stream.read(limit)
 
 
-def _called(file: str) -> str:
+def called(file: str) -> str:
     return "<stdin>" if file == STDIN else file
 
 

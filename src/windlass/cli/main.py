@@ -21,6 +21,10 @@ COMMANDS = {
         "windlass.cli.install", "Print what a cluster needs to run the controller, or put it there."
     ),
     "lint": LazyCommand("windlass.cli.lint", "Say what is wrong with files of Frameworks."),
+    "local": LazyCommand(
+        "windlass.cli.local", "Keep a cluster on this machine, without Docker and without root."
+    ),
+    "run": LazyCommand("windlass.cli.run", "Run one Framework on this machine, and exit as it does."),
     "uninstall": LazyCommand("windlass.cli.uninstall", "Take away what install has made."),
 }
 

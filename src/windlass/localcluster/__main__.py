@@ -1,4 +1,4 @@
-"""`python -m windlass.localcluster`: the API server alone, in the foreground, until SIGTERM or SIGINT."""
+"""`python -m windlass.localcluster`: the API server, with `--pods` a whole cluster, in the foreground until SIGTERM."""
 
 import argparse
 import asyncio
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from windlass.localcluster.api import credentials
 from windlass.localcluster.api.server import ApiServer, CannotListenError
+from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
 from windlass.localcluster.store import HISTORY_LENGTH
 from windlass.localcluster.stored import StoreError
 
@@ -18,6 +19,33 @@ async def serve(arguments: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
+    await (_run_cluster if arguments.pods else _run_server)(arguments, stopped)
+
+
+async def _run_cluster(arguments: argparse.Namespace, stopped: asyncio.Event) -> None:
+    options = ClusterOptions(
+        nodes=arguments.nodes,
+        network=arguments.network,
+        is_ephemeral=arguments.ephemeral,
+        host=arguments.host,
+        port=arguments.port,
+        pod_pids_limit=arguments.pod_pids_limit,
+    )
+    cluster = LocalCluster(arguments.data, options)
+    await cluster.start()
+    try:
+        kubeconfig = arguments.kubeconfig or cluster.kubeconfig
+        if kubeconfig != cluster.kubeconfig:
+            credentials.write_private(kubeconfig, cluster.kubeconfig.read_bytes())
+        for note in cluster.notes:
+            print(f"note: {note}", file=sys.stderr)
+        print(f"{cluster.url} is ready: export KUBECONFIG={kubeconfig}", flush=True)
+        await stopped.wait()
+    finally:
+        await cluster.stop()
+
+
+async def _run_server(arguments: argparse.Namespace, stopped: asyncio.Event) -> None:
     server = ApiServer(arguments.data, body_seconds=arguments.body_seconds, history=arguments.history)
     try:
         await server.start(arguments.host, arguments.port, arguments.socket)
@@ -42,11 +70,20 @@ def main() -> int:
     parser.add_argument(
         "--history", type=int, default=HISTORY_LENGTH, help="how many changes a watch may lie behind"
     )
+    parser.add_argument("--pods", action="store_true", help="run pods: with a scheduler and a kubelet")
+    parser.add_argument(
+        "--nodes", type=int, default=1, help="how many logical nodes the machine is (default: 1)"
+    )
+    parser.add_argument("--network", choices=("auto", "isolated", "shared"), default="auto", help="of pods")
+    parser.add_argument("--ephemeral", action="store_true", help="pods end with this process")
+    parser.add_argument(
+        "--pod-pids-limit", type=int, default=4096, help="how many processes a container may have"
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     try:
         asyncio.run(serve(arguments))
-    except (CannotListenError, StoreError, OSError) as error:
+    except (CannotStartError, CannotListenError, StoreError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

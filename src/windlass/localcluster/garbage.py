@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from windlass.localcluster import bodies, failures, metadata
+from windlass.localcluster import bodies, failures, loops, metadata
 from windlass.localcluster.kinds import definitions, namespaces
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.lifecycle import FOREGROUND, ORPHAN, Lifecycle
@@ -65,13 +65,7 @@ class Collector:
             self._add(key)
 
     async def run(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            while self.has_work:
-                self.step()
-                # Requests come first: between two objects, whoever waits gets a turn.
-                await asyncio.sleep(0)
+        await loops.work_off(self, self._news)
 
     @property
     def has_work(self) -> bool:

@@ -7,100 +7,87 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.localcluster.podlife import logs
-from windlass.localcluster.podlife.logs import LogLine, Selection
+from windlass.localcluster.podlife.logs import Selection
 
 SECOND = 10**9
 BASE = logs.nanoseconds(datetime(2026, 1, 2, 12, 0, tzinfo=UTC))
-LINES = (
-    LogLine(BASE, "stdout", b"one"),
-    LogLine(BASE + SECOND, "stderr", b"tw", is_partial=True),
-    LogLine(BASE + SECOND + 1, "stderr", b"o"),
-    LogLine(BASE + 2 * SECOND, "stdout", b""),
-    LogLine(BASE + 3 * SECOND, "stdout", b"end", is_partial=True),
-)
-ANY_LINE = st.builds(
-    LogLine,
-    st.integers(0, 2**62),
-    st.sampled_from(["stdout", "stderr"]),
-    st.binary().filter(lambda text: b"\n" not in text),
-    st.booleans(),
+LOG = (
+    b"2026-01-02T12:00:00.000000000Z stdout F one\n"
+    b"2026-01-02T12:00:01.000000000Z stderr P tw\n"
+    b"2026-01-02T12:00:01.000000001Z stderr F o\n"
+    b"2026-01-02T12:00:02.000000000Z stdout F \n"
+    b"2026-01-02T12:00:03.000000000Z stdout P end\n"
 )
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (b"2026-01-02T12:00:00.000000007Z stdout F a b\n", LogLine(BASE + 7, "stdout", b"a b")),
-        (b"2026-01-02T12:00:00.5Z stderr P a", LogLine(BASE + SECOND // 2, "stderr", b"a", is_partial=True)),
-        (b"2026-01-02T13:00:00+01:00 stdout F ", LogLine(BASE, "stdout", b"")),
-        (b"2026-01-02T12:00:00Z stdout F:more a", LogLine(BASE, "stdout", b"a")),
-        (b"2026-01-02T12:00:00Z stdout F", None),
-        (b"2026-01-02T12:00:00Z elsewhere F a", None),
-        (b"2026-13-02T12:00:00Z stdout F a", None),
-        (b"yesterday stdout F a", None),
-        (b"", None),
+        (b"2026-01-02T12:00:00.000000007Z stdout F a b\n", b"a b\n"),
+        (b"2026-01-02T12:00:00.000000007Z stderr P a\n", b"a"),
+        (b"2026-01-02T12:00:00.000000007Z stdout F \r\n", b"\r\n"),
+        (b"2026-01-02T12:00:00.000000007Z stdout F\n", b""),
+        (b"2026-01-02T12:00:00.000000007Z stdout F without its end", b""),
+        (b"2026-01-02T12:00:00.000000007Z elsewhere F a\n", b""),
+        (b"2026-01-02T12:00:00Z stdout F a\n", b""),
+        (b"2026-01-02T12:0\n2026-01-02T12:00:00.000000007Z stdout F a\n", b"a\n"),
+        (b"\n", b""),
+        (b"", b""),
     ],
 )
-def test_decoded(line: bytes, expected: LogLine | None) -> None:
-    assert logs.decoded(line) == expected
+def test_what_is_a_line(line: bytes, expected: bytes) -> None:
+    assert logs.shown(line, Selection())[0] == expected
 
 
-@given(ANY_LINE)
-def test_there_and_back(line: LogLine) -> None:
-    assert logs.decoded(logs.encoded(line)) == line
-
-
-@given(st.lists(ANY_LINE, max_size=8), st.integers(1, 50))
-def test_chunks_of_a_file(lines: list[LogLine], size: int) -> None:
-    data = b"".join(map(logs.encoded, lines))
-    found: list[LogLine] = []
-    rest = b""
-    for start in range(0, len(data), size):
-        complete, rest = logs.from_chunk(rest, data[start : start + size])
-        found += complete
-    assert (found, rest) == (lines, b"")
-
-
-@given(st.binary(max_size=200).map(lambda data: data.replace(b"\r", b"")), st.integers(1, 20))
-def test_output_is_shown_as_it_was_written(output: bytes, size: int) -> None:
-    lines: list[LogLine] = []
-    rest = b""
+def encoded_in_chunks(output: bytes, size: int) -> bytes:
+    lines, rest = b"", b""
     for start in range(0, len(output), size):
-        complete, rest = logs.from_output(rest, output[start : start + size], "stdout", BASE)
+        complete, rest = logs.encoded_output(rest, output[start : start + size], "stdout", BASE)
         lines += complete
-    lines += logs.at_end_of_output(rest, "stdout", BASE)
-    assert b"".join(logs.selected(lines, Selection())) == output
+    return lines + logs.encoded_end(rest, "stdout", BASE)
+
+
+LONG_AND_SHORT = st.lists(
+    st.one_of(
+        st.binary(max_size=20), st.integers(logs.LONGEST_PART - 2, 2 * logs.LONGEST_PART + 2).map(bytes)
+    ),
+    max_size=6,
+).map(b"\r\n".join)
+
+
+@given(LONG_AND_SHORT, st.integers(1, 20) | st.integers(2**13, 2**16))
+def test_output_is_shown_as_it_was_written_in_any_chunks(output: bytes, size: int) -> None:
+    lines = encoded_in_chunks(output, size)
+    assert lines == encoded_in_chunks(output, len(output) + 1)
+    assert logs.shown(lines, Selection())[0] == output.replace(b"\r\n", b"\n")
 
 
 def test_long_lines_are_written_in_parts() -> None:
-    longest = logs.LONGEST_PART
-    lines, rest = logs.from_output(b"", b"x" * (2 * longest + 1) + b"\r\nshort", "stdout", BASE)
-    assert [(len(line.text), line.is_partial) for line in lines] == [
-        (longest, True),
-        (longest, True),
-        (1, False),
-    ]
+    longest, header = logs.LONGEST_PART, b"2026-01-02T12:00:00.000000000Z stdout "
+    output = b"a\n" + b"x" * (2 * longest + 1) + b"\r\nshort"
+    lines, rest = logs.encoded_output(b"", output, "stdout", BASE)
+    full_part = header + b"P " + b"x" * longest + b"\n"
+    assert lines == header + b"F a\n" + 2 * full_part + header + b"F x\n"
     assert rest == b"short"
-    lines, rest = logs.from_output(rest, b"y" * 2 * longest, "stdout", BASE)
-    assert [(len(line.text), line.is_partial) for line in lines] == [(longest, True), (longest, True)]
-    assert len(rest) == 5
+    lines, rest = logs.encoded_output(rest, b"y" * 2 * longest, "stdout", BASE)
+    assert [len(line) for line in lines.splitlines()] == 2 * [logs.HEADER_BYTES + longest]
+    assert rest == b"y" * 5
+
+
+def test_output_bytes() -> None:
+    lines, _ = logs.encoded_output(b"", b"one\n\nthree\n", "stderr", BASE)
+    assert logs.output_bytes(lines) == len(b"one\n\nthree\n")
 
 
 @pytest.mark.parametrize(
     ("wanted", "expected"),
     [
         (Selection(), b"one\ntwo\n\nend"),
-        (Selection(tail_lines=0), b""),
-        (Selection(tail_lines=1), b"end"),
-        (Selection(tail_lines=3), b"two\n\nend"),
-        (Selection(tail_lines=9), b"one\ntwo\n\nend"),
+        (Selection(since=BASE + 1), b"two\n\nend"),
         (Selection(since=BASE + 2 * SECOND), b"\nend"),
         (Selection(since=BASE + 9 * SECOND), b""),
-        (Selection(tail_lines=3, since=BASE + 3 * SECOND), b"end"),
-        (Selection(limit_bytes=5), b"one\nt"),
-        (Selection(limit_bytes=4), b"one\n"),
         (
-            Selection(tail_lines=3, timestamps=True),
+            Selection(since=BASE + 1, timestamps=True),
             (
                 b"2026-01-02T12:00:01.000000000Z two\n"
                 b"2026-01-02T12:00:02.000000000Z \n"
@@ -109,8 +96,23 @@ def test_long_lines_are_written_in_parts() -> None:
         ),
     ],
 )
-def test_selected(wanted: Selection, expected: bytes) -> None:
-    assert b"".join(logs.selected(LINES, wanted)) == expected
+def test_shown(wanted: Selection, expected: bytes) -> None:
+    assert logs.shown(LOG, wanted) == (expected, expected == b"")
+
+
+def test_shown_goes_on_within_a_line() -> None:
+    first, second = LOG.splitlines(keepends=True)[1:3]
+    text, begins_line = logs.shown(first, Selection(timestamps=True))
+    assert (text, begins_line) == (b"2026-01-02T12:00:01.000000000Z tw", False)
+    assert logs.shown(second, Selection(timestamps=True), begins_line=begins_line) == (b"o\n", True)
+
+
+def test_starts() -> None:
+    lines = LOG.splitlines(keepends=True)
+    sizes = [sum(map(len, lines[:index])) for index in range(len(lines))]
+    parts = [False, True, False, False, True]
+    assert logs.starts(LOG) == list(zip(sizes, parts, strict=True))
+    assert logs.starts(b"no line\n" + lines[0] + b"2026") == [(8, False)]
 
 
 def test_since() -> None:
@@ -118,20 +120,29 @@ def test_since() -> None:
     assert logs.since(now, 5, None) == BASE - 5 * SECOND
     assert logs.since(now, None, now) == BASE
     assert logs.since(now, None, None) is None
+    longer_than_there_were_years = 10**15
+    assert logs.since(now, longer_than_there_were_years, None) == 0
+    assert logs.since(now, None, datetime(1, 1, 1, tzinfo=UTC)) == 0
 
 
 def test_names() -> None:
     now = datetime(2026, 1, 2, 12, 0, 0, 5, tzinfo=UTC)
     name = logs.file_name(3)
-    first = logs.rotated_name(name, now)
-    second = logs.rotated_name(name, now + timedelta(microseconds=1))
-    assert (name, first) == ("3.log", "3.log.20260102-120000.000005")
-    names = [second, name, "3.log.gz", "13.log", first]
-    assert logs.rotated_names(names, name) == (first, second)
+    first = logs.rotated_name([name, "13.log"], name, now)
+    second = logs.rotated_name([name, first], name, now + timedelta(days=1))
+    assert (name, first, second) == ("3.log", "3.log.20260102-120000.000005", "3.log.20260103-120000.000005")
+    assert logs.rotated_names([second, name, "3.log.gz", "13.log", first], name) == (first, second)
+
+
+@pytest.mark.parametrize("turned_back", [timedelta(), timedelta(hours=1), timedelta(microseconds=1)])
+def test_a_rotated_file_is_sorted_after_earlier_ones(turned_back: timedelta) -> None:
+    now = datetime(2026, 1, 2, 12, 0, 0, 999_999, tzinfo=UTC)
+    before = logs.rotated_name([], "0.log", now)
+    assert logs.rotated_name([before], "0.log", now - turned_back) == "0.log.20260102-120001.000000"
 
 
 @pytest.mark.parametrize(("most", "removed"), [(1, 4), (3, 2), (5, 0), (9, 0)])
 def test_the_oldest_files_go(most: int, removed: int) -> None:
     start = datetime(2026, 1, 2, tzinfo=UTC)
-    rotated = [logs.rotated_name("0.log", start + timedelta(days=day)) for day in range(4)]
+    rotated = [logs.rotated_name([], "0.log", start + timedelta(days=day)) for day in range(4)]
     assert logs.names_to_remove(["0.log", *reversed(rotated)], "0.log", most) == tuple(rotated[:removed])

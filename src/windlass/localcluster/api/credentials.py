@@ -24,7 +24,10 @@ HOSTS = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
-ADDRESSES = ("127.0.0.1", "::1")
+LOOPBACK = ("127.0.0.1", "::1")
+# Where pods on a network of their own find it.
+GATEWAY = "10.86.0.1"
+ADDRESSES = (*LOOPBACK, GATEWAY)
 _DAYS = 3650
 # What is shorter was cut off, and must not open the door to everybody.
 _SHORTEST_TOKEN = 32

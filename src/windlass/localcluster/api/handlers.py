@@ -52,13 +52,12 @@ class Api:
         self,
         lifecycle: Lifecycle,
         watches: Watches,
-        runtime: PodRuntime | None,
         body_seconds: float,
         settled: Settled,
     ) -> None:
         self._lifecycle = lifecycle
         self._watches = watches
-        self._runtime = runtime
+        self.runtime: PodRuntime | None = None
         self._body_seconds = body_seconds
         self._settled = settled
         self._on_object: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
@@ -181,7 +180,7 @@ class Api:
             raise failures.method_not_allowed()
         obj = self._lifecycle.read(call.kind, call.target.namespace, call.target.name)
         asked = subresources.Asked(
-            call.request, call.kind, obj, call.query, call.received, self._lifecycle, self._runtime
+            call.request, call.kind, obj, call.query, call.received, self._lifecycle, self.runtime
         )
         return await served.answer(asked)
 

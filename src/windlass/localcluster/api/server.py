@@ -1,8 +1,8 @@
 """The API server: who may ask, what an answer to a failure looks like, and where it listens.
 
-On the network it listens on loopback only, with TLS, and wants a token with every request. A web page cannot drive it:
-browsers send the Origin of the page, and a name that was bent towards this machine stands in Host. In-process clients
-use a unix socket that only its owner may open, without TLS or token.
+On the machine's network it listens on loopback only, with TLS, and wants a token with every request. A web page cannot
+drive it: browsers send the Origin of the page, and a name that was bent towards this machine stands in Host. In-process
+clients use a unix socket that only its owner may open, without TLS or token.
 """
 
 import asyncio
@@ -54,7 +54,6 @@ class ApiServer:
     def __init__(
         self,
         data: Path,
-        runtime: PodRuntime | None = None,
         body_seconds: float = 60,
         history: int = HISTORY_LENGTH,
     ) -> None:
@@ -71,7 +70,7 @@ class ApiServer:
         )
         self.watches = Watches(self.store)
         self.url = ""
-        self._api = Api(self.lifecycle, self.watches, runtime, body_seconds, self._settled)
+        self._api = Api(self.lifecycle, self.watches, body_seconds, self._settled)
         self._publications = Publications(self.registry, lambda: urlsplit(self.url).netloc)
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -85,7 +84,7 @@ class ApiServer:
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, local: Path | None = None) -> None:
         """Listen, on a free port if none is given, and on a unix socket if one is named."""
-        if host not in credentials.ADDRESSES:
+        if host not in credentials.LOOPBACK:
             raise CannotListenError(f"{host} is not an address of loopback: the server listens there only")
         runner = await self._serve(self._guarded)
         site = web.TCPSite(runner, host, port, ssl_context=self.credentials.server_context())
@@ -97,6 +96,15 @@ class ApiServer:
             await self._listen_locally(local)
         for loop in (self.collector.run(), Expiry(self.lifecycle).run()):
             self._tasks.append(asyncio.create_task(loop))
+
+    def run_pods_with(self, runtime: PodRuntime) -> None:
+        """From now on, there is something to stream from."""
+        self._api.runtime = runtime
+
+    async def listen_on(self, bound: socket.socket) -> None:
+        """One more place where the same is asked for, with TLS and a token: a socket that listens elsewhere."""
+        runner = await self._serve(self._guarded)
+        await web.SockSite(runner, bound, ssl_context=self.credentials.server_context()).start()
 
     async def stop(self) -> None:
         self.watches.close()

@@ -1,38 +1,35 @@
 """A container's log: lines of `time stream P|F text`, as every container runtime writes them, and which part is wanted.
 
 `F` ends a line and `P` is a part of one. Times are counted in nanoseconds since 1970, which is more than a datetime can
-hold. Files are read and written elsewhere.
+hold. A container may write as fast as it can, so everything here is done for many lines at once. Files are read and
+written elsewhere.
 """
 
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
 LONGEST_PART = 16 * 1024
+# What stands before the text: `2016-10-06T00:17:09.669794202Z stdout F `.
+HEADER_BYTES = 40
 
-_LINE = re.compile(rb"(\S+) (stdout|stderr) ([PF])(?::\S*)? ([^\n]*)\n?")
-_TIME = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)")
+# What is no such line, one that a full disk cut, say, is passed over.
+_LINE = re.compile(
+    rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (?:stdout|stderr) ([PF]) (.*)\n", re.MULTILINE
+)
 _SECOND = 10**9
+_ROTATED_FORMAT = "%Y%m%d-%H%M%S.%f"
 _ROTATED = re.compile(r"\.\d{8}-\d{6}\.\d{6}")
 
 
-class LogLine(msgspec.Struct, frozen=True):
-    at: int
-    stream: str
-    text: bytes
-    is_partial: bool = False
-
-
 class Selection(msgspec.Struct, frozen=True):
-    """Which lines are wanted, and how they are shown. `since` is a time as in `LogLine.at`."""
+    """Which lines are wanted, and how they are shown. The last lines are counted first, then the time is looked at."""
 
     tail_lines: int | None = None
     since: int | None = None
     timestamps: bool = False
-    limit_bytes: int | None = None
 
 
 def nanoseconds(moment: datetime) -> int:
@@ -41,117 +38,107 @@ def nanoseconds(moment: datetime) -> int:
 
 
 def since(now: datetime, seconds: int | None, moment: datetime | None) -> int | None:
-    """From `sinceSeconds` or `sinceTime`, of which at most one is given."""
+    """From `sinceSeconds` or `sinceTime`, of which at most one is given. No log is older than 1970."""
     if seconds is not None:
-        return nanoseconds(now) - seconds * _SECOND
-    return None if moment is None else nanoseconds(moment)
+        return max(nanoseconds(now) - seconds * _SECOND, 0)
+    return None if moment is None else max(nanoseconds(moment), 0)
 
 
 def written_time(at: int) -> str:
     """`2016-10-06T00:17:09.669794202Z`, always with nine digits, so that times sort as text."""
     second, rest = divmod(at, _SECOND)
-    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
+    # Not strftime, which does not write four digits for every year everywhere.
+    return f"{datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()}.{rest:09}Z"
 
 
-def read_time(text: bytes) -> int | None:
-    match = _TIME.fullmatch(text)
-    if match is None:
-        return None
-    try:
-        moment = datetime.fromisoformat((match[1] + match[3]).decode())
-    except ValueError:
-        return None
-    return nanoseconds(moment) + int((match[2] or b"").ljust(9, b"0"))
+def encoded(text: bytes, stream: str, at: int) -> bytes:
+    """One line."""
+    return _header(stream, at, "F") + text + b"\n"
 
 
-def encoded(line: LogLine) -> bytes:
-    tag = "P" if line.is_partial else "F"
-    return f"{written_time(line.at)} {line.stream} {tag} ".encode() + line.text + b"\n"
+def encoded_output(rest: bytes, chunk: bytes, stream: str, at: int) -> tuple[bytes, bytes]:
+    """The lines that a chunk of a container's output completes, and what remains for the next chunk.
+
+    A line that is too long is written in parts, where it is cut for any chunks that it comes in.
+    """
+    output = rest + chunk
+    pieces: list[bytes] = []
+    first = position = 0
+    while True:
+        line_end = output.rfind(b"\n", position, position + LONGEST_PART + 1)
+        if line_end >= 0:
+            position = line_end + 1
+        elif len(output) - position <= LONGEST_PART:
+            break
+        else:
+            part = output[position : position + LONGEST_PART]
+            pieces += (
+                _encoded_lines(output[first:position], stream, at),
+                _header(stream, at, "P"),
+                part,
+                b"\n",
+            )
+            first = position = position + LONGEST_PART
+    pieces.append(_encoded_lines(output[first:position], stream, at))
+    return b"".join(pieces), output[position:]
 
 
-def decoded(line: bytes) -> LogLine | None:
-    """None for what is no such line: a line that a full disk cut, say, is passed over."""
-    match = _LINE.fullmatch(line)
-    at = read_time(match[1]) if match else None
-    if match is None or at is None:
-        return None
-    return LogLine(at, match[2].decode(), match[4], is_partial=match[3] == b"P")
-
-
-def from_output(rest: bytes, chunk: bytes, stream: str, at: int) -> tuple[tuple[LogLine, ...], bytes]:
-    """The lines that a chunk of a container's output completes, and what remains for the next chunk."""
-    *complete, rest = (rest + chunk).split(b"\n")
-    lines = [part for text in complete for part in _parts(text.removesuffix(b"\r"), stream, at)]
-    while len(rest) > LONGEST_PART:
-        lines.append(LogLine(at, stream, rest[:LONGEST_PART], is_partial=True))
-        rest = rest[LONGEST_PART:]
-    return tuple(lines), rest
-
-
-def at_end_of_output(rest: bytes, stream: str, at: int) -> tuple[LogLine, ...]:
+def encoded_end(rest: bytes, stream: str, at: int) -> bytes:
     """A last line without a line end stays without one."""
-    return (LogLine(at, stream, rest, is_partial=True),) if rest else ()
+    return _header(stream, at, "P") + rest + b"\n" if rest else b""
 
 
-def _parts(text: bytes, stream: str, at: int) -> Iterator[LogLine]:
-    while len(text) > LONGEST_PART:
-        yield LogLine(at, stream, text[:LONGEST_PART], is_partial=True)
-        text = text[LONGEST_PART:]
-    yield LogLine(at, stream, text)
+def _encoded_lines(lines: bytes, stream: str, at: int) -> bytes:
+    """Whole lines, of which none is too long."""
+    if not lines:
+        return b""
+    header = _header(stream, at, "F")
+    texts = lines.replace(b"\r\n", b"\n")[:-1]
+    return b"".join((header, texts.replace(b"\n", b"\n" + header), b"\n"))
 
 
-def from_chunk(rest: bytes, chunk: bytes) -> tuple[tuple[LogLine, ...], bytes]:
-    """The lines that a chunk of a log file completes, and what remains for the next chunk."""
-    *complete, rest = (rest + chunk).split(b"\n")
-    lines = (decoded(line) for line in complete)
-    return tuple(line for line in lines if line is not None), rest
+def _header(stream: str, at: int, tag: str) -> bytes:
+    return f"{written_time(at)} {stream} {tag} ".encode()
 
 
-def selected(lines: Iterable[LogLine], wanted: Selection) -> Iterator[bytes]:
-    """The text that is wanted, piece by piece. The last lines are counted first, then the time is looked at."""
-    chosen = lines if wanted.tail_lines is None else _tail(lines, wanted.tail_lines)
-    left = wanted.limit_bytes
-    for text in _shown(chosen, wanted):
-        piece = text if left is None else text[:left]
-        if piece:
-            yield piece
-        left = None if left is None else left - len(piece)
-        if left == 0:
-            return
+def output_bytes(lines: bytes) -> int:
+    """How much output is in these lines of a log, which are whole."""
+    return len(lines) - HEADER_BYTES * lines.count(b"\n")
 
 
-def _shown(lines: Iterable[LogLine], wanted: Selection) -> Iterator[bytes]:
-    begins_line = True
-    for line in lines:
-        if wanted.since is not None and line.at < wanted.since:
+def shown(lines: bytes, wanted: Selection, *, begins_line: bool = True) -> tuple[bytes, bool]:
+    """What is wanted of some whole lines of a log, and whether what follows them begins a line."""
+    earliest = b"" if wanted.since is None else written_time(wanted.since).encode()
+    pieces: list[bytes] = []
+    for time, tag, text in _LINE.findall(lines):
+        if time < earliest:
             continue
-        prefix = written_time(line.at).encode() + b" " if wanted.timestamps and begins_line else b""
-        yield prefix + line.text + (b"" if line.is_partial else b"\n")
-        begins_line = not line.is_partial
+        if wanted.timestamps and begins_line:
+            pieces += time, b" "
+        pieces.append(text)
+        begins_line = tag == b"F"
+        if begins_line:
+            pieces.append(b"\n")
+    return b"".join(pieces), begins_line
 
 
-def _tail(lines: Iterable[LogLine], count: int) -> Iterator[LogLine]:
-    """The last lines, each with all its parts."""
-    if count == 0:
-        return
-    kept: deque[list[LogLine]] = deque(maxlen=count)
-    ended = True
-    for line in lines:
-        if ended:
-            kept.append([])
-        kept[-1].append(line)
-        ended = not line.is_partial
-    for parts in kept:
-        yield from parts
+def starts(lines: bytes) -> list[tuple[int, bool]]:
+    """Where each line of the log, whole or a part of one, starts, and whether it is a part."""
+    return [(match.start(), match[2] == b"P") for match in _LINE.finditer(lines)]
 
 
 def file_name(restart_count: int) -> str:
     return f"{restart_count}.log"
 
 
-def rotated_name(name: str, now: datetime) -> str:
-    """Down to the microsecond: a busy container fills more than one file in a second."""
-    return f"{name}.{now.astimezone(UTC):%Y%m%d-%H%M%S.%f}"
+def rotated_name(names: Iterable[str], name: str, now: datetime) -> str:
+    """Sorted after all that are there: a clock may be turned back, and be slower than a busy container."""
+    before = rotated_names(names, name)
+    moment = now.astimezone(UTC)
+    if before:
+        latest = datetime.strptime(before[-1][len(name) + 1 :], _ROTATED_FORMAT).replace(tzinfo=UTC)
+        moment = max(moment, latest + timedelta(microseconds=1))
+    return f"{name}.{moment:{_ROTATED_FORMAT}}"
 
 
 def rotated_names(names: Iterable[str], name: str) -> tuple[str, ...]:

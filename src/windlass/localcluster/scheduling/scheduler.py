@@ -12,12 +12,12 @@ import logging
 
 import msgspec
 
-from windlass.localcluster import bodies
+from windlass.localcluster import bodies, loops
+from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.failures import ApiError
 from windlass.localcluster.kinds import pods
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.lifecycle import Lifecycle
-from windlass.localcluster.options import WriteOptions
 from windlass.localcluster.scheduling import accounts, announcements, claims, gpus, placing
 from windlass.localcluster.scheduling.accounts import Wanted
 from windlass.localcluster.scheduling.ledger import Ledger
@@ -29,7 +29,6 @@ logger = logging.getLogger(__name__)
 _PODS = "pods"
 _NODES = "nodes"
 _CLAIMS = "persistentvolumeclaims"
-_EVENTS = "events"
 _SECONDS_TO_NEXT_TRY = 1.0
 # Between two turns of the loop. Deciding is quick, and most decisions leave everything as it is.
 _MOST_DECISIONS_IN_A_TURN = 50
@@ -55,6 +54,7 @@ class Scheduler:
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
         self._store = lifecycle.store
+        self._events = EventRecorder(lifecycle, placing.SCHEDULER, f"{placing.SCHEDULER}-windlass")
         self._ledger = Ledger()
         self._unplaced: dict[str, _Unplaced] = {}
         self._queue: list[tuple[tuple[int, int], str]] = []
@@ -70,13 +70,7 @@ class Scheduler:
         self._look_at_all()
 
     async def run(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            while self.has_work:
-                self.step()
-                # Requests come first: between two decisions, whoever waits gets a turn.
-                await asyncio.sleep(0)
+        await loops.work_off(self, self._news)
 
     @property
     def has_work(self) -> bool:
@@ -162,7 +156,8 @@ class Scheduler:
         self._unplaced.pop(place, None)
         self._ledger.note_pod(place, pod)
         if pod["spec"].get("nodeName") == node:
-            self._record(announcements.bound_event(pod, node, self._lifecycle.clock()))
+            message = announcements.bound_message(pod, node)
+            self._events.record_series(pod, "Normal", "Scheduled", "Binding", message)
 
     def _gpus_for(self, unplaced: _Unplaced, node: str) -> dict[str, str]:
         count = unplaced.wanted.asked.amounts.get(gpus.RESOURCE, 0)
@@ -177,24 +172,7 @@ class Scheduler:
         meta = unplaced.pod["metadata"]
         self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], told)
         self._unplaced[place] = msgspec.structs.replace(unplaced, told=message)
-        self._record(announcements.failed_event(unplaced.pod, message, self._lifecycle.clock()))
-
-    def _record(self, event: Json) -> None:
-        """Events are a courtesy: one that is refused, as in a namespace that is going, keeps nothing from happening."""
-        kind, meta = self._kind(_EVENTS), event["metadata"]
-        message, time = event["message"], self._lifecycle.clock()
-        try:
-            if self._store.get(_EVENTS, place_of(meta["namespace"], meta["name"])) is None:
-                self._lifecycle.create(kind, meta["namespace"], event, WriteOptions())
-                return
-            self._lifecycle.amend(
-                kind,
-                meta["namespace"],
-                meta["name"],
-                lambda known: announcements.repeated(known, message, time),
-            )
-        except ApiError as error:
-            logger.debug("no event about %s: %s", meta["name"], error.message)
+        self._events.record_series(unplaced.pod, "Warning", "FailedScheduling", "Scheduling", message)
 
     def _kind(self, resource: str) -> Kind:
         kind = self._lifecycle.registry.stored_as(resource)

@@ -1,0 +1,98 @@
+"""What the cluster of a run is given before it has anything to do: definitions, namespaces, and the file's objects."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from windlass.cli.run_file import DEFAULT_NAMESPACE, Job
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError, NotFoundError
+from windlass.kubeapi.requests import JSON, Request, Verb
+from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource, frameworks
+from windlass.kubeapi.transport import Transport
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.wire import crd
+
+
+class RefusedError(Exception):
+    """The API server does not take an object of the file. One message."""
+
+
+class _Found(msgspec.Struct, frozen=True):
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _Discovery(msgspec.Struct, frozen=True):
+    resources: tuple[_Found, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_Discovery).decode
+
+
+async def define_frameworks(transport: Transport) -> None:
+    """Both groups, as `windlass install` would. Raises ApiError."""
+    bodies = [msgspec.json.encode(crd.framework_crd(group)) for group in names.GROUPS]
+    await asyncio.gather(
+        *(transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body)) for body in bodies)
+    )
+
+
+async def create_others(transport: Transport, job: Job) -> None:
+    """In the order of the file, after the namespaces that it speaks of. Raises ApiError and RefusedError."""
+    for name in _namespaces(job):
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            await transport.send(requests.create(NAMESPACES, "", msgspec.json.encode(namespace)))
+        except AlreadyExistsError:
+            pass
+        except AnsweredError as error:
+            raise RefusedError(f"the namespace {name} cannot be had: {error.failure.message}") from error
+    known: dict[tuple[str, str], Resource] = {}
+    for body in job.others:
+        api_version, kind = body["apiVersion"], body["kind"]
+        if (api_version, kind) not in known:
+            known[api_version, kind] = await _resource(transport, api_version, kind)
+        await _create(transport, known[api_version, kind], body)
+
+
+async def create_framework(transport: Transport, job: Job) -> None:
+    """Raises ApiError and RefusedError."""
+    await _create(transport, frameworks(job.group), job.framework)
+
+
+async def _create(transport: Transport, resource: Resource, body: Json) -> None:
+    namespace = body["metadata"].get("namespace") or DEFAULT_NAMESPACE
+    request = requests.create(
+        resource, namespace if resource.is_namespaced else "", msgspec.json.encode(body), "windlass-run"
+    )
+    try:
+        await transport.send(request)
+    except AnsweredError as error:
+        what = f"{body['kind']} {body['metadata']['name']}"
+        raise RefusedError(f"the cluster does not take the {what}: {error.failure.message}") from error
+
+
+def _namespaces(job: Job) -> Sequence[str]:
+    """Those that nobody else makes. A cluster of one run has no owner who would."""
+    made = {body["metadata"]["name"] for body in job.others if body["kind"] == "Namespace"}
+    spoken_of = [job.namespace, *(body["metadata"].get("namespace") or "" for body in job.others)]
+    return [name for name in dict.fromkeys(spoken_of) if name and name not in made | {DEFAULT_NAMESPACE}]
+
+
+async def _resource(transport: Transport, api_version: str, kind: str) -> Resource:
+    """Where objects of the kind go, as the server says itself: it knows of kinds that were defined a moment ago."""
+    group, _, version = api_version.rpartition("/")
+    path = f"/apis/{api_version}" if group else f"/api/{version}"
+    request = Request(Verb.GET, "GET", Resource(group, version, ""), path, accept=JSON)
+    try:
+        listed = _decode(await transport.send(request)).resources
+    except NotFoundError:
+        listed = ()
+    for found in listed:
+        if found.kind == kind and "/" not in found.name:
+            return Resource(group, version, found.name, found.namespaced)
+    raise RefusedError(f"the cluster knows no {kind} of {api_version}")

@@ -1,0 +1,207 @@
+"""The embedded cluster in one process: API server, scheduler and kubelet over one data directory."""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import socket
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from windlass.localcluster.api import credentials
+from windlass.localcluster.api.server import ApiServer, CannotListenError
+from windlass.localcluster.events import EventRecorder
+from windlass.localcluster.kubelet import base_environment, machine, node_objects, pod_events
+from windlass.localcluster.kubelet.addresses import Addresses
+from windlass.localcluster.kubelet.folder_news import FolderNews
+from windlass.localcluster.kubelet.host import Host
+from windlass.localcluster.kubelet.images import Images
+from windlass.localcluster.kubelet.kubelet import Kubelet
+from windlass.localcluster.kubelet.means import MachineFiles, Means
+from windlass.localcluster.kubelet.spawning import CannotSpawnError, Spawning
+from windlass.localcluster.kubelet.surroundings import Surroundings
+from windlass.localcluster.sandbox.launching import Wanted
+from windlass.localcluster.sandbox.messages import Ready
+from windlass.localcluster.scheduling import nodes
+from windlass.localcluster.scheduling.scheduler import Scheduler
+from windlass.localcluster.stored import StoreError
+from windlass.model.base import Json
+
+IMAGES = "images.json"
+_LOCK = "lock"
+_PODS = "pods"
+_LEVEL = "WINDLASS_SANDBOX"
+_API_PORT = 443
+
+
+class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
+    nodes: int = 1
+    # auto, isolated or shared
+    network: str = "auto"
+    # Pods end with this process, whatever becomes of it.
+    is_ephemeral: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+    pod_pids_limit: int | None = 4096
+
+
+class CannotStartError(Exception):
+    """One message that says what is in the way, and what to do."""
+
+
+class LocalCluster:
+    def __init__(self, data: Path, options: ClusterOptions) -> None:
+        self.data = data.absolute()
+        self.url = ""
+        self.socket = self.data / "api.socket"
+        self.kubeconfig = self.data / "kubeconfig"
+        self.notes: tuple[str, ...] = ()
+        self._options = options
+        self._open = contextlib.AsyncExitStack()
+        self._kubelet: Kubelet | None = None
+
+    async def start(self) -> None:
+        try:
+            await self._start()
+        except (CannotListenError, CannotSpawnError, StoreError, OSError) as error:
+            await self._open.aclose()
+            raise CannotStartError(str(error)) from error
+        except BaseException:
+            await self._open.aclose()
+            raise
+
+    async def _start(self) -> None:
+        self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._open.callback(os.close, _locked(self.data / _LOCK))
+        # It takes a while to start, and nothing needs it before the server is up.
+        spawning = Spawning(self._wanted_spawner(), self.data / _PODS)
+        self._open.push_async_callback(spawning.stop)
+        launching = asyncio.ensure_future(spawning.ready())
+        self._open.push_async_callback(_cancelled, launching)
+        server = ApiServer(self.data)
+        self._open.push_async_callback(server.stop)
+        await server.start(self._options.host, self._options.port, self.socket)
+        self.url = server.url
+        credentials.write_kubeconfig(self.kubeconfig, server.url, server.credentials)
+        ready = await launching
+        self.notes = ready.notes
+        self._kubelet = Kubelet(await self._means(server, spawning, ready))
+        server.run_pods_with(self._kubelet)
+        await self._kubelet.start()
+        self._open.push_async_callback(_cancelled, asyncio.create_task(Scheduler(server.lifecycle).run()))
+
+    async def stop(self, *, ends_pods: bool = False) -> None:
+        """Pods go on, and the next start adopts them, unless they are to end or the cluster is ephemeral."""
+        if self._kubelet is not None:
+            await self._kubelet.stop(ends_pods=ends_pods or self._options.is_ephemeral)
+        await self._open.aclose()
+
+    def _wanted_spawner(self) -> Wanted:
+        lifeline = None
+        if self._options.is_ephemeral:
+            # Nobody else has the write end: when this process ends, in whatever way, the pipe does.
+            lifeline, held = os.pipe()
+            self._open.callback(os.close, held)
+            self._open.callback(os.close, lifeline)
+        return Wanted(
+            folder=self.data,
+            cluster=_short_name(self.data),
+            level=os.environ.get(_LEVEL, "auto"),
+            network=self._options.network,
+            lifeline=lifeline,
+        )
+
+    async def _means(self, server: ApiServer, spawning: Spawning, ready: Ready) -> Means:
+        found = machine.find_out(self.data)
+        lifecycle = server.lifecycle
+        node_objects.keep(lifecycle, nodes.nodes(found, self._options.nodes, lifecycle.now()))
+        pods = self.data / _PODS
+        pods.mkdir(exist_ok=True, mode=0o700)
+        address = urlsplit(server.url)
+        outside = (address.hostname or "127.0.0.1", address.port or 0)
+        inside = outside
+        if ready.gateway:
+            await server.listen_on(await spawning.listen(_API_PORT))
+            inside = (ready.gateway, _API_PORT)
+
+        def api_server(pod: Json) -> tuple[str, int]:
+            return outside if pod["spec"].get("hostNetwork") else inside
+
+        log_news = FolderNews()
+        self._open.callback(log_news.close)
+        recorder = EventRecorder(lifecycle, pod_events.COMPONENT, found.host_name)
+        return Means(
+            folder=pods,
+            lifecycle=lifecycle,
+            events=pod_events.PodEvents(recorder),
+            spawning=spawning,
+            surroundings=Surroundings(lifecycle, api_server, server.credentials.certificate.read_text),
+            images=Images(self.data / IMAGES),
+            addresses=self._addresses(ready),
+            host=self._host(found, ready),
+            host_address=found.address,
+            ready=ready,
+            files=MachineFiles(
+                hosts=_text(Path("/etc/hosts")),
+                resolv_conf=_text(Path("/etc/resolv.conf")),
+                hostname=socket.gethostname(),
+            ),
+            token=server.credentials.token,
+            claim_folder=server.volumes.folder_of,
+            log_news=log_news,
+        )
+
+    def _addresses(self, ready: Ready) -> Addresses:
+        if ready.gateway:
+            return Addresses.isolated(ready.gateway, ready.prefix_length)
+        return Addresses.shared(self.data)
+
+    def _host(self, found: nodes.Machine, ready: Ready) -> Host:
+        because = "; ".join(ready.notes) or "it was told not to"
+        return Host(
+            uid=os.getuid(),
+            gid=os.getgid(),
+            groups=tuple(os.getgroups()),
+            environment=base_environment.base_environment(os.environ, base_environment.own_programs()),
+            has_gpus=bool(found.gpus),
+            pids_limit=self._options.pod_pids_limit,
+            no_mounts_because="" if ready.isolates else because,
+        )
+
+
+def _locked(path: Path) -> int:
+    """A descriptor that holds the data directory for this process. It tells others who that is."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
+        os.close(descriptor)
+        raise CannotStartError(
+            f"{path.parent} is in use by another cluster (process {holder}). Stop that, or choose another folder."
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    return descriptor
+
+
+def _short_name(data: Path) -> str:
+    """Unlike that of any other data directory of the machine."""
+    return hashlib.sha256(os.fsencode(data.resolve())).hexdigest()[:12]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+async def _cancelled(task: "asyncio.Future[Any]") -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, CannotSpawnError):
+        await task

@@ -1,0 +1,31 @@
+"""What the disk refuses (it is full, or read-only, or somebody else's), in the words that a kubelet has for it."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from windlass.localcluster.containers import refusals
+from windlass.localcluster.containers.refusals import RefusedError
+
+Refusal = Callable[[str], RefusedError]
+"""The problem in words → the refusal that tells of it."""
+
+
+@contextlib.contextmanager
+def told_as(refusal: Refusal) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise refusal(words(error)) from error
+
+
+def words(error: OSError) -> str:
+    said = error.strerror or str(error)
+    return f"{error.filename}: {said}" if error.filename else said
+
+
+def sandbox(problem: str) -> RefusedError:
+    return RefusedError(f"Failed to create pod sandbox: {problem}", refusals.FAILED_SANDBOX)
+
+
+def container(problem: str) -> RefusedError:
+    return RefusedError(problem, refusals.CREATE_ERROR)

@@ -1,0 +1,151 @@
+"""Local images: names bound to folders whose files appear at the same paths in a container.
+
+They stand in one file, which another process may edit meanwhile: it is read again whenever it has changed, and is
+replaced as a whole.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from windlass.localcluster.containers import refusals
+from windlass.localcluster.containers.refusals import RefusedError
+
+_HUB = "docker.io"
+_HUB_NAMES = (_HUB, "index.docker.io")
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    r"(?:(?P<domain>localhost(?::\d+)?|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::\d+)?|[A-Za-z0-9-]+:\d+)/)?"
+    rf"(?P<path>{_PART}(?:/{_PART})*)"
+    r"(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
+    r"(?P<digest>@[a-z0-9]+:[0-9a-fA-F]{32,})?"
+)
+
+_decode = msgspec.json.Decoder(dict[str, str]).decode
+
+
+def normalised(name: str) -> str:
+    """A name as Docker completes it: `ubuntu` is `docker.io/library/ubuntu:latest`. ValueError for what is none."""
+    found = _REFERENCE.fullmatch(name)
+    if found is None:
+        raise ValueError(
+            f'"{name}" is not the name of an image: it should read like tensorflow/tensorflow:2.21.0'
+        )
+    domain, path, tag, digest = (found[group] or "" for group in ("domain", "path", "tag", "digest"))
+    if domain in ("", *_HUB_NAMES):
+        domain, path = _HUB, path if "/" in path else f"library/{path}"
+    return f"{domain}/{path}{tag or ('' if digest else ':latest')}{digest}"
+
+
+class Images:
+    """Whoever reads or writes is told of a file that cannot be read by a ValueError."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read_at: tuple[int, ...] = ()
+        self._folders: dict[str, str] = {}
+
+    def all(self) -> dict[str, str]:
+        """Every name, as it was added, with its folder."""
+        stamp = self._stamp()
+        if stamp != self._read_at:
+            self._folders = self._read() if stamp else {}
+            self._read_at = stamp
+        return dict(self._folders)
+
+    def add(self, name: str, folder: str | Path) -> None:
+        """Bind a name to a folder, and no longer to the one that it may have had."""
+        key, path = normalised(name), Path(folder)
+        if not path.is_absolute():
+            raise ValueError(f'the folder of image "{name}" must be an absolute path, not "{folder}"')
+        if not path.is_dir():
+            problem = "is not a folder" if path.exists() else "is not there"
+            raise ValueError(f'the folder of image "{name}" {problem}: {folder}')
+        self._change(lambda known: {**_without(known, key), name: str(path)})
+
+    def remove(self, name: str) -> None:
+        key = normalised(name)
+
+        def removed(known: dict[str, str]) -> dict[str, str]:
+            kept = _without(known, key)
+            if len(kept) == len(known):
+                raise ValueError(f'there is no local image "{name}"; there are: {", ".join(known) or "none"}')
+            return kept
+
+        self._change(removed)
+
+    def folder_of(self, image: str) -> str:
+        """Of the image that a container names; empty when there is none, and RefusedError when it cannot be had."""
+        try:
+            key = normalised(image)
+        except ValueError:
+            # It is the name of something, and of nothing that is here.
+            return ""
+        try:
+            known = self.all()
+        except ValueError as error:
+            raise RefusedError(str(error), refusals.CREATE_ERROR) from error
+        folder = next((folder for name, folder in known.items() if normalised(name) == key), "")
+        if folder and not Path(folder).is_dir():
+            message = (
+                f'the folder of local image "{image}" is gone: {folder}; bring it back,'
+                f" or choose another one with `windlass local image add {image} DIR`"
+            )
+            raise RefusedError(message, refusals.CREATE_ERROR)
+        return folder
+
+    def _change(self, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with _locked(self._file.parent):
+            after = dict(sorted(change(self.all()).items()))
+            _replace(self._file, msgspec.json.format(msgspec.json.encode(after)))
+
+    def _stamp(self) -> tuple[int, ...]:
+        try:
+            found = self._file.stat()
+        except FileNotFoundError:
+            return ()
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def _read(self) -> dict[str, str]:
+        try:
+            found = _decode(self._file.read_bytes())
+            for name in found:
+                normalised(name)
+            return found
+        except FileNotFoundError:
+            return {}
+        except (msgspec.DecodeError, ValueError, OSError) as error:
+            raise ValueError(f"the local images in {self._file} cannot be read: {error}") from error
+
+
+def _without(known: dict[str, str], key: str) -> dict[str, str]:
+    return {name: folder for name, folder in known.items() if normalised(name) != key}
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Of two who change the file at once, the second changes what the first has made of it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(file: Path, content: bytes) -> None:
+    descriptor, written = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content + b"\n")
+        Path(written).replace(file)
+    except BaseException:
+        Path(written).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,222 @@
+"""The kubelet: has a worker for every pod of its nodes, from what the store says and what earlier daemons have left.
+
+To the API server it is the `PodRuntime`: logs, exec, attach and port-forward of the pods that run here.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime
+
+from windlass.localcluster import bodies, failures
+from windlass.localcluster.api.stream_requests import LogOptions
+from windlass.localcluster.kubelet import log_reader, pod_folder, pod_place, pod_state, remote_processes
+from windlass.localcluster.kubelet.connection import CallRefusedError
+from windlass.localcluster.kubelet.means import Means
+from windlass.localcluster.kubelet.pod_worker import PodWorker
+from windlass.localcluster.kubelet.remote_processes import RemoteProcess
+from windlass.localcluster.kubelet.supervision import Supervision
+from windlass.localcluster.podlife import logs
+from windlass.localcluster.podlife.records import Running
+from windlass.localcluster.stored import Change, place_of
+from windlass.model.base import Json
+
+logger = logging.getLogger(__name__)
+
+_PODS = "pods"
+_REFERRED = frozenset({"configmaps", "secrets", "persistentvolumeclaims"})
+_NAMED = frozenset({_PODS, "services"})
+# Names and files of many pods change together: they are written once.
+_SECONDS_TO_GATHER = 0.02
+
+
+class Kubelet:
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        self._workers: dict[str, PodWorker] = {}
+        # The uid of the pod that has a place of the store now; others of that name may still be ending.
+        self._uids: dict[str, str] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._to_refresh: set[tuple[str, str]] = set()
+        self._refreshing: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Adopt or end what an earlier daemon has left, then look after every pod that has a node."""
+        found: dict[str, Json] = {}
+        for body in self._means.lifecycle.store.all(_PODS):
+            pod = bodies.decode_stored(body)
+            found[pod["metadata"]["uid"]] = pod
+        left = sorted(self._means.folder.iterdir()) if self._means.folder.is_dir() else []
+        for folder in left:
+            if folder.name not in found:
+                await self._end_left_over(folder.name)
+                continue
+            pod = found[folder.name]
+            worker = PodWorker(pod, self._means, pod_state.read(folder))
+            await worker.adopt()
+            self._add(pod, worker)
+        for pod in found.values():
+            self._note(pod)
+        self._means.lifecycle.store.listen(self._on_change)
+
+    async def stop(self, *, ends_pods: bool) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if ends_pods:
+            folders = self._means.folder.iterdir() if self._means.folder.is_dir() else ()
+            await asyncio.gather(*(self._end_supervisor(folder.name) for folder in folders))
+        self._tasks.clear()
+
+    async def _end_left_over(self, uid: str) -> None:
+        """Its object has gone while no daemon was there."""
+        await self._end_supervisor(uid)
+        folder = pod_folder.of(self._means.folder, uid)
+        try:
+            await asyncio.to_thread(pod_folder.remove, folder)
+        except OSError as error:
+            logger.warning("%s cannot be removed: %s", folder.path, error)
+
+    async def _end_supervisor(self, uid: str) -> None:
+        folder = pod_folder.of(self._means.folder, uid)
+        with contextlib.suppress(OSError, CallRefusedError):
+            supervision = Supervision(folder.path, lambda _: None, lambda: None)
+            await supervision.end()
+            return
+        await pod_place.kill_leftovers(uid)
+
+    # What the store says
+
+    def _on_change(self, change: Change) -> None:
+        if change.resource == _PODS:
+            self._on_pod(change)
+        elif change.resource in _REFERRED:
+            self._gather(change.resource, change.place.partition("/")[0])
+        if change.resource in _NAMED:
+            self._gather(_PODS, change.place.partition("/")[0])
+
+    def _on_pod(self, change: Change) -> None:
+        if change.after is not None:
+            self._note(bodies.decode_stored(change.after))
+            return
+        uid = self._uids.pop(change.place, None)
+        if uid in self._workers:
+            self._workers[uid].lose_object()
+
+    def _note(self, pod: Json) -> None:
+        meta = pod["metadata"]
+        uid = meta["uid"]
+        if uid in self._workers:
+            self._workers[uid].see(pod)
+        elif pod["spec"].get("nodeName"):
+            before = self._uids.get(_place(pod))
+            if before is not None and before != uid and before in self._workers:
+                self._workers[before].lose_object()
+            self._add(pod, PodWorker(pod, self._means))
+
+    def _add(self, pod: Json, worker: PodWorker) -> None:
+        uid = pod["metadata"]["uid"]
+        self._uids[_place(pod)] = uid
+        self._workers[uid] = worker
+        task = self._tasks[uid] = asyncio.create_task(worker.run())
+        task.add_done_callback(lambda _: self._forget(uid))
+
+    def _forget(self, uid: str) -> None:
+        self._workers.pop(uid, None)
+        self._tasks.pop(uid, None)
+
+    # Files that follow from other objects
+
+    def _gather(self, resource: str, namespace: str) -> None:
+        self._to_refresh.add((resource, namespace))
+        if self._refreshing is None:
+            loop = asyncio.get_running_loop()
+            self._refreshing = loop.call_later(_SECONDS_TO_GATHER, self._refresh)
+
+    def _refresh(self) -> None:
+        self._refreshing = None
+        due, self._to_refresh = self._to_refresh, set()
+        for worker in self._workers.values():
+            namespace = worker.pod["metadata"]["namespace"]
+            if any(namespace == of and resource in _REFERRED for resource, of in due):
+                worker.refresh_volumes()
+            if (_PODS, namespace) in due:
+                worker.refresh_hosts()
+
+    # The runtime of the API server
+
+    def _worker(self, namespace: str, pod: str) -> PodWorker:
+        worker = self._workers.get(self._uids.get(place_of(namespace, pod), ""))
+        if worker is None:
+            raise failures.not_found("", _PODS, pod)
+        return worker
+
+    async def logs(
+        self, namespace: str, pod: str, container: str, options: LogOptions
+    ) -> AsyncGenerator[bytes, None]:
+        worker = self._worker(namespace, pod)
+        record = worker.record.container(container)
+        # A container that waits for its next run shows the run that has ended.
+        count = record.restart_count - (1 if options.previous else 0)
+        folder, file = worker.place.folder.logs(container), logs.file_name(max(count, 0))
+
+        def is_over() -> bool:
+            now = worker.record.container(container)
+            is_next = now.restart_count != record.restart_count
+            return is_next or not now.is_running or options.previous or worker.is_over
+
+        wanted = log_reader.selection(options, datetime.now(UTC))
+        return log_reader.read(
+            folder, file, wanted, follow=options.follow, is_over=is_over, news=self._means.log_news
+        )
+
+    async def exec(
+        self, namespace: str, pod: str, container: str, command: list[str], *, tty: bool, stdin: bool
+    ) -> RemoteProcess:
+        worker = self._worker(namespace, pod)
+        try:
+            supervision = worker.supervision
+            executed = await supervision.execute(_run_id(worker, container), command, is_terminal=tty)
+        except CallRefusedError as error:
+            raise OSError(str(error)) from error
+        process = remote_processes.of_executed(supervision, executed)
+        if not stdin and not tty:
+            await process.close_stdin()
+        return process
+
+    async def attach(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        tty: bool,  # noqa: ARG002
+        stdin: bool,  # noqa: ARG002
+    ) -> RemoteProcess:
+        """Whether it is a terminal, and has an input, was decided when it was started."""
+        worker = self._worker(namespace, pod)
+        try:
+            supervision = worker.supervision
+            call, descriptors = await supervision.attach(_run_id(worker, container))
+        except CallRefusedError as error:
+            raise OSError(str(error)) from error
+        return remote_processes.of_attached(supervision, call, descriptors)
+
+    async def open_port(
+        self, namespace: str, pod: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await self._worker(namespace, pod).forward(port)
+
+
+def _run_id(worker: PodWorker, container: str) -> str:
+    current = worker.record.container(container).current
+    if not isinstance(current, Running):
+        raise CallRefusedError(f"container {container} does not run")
+    return current.id
+
+
+def _place(pod: Json) -> str:
+    return place_of(pod["metadata"]["namespace"], pod["metadata"]["name"])

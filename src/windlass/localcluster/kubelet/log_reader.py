@@ -1,0 +1,245 @@
+"""Reads the logs of containers while supervisors, other processes, write them: a part of a log, or all that ever comes.
+
+A log is its rotated files, oldest first, and the current one; what is in them is in `podlife.logs`. A reader knows a
+file by what it has open, since names change, and leaves it once another has come after it and all of it was read.
+Nothing here writes a log.
+"""
+
+import asyncio
+import contextlib
+import io
+import os
+import re
+from collections.abc import AsyncGenerator, Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from windlass.localcluster.api.stream_requests import LogOptions
+from windlass.localcluster.kubelet.folder_news import FolderNews
+from windlass.localcluster.podlife import logs
+
+_PIECE_BYTES = 64 * 1024
+_TEXT_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
+
+
+def selection(options: LogOptions, now: datetime) -> logs.Selection:
+    """The server sees to `limit_bytes`: it asks for no more pieces."""
+    return logs.Selection(
+        tail_lines=options.tail_lines,
+        since=logs.since(now, options.since_seconds, options.since_time),
+        timestamps=options.timestamps,
+    )
+
+
+async def read(
+    folder: Path,
+    file: str,
+    wanted: logs.Selection,
+    *,
+    follow: bool,
+    is_over: Callable[[], bool],
+    news: FolderNews,
+) -> AsyncGenerator[bytes, None]:
+    """The text that is wanted, in pieces between which others get a turn; what there is not yet is an empty log.
+
+    A follower goes on until the log is over, which must not be said before all of it was written; whoever says it
+    calls `news.tell(folder)`.
+    """
+    begins_line = True
+    with contextlib.closing(_OpenLog(folder, file, follow=follow)) as log, news.watching(folder) as watch:
+        if wanted.tail_lines is not None:
+            await log.skip_to_tail(wanted.tail_lines)
+        while True:
+            # Asked before the last look at the files, not after it.
+            is_complete = not follow or is_over()
+            while lines := log.next_lines():
+                text, begins_line = logs.shown(lines, wanted, begins_line=begins_line)
+                if text:
+                    yield text
+                await asyncio.sleep(0)
+            if is_complete:
+                return
+            await watch.wait()
+
+
+def last_lines(folder: Path, file: str, count: int, most_bytes: int) -> list[bytes]:
+    """The last text of a log, with line ends: no more lines and bytes than asked for, so the first may be cut."""
+    # One line at the beginning is cut, and the others hold all that is wanted, if there is as much.
+    missing = most_bytes + (count + 2) * (logs.HEADER_BYTES + 1) + logs.LONGEST_PART
+    lines = b""
+    with contextlib.closing(_OpenLog(folder, file, follow=False)) as log:
+        for each in reversed(log.files):
+            start = max(each.end - missing, 0)
+            piece = each.bytes_at(start, each.end - start)
+            lines, missing = piece + lines, missing - len(piece)
+    text, _ = logs.shown(lines, logs.Selection())
+    found = _TEXT_LINE.findall(text[max(len(text) - most_bytes, 0) :])
+    return found[max(len(found) - count, 0) :]
+
+
+class _OpenFile(msgspec.Struct, frozen=True):
+    """`end` is where it ended when it was opened."""
+
+    raw: io.FileIO
+    inode: int
+    end: int
+
+    def bytes_at(self, offset: int, count: int) -> bytes:
+        return os.pread(self.raw.fileno(), count, offset)
+
+    def close(self) -> None:
+        self.raw.close()
+
+
+class _OpenLog:
+    """The files of a log from the one that is being read on, all of them held open: they may be removed at any time."""
+
+    def __init__(self, folder: Path, file: str, *, follow: bool) -> None:
+        self._folder = folder
+        self._name = file
+        self._follow = follow
+        self._offset = 0
+        self.files = self._all_files()
+
+    def close(self) -> None:
+        while self.files:
+            self.files.pop().close()
+
+    def next_lines(self) -> bytes:
+        """Some whole lines, or none when there are no more for now; without `follow`, of what was there at first."""
+        if self._follow and not self.files:
+            self.files = self._all_files()
+        while self.files:
+            # A file that has a successor is not written to any more: this must be known before it is read.
+            has_successor = len(self.files) > 1 or (self._follow and self._open_successor())
+            if lines := self._read():
+                return lines
+            if not has_successor:
+                break
+            self.files.pop(0).close()
+            self._offset = 0
+        return b""
+
+    async def skip_to_tail(self, count: int) -> None:
+        """To the beginning of the last lines, each of which may consist of parts."""
+        if not self.files:
+            return
+        index, self._offset = await self._tail(count)
+        for passed in self.files[:index]:
+            passed.close()
+        del self.files[:index]
+
+    async def _tail(self, count: int) -> tuple[int, int]:
+        if count == 0:
+            return len(self.files) - 1, _end_of_whole_lines(self.files[-1])
+        for found in _line_starts_backwards(self.files):
+            if len(found) >= count:
+                return found[count - 1]
+            count -= len(found)
+            await asyncio.sleep(0)
+        return 0, 0
+
+    def _read(self) -> bytes:
+        file = self.files[0]
+        wanted = _PIECE_BYTES if self._follow else min(_PIECE_BYTES, file.end - self._offset)
+        data = file.bytes_at(self._offset, wanted)
+        end = data.rfind(b"\n") + 1
+        if end == 0 and len(data) == _PIECE_BYTES:
+            # No line of a log is as long: whatever it is, it is passed over.
+            end = len(data)
+        self._offset += end
+        return data[:end]
+
+    def _all_files(self) -> list[_OpenFile]:
+        """Oldest first. The current one is opened before the others are looked for, so that none is missed."""
+        current = self._open(self._name)
+        files = []
+        for name in self._rotated_names():
+            file = self._open(name)
+            if file is None:
+                continue
+            if current is not None and file.inode == current.inode:
+                # It was rotated just now; what came after it will be found as its successor.
+                file.close()
+                break
+            files.append(file)
+        return files if current is None else [*files, current]
+
+    def _open_successor(self) -> bool:
+        held = self.files[-1]
+        with contextlib.suppress(FileNotFoundError):
+            if (self._folder / self._name).stat().st_ino == held.inode:
+                return False
+        successor = self._successor_of(held)
+        if successor is not None:
+            self.files.append(successor)
+        return successor is not None
+
+    def _successor_of(self, held: _OpenFile) -> _OpenFile | None:
+        # Opened first: if nothing was rotated after `held` by the time the names are read, this is what comes next.
+        current = self._open(self._name)
+        later = self._rotated_after(held)
+        is_held = current is not None and current.inode == held.inode
+        if not later and not is_held:
+            return current
+        if current is not None:
+            current.close()
+        return next(filter(None, map(self._open, later)), None)
+
+    def _rotated_after(self, held: _OpenFile) -> tuple[str, ...]:
+        """All that are left if the held one is removed: the oldest is removed first."""
+        names = self._rotated_names()
+        for index, name in enumerate(names):
+            with contextlib.suppress(FileNotFoundError):
+                if (self._folder / name).stat().st_ino == held.inode:
+                    return names[index + 1 :]
+        return names
+
+    def _rotated_names(self) -> tuple[str, ...]:
+        try:
+            return logs.rotated_names([each.name for each in self._folder.iterdir()], self._name)
+        except FileNotFoundError:
+            return ()
+
+    def _open(self, name: str) -> _OpenFile | None:
+        try:
+            raw = io.FileIO(self._folder / name)
+        except FileNotFoundError:
+            return None
+        status = os.fstat(raw.fileno())
+        return _OpenFile(raw, status.st_ino, status.st_size)
+
+
+def _line_starts_backwards(files: list[_OpenFile]) -> Iterator[list[tuple[int, int]]]:
+    """File and offset of the beginnings of lines, last first: those of some 64 KiB at a time."""
+    later: tuple[int, int] | None = None
+    for index, file in reversed(list(enumerate(files))):
+        for offset, lines in _blocks_backwards(file):
+            found = []
+            for start, is_part in reversed(logs.starts(lines)):
+                if later is not None and not is_part:
+                    found.append(later)
+                later = index, offset + start
+            yield found
+    if later is not None:
+        yield [later]
+
+
+def _blocks_backwards(file: _OpenFile) -> Iterator[tuple[int, bytes]]:
+    """Whole lines and where they start. What the file ends with may be no whole line."""
+    end, rest = file.end, b""
+    while end > 0:
+        start = max(end - _PIECE_BYTES, 0)
+        data = file.bytes_at(start, end - start) + rest
+        first = 0 if start == 0 else data.find(b"\n") + 1
+        if start == 0 or first > 0:
+            yield start + first, data[first:]
+            data = data[:first]
+        end, rest = start, data
+
+
+def _end_of_whole_lines(file: _OpenFile) -> int:
+    start = max(file.end - _PIECE_BYTES, 0)
+    return start + file.bytes_at(start, file.end - start).rfind(b"\n") + 1

@@ -1,0 +1,180 @@
+"""What this machine is and has, found out without starting a process: from the system's files and calls.
+
+Where a control group limits what the daemon may use, it is the limit that counts: pods run below it.
+"""
+
+import math
+import os
+import platform
+import re
+import shutil
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+import windlass
+from windlass.localcluster.podlife.statuses import RUNTIME
+from windlass.localcluster.publishing import discovery
+from windlass.localcluster.scheduling.nodes import Machine
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_LOOPBACK = "127.0.0.1"
+# An address for documentation, which nobody has: that a datagram would go there says which way all of them go.
+_ELSEWHERE = ("192.0.2.1", 9)
+_GPU = re.compile(r"nvidia\d+")
+_NAMED_GPU = ("GPU-", "MIG-")
+
+
+def _cpus() -> int:
+    # macOS does not bind processes to processors.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _address() -> str:
+    """Connecting a socket for datagrams sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+        way.connect(_ELSEWHERE)
+        return str(way.getsockname()[0])
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """Where things are found out."""
+
+    root: Path = Path("/")
+    environment: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
+    uname: Callable[[], platform.uname_result] = platform.uname
+    mac_version: Callable[[], str] = lambda: platform.mac_ver()[0]
+    cpus: Callable[[], int] = _cpus
+    memory_bytes: Callable[[], int] = _memory_bytes
+    storage_bytes: Callable[[Path], int] = lambda folder: shutil.disk_usage(folder).total
+    address: Callable[[], str] = _address
+
+
+SYSTEM = Sources()
+
+
+def find_out(data: Path, sources: Sources = SYSTEM) -> Machine:
+    """`data` is the folder on whose disk the pods write."""
+    uname = sources.uname()
+    return Machine(
+        host_name=uname.node or "localhost",
+        cpu=min([sources.cpus(), *_cpu_limits(sources)]),
+        memory_bytes=min([_memory(sources), *_memory_limits(sources)]),
+        storage_bytes=_storage(data, sources),
+        gpus=len(gpu_ids(sources)),
+        architecture=_ARCHITECTURES.get(uname.machine, uname.machine.lower()),
+        operating_system=uname.system.lower(),
+        os_image=_os_image(uname, sources),
+        kernel_version=uname.release,
+        machine_id=_text(sources.root / "etc/machine-id"),
+        boot_id=_text(sources.root / "proc/sys/kernel/random/boot_id"),
+        address=_own_address(sources),
+        version=discovery.version()["gitVersion"],
+        runtime_version=f"{RUNTIME}://{windlass.__version__}",
+    )
+
+
+def gpu_ids(sources: Sources = SYSTEM) -> tuple[str, ...]:
+    """The GPUs that the daemon may use, as its own CUDA_VISIBLE_DEVICES names them or, without one, by their numbers.
+
+    A node and a pod count them from 0, in this order: see `visible_devices`.
+    """
+    folder = sources.root / "dev"
+    count = sum(1 for one in _names(folder) if _GPU.fullmatch(one))
+    chosen = sources.environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return tuple(map(str, range(count)))
+    return tuple(dict.fromkeys(_valid(chosen.split(","), count))) if count else ()
+
+
+def visible_devices(ids: Sequence[str], numbers: Iterable[int]) -> str:
+    """CUDA_VISIBLE_DEVICES of a pod that was given these of the machine's GPUs."""
+    return ",".join(ids[number] for number in numbers if number < len(ids))
+
+
+def _valid(entries: Iterable[str], count: int) -> Iterator[str]:
+    """As CUDA reads the variable: up to the first entry that names no GPU."""
+    for entry in map(str.strip, entries):
+        is_number = entry.isdecimal() and entry.isascii() and int(entry) < count
+        if not is_number and not entry.startswith(_NAMED_GPU):
+            return
+        yield entry
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return []
+
+
+# Limits of control groups, of both versions. Those of all groups above the own one count, too.
+
+
+def _cpu_limits(sources: Sources) -> Iterator[int]:
+    for group in _groups(sources, "cpu"):
+        quota, _, period = _text(group / "cpu.max").partition(" ")
+        quota = quota or _text(group / "cpu.cfs_quota_us")
+        period = period or _text(group / "cpu.cfs_period_us")
+        if quota.isdecimal() and period.isdecimal() and int(period):
+            yield max(1, math.floor(int(quota) / int(period)))
+
+
+def _memory_limits(sources: Sources) -> Iterator[int]:
+    for group in _groups(sources, "memory"):
+        limit = _text(group / "memory.max") or _text(group / "memory.limit_in_bytes")
+        if limit.isdecimal():
+            yield int(limit)
+
+
+def _groups(sources: Sources, controller: str) -> Iterator[Path]:
+    """The folders of the daemon's own control groups that have to do with this controller, and of all above them."""
+    mounted = sources.root / "sys/fs/cgroup"
+    for line in _text(sources.root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = mounted / controllers if controllers else mounted
+        own = top / path.lstrip("/")
+        # A container often sees but the folder of its own group, under the name of the topmost one.
+        yield from (folder for folder in (own, *own.parents) if folder.is_relative_to(top))
+
+
+def _memory(sources: Sources) -> int:
+    found = re.search(r"^MemTotal:\s+(\d+) kB$", _text(sources.root / "proc/meminfo"), re.MULTILINE)
+    return int(found[1]) * 1024 if found else sources.memory_bytes()
+
+
+def _storage(data: Path, sources: Sources) -> int:
+    """Of the disk on which the folder is, or will be."""
+    present = next(folder for folder in (data.absolute(), *data.absolute().parents) if folder.exists())
+    return sources.storage_bytes(present)
+
+
+def _os_image(uname: platform.uname_result, sources: Sources) -> str:
+    if uname.system == "Darwin":
+        return f"macOS {sources.mac_version()}".strip()
+    named = re.search(r'^PRETTY_NAME="?([^"\n]+)"?$', _text(sources.root / "etc/os-release"), re.MULTILINE)
+    return named[1] if named else uname.system
+
+
+def _own_address(sources: Sources) -> str:
+    try:
+        found = sources.address()
+    except OSError:
+        return _LOOPBACK
+    return _LOOPBACK if found in ("", "0.0.0.0") else found  # noqa: S104 — nothing is bound to it
+
+
+def _text(file: Path) -> str:
+    """Nothing, when there is no such file or it may not be read."""
+    try:
+        return file.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,104 @@
+"""The Node objects of this cluster, as they are at its start.
+
+They are ready from then on: daemon, API server and kubelet are one process, so that nobody could see a node that is
+not, and no Lease is renewed to say so. When the daemon stops, nothing is written.
+"""
+
+import functools
+import logging
+from collections.abc import Sequence
+
+from windlass.localcluster import bodies
+from windlass.localcluster.kinds.kind import Kind
+from windlass.localcluster.lifecycle import Lifecycle
+from windlass.localcluster.options import DeleteOptions, WriteOptions
+from windlass.localcluster.podlife import specs
+from windlass.localcluster.scheduling import gpus
+from windlass.localcluster.scheduling.nodes import INDEX
+from windlass.model.base import Json
+
+logger = logging.getLogger(__name__)
+
+_NODES = "nodes"
+_PODS = "pods"
+
+
+def keep(lifecycle: Lifecycle, nodes: Sequence[Json]) -> None:
+    """Create these nodes or bring them up to date, and remove what was left by a start with others.
+
+    What a user has added to a node (labels, annotations, taints, that it is cordoned) stays. A node that was not made
+    here is nobody's business but its maker's.
+    """
+    kind = _kind(lifecycle, _NODES)
+    stored = {node["metadata"]["name"]: node for node in lifecycle.objects("", _NODES)}
+    for node in nodes:
+        name = node["metadata"]["name"]
+        if name in stored:
+            lifecycle.amend(kind, "", name, functools.partial(renewed, new=node))
+        else:
+            lifecycle.create(kind, "", node, WriteOptions())
+    wanted = {node["metadata"]["name"] for node in nodes}
+    for name, node in stored.items():
+        is_ours = INDEX in (node["metadata"].get("labels") or {})
+        if is_ours and name not in wanted:
+            lifecycle.delete(kind, "", name, DeleteOptions())
+    collect_orphans(lifecycle)
+
+
+def renewed(old: Json, new: Json) -> Json:
+    """The stored node with what was found out anew."""
+    meta = old["metadata"]
+    kept = {key: value for key, value in (meta.get("annotations") or {}).items() if key != gpus.ANNOTATION}
+    annotations = kept | (new["metadata"].get("annotations") or {})
+    labels = (meta.get("labels") or {}) | new["metadata"]["labels"]
+    former = {one["type"]: one for one in specs.status(old).get("conditions") or ()}
+    ours = [_condition(one, former.get(one["type"])) for one in new["status"]["conditions"]]
+    others = [one for type_, one in former.items() if type_ not in {mine["type"] for mine in ours}]
+    changed = {**meta, "labels": labels, "annotations": annotations}
+    if not annotations:
+        del changed["annotations"]
+    status = {**specs.status(old), **new["status"], "conditions": [*others, *ours]}
+    return {**old, "metadata": changed, "status": status}
+
+
+def _condition(new: Json, former: Json | None) -> Json:
+    if former is None or former.get("status") != new["status"]:
+        return new
+    return {**new, "lastTransitionTime": former.get("lastTransitionTime") or new["lastTransitionTime"]}
+
+
+def collect_orphans(lifecycle: Lifecycle) -> None:
+    """Pods on a node that is no more fail, and go without anybody's leave, as the pod garbage collector has it."""
+    present = {node["metadata"]["name"] for node in lifecycle.objects("", _NODES)}
+    kind = _kind(lifecycle, _PODS)
+    for body in lifecycle.store.all(_PODS):
+        pod = bodies.decode_stored(body)
+        meta, node = pod["metadata"], pod["spec"].get("nodeName")
+        if not node or node in present:
+            continue
+        logger.info("pod %s/%s goes with its node %s", meta["namespace"], meta["name"], node)
+        if not specs.has_final_phase(pod):
+            failed = functools.partial(_failed, now=lifecycle.now())
+            lifecycle.amend(kind, meta["namespace"], meta["name"], failed)
+        options = DeleteOptions(grace_seconds=0, uid=meta["uid"])
+        lifecycle.delete(kind, meta["namespace"], meta["name"], options)
+
+
+def _failed(pod: Json, now: str) -> Json:
+    disrupted = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": "DeletionByPodGC",
+        "message": "PodGC: node no longer exists",
+    }
+    status = specs.status(pod)
+    others = [one for one in status.get("conditions") or () if one["type"] != disrupted["type"]]
+    return {**pod, "status": {**status, "phase": "Failed", "conditions": [*others, disrupted]}}
+
+
+def _kind(lifecycle: Lifecycle, resource: str) -> Kind:
+    kind = lifecycle.registry.stored_as(resource)
+    assert kind is not None  # noqa: S101 — they stand in the table
+    return kind

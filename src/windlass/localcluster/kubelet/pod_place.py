@@ -1,0 +1,196 @@
+"""The place of a pod on this machine: its folder, its volumes, its addresses, its supervisor, its containers' plans."""
+
+import asyncio
+import contextlib
+import functools
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from windlass.localcluster.containers.refusals import RefusedError
+from windlass.localcluster.kubelet import container_plans, log_reader, pod_folder, pod_volumes
+from windlass.localcluster.kubelet.means import Means
+from windlass.localcluster.kubelet.pod_volumes import PodVolumes, Sources
+from windlass.localcluster.kubelet.probing import Prober
+from windlass.localcluster.kubelet.probing_way import PodWay, WorkerListener
+from windlass.localcluster.podlife import logs, specs, termination
+from windlass.localcluster.podlife.records import PodRecord, Running
+from windlass.localcluster.sandbox import messages, processes
+from windlass.model.base import Json
+
+if TYPE_CHECKING:
+    from windlass.localcluster.kubelet.pod_worker import PodWorker
+
+
+class PodAddresses(NamedTuple):
+    pod: tuple[str, ...]
+    host: tuple[str, ...]
+
+
+class PodPlace:
+    def __init__(self, pod: Json, means: Means) -> None:
+        meta = pod["metadata"]
+        self.uid: str = meta["uid"]
+        self.shown = f"{meta['namespace']}/{meta['name']}"
+        self.folder = pod_folder.of(means.folder, self.uid)
+        self._means = means
+        self._is_on_host_network = bool(pod["spec"].get("hostNetwork"))
+        self._addresses = PodAddresses((), ())
+        self._volumes: PodVolumes | None = None
+
+    # Addresses
+
+    def take_addresses(self, pod: Json) -> PodAddresses:
+        """One that belongs to the pod's name: who comes after it under the same name has it again."""
+        host = self._means.host_address
+        if self._is_on_host_network:
+            own = host
+        else:
+            meta = pod["metadata"]
+            own = self._means.addresses.take(meta["namespace"], meta["name"], self.uid)
+        self._addresses = PodAddresses((own,), (host,))
+        return self._addresses
+
+    def adopt_addresses(self, record: PodRecord) -> None:
+        self._addresses = PodAddresses(record.pod_ips, record.host_ips)
+        if record.pod_ips and not self._is_on_host_network:
+            self._means.addresses.adopt(self.uid, record.pod_ips[0])
+
+    def give_back_addresses(self) -> None:
+        self._means.addresses.give_back(self.uid)
+
+    # The place
+
+    async def make(self, pod: Json) -> None:
+        """Folder, files, volumes, and a supervisor that listens. Raises RefusedError, CallRefusedError."""
+        means = self._means
+        pod_folder.make(self.folder)
+        self.refresh_hosts(pod)
+        pod_folder.write_resolv_conf(self.folder, pod, means.files.resolv_conf, means.ready.nameservers)
+        hostname = pod_folder.hostname(pod, means.files.hostname)
+        pod_folder.write_hostname(self.folder, hostname)
+        self.prepare_volumes(pod)
+        plan = messages.PodPlan(
+            uid=self.uid,
+            folder=str(self.folder.path),
+            hostname=hostname,
+            link=self._link,
+            volumes=self._prepared.mounted,
+        )
+        await means.spawning.spawn(plan)
+
+    @property
+    def _link(self) -> messages.Link | None:
+        ready = self._means.ready
+        if self._is_on_host_network or not ready.gateway:
+            return None
+        return messages.Link(self._addresses.pod[0], ready.prefix_length, ready.gateway)
+
+    def prepare_volumes(self, pod: Json) -> None:
+        self._volumes = pod_volumes.prepare(pod, self.folder, self._sources(pod), self._means.host, _now())
+
+    @property
+    def _prepared(self) -> PodVolumes:
+        assert self._volumes is not None  # noqa: S101 — no container is planned before
+        return self._volumes
+
+    def refresh_volumes(self, pod: Json) -> None:
+        """What a ConfigMap or a label says now. What has gone is kept as it was."""
+        if self._volumes is not None:
+            with contextlib.suppress(RefusedError):
+                pod_volumes.refresh(pod, self.folder, self._sources(pod), self._means.host, _now())
+
+    def refresh_hosts(self, pod: Json) -> None:
+        means = self._means
+        entries = means.surroundings.host_entries(pod)
+        facts = means.surroundings.facts(pod, *self._addresses)
+        pod_folder.write_hosts(self.folder, pod, facts, entries, means.files.hosts)
+
+    def _sources(self, pod: Json) -> Sources:
+        namespace, surroundings = pod["metadata"]["namespace"], self._means.surroundings
+        return Sources(
+            facts=surroundings.facts(pod, *self._addresses),
+            lookup=surroundings.lookup(namespace),
+            token=lambda *_: self._means.token,
+            claim=surroundings.claim(namespace),
+            claim_folder=self._means.claim_folder,
+        )
+
+    # Containers
+
+    def plan(self, pod: Json, name: str, run_id: str, restart_count: int) -> messages.ContainerPlan:
+        means, container = self._means, specs.container(pod, name)
+        setting = container_plans.Setting(
+            folder=self.folder,
+            volumes=self._prepared,
+            facts=means.surroundings.facts(pod, *self._addresses),
+            lookup=means.surroundings.lookup(pod["metadata"]["namespace"]),
+            hostname=pod_folder.hostname(pod, means.files.hostname),
+            host=means.host,
+        )
+        return container_plans.plan(
+            pod,
+            container,
+            setting,
+            run_id=run_id,
+            restart_count=restart_count,
+            image=means.images.folder_of(container.get("image", "")),
+        )
+
+    def image_id(self, pod: Json, name: str) -> str:
+        """What stands in the status: a folder of the machine, or nothing, for no image was needed."""
+        with contextlib.suppress(RefusedError):
+            return self._means.images.folder_of(specs.container(pod, name).get("image", ""))
+        return ""
+
+    def termination_message(self, pod: Json, name: str, restart_count: int, end: messages.Ended) -> str:
+        container = specs.container(pod, name)
+        try:
+            with self.folder.termination_log(end.container).open("rb") as file:
+                file.seek(max(file.seek(0, 2) - termination.FILE_BYTES, 0))
+                said = file.read()
+        except OSError:
+            said = b""
+        return termination.message(
+            container.get("terminationMessagePolicy", "File"),
+            said,
+            self._last_lines(name, restart_count),
+            exit_code=end.exit_code or end.signal,
+        )
+
+    def _last_lines(self, name: str, restart_count: int) -> list[bytes]:
+        try:
+            return log_reader.last_lines(
+                self.folder.logs(name),
+                logs.file_name(restart_count),
+                termination.LOG_LINES,
+                termination.LOG_BYTES,
+            )
+        except OSError:
+            return []
+
+    def prober(self, worker: "PodWorker", name: str, run: Running, age: timedelta) -> Prober:
+        return Prober(
+            specs.container(worker.pod, name),
+            lambda: worker.pod,
+            PodWay(worker, run.id),
+            WorkerListener(worker, self._means.events, name),
+            age=age,
+        )
+
+    @property
+    def is_isolated(self) -> bool:
+        """It has a network of its own."""
+        return self._link is not None
+
+    async def kill_leftovers(self) -> None:
+        await kill_leftovers(self.uid)
+
+
+async def kill_leftovers(uid: str) -> None:
+    """Of a pod whose supervisor is no more. Where there are PID namespaces, the kernel has done it already."""
+    find = functools.partial(processes.marked, container_plans.MARKER.encode(), uid.encode())
+    await asyncio.to_thread(processes.kill_all, find)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,478 @@
+"""The life of one pod on this machine: looks at what is, does what is next, and writes down what came of it.
+
+What is next follows from `podlife`; what a container starts with from `container_plans`. Everything here happens in one
+task, woken by news of the pod, of its supervisor, of its probes, and by time.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import msgspec
+
+from windlass.localcluster.containers.refusals import RefusedError
+from windlass.localcluster.failures import ApiError
+from windlass.localcluster.kubelet import pod_folder, pod_state
+from windlass.localcluster.kubelet.addresses import NetworkFullError
+from windlass.localcluster.kubelet.connection import CallRefusedError
+from windlass.localcluster.kubelet.means import Means
+from windlass.localcluster.kubelet.pod_place import PodPlace
+from windlass.localcluster.kubelet.pod_state import PodState
+from windlass.localcluster.kubelet.stopping import Stopping
+from windlass.localcluster.kubelet.supervision import News, Supervision
+from windlass.localcluster.podlife import records, restarts, specs, statuses
+from windlass.localcluster.podlife.records import PodRecord, Running
+from windlass.localcluster.podlife.restarts import Finished, StartContainer, StopAll, WaitUntil
+from windlass.localcluster.sandbox import messages, runs
+from windlass.localcluster.stored import StoreError
+from windlass.model.base import Json
+
+logger = logging.getLogger(__name__)
+
+_FIRST_RETRY = 1.0
+_LONGEST_RETRY = 30.0
+_SECONDS_AFTER_A_FAULT = 1.0
+_PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+
+
+class PodWorker:
+    """Of a pod that has a node. `state` is what an earlier daemon knew of it."""
+
+    def __init__(self, pod: Json, means: Means, state: PodState | None = None) -> None:
+        self.pod = pod
+        self.place = PodPlace(pod, means)
+        self._means = means
+        self._record = state.record if state else records.new(pod)
+        self._starting = dict(state.starting) if state else {}
+        self._supervision: Supervision | None = None
+        self._stopping = Stopping(time.monotonic)
+        self._probing: dict[str, asyncio.Task[None]] = {}
+        self._news = asyncio.Event()
+        self._is_object_gone = False
+        self._is_lost = False
+        self._retry_seconds = _FIRST_RETRY
+        self._retry_at = 0.0
+        self._told_back_offs: dict[str, int] = {}
+        self.is_over = False
+
+    @property
+    def record(self) -> PodRecord:
+        return self._record
+
+    @property
+    def supervision(self) -> Supervision:
+        """Raises CallRefusedError when the pod has none."""
+        if self._supervision is None:
+            raise CallRefusedError("the pod does not run")
+        return self._supervision
+
+    # What is heard
+
+    def see(self, pod: Json) -> None:
+        self.pod = pod
+        self._news.set()
+
+    def lose_object(self) -> None:
+        """Somebody has deleted it by force."""
+        self._is_object_gone = True
+        self._news.set()
+
+    def try_again(self) -> None:
+        """Something that the pod refers to has changed."""
+        self._retry_at = 0.0
+        self._news.set()
+
+    # The loop
+
+    async def run(self) -> None:
+        try:
+            while not self.is_over:
+                self._news.clear()
+                pause = await self._pass()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._news.wait()
+        finally:
+            for probing in self._probing.values():
+                probing.cancel()
+            if self._supervision is not None:
+                self._supervision.let_go()
+
+    async def _pass(self) -> float | None:
+        """How long to wait for news at most."""
+        try:
+            return await self._look()
+        except ApiError as error:
+            if error.code != 404:
+                logger.warning("pod %s: %s", self.place.shown, error.message)
+            # That it is gone is still to be heard of.
+        except StoreError as error:
+            logger.warning("pod %s: %s", self.place.shown, error)
+        except Exception:
+            logger.exception("pod %s", self.place.shown)
+        return _SECONDS_AFTER_A_FAULT
+
+    async def _look(self) -> float | None:
+        if self._is_object_gone:
+            await self._remove()
+            return None
+        pauses: list[float] = []
+        for step in restarts.next_steps(self.pod, self._record, _now()):
+            match step:
+                case StartContainer(name):
+                    if name not in self._starting:
+                        pauses += await self._start(name)
+                case WaitUntil(moment):
+                    pauses.append(max((moment - _now()).total_seconds(), 0.0))
+                case StopAll():
+                    pauses += self._stop(step)
+                case Finished():
+                    await self._finish()
+        self._tell_back_offs()
+        if not self.is_over:
+            self._publish()
+        return min(pauses, default=None)
+
+    # Starting
+
+    async def _start(self, name: str) -> Iterable[float]:
+        if self._supervision is None:
+            wait = self._retry_at - time.monotonic()
+            if wait > 0:
+                return [wait]
+            if not await self._make_place():
+                return [self._retry_at - time.monotonic()]
+        run_id = secrets.token_hex(32)
+        count = self._restarts_with_one_more(name)
+        try:
+            plan = self.place.plan(self.pod, name, run_id, count)
+        except RefusedError as refusal:
+            self._refuse_start(name, refusal)
+            return []
+        self._means.events.pulled(self.pod, name)
+        self._means.events.created(self.pod, name)
+        self._starting[name] = run_id
+        self._keep()
+        self.supervision.start(plan)
+        return []
+
+    def _restarts_with_one_more(self, name: str) -> int:
+        container = self._record.container(name)
+        return container.restart_count + (1 if container.has_run else 0)
+
+    def _refuse_start(self, name: str, refusal: RefusedError) -> None:
+        container = self._record.container(name)
+        self._record = self._record.with_container(
+            container.with_failed_start(refusal.reason, refusal.message, _now())
+        )
+        self._means.events.failed(self.pod, name, refusal.message)
+        self._news.set()
+
+    async def _make_place(self) -> bool:
+        """What all containers share. What is refused is tried again, later and later."""
+        try:
+            addresses = self.place.take_addresses(self.pod)
+            self._record = msgspec.structs.replace(
+                self._record,
+                start_time=self._record.start_time or _now(),
+                pod_ips=addresses.pod,
+                host_ips=addresses.host,
+            )
+            self._publish()
+            await self.place.make(self.pod)
+            await self._supervise()
+        except RefusedError as refusal:
+            self._means.events.refused(self.pod, refusal)
+        except (CallRefusedError, NetworkFullError, OSError) as error:
+            self._means.events.no_sandbox(self.pod, str(error))
+        else:
+            self._retry_seconds = _FIRST_RETRY
+            self._record = msgspec.structs.replace(self._record, has_sandbox=True)
+            return True
+        self._retry_at = time.monotonic() + self._retry_seconds
+        self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY)
+        return False
+
+    async def _supervise(self) -> None:
+        supervision = Supervision(self.place.folder.path, self._hear, self._lose)
+        hello = await supervision.hello()
+        if hello.problem:
+            await supervision.end()
+            raise RefusedError(hello.problem, "FailedMount")
+        self._supervision = supervision
+
+    async def adopt(self) -> None:
+        """Go on where an earlier daemon stopped: with its supervisor, or with what that has left behind."""
+        self.place.adopt_addresses(self._record)
+        try:
+            self.place.prepare_volumes(self.pod)
+            supervision = Supervision(self.place.folder.path, self._hear, self._lose)
+            hello = await supervision.hello()
+        except (CallRefusedError, OSError, RefusedError):
+            self._lose()
+            await self.place.kill_leftovers()
+            return
+        self._supervision = supervision
+        told = {run.container: run for run in hello.runs}
+        for name, run_id in tuple(self._starting.items()):
+            if run_id not in told:
+                # The daemon ended before it could say so.
+                del self._starting[name]
+        for run in hello.runs:
+            if run.started is not None:
+                self._hear(run.started)
+            if run.end is not None:
+                self._hear(run.end)
+        for container in self._record.all_containers:
+            if isinstance(container.current, Running):
+                self._probe(container.name, container.current)
+
+    # What becomes of containers
+
+    def _hear(self, news: News) -> None:
+        name = self._name_of(news.container)
+        if name is None:
+            return
+        match news:
+            case messages.Started():
+                self._has_started(name, news)
+            case messages.NotStarted():
+                self._has_not_started(name, news)
+            case messages.Ended():
+                self._has_ended(name, news)
+        self._news.set()
+
+    def _name_of(self, run_id: str) -> str | None:
+        for name, starting in self._starting.items():
+            if starting == run_id:
+                return name
+        for container in self._record.all_containers:
+            if isinstance(container.current, Running) and container.current.id == run_id:
+                return container.name
+        return None
+
+    def _has_started(self, name: str, news: messages.Started) -> None:
+        if self._starting.pop(name, None) is None:
+            return
+        run = Running(_moment(news.at), news.container)
+        self._record = restarts.with_started(
+            self.pod, self._record, name, run, image_id=self.place.image_id(self.pod, name)
+        )
+        self._means.events.started(self.pod, name)
+        self._probe(name, run)
+        self._keep()
+
+    def _has_not_started(self, name: str, news: messages.NotStarted) -> None:
+        self._starting.pop(name, None)
+        at = _moment(news.at)
+        begun = restarts.with_started(self.pod, self._record, name, Running(at, news.container))
+        end = records.start_error(news.message, at, news.container)
+        self._record = begun.with_container(begun.container(name).with_end(end))
+        self._means.events.failed(self.pod, name, news.message)
+        self._keep()
+
+    def _has_ended(self, name: str, news: messages.Ended) -> None:
+        if name in self._starting:
+            # Its start was told to a daemon that is no more, or it was killed before it could start.
+            self._has_started(name, messages.Started(news.container, news.at))
+        self._stop_probing(name)
+        container = self._record.container(name)
+        run = container.current
+        if not isinstance(run, Running):
+            return
+        message = self.place.termination_message(self.pod, name, container.restart_count, news)
+        end = records.end(
+            run,
+            max(_moment(news.at), run.started_at),
+            exit_code=news.exit_code,
+            signal=news.signal,
+            was_out_of_memory=news.was_out_of_memory,
+            message=message,
+        )
+        self._record = self._record.with_container(container.with_end(end))
+        self._keep()
+        self._means.log_news.tell(self.place.folder.logs(name))
+
+    def _lose(self) -> None:
+        """The supervisor has been killed, and what it looked after with it."""
+        self._supervision = None
+        self._record = msgspec.structs.replace(self._record, has_sandbox=False)
+        for run_id in (*self._starting.values(), *self._running_ids()):
+            known = runs.read_run(self.place.folder.run(run_id))
+            self._hear(_end_of(known) or messages.Ended(run_id, time.time(), 0, signal.SIGKILL))
+        self._is_lost = True
+        self._news.set()
+
+    def _running_ids(self) -> list[str]:
+        currents = [container.current for container in self._record.all_containers]
+        return [current.id for current in currents if isinstance(current, Running)]
+
+    # Probes
+
+    def _probe(self, name: str, run: Running) -> None:
+        self._stop_probing(name)
+        if not any(specs.container(self.pod, name).get(field) for field in _PROBES):
+            return
+        prober = self.place.prober(self, name, run, _now() - run.started_at)
+        self._probing[name] = asyncio.create_task(prober.run())
+
+    def _stop_probing(self, name: str) -> None:
+        if name in self._probing:
+            self._probing.pop(name).cancel()
+
+    def health(self, name: str, *, has_started: bool, is_ready: bool) -> None:
+        """What the probes of a container say."""
+        container = self._record.container(name)
+        if container.is_running and (container.has_started, container.is_ready) != (has_started, is_ready):
+            self._record = self._record.with_container(
+                msgspec.structs.replace(container, has_started=has_started, is_ready=is_ready)
+            )
+            self._news.set()
+
+    def kill_unhealthy(self, name: str, grace_seconds: int) -> None:
+        run = self._record.container(name).current
+        if isinstance(run, Running) and self._supervision is not None:
+            self._supervision.signal(run.id, signal.SIGTERM)
+            asyncio.get_running_loop().call_later(grace_seconds, self._kill, run.id)
+
+    def _kill(self, run_id: str) -> None:
+        if self._supervision is not None and self._name_of(run_id) is not None:
+            self._supervision.signal(run_id, signal.SIGKILL)
+
+    def refresh_volumes(self) -> None:
+        """What the pod refers to has changed."""
+        self.place.refresh_volumes(self.pod)
+        self.try_again()
+
+    def refresh_hosts(self) -> None:
+        if self._supervision is not None:
+            with contextlib.suppress(RefusedError):
+                self.place.refresh_hosts(self.pod)
+
+    async def forward(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """To whoever in the pod listens on that port: on its loopback, or else on its own address."""
+        hosts = (
+            ("127.0.0.1", *self._record.pod_ips)
+            if self.place.is_isolated
+            else (*self._record.pod_ips, "127.0.0.1")
+        )
+        for host in hosts[:-1]:
+            with contextlib.suppress(OSError):
+                return await self.open_port(host, port)
+        return await self.open_port(hosts[-1], port)
+
+    async def open_port(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Where the pod's own processes would find it. Raises OSError."""
+        try:
+            connection = await self.supervision.connect(host, port)
+        except CallRefusedError as error:
+            raise ConnectionRefusedError(str(error)) from error
+        connection.setblocking(False)
+        try:
+            await _connected(connection)
+            return await asyncio.open_connection(sock=connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    # Stopping
+
+    def _stop(self, step: StopAll) -> Iterable[float]:
+        if step.reason and self._record.ending is None:
+            ending = records.Ending(step.grace_seconds, step.reason, step.message)
+            self._record = self._record.with_ending(ending)
+            self._means.events.ending(self.pod, ending)
+            self._keep()
+        for name, number in self._stopping.signals(step):
+            run = self._record.container(name).current
+            if isinstance(run, Running) and self._supervision is not None:
+                if number == signal.SIGTERM:
+                    self._means.events.stopping(self.pod, name)
+                self._supervision.signal(run.id, number)
+        left = self._stopping.seconds_left
+        return [] if left is None else [left]
+
+    async def _finish(self) -> None:
+        """Nothing runs and nothing will."""
+        await self._end_supervision()
+        self._record = msgspec.structs.replace(self._record, has_sandbox=False)
+        self._publish()
+        self.place.give_back_addresses()
+        if self.pod["metadata"].get("deletionTimestamp"):
+            self._means.delete(self.pod)
+            self._is_object_gone = True
+            self._news.set()
+
+    async def _end_supervision(self) -> None:
+        if self._supervision is not None:
+            supervision, self._supervision = self._supervision, None
+            await supervision.end()
+        if self._is_lost:
+            await self.place.kill_leftovers()
+
+    async def _remove(self) -> None:
+        """All that there is of the pod on this machine."""
+        for name in tuple(self._probing):
+            self._stop_probing(name)
+        await self._end_supervision()
+        self.place.give_back_addresses()
+        await asyncio.to_thread(pod_folder.remove, self.place.folder)
+        self.is_over = True
+
+    # Writing down
+
+    def _keep(self) -> None:
+        """For the next daemon. A disk that is full must not end the pod."""
+        try:
+            pod_state.write(self.place.folder.path, PodState(self._record, self._starting))
+        except OSError as error:
+            logger.warning("pod %s: its state cannot be written: %s", self.place.shown, error)
+
+    def _publish(self) -> None:
+        status = statuses.pod_status(self.pod, self._record, _now())
+        if status != self.pod.get("status"):
+            self.pod = self._means.write_status(self.pod, status)
+
+    def _tell_back_offs(self) -> None:
+        for container in self._record.all_containers:
+            is_new = self._told_back_offs.get(container.name) != container.restart_count
+            if is_new and self._is_backing_off(container.name):
+                self._told_back_offs[container.name] = container.restart_count
+                self._means.events.backing_off(self.pod, container)
+
+    def _is_backing_off(self, name: str) -> bool:
+        every = statuses.pod_status(self.pod, self._record, _now())
+        states = [*every["containerStatuses"], *every.get("initContainerStatuses", ())]
+        mine = next(each["state"] for each in states if each["name"] == name)
+        return bool(mine.get("waiting", {}).get("reason") == "CrashLoopBackOff")
+
+
+async def _connected(connection: socket.socket) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_writer(connection, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(connection)
+    code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+
+
+def _end_of(run: messages.Run | None) -> messages.Ended | messages.NotStarted | None:
+    return None if run is None else run.end
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

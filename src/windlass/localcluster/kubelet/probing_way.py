@@ -1,0 +1,63 @@
+"""What probes need of a pod: a way into it, and somebody who hears what they find."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from windlass.localcluster.kubelet import remote_processes
+from windlass.localcluster.kubelet.connection import CallRefusedError
+from windlass.localcluster.kubelet.pod_events import PodEvents
+from windlass.localcluster.podlife.probes import Kill
+
+if TYPE_CHECKING:
+    from windlass.localcluster.kubelet.pod_worker import PodWorker
+
+_MOST_OUTPUT = 10 * 1024
+
+
+class PodWay:
+    """Into the run of a container."""
+
+    def __init__(self, worker: "PodWorker", run_id: str) -> None:
+        self._worker = worker
+        self._run_id = run_id
+
+    async def exec(self, argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
+        """Raises TimeoutError, after the command was killed, and OSError when it cannot be started."""
+        try:
+            supervision = self._worker.supervision
+            executed = await supervision.execute(self._run_id, argv)
+        except CallRefusedError as error:
+            raise OSError(str(error)) from error
+        process = remote_processes.of_executed(supervision, executed)
+        output = b""
+        try:
+            async with asyncio.timeout(timeout):
+                await process.close_stdin()
+                async for _, piece in process.output():
+                    output = (output + piece)[:_MOST_OUTPUT]
+                return await process.wait(), output
+        except BaseException:
+            # Too late, or nobody wants to know any more.
+            await process.abandon()
+            raise
+
+    async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await self._worker.open_port(host, port)
+
+
+class WorkerListener:
+    def __init__(self, worker: "PodWorker", events: PodEvents, container: str) -> None:
+        self._worker = worker
+        self._events = events
+        self._container = container
+
+    def on_change(self, has_started: bool, is_ready: bool) -> None:
+        self._worker.health(self._container, has_started=has_started, is_ready=is_ready)
+
+    def on_unhealthy(self, message: str) -> None:
+        self._events.unhealthy(self._worker.pod, self._container, message)
+
+    def on_kill(self, kill: Kill) -> None:
+        self._events.killing(self._worker.pod, self._container, kill)
+        self._worker.kill_unhealthy(self._container, kill.grace_seconds)

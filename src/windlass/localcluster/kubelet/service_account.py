@@ -1,0 +1,54 @@
+"""What a pod needs to talk to the API server, mounted where every client looks for it.
+
+Kubernetes writes this volume into the pod when it is created. Here it is added when the pod starts, and only where it
+can be mounted: a machine without mounts must not refuse every pod because of a volume that nobody asked for.
+"""
+
+import posixpath
+from typing import Any
+
+from windlass.model.base import Json
+
+MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+CA_CONFIG_MAP = "kube-root-ca.crt"
+CA_FILE = "ca.crt"
+# No volume that a user writes can be called this.
+_VOLUME = "kube-api-access_"
+_SECONDS = 3607
+
+
+def with_access(pod: Json) -> Json:
+    """The pod with that volume, unless it wants none."""
+    spec = pod["spec"]
+    if spec.get("automountServiceAccountToken") is False:
+        return pod
+    containers = {
+        key: [_with_mount(container) for container in spec[key]]
+        for key in ("initContainers", "containers")
+        if spec.get(key)
+    }
+    return {**pod, "spec": {**spec, **containers, "volumes": [*(spec.get("volumes") or ()), _volume()]}}
+
+
+def container_of(pod: Json, container: Json) -> Json:
+    """The container as it is in this pod."""
+    spec = pod["spec"]
+    every = (*(spec.get("initContainers") or ()), *spec["containers"])
+    return next(one for one in every if one["name"] == container["name"])
+
+
+def _with_mount(container: Json) -> Json:
+    mounts = container.get("volumeMounts") or ()
+    if any(posixpath.normpath(mount["mountPath"]) == MOUNT_PATH for mount in mounts):
+        return container
+    own = {"name": _VOLUME, "mountPath": MOUNT_PATH, "readOnly": True}
+    return {**container, "volumeMounts": [*mounts, own]}
+
+
+def _volume() -> Json:
+    sources: list[dict[str, Any]] = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": _SECONDS}},
+        {"configMap": {"name": CA_CONFIG_MAP, "items": [{"key": CA_FILE, "path": CA_FILE}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]
+    return {"name": _VOLUME, "projected": {"defaultMode": 0o644, "sources": sources}}

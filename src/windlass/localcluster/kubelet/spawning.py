@@ -1,0 +1,124 @@
+"""The daemon's hold on the spawner: started when it is needed, and again when somebody has killed it."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from pathlib import Path
+
+import msgspec
+
+from windlass.localcluster.kubelet.connection import CallRefusedError, Connection
+from windlass.localcluster.kubelet.supervision import Supervision
+from windlass.localcluster.sandbox import launching, messages
+from windlass.localcluster.sandbox.launching import Launched, Wanted
+
+logger = logging.getLogger(__name__)
+
+_SECONDS_TO_START = 60.0
+_SECONDS_TO_END = 10.0
+
+
+class CannotSpawnError(Exception):
+    """The spawner does not start; the message says where to read why."""
+
+
+class Spawning:
+    """`pods` holds the folders of pods. Those that live on from before have a network that new ones must join."""
+
+    def __init__(self, wanted: Wanted, pods: Path) -> None:
+        self._wanted = wanted
+        self._pods = pods
+        self._launched: Launched | None = None
+        self._connection: Connection | None = None
+        self._ready: asyncio.Future[messages.Ready] | None = None
+        self._is_stopped = False
+
+    async def ready(self) -> messages.Ready:
+        """What pods can be given here, as soon as that is known."""
+        if self._ready is None:
+            self._ready = asyncio.get_running_loop().create_future()
+            await self._launch()
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._ready), _SECONDS_TO_START)
+        except (TimeoutError, CallRefusedError) as error:
+            log = self._wanted.folder / launching.COMPLAINTS
+            raise CannotSpawnError(f"the process that starts pods does not start: see {log}") from error
+
+    async def _launch(self) -> None:
+        namespaces = await self._surviving_namespaces()
+        self._launched = launching.launch(msgspec.structs.replace(self._wanted, namespaces=namespaces))
+        for descriptor in namespaces or ():
+            os.close(descriptor)
+        self._connection = Connection(self._launched.channel, self._hear, self._lose)
+
+    async def _surviving_namespaces(self) -> tuple[int, int] | None:
+        for folder in self._pods.iterdir() if self._pods.is_dir() else ():
+            with contextlib.suppress(OSError, CallRefusedError):
+                supervision = Supervision(folder, lambda _: None, lambda: None)
+                try:
+                    return await supervision.namespaces()
+                finally:
+                    supervision.let_go()
+        return None
+
+    async def spawn(self, pod: messages.PodPlan) -> None:
+        """A supervisor that listens in the pod's folder. Raises CallRefusedError."""
+        await self.ready()
+        if self._connection is None:
+            raise CallRefusedError("the process that starts pods has gone")
+        await self._connection.call(lambda call: messages.Spawn(call, pod))
+
+    async def listen(self, port: int) -> socket.socket:
+        """At the gateway of the pods' own network. Raises CallRefusedError."""
+        if self._connection is None:
+            raise CallRefusedError("the process that starts pods has gone")
+        _, descriptors = await self._connection.call(lambda call: messages.Listen(call, port))
+        return socket.socket(fileno=descriptors[0])
+
+    def _hear(self, message: messages.FromSpawner) -> None:
+        if isinstance(message, messages.Ready) and self._ready is not None and not self._ready.done():
+            self._ready.set_result(message)
+
+    def _lose(self) -> None:
+        self._connection = None
+        if self._ready is not None and not self._ready.done():
+            # It has never come up, and would not the next time.
+            self._ready.set_exception(CallRefusedError("it has ended"))
+            self._ready.exception()
+            return
+        self._ready = None
+        if not self._is_stopped:
+            logger.warning("the process that starts pods was killed, and is started again with the next pod")
+        if self._launched is not None:
+            self._launched.process.poll()
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        if self._connection is not None:
+            self._connection.close()
+        if self._launched is not None:
+            process = self._launched.process
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SECONDS_TO_END):
+                    await _exited(process.pid)
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+async def _exited(pid: int) -> None:
+    """Without a thread, and without a signal handler that others may want to have."""
+    if not hasattr(os, "pidfd_open"):
+        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            await asyncio.sleep(0.005)
+        return
+    descriptor = os.pidfd_open(pid)
+    loop, exited = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        loop.add_reader(descriptor, exited.set)
+        await exited.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)

@@ -1,0 +1,40 @@
+"""Stopping the containers of a pod: SIGTERM first, wave by wave, and SIGKILL for all of them when the grace is over."""
+
+import signal
+from collections.abc import Callable, Iterator
+
+from windlass.localcluster.podlife.restarts import StopAll
+
+
+class Stopping:
+    """Kept from the first `StopAll` of a pod to its end. The clock is one that never steps back."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._began_at: float | None = None
+        self._deadline = float("inf")
+        self._asked: set[str] = set()
+        self._is_killing = False
+
+    def signals(self, step: StopAll) -> Iterator[tuple[str, int]]:
+        """The containers that get a signal now. A later step can only be in more of a hurry."""
+        now = self._monotonic()
+        if self._began_at is None:
+            self._began_at = now
+        self._deadline = min(self._deadline, self._began_at + step.grace_seconds)
+        if now >= self._deadline:
+            if not self._is_killing:
+                self._is_killing = True
+                yield from ((name, signal.SIGKILL) for wave in step.waves for name in wave)
+            return
+        for name in step.waves[0]:
+            if name not in self._asked:
+                self._asked.add(name)
+                yield name, signal.SIGTERM
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Until SIGKILL; None when there is nothing to wait for."""
+        if self._began_at is None or self._is_killing:
+            return None
+        return max(self._deadline - self._monotonic(), 0.0)

@@ -1,0 +1,113 @@
+"""The daemon's hold on the supervisor of one pod."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from windlass.localcluster.kubelet import connection
+from windlass.localcluster.kubelet.connection import CallRefusedError, Connection
+from windlass.localcluster.sandbox import messages
+from windlass.localcluster.sandbox.supervisor import SOCKET
+
+News = messages.Started | messages.NotStarted | messages.Ended
+
+
+class Executed(NamedTuple):
+    """A process that was started beside the container's own. The descriptors are the caller's to close."""
+
+    call: int
+    descriptors: list[int]
+    exit_code: "asyncio.Future[int]"
+
+
+class Supervision:
+    """`hear` gets what becomes of containers; `lose` is called once, when the supervisor has ended."""
+
+    def __init__(self, folder: Path, hear: Callable[[News], None], lose: Callable[[], None]) -> None:
+        """Raises OSError when no supervisor is there."""
+        self._listener = hear
+        self._loser = lose
+        self._loop = asyncio.get_running_loop()
+        self._hello: asyncio.Future[messages.Hello] = self._loop.create_future()
+        self._exits: dict[int, asyncio.Future[int]] = {}
+        channel = connection.connect(folder / SOCKET, messages.FromSupervisor)
+        self._connection = Connection(channel, self._hear, self._lose)
+        self._gone = asyncio.Event()
+
+    async def hello(self) -> messages.Hello:
+        """Raises CallRefusedError when the supervisor ends before it says anything."""
+        return await self._hello
+
+    def start(self, container: messages.ContainerPlan) -> None:
+        self._connection.send(messages.Start(container))
+
+    def signal(self, container: str, number: int) -> None:
+        self._connection.send(messages.Signal(container, number))
+
+    async def end(self) -> None:
+        """Kill what runs. Returns when the supervisor has gone."""
+        if self._connection.is_open:
+            self._connection.send(messages.End())
+            await self._gone.wait()
+
+    def let_go(self) -> None:
+        """Without ending anything."""
+        self._connection.close()
+
+    async def execute(self, container: str, argv: Sequence[str], *, is_terminal: bool = False) -> Executed:
+        words = tuple(word.encode("utf-8", "surrogateescape") for word in argv)
+
+        def make(call: int) -> messages.Execute:
+            self._exits[call] = self._loop.create_future()
+            return messages.Execute(call, container, words, is_terminal)
+
+        call, descriptors = await self._connection.call(make)
+        return Executed(call, descriptors, self._exits[call])
+
+    async def attach(self, container: str) -> tuple[int, list[int]]:
+        return await self._connection.call(lambda call: messages.Attach(call, container))
+
+    async def namespaces(self) -> tuple[int, int]:
+        """Of the user, and of the hub of the pods' network, as descriptors. Raises CallRefusedError without a hub."""
+        _, descriptors = await self._connection.call(messages.Namespaces)
+        user, hub = descriptors
+        return user, hub
+
+    def abandon(self, call: int) -> None:
+        self._connection.send(messages.Abandon(call))
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """In the pod's own network; it may not be connected yet."""
+        _, descriptors = await self._connection.call(lambda call: messages.Connect(call, port, host))
+        return socket.socket(fileno=descriptors[0])
+
+    def _hear(self, message: messages.FromSupervisor) -> None:
+        match message:
+            case messages.Hello():
+                if not self._hello.done():
+                    self._hello.set_result(message)
+            case messages.Exited(call=call, exit_code=code):
+                if call in self._exits:
+                    self._exits.pop(call).set_result(code)
+            case messages.Refused(call=call, message=why):
+                # The init of the container could not start it.
+                if call in self._exits:
+                    self._fail(self._exits.pop(call), why)
+            case messages.Started() | messages.NotStarted() | messages.Ended():
+                self._listener(message)
+
+    def _lose(self) -> None:
+        self._gone.set()
+        if not self._hello.done():
+            self._fail(self._hello, "the pod's supervisor has gone")
+        for future in self._exits.values():
+            self._fail(future, "the pod's supervisor has gone")
+        self._exits.clear()
+        self._loser()
+
+    def _fail(self, future: "asyncio.Future[messages.Hello] | asyncio.Future[int]", why: str) -> None:
+        future.set_exception(CallRefusedError(why))
+        # Nobody may be waiting for it.
+        future.exception()

@@ -1,0 +1,40 @@
+"""The capabilities of the calling process: to have none any more, or to keep some in a program that it executes."""
+
+import ctypes
+import os
+
+NETWORK_ADMINISTRATION = 12
+SYSTEM_ADMINISTRATION = 21
+
+_VERSION = 0x20080522
+_PR_CAP_AMBIENT = 47
+_RAISE = 2
+# Version and process; then effective, permitted and inheritable, lower halves before upper ones.
+_Header = ctypes.c_uint32 * 2
+_Sets = ctypes.c_uint32 * 6
+
+
+def drop_all() -> None:
+    _set(_Sets())
+
+
+def keep_over_execution(*capabilities: int) -> None:
+    """A user who is not root would lose all of them when the program starts."""
+    library = ctypes.CDLL(None, use_errno=True)
+    sets = _Sets()
+    _check(library.capget(_Header(_VERSION, 0), sets), "capget")
+    sets[2], sets[5] = sets[1], sets[4]
+    _set(sets)
+    for capability in capabilities:
+        rest = [ctypes.c_ulong(each) for each in (_RAISE, capability, 0, 0)]
+        _check(library.prctl(ctypes.c_int(_PR_CAP_AMBIENT), *rest), "prctl(PR_CAP_AMBIENT)")
+
+
+def _set(sets: "ctypes.Array[ctypes.c_uint32]") -> None:
+    _check(ctypes.CDLL(None, use_errno=True).capset(_Header(_VERSION, 0), sets), "capset")
+
+
+def _check(result: int, call: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")

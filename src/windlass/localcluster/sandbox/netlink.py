@@ -1,0 +1,122 @@
+"""Words of netlink, the socket through which the kernel is told about links, addresses, routes and packet filters.
+
+A connection belongs to the network namespace in which it was made, wherever its process goes afterwards. What is said
+lives in `links` and `masquerade`.
+"""
+
+import os
+import socket
+import struct
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+REQUEST = 0x001
+ACKNOWLEDGE = 0x004
+DUMP = 0x300
+CREATE = 0x400
+EXCLUSIVE = 0x200
+APPEND = 0x800
+
+_ERROR = 2
+_DONE = 3
+_NESTED = 0x8000
+_KIND_OF_ATTRIBUTE = 0x3FFF
+_HEADER = struct.Struct("=IHHII")
+_ATTRIBUTE = struct.Struct("=HH")
+_LARGEST_ANSWER = 1 << 16
+
+
+class Connection:
+    def __init__(self, protocol: int) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        self._socket.bind((0, 0))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def tell(self, what: str, kind: int, body: bytes, flags: int = 0) -> list[bytes]:
+        """What the kernel has to say to it. `what` names the deed in the message of its failure."""
+        self.send(message(kind, body, flags | ACKNOWLEDGE))
+        return self.wait(what, acknowledgements=1)
+
+    def send(self, words: bytes) -> None:
+        self._socket.send(words)
+
+    def wait(self, what: str, acknowledgements: int) -> list[bytes]:
+        answers: list[bytes] = []
+        while acknowledgements:
+            for kind, body in self._received():
+                if kind == _ERROR:
+                    _raise_for(what, body)
+                    acknowledgements -= 1
+                else:
+                    answers.append(body)
+        return answers
+
+    def listed(self, what: str, kind: int, body: bytes) -> list[bytes]:
+        """The bodies of all that the kernel has of a kind."""
+        self._socket.send(message(kind, body, DUMP))
+        found: list[bytes] = []
+        while True:
+            for answered, answer in self._received():
+                if answered == _DONE:
+                    return found
+                if answered == _ERROR:
+                    _raise_for(what, answer)
+                found.append(answer)
+
+    def _received(self) -> Iterator[tuple[int, bytes]]:
+        data = self._socket.recv(_LARGEST_ANSWER)
+        while len(data) >= _HEADER.size:
+            length, kind, _, _, _ = _HEADER.unpack_from(data)
+            yield kind, data[_HEADER.size : length]
+            data = data[_aligned(length) :]
+
+
+def message(kind: int, body: bytes, flags: int = 0) -> bytes:
+    return _HEADER.pack(_HEADER.size + len(body), kind, REQUEST | flags, 0, 0) + body
+
+
+def attribute(kind: int, value: bytes) -> bytes:
+    length = _ATTRIBUTE.size + len(value)
+    return _ATTRIBUTE.pack(length, kind) + value + bytes(_aligned(length) - length)
+
+
+def nested(kind: int, attributes: Iterable[bytes]) -> bytes:
+    return attribute(kind | _NESTED, b"".join(attributes))
+
+
+def text(kind: int, value: str) -> bytes:
+    return attribute(kind, value.encode() + b"\0")
+
+
+def number(kind: int, value: int) -> bytes:
+    return attribute(kind, struct.pack("=I", value))
+
+
+def attributes(data: bytes) -> dict[int, bytes]:
+    found: dict[int, bytes] = {}
+    while len(data) >= _ATTRIBUTE.size:
+        length, kind = _ATTRIBUTE.unpack_from(data)
+        found[kind & _KIND_OF_ATTRIBUTE] = data[_ATTRIBUTE.size : length]
+        data = data[max(_aligned(length), _ATTRIBUTE.size) :]
+    return found
+
+
+def _aligned(length: int) -> int:
+    return (length + 3) & ~3
+
+
+def _raise_for(what: str, body: bytes) -> None:
+    code = -struct.unpack_from("=i", body)[0]
+    if code:
+        raise OSError(code, f"{what}: {os.strerror(code)}")

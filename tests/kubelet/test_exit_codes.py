@@ -1,0 +1,71 @@
+"""How a container ended: by itself, by a signal, or before it began."""
+
+import pytest
+from pods.place import Place
+from pods.specs import container, mounted, scratch
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 42, 126, 127, 128, 255])
+def test_an_exit_code_is_reported_as_it_is(place: Place, code: int) -> None:
+    seen = place.start(f"exit {code}").ended()
+    assert seen.exit_code() == code
+    assert seen.phase == ("Failed" if code else "Succeeded")
+    assert (seen.terminated() or {})["reason"] == ("Error" if code else "Completed")
+
+
+@pytest.mark.parametrize(("name", "code"), [("KILL", 137), ("TERM", 143), ("SEGV", 139), ("INT", 130)])
+def test_a_signal_is_128_and_its_number(place: Place, name: str, code: int) -> None:
+    """Of a child: what is process 1 of a PID namespace, as on most runtimes, cannot kill itself."""
+    seen = place.start(f"sh -c 'kill -{name} $$'; exit $?").ended()
+    assert (seen.exit_code(), (seen.terminated() or {})["reason"]) == (code, "Error")
+
+
+NOT_STARTED = {
+    "no-such-command": "there-is-no-such-command",
+    "no-such-path": "/there/is/no/such/command",
+    "not-executable": "/etc/passwd",
+    "folder": "/etc",
+}
+
+
+@pytest.mark.parametrize("named", NOT_STARTED.values(), ids=NOT_STARTED)
+def test_a_command_that_cannot_be_run(place: Place, named: str) -> None:
+    seen = place.start([named]).ended()
+    terminated = seen.terminated() or {}
+    assert seen.phase == "Failed"
+    assert terminated["exitCode"] in (126, 127, 128)
+    assert terminated["reason"] in ("StartError", "ContainerCannotRun", "RunContainerError")
+    assert named in terminated["message"]
+
+
+def test_a_command_that_cannot_be_run_is_tried_again(place: Place) -> None:
+    pod = place.start(["there-is-no-such-command"], restartPolicy="Always")
+    seen = pod.waiting("CrashLoopBackOff")
+    assert seen.phase in ("Pending", "Running")
+    assert seen.last()["exitCode"] in (126, 127, 128)
+    assert "there-is-no-such-command" in pod.event("Failed")["message"]
+
+
+def test_a_working_directory_that_is_a_file(place: Place) -> None:
+    seen = place.start(container("true", workingDir="/etc/passwd")).ended()
+    assert seen.phase == "Failed"
+    assert (seen.terminated() or {})["exitCode"] in (126, 127, 128)
+
+
+def test_a_working_directory_that_was_missing_is_made(place: Place) -> None:
+    """As runc does it."""
+    assert place.start(container("pwd", workingDir="/there/was/no/such")).output() == ["/there/was/no/such"]
+
+
+def test_a_mount_over_a_file(place: Place) -> None:
+    pod = place.start(mounted("true", at="/etc/passwd"), volumes=scratch())
+    seen = pod.wait("to fail", lambda seen: seen.is_over or "Error" in seen.waits_for())
+    assert seen.phase != "Succeeded"
+    said = {**(seen.terminated() or {}), **(seen.waiting() or {})}
+    assert "/etc/passwd" in said["message"]
+
+
+def test_children_end_with_the_container(place: Place) -> None:
+    """The log of a container ends with its first process, whoever else still holds it."""
+    pod = place.start("sleep 100000 & echo done")
+    assert pod.output() == ["done"]

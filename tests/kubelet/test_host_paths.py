@@ -1,0 +1,96 @@
+"""Files and folders of the node in a pod, and what has to be at such a path."""
+
+import pytest
+from pods.place import Place
+from pods.specs import host_path, mounted
+
+REFUSED = {
+    "Directory": "is not a directory",
+    "File": "is not a file",
+    "Socket": "is not a socket file",
+    "CharDevice": "is not a character device",
+    "BlockDevice": "is not a block device",
+}
+
+
+@pytest.mark.parametrize(("kind", "words"), REFUSED.items(), ids=REFUSED)
+def test_what_has_to_be_there_is_waited_for(place: Place, host_folder: str, kind: str, words: str) -> None:
+    pod = place.start(mounted("true"), volumes=host_path(host_folder, kind))
+    message = pod.event("FailedMount", words)["message"]
+    whole = f'MountVolume.SetUp failed for volume "data" : hostPath type check failed: {host_folder} {words}'
+    assert message == whole
+    seen = pod.seen()
+    assert (seen.phase, seen.waits_for()) == ("Pending", "ContainerCreating")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"), [("File", "/etc"), ("Directory", "/etc/passwd"), ("Socket", "/etc")]
+)
+def test_something_else_is_there(place: Place, kind: str, path: str) -> None:
+    pod = place.start(mounted("true"), volumes=host_path(path, kind))
+    pod.event("FailedMount", f"hostPath type check failed: {path} {REFUSED[kind]}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [("", "/etc"), ("Directory", "/etc"), ("File", "/etc/passwd"), ("CharDevice", "/dev/null")],
+)
+def test_what_is_there_is_had(place: Place, kind: str, path: str) -> None:
+    pod = place.start(mounted("stat -c %F /at", at="/at"), volumes=host_path(path, kind))
+    kinds = {"/etc": "directory", "/etc/passwd": "regular file", "/dev/null": "character special file"}
+    assert pod.output() == [kinds[path]]
+
+
+@pytest.mark.parametrize("kind", ["DirectoryOrCreate", ""])
+def test_a_folder_is_made(place: Place, host_folder: str, kind: str) -> None:
+    """Without a type nothing is checked; what is not there is made by the container runtime."""
+    first = place.start(mounted("echo hello > /data/word"), volumes=host_path(host_folder, kind))
+    assert first.output() == []
+    second = place.start(mounted("cat /data/word"), volumes=host_path(host_folder, "Directory"))
+    assert second.output() == ["hello"]
+
+
+def test_a_made_folder_is_not_for_everybody_to_write_to(place: Place, host_folder: str) -> None:
+    pod = place.start(mounted("stat -c %a /data"), volumes=host_path(host_folder, "DirectoryOrCreate"))
+    assert pod.output() == ["755"]
+
+
+def test_a_file_is_made(place: Place, host_folder: str) -> None:
+    """In a folder that is there: nobody makes that one."""
+    folder = place.start(mounted("true"), volumes=host_path(host_folder, "DirectoryOrCreate"))
+    assert folder.output() == []
+    script = "stat -c '%a %s' /file; echo hello >> /file; cat /file"
+    pod = place.start(mounted(script, at="/file"), volumes=host_path(f"{host_folder}/f", "FileOrCreate"))
+    assert pod.output() == ["644 0", "hello"]
+
+
+def test_it_comes_late(place: Place, host_folder: str) -> None:
+    late = place.start(mounted("echo here"), volumes=host_path(host_folder, "Directory"))
+    late.event("FailedMount")
+    maker = place.start(mounted("true"), volumes=host_path(host_folder, "DirectoryOrCreate"))
+    assert maker.output() == []
+    assert late.output() == ["here"]
+
+
+LISTEN = """
+import socket, time
+with socket.socket(socket.AF_UNIX) as one:
+    one.bind("/data/socket")
+    one.listen()
+    print("listening", flush=True)
+    connection, _ = one.accept()
+    connection.sendall(b"hello")
+"""
+CALL = "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/at'); print(s.recv(9).decode())"
+
+
+def test_a_socket(place: Place, host_folder: str) -> None:
+    server = place.start(
+        mounted(["python3", "-c", LISTEN]), volumes=host_path(host_folder, "DirectoryOrCreate")
+    )
+    server.says("listening")
+    client = place.start(
+        mounted(["python3", "-c", CALL], at="/at"), volumes=host_path(f"{host_folder}/socket", "Socket")
+    )
+    assert client.output() == ["hello"]
+    assert server.ended().phase == "Succeeded"

@@ -1,0 +1,101 @@
+"""What runs before the containers, and what runs beside them from the beginning."""
+
+from typing import Any
+
+import pytest
+from pods.place import Place
+from pods.specs import FOREVER, container, mounted, scratch
+
+from conformance.client import Json
+
+
+def test_they_run_in_order(place: Place) -> None:
+    pod = place.start(
+        mounted("cat /data/log"),
+        initContainers=[mounted(f"echo {name} >> /data/log", name=name) for name in ("one", "two", "three")],
+        volumes=scratch(),
+    )
+    assert pod.output() == ["one", "two", "three"]
+    seen = pod.seen()
+    assert [each["name"] for each in seen.status["initContainerStatuses"]] == ["one", "two", "three"]
+    for name in ("one", "two", "three"):
+        assert (seen.terminated(name) or {})["reason"] == "Completed"
+        assert seen.container(name)["ready"] is True
+
+
+def test_the_next_one_waits(place: Place) -> None:
+    inits = [container(FOREVER, "one"), container("true", "two")]
+    seen = place.start("true", initContainers=inits).wait("to begin", lambda seen: seen.running("one"))
+    assert seen.waits_for("two") == "PodInitializing"
+    message = "containers with incomplete status: [one two]"
+    assert seen.conditions["Initialized"].message == message
+
+
+def test_one_fails_for_good(place: Place) -> None:
+    inits = [container("exit 8", "one"), container("true", "two")]
+    seen = place.start("true", initContainers=inits).ended()
+    assert (seen.phase, seen.exit_code("one")) == ("Failed", 8)
+    assert seen.waits_for() == "PodInitializing"
+    assert (seen.conditions["Initialized"].status, seen.conditions["Ready"].status) == ("False", "False")
+    assert seen.exit_code("two") is None
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure"])
+def test_one_fails_again_and_again(place: Place, policy: str) -> None:
+    pod = place.start("true", initContainers=[container("exit 8", "one")], restartPolicy=policy)
+    seen = pod.waiting("CrashLoopBackOff", "one")
+    assert seen.phase == "Pending"
+    assert seen.last("one")["exitCode"] == 8
+    assert seen.waits_for() == "PodInitializing"
+    assert "container=one pod=" in (seen.waiting("one") or {})["message"]
+
+
+def test_one_fails_once(place: Place) -> None:
+    script = "if [ -e /data/failed ]; then exit 0; fi; touch /data/failed; exit 9"
+    first = mounted(script, name="first")
+    seen = place.start("true", initContainers=[first], volumes=scratch(), restartPolicy="OnFailure").ended()
+    assert (seen.phase, seen.restarts("first"), seen.restarts()) == ("Succeeded", 1, 0)
+
+
+def test_one_has_a_log(place: Place) -> None:
+    pod = place.start("echo main", initContainers=[container("echo early", "first")])
+    assert pod.output() == ["main"]
+    assert pod.log(container="first") == "early\n"
+
+
+@pytest.fixture
+def sidecars(place: Place) -> Place:
+    if place.minor < 29:
+        pytest.skip("this release has no sidecars")
+    return place
+
+
+def sidecar(script: str, **fields: Any) -> Json:
+    return mounted(script, name="side", **{"restartPolicy": "Always", **fields})
+
+
+def test_a_sidecar_runs_beside_the_others_and_ends_after_them(sidecars: Place) -> None:
+    side = sidecar("touch /data/up; trap 'exit 0' TERM; sleep 100000 & wait")
+    pod = sidecars.start(
+        mounted("until [ -e /data/up ]; do sleep 0.1; done; echo seen"),
+        initContainers=[side],
+        volumes=scratch(),
+    )
+    assert pod.output() == ["seen"]
+    ended = pod.wait("to lose its sidecar", lambda seen: seen.terminated("side"))
+    assert (ended.phase, ended.exit_code("side")) == ("Succeeded", 0)
+
+
+def test_a_sidecar_that_ends_is_started_again(sidecars: Place) -> None:
+    pod = sidecars.start(FOREVER, initContainers=[sidecar("exit 3")], volumes=scratch())
+    seen = pod.wait("to restart it", lambda seen: seen.restarts("side") >= 1 and seen.running())
+    assert seen.phase == "Running"
+
+
+def test_what_follows_a_sidecar_waits_for_its_startup_probe(sidecars: Place) -> None:
+    probe = {"exec": {"command": ["test", "-e", "/data/up"]}, "periodSeconds": 1, "failureThreshold": 1000}
+    pod = sidecars.start("true", initContainers=[sidecar(FOREVER, startupProbe=probe)], volumes=scratch())
+    pod.wait("to begin", lambda seen: seen.running("side"))
+    pod.stays("initializing", lambda seen: seen.waits_for() == "PodInitializing")
+    assert pod.sh("touch /data/up", container="side").code == 0
+    assert pod.ended().phase == "Succeeded"

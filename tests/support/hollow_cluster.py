@@ -1,0 +1,106 @@
+"""In place of `windlass.localcluster.cluster`: the real API server, and pods that only say that they run.
+
+A pod's life stands in its annotations, as the hollow kubelet reads them.
+"""
+
+import asyncio
+import sys
+import types
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.kubeapi import access
+from windlass.kubeapi.transport import Transport
+from windlass.localcluster.api.server import ApiServer
+from windlass.localcluster.api.stream_requests import LogOptions
+from windlass.localcluster.api.streams import Process
+from windlass.testing.hollow_kubelet import HollowKubelet
+
+
+class ClusterOptions(msgspec.Struct, frozen=True):
+    nodes: int = 1
+    network: str = "auto"
+    is_ephemeral: bool = False
+    host: str = "127.0.0.1"
+    port: int = 0
+    pod_pids_limit: int | None = 4096
+
+
+class CannotStartError(Exception):
+    pass
+
+
+class Logs:
+    """Every container writes its pod's name and goes on for no longer."""
+
+    async def logs(
+        self, namespace: str, pod: str, container: str, options: LogOptions
+    ) -> AsyncGenerator[bytes, None]:
+        return self._written(f"{container} of {pod}\n\nwithout end".encode())
+
+    async def _written(self, text: bytes) -> AsyncGenerator[bytes, None]:
+        yield text
+
+    async def exec(self, *_: Any, **__: Any) -> Process:
+        raise NotImplementedError
+
+    async def attach(self, *_: Any, **__: Any) -> Process:
+        raise NotImplementedError
+
+    async def open_port(self, *_: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        raise NotImplementedError
+
+
+class LocalCluster:
+    trouble = ""
+    """Why the next ones cannot start."""
+    made: list["LocalCluster"] = []
+
+    def __init__(self, data: Path, options: ClusterOptions) -> None:
+        self.data = data
+        self.options = options
+        self.url = ""
+        self.socket = data / "api"
+        self.kubeconfig = data / "kubeconfig"
+        self.network = "shared"
+        self.notes = ("this machine is made of paper",)
+        self.ended_pods: bool | None = None
+        self._kubelet: asyncio.Task[None] | None = None
+        LocalCluster.made.append(self)
+
+    async def start(self) -> None:
+        if self.trouble:
+            raise CannotStartError(self.trouble)
+        self._server = ApiServer(self.data, Logs())
+        await self._server.start(self.options.host, self.options.port, local=self.socket)
+        self.url = self._server.url
+        self.kubeconfig.write_text("{}")
+        self._transport = Transport(access.unix(self.socket))
+        self._kubelet = asyncio.create_task(HollowKubelet(self._transport).run())
+
+    async def stop(self, *, ends_pods: bool = False) -> None:
+        self.ended_pods = ends_pods
+        if self._kubelet is None:
+            return
+        self._kubelet.cancel()
+        await asyncio.gather(self._kubelet, return_exceptions=True)
+        await self._transport.close()
+        await self._server.stop()
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> type[LocalCluster]:
+    """From here on this is what `windlass.localcluster.cluster` is, for what is imported afresh."""
+    module = types.ModuleType("windlass.localcluster.cluster")
+    vars(module).update(
+        LocalCluster=LocalCluster, ClusterOptions=ClusterOptions, CannotStartError=CannotStartError
+    )
+    monkeypatch.setitem(sys.modules, "windlass.localcluster.cluster", module)
+    for name in ("running", "local_daemon"):
+        monkeypatch.delitem(sys.modules, f"windlass.cli.{name}", raising=False)
+    monkeypatch.setattr(LocalCluster, "made", [])
+    monkeypatch.setattr(LocalCluster, "trouble", "")
+    return LocalCluster

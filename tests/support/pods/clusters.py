@@ -1,0 +1,58 @@
+"""The cluster that the conformance tests of pods run on: the embedded one, or with WINDLASS_TEST_CLUSTER=real that of
+KUBECONFIG, which has to have a node."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from pods import daemons, levels
+from pods.daemons import Daemon
+from pods.place import Place
+
+from conformance import servers
+from conformance.client import Client
+from conformance.waiting import wait_for
+
+
+class Cluster(msgspec.Struct, frozen=True):
+    client: Client
+    # 20 for Kubernetes 1.20
+    minor: int
+    # None for a real one.
+    daemon: Daemon | None = None
+
+    @property
+    def is_real(self) -> bool:
+        return self.daemon is None
+
+    def new_place(self) -> Place:
+        place = daemons.new_place(self.client, minor=self.minor)
+        if self.is_real:
+            account = place.path("serviceaccounts", "default")
+            wait_for("the service account", lambda: self.client.get(account).code == 200)
+        return place
+
+
+@contextlib.contextmanager
+def running() -> Iterator[Cluster]:
+    if servers.chosen() == "real":
+        with servers.running() as real:
+            if not daemons.has_ready_node(real.client):
+                pytest.skip("this cluster has no node that could run a pod")
+            yield Cluster(real.client, _minor(real.client))
+        return
+    name: levels.Name = "nobody" if levels.why_not("root") else "root"
+    reason = levels.why_not(name)
+    level = levels.level("plain" if reason else name)
+    with daemons.running(level, is_ephemeral=True) as daemon:
+        yield Cluster(daemon.client, _minor(daemon.client), daemon)
+        traces = daemon.traces()
+        daemon.stop()
+        traces.wait_until_gone()
+
+
+def _minor(client: Client) -> int:
+    text = client.get("/version").expect(200).body["minor"]
+    return int(re.sub(r"\D", "", text))

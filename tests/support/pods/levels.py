@@ -1,0 +1,123 @@
+"""What a machine may allow a cluster to do, each made on any machine that allows more.
+
+* root: namespaces without a user namespace;
+* nobody: no rights, but user namespaces;
+* unnamespaced: no rights, and user namespaces switched off (within a user namespace of the test's own, so that the
+  machine's setting stays as it is);
+* plain: namespaces would be allowed and are not used, as on a system that has none.
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+import windlass
+
+Name = Literal["root", "nobody", "unnamespaced", "plain"]
+
+PLAIN: Final = "WINDLASS_SANDBOX"
+SYSTEM_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+NOBODY: Final = 65534
+# Not nobody: in a user namespace whatever belongs to somebody outside seems to belong to nobody.
+SOMEBODY: Final = 1
+FORBID: Final = (
+    'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --ambient-caps=-all --inh-caps=-all "$@"'
+)
+
+
+class Level(msgspec.Struct, frozen=True):
+    name: Name
+    # Who the cluster is; None: whoever runs the tests.
+    user: int | None
+    environment: Mapping[str, str]
+    before: tuple[str, ...] = ()
+    has_mounts: bool = True
+    has_own_network: bool = True
+
+    def command(self, *arguments: str) -> list[str]:
+        """Ends with the tests' process, however that ends: asked for last, since a change of user takes it back."""
+        last = ("setpriv", "--pdeathsig", "KILL")
+        become = () if self.user is None else _become(self.user)
+        return [*become, *self.before, *last, *self._python(), *arguments]
+
+    def _python(self) -> tuple[str, ...]:
+        return (sys.executable if self.user is None else interpreter_for_anybody(),)
+
+    def surroundings(self, home: Path) -> dict[str, str]:
+        """The whole environment of the cluster."""
+        if self.user is None:
+            return {**os.environ, **self.environment}
+        own = {"PATH": SYSTEM_PATH, "HOME": str(home), "LANG": "C.UTF-8"}
+        return {**own, **_packages(), **self.environment}
+
+
+def _become(user: int) -> tuple[str, ...]:
+    return ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups")
+
+
+def level(name: Name) -> Level:
+    is_root = os.geteuid() == 0
+    match name:
+        case "root":
+            return Level(name, None, {})
+        case "nobody":
+            return Level(name, NOBODY if is_root else None, {})
+        case "unnamespaced":
+            apart = ("unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-c", FORBID, "sh")
+            user = SOMEBODY if is_root else None
+            return Level(name, user, {}, apart, has_mounts=False, has_own_network=False)
+        case "plain":
+            return Level(name, None, {PLAIN: "plain"}, has_mounts=False, has_own_network=False)
+
+
+def why_not(name: Name) -> str:
+    """Why this machine, or whoever runs the tests, cannot make that level; empty where it can."""
+    is_root = os.geteuid() == 0
+    if sys.platform != "linux":
+        return "" if name == "plain" else "needs Linux"
+    if name == "root" and not is_root:
+        return "needs root"
+    if name in ("nobody", "unnamespaced"):
+        if is_root and not interpreter_for_anybody():
+            return "needs a Python that other users may run"
+        if not _allows_user_namespaces(is_root):
+            return "needs user namespaces"
+    return ""
+
+
+@functools.cache
+def _allows_user_namespaces(is_root: bool) -> bool:
+    become = _become(NOBODY) if is_root else ()
+    command = [*become, "unshare", "--user", "--map-current-user", "true"]
+    if shutil.which("unshare") is None or shutil.which("setpriv") is None:
+        return False
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
+
+
+@functools.cache
+def interpreter_for_anybody() -> str:
+    """One that every user may run, with the version that the packages were made for; empty where there is none."""
+    names = (sys.executable, *(f"{folder}/python3" for folder in SYSTEM_PATH.split(":")))
+    return next((each for each in names if _is_for_anybody(each)), "")
+
+
+def _is_for_anybody(interpreter: str) -> bool:
+    # Started by a shell: what setpriv starts itself is still found with the rights that it gives up.
+    imports = f"import sys, aiohttp, msgspec, windlass; assert sys.version_info[:2] == {sys.version_info[:2]}"
+    command = [*_become(NOBODY), "sh", "-c", 'exec "$@"', "sh", interpreter, "-c", imports]
+    environment = {"PATH": SYSTEM_PATH, **_packages()}
+    return subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 0  # noqa: S603
+
+
+def _packages() -> dict[str, str]:
+    """Windlass and what it needs, for an interpreter that is not the one that they were installed for."""
+    source = Path(windlass.__file__).parent.parent
+    return {"PYTHONPATH": os.pathsep.join([str(source), sysconfig.get_path("purelib")])}

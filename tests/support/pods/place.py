@@ -1,0 +1,189 @@
+"""A namespace of a test's own, and the pods in it: created, watched, asked and deleted as a user does it."""
+
+import contextlib
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from pods import specs, streaming
+from pods.seen import Seen
+from pods.streaming import Executed
+
+from conformance.client import Answer, Client, Json
+from conformance.objects import path as path_of
+from conformance.waiting import wait_for
+
+PLURALS: Final = {
+    "ConfigMap": "configmaps",
+    "Secret": "secrets",
+    "Service": "services",
+    "PersistentVolumeClaim": "persistentvolumeclaims",
+    "Pod": "pods",
+}
+SECONDS: Final = 180.0
+"""How long anything may take. A real kubelet looks at the files of a volume once a minute or so."""
+
+BRIEFLY: Final = 3.0
+"""How long a test watches that something does not happen."""
+
+
+class Pod:
+    def __init__(self, place: "Place", name: str) -> None:
+        self.place = place
+        self.name = name
+        self.path = place.path("pods", name)
+
+    # What it is
+
+    def seen(self) -> Seen:
+        return Seen(self.place.client.get(self.path).expect(200).body)
+
+    def wait(self, what: str, is_true: Callable[[Seen], object], seconds: float = SECONDS) -> Seen:
+        last: list[Seen] = []
+
+        def look() -> Seen | None:
+            last[:] = [self.seen()]
+            return last[0] if is_true(last[0]) else None
+
+        try:
+            return wait_for(f"pod {self.name} {what}", look, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._told(last)}") from None
+
+    def _told(self, last: list[Seen]) -> str:
+        status = json.dumps(last[0].status, indent=1) if last else "it was never seen"
+        return "\n".join([status, *(f"{each['reason']}: {each.get('message')}" for each in self.events())])
+
+    def ended(self) -> Seen:
+        return self.wait("to end", lambda seen: seen.is_over)
+
+    def running(self) -> Seen:
+        """All its containers at once; those of a pod that ended are not waited for."""
+        seen = self.wait("to run", lambda seen: seen.is_over or seen.all_run())
+        assert not seen.is_over, f"it has ended already: {self._told([seen])}"
+        return seen
+
+    def ready(self) -> Seen:
+        return self.wait("to be ready", lambda seen: seen.is_ready)
+
+    def waiting(self, reason: str, container: str = "main") -> Seen:
+        return self.wait(f"to wait with {reason}", lambda seen: seen.waits_for(container) == reason)
+
+    def stays(self, what: str, is_true: Callable[[Seen], object], seconds: float = BRIEFLY) -> None:
+        """Nothing tells that something will never happen; this looks often for a little while."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            seen = self.seen()
+            assert is_true(seen), f"pod {self.name} did not stay {what}: {self._told([seen])}"
+            time.sleep(0.1)
+
+    # What it says
+
+    def log(self, **params: str) -> str:
+        return self.read_log(**params).expect(200).raw.decode(errors="replace")
+
+    def read_log(self, **params: str) -> Answer:
+        return self.place.client.get(f"{self.path}/log", headers={"Accept": "*/*"}, **params)
+
+    def says(self, text: str, **params: str) -> str:
+        """Its log, as soon as that holds the text."""
+
+        def look() -> str | None:
+            answer = self.read_log(**params)
+            found = answer.raw.decode(errors="replace")
+            return found if answer.code == 200 and text in found else None
+
+        try:
+            return wait_for(f"{text!r} in the log of pod {self.name}", look, SECONDS)
+        except AssertionError as error:
+            log = self.read_log(**params).raw[-2000:]
+            raise AssertionError(f"{error}\n{self._told([self.seen()])}\n{log!r}") from None
+
+    def output(self) -> list[str]:
+        """The lines that it wrote until its end, which was a success."""
+        ended = self.ended()
+        assert ended.phase == "Succeeded", f"{self._told([ended])}\n{self.read_log().raw[-2000:]!r}"
+        return self.log().splitlines()
+
+    def events(self, reason: str = "") -> list[Json]:
+        about = f"involvedObject.name={self.name}"
+        answer = self.place.client.get(self.place.path("events"), fieldSelector=about).expect(200)
+        return [each for each in answer.body["items"] if not reason or each["reason"] == reason]
+
+    def event(self, reason: str, part: str = "") -> Json:
+        """The event with that reason and these words, as soon as there is one."""
+
+        def look() -> Json:
+            return next((each for each in self.events(reason) if part in each.get("message", "")), None)
+
+        try:
+            return wait_for(f"an event {reason} {part!r} of pod {self.name}", look, SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._told([self.seen()])}") from None
+
+    # What is done to it
+
+    def execute(self, *command: str, **options: Any) -> Executed:
+        return streaming.execute(self.place.client.access, f"{self.path}/exec", command, **options)
+
+    def sh(self, script: str, **options: Any) -> Executed:
+        return self.execute("sh", "-c", script, **options)
+
+    def delete(self, grace: int | None = None) -> Answer:
+        return self.place.client.delete(self.path, None if grace is None else {"gracePeriodSeconds": grace})
+
+    def patch(self, body: Json) -> Answer:
+        return self.place.client.patch(self.path, body).expect(200)
+
+    def wait_until_gone(self) -> None:
+        def is_gone() -> bool:
+            return self.place.client.get(self.path).code == 404
+
+        try:
+            wait_for(f"pod {self.name} to be gone", is_gone, SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self._told([self.seen()])}") from None
+
+
+class Place:
+    """`environment` goes into every container, so that its processes can be told from all others."""
+
+    def __init__(
+        self, client: Client, namespace: str, environment: Mapping[str, str] | None = None, minor: int = 0
+    ) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.minor = minor
+        self._environment = [{"name": name, "value": value} for name, value in (environment or {}).items()]
+        self._names = (f"p{number}" for number in itertools.count(1))
+
+    def path(self, plural: str, *rest: str) -> str:
+        return path_of(plural, *rest, namespace=self.namespace)
+
+    def start(
+        self,
+        *containers: str | list[str] | Json,
+        name: str = "",
+        metadata: Json | None = None,
+        **spec: Any,
+    ) -> Pod:
+        body = specs.pod(name or next(self._names), *containers, metadata=metadata, **spec)
+        for each in (*body["spec"]["containers"], *body["spec"].get("initContainers", ())):
+            if self._environment:
+                each["env"] = [*each.get("env", ()), *self._environment]
+        self.create(body)
+        return Pod(self, body["metadata"]["name"])
+
+    def create(self, body: Json) -> Json:
+        return self.client.post(self.path(PLURALS[body["kind"]]), body).expect(201).body
+
+    @contextlib.contextmanager
+    def held(self, *containers: str | list[str] | Json, **spec: Any) -> Iterator[Pod]:
+        """A pod that is still there when it has been deleted, for as long as the block takes."""
+        pod = self.start(*containers, metadata={"finalizers": ["windlass.dev/test"]}, **spec)
+        try:
+            yield pod
+        finally:
+            pod.patch({"metadata": {"finalizers": None}})

@@ -1,0 +1,90 @@
+"""A pod as it was seen at one moment, and the questions that tests have about it."""
+
+from typing import Any
+
+import msgspec
+
+from conformance.client import Json
+
+MAIN = "main"
+
+
+class Condition(msgspec.Struct, frozen=True):
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    body: Json
+
+    @property
+    def status(self) -> Json:
+        return self.body.get("status", {})
+
+    @property
+    def phase(self) -> str:
+        return str(self.status.get("phase", ""))
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def address(self) -> str:
+        return str(self.status.get("podIP", ""))
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def node(self) -> str:
+        return str(self.body["spec"].get("nodeName", ""))
+
+    @property
+    def conditions(self) -> dict[str, Condition]:
+        return {
+            each["type"]: msgspec.convert(each, Condition) for each in self.status.get("conditions") or ()
+        }
+
+    @property
+    def is_ready(self) -> bool:
+        return self.conditions.get("Ready", Condition("False")).status == "True"
+
+    def container(self, name: str = MAIN) -> dict[str, Any]:
+        """Its status, whichever list it is in; empty while there is none."""
+        lists = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+        every = (each for field in lists for each in self.status.get(field) or ())
+        return next((each for each in every if each["name"] == name), {})
+
+    def running(self, name: str = MAIN) -> dict[str, Any] | None:
+        return self._state(name, "running")
+
+    def waiting(self, name: str = MAIN) -> dict[str, Any] | None:
+        return self._state(name, "waiting")
+
+    def terminated(self, name: str = MAIN) -> dict[str, Any] | None:
+        return self._state(name, "terminated")
+
+    def waits_for(self, name: str = MAIN) -> str:
+        """The reason why the container waits."""
+        return str((self.waiting(name) or {}).get("reason", ""))
+
+    def last(self, name: str = MAIN) -> dict[str, Any]:
+        """How the run before ended."""
+        ended: dict[str, Any] = self.container(name).get("lastState", {}).get("terminated") or {}
+        return ended
+
+    def exit_code(self, name: str = MAIN) -> int | None:
+        return (self.terminated(name) or {}).get("exitCode")
+
+    def restarts(self, name: str = MAIN) -> int:
+        return int(self.container(name).get("restartCount", 0))
+
+    def all_run(self) -> bool:
+        return all(self.running(each["name"]) is not None for each in self.body["spec"]["containers"])
+
+    def _state(self, name: str, kind: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self.container(name).get("state", {}).get(kind)
+        return found
