@@ -52,8 +52,8 @@ format: $(VENV)/installed ## Format the code
 	$(BIN)/ruff check --fix .
 
 .PHONY: demo
-demo: $(VENV)/installed ## Watch the controller run a parameter-server job in a simulated cluster
-	$(BIN)/python -m windlass.testing.demo
+demo: $(VENV)/installed ## A distributed run on this machine: two workers and a parameter server
+	$(BIN)/windlass run examples/hello/framework.yaml
 
 .PHONY: simulate
 simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000), FIRST=n names the first

@@ -75,7 +75,8 @@ class LocalCluster:
     async def start(self) -> None:
         if self.trouble:
             raise CannotStartError(self.trouble)
-        self._server = ApiServer(self.data, Logs())
+        self._server = ApiServer(self.data)
+        self._server.run_pods_with(Logs())
         await self._server.start(self.options.host, self.options.port, local=self.socket)
         self.url = self._server.url
         self.kubeconfig.write_text("{}")

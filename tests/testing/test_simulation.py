@@ -37,7 +37,7 @@ from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
 from windlass.model.status import TaskStatus
 from windlass.operate import cache, executor, record
-from windlass.testing import builders, demo, play, scenario, shrink
+from windlass.testing import builders, play, scenario, shrink
 from windlass.testing.scenario import Event, EventKind, Faults, Scenario, Submission
 from windlass.testing.simulation import Simulation
 
@@ -114,13 +114,6 @@ def test_a_creation_without_an_answer_may_have_happened(monkeypatch: pytest.Monk
     assert not any(shrink.failure_of(blind) for blind in scenarios)
     monkeypatch.setattr(record.Record, "uncertain", _nothing)
     assert any(shrink.failure_of(blind) for blind in scenarios), "a mistake here would be found"
-
-
-def test_the_demo_tells_of_a_retry_and_of_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    demo.main()
-    told = capsys.readouterr().out
-    assert "is retried: this is attempt 1" in told
-    assert "Completed with Succeeded (0)" in told
 
 
 # A simulation that cannot fail shows nothing: each of these mistakes must be found.

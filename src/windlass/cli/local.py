@@ -59,13 +59,12 @@ def local() -> None:
     default="127.0.0.1:0",
     help="An address of loopback. [default: 127.0.0.1, and the port of the last time]",
 )
-@click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True, help="Logical nodes.")
+@click.option("--nodes", type=click.IntRange(1, 100), help="Logical nodes. [default: as last time, else 1]")
 @click.option(
     "--network",
     type=click.Choice(["auto", "isolated", "shared"]),
-    default="auto",
-    show_default=True,
-    help="Whether pods have a network of their own, or an address each on that of the machine.",
+    help="Whether pods have a network of their own, or an address each on that of the machine. "
+    "[default: as last time, else auto]",
 )
 @click.option(
     "--with-controller/--no-controller", default=True, show_default=True, help="Run Frameworks too."
@@ -75,8 +74,8 @@ def local() -> None:
 def up(
     data: Path,
     listen: str,
-    nodes: int,
-    network: str,
+    nodes: int | None,
+    network: str | None,
     with_controller: bool,
     foreground: bool,
     ready_descriptor: int | None,
@@ -89,7 +88,16 @@ def up(
         host, port = parse_address(listen)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from error
-    wanted = Wanted(data, host or "127.0.0.1", port, nodes, network, with_controller)
+    # Pods that a daemon left running are adopted by one that is like it.
+    last = local_records.read(data)
+    wanted = Wanted(
+        data,
+        host or "127.0.0.1",
+        port,
+        nodes or (last.nodes if last is not None else 1),
+        network or (last.wanted_network if last is not None else "auto"),
+        with_controller,
+    )
     try:
         data_folders.claim(data)
         if foreground:

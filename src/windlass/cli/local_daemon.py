@@ -34,8 +34,13 @@ def serve(wanted: Wanted, ready: Callable[[Record], None]) -> None:
 def end_pods(data: Path) -> None:
     """Those that a daemon left behind which was killed. Raises what `serve` raises."""
 
+    last = local_records.read(data)
+    options = (
+        ClusterOptions() if last is None else ClusterOptions(nodes=last.nodes, network=last.wanted_network)
+    )
+
     async def adopt_and_end() -> None:
-        cluster = LocalCluster(data, ClusterOptions())
+        cluster = LocalCluster(data, options)
         try:
             await cluster.start()
         finally:
@@ -67,6 +72,7 @@ async def _serve(wanted: Wanted, ready: Callable[[Record], None]) -> None:
                 kubeconfig=str(cluster.kubeconfig),
                 socket=str(cluster.socket),
                 network=cluster.network,
+                wanted_network=wanted.network,
                 nodes=wanted.nodes,
                 has_controller=wanted.has_controller,
                 notes=cluster.notes,

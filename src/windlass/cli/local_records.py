@@ -29,6 +29,8 @@ class Record(msgspec.Struct, frozen=True):
     kubeconfig: str
     socket: str
     network: str
+    """What came of what was wanted: isolated or shared."""
+    wanted_network: str
     nodes: int
     has_controller: bool = True
     notes: tuple[str, ...] = ()

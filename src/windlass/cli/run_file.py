@@ -117,13 +117,16 @@ def _check(item: _Item) -> Iterator[Fault]:
 
 def _check_other(node: tree.Mapping, path: str) -> Iterator[Fault]:
     """Only what is needed to send it to the right place."""
-    for keys in (("apiVersion",), ("metadata", "name")):
-        if tree.text_of(tree.dig(node, *keys)) is None:
-            field = ".".join(keys)
-            yield faults.error(node, path, f'the field "{field}" is missing: every object needs one')
-    namespace = tree.dig(node, "metadata", "namespace")
-    if namespace is not None and tree.text_of(namespace) is None:
-        yield from shape.wrong_type(namespace, "a string", faults.field(path, "metadata.namespace"))
+    metadata = faults.field(path, "metadata")
+    for outer, name, value in (
+        (path, "apiVersion", tree.dig(node, "apiVersion")),
+        (metadata, "name", tree.dig(node, "metadata", "name")),
+        (metadata, "namespace", tree.dig(node, "metadata", "namespace")),
+    ):
+        if value is not None and tree.text_of(value) is None:
+            yield from shape.wrong_type(value, "a string", faults.field(outer, name))
+        elif value is None and name != "namespace":
+            yield faults.error(node, outer, f'the field "{name}" is missing: every object needs one')
 
 
 def _check_number(items: Sequence[_Item]) -> Iterator[Fault]:

@@ -21,6 +21,7 @@ INTERRUPTED = 130
 LARGEST_CODE = 255
 
 _WARNING = "Warning"
+_SCHEDULED, _STOPPED = "Scheduled", "Stopped"
 _COMPLETED = "FrameworkCompleted"
 """The last line says this, from what is stored."""
 
@@ -132,6 +133,7 @@ class Container(Sparse, frozen=True):
 class PodMetadata(Sparse, frozen=True):
     name: str = ""
     uid: str = ""
+    deletion_timestamp: str = ""
     labels: Mapping[str, str] = {}
 
 
@@ -208,7 +210,7 @@ class Report:
 
     def deleted_pod(self, pod: Pod, now: datetime) -> Iterator[Line]:
         uid = pod.metadata.uid
-        was_over = self._stages.pop(uid, "") in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+        was_over = self._stages.pop(uid, "") in (PodPhase.SUCCEEDED, PodPhase.FAILED, _STOPPED)
         if not was_over:
             yield Line(Topic.POD, now, pod.short_name, "Deleted", "is gone")
 
@@ -248,22 +250,25 @@ class Report:
 
 
 def _stage(pod: Pod) -> str | None:
+    is_stopped = pod.status.phase == PodPhase.FAILED and bool(pod.metadata.deletion_timestamp)
+    if is_stopped:
+        # What it ended with says nothing against it.
+        return _STOPPED
     if pod.status.phase != PodPhase.PENDING:
         return pod.status.phase
-    return "Scheduled" if pod.spec.node_name else None
+    return _SCHEDULED if pod.spec.node_name else None
 
 
 def _said_of(pod: Pod, stage: str) -> str:
-    match stage:
-        case "Scheduled":
-            return f"is scheduled to {pod.spec.node_name}"
-        case PodPhase.RUNNING:
-            return f"runs at {pod.status.pod_ip}" if pod.status.pod_ip else "runs"
-        case PodPhase.SUCCEEDED:
-            return "has succeeded"
-        case PodPhase.FAILED:
-            return f"has failed{_why(pod)}"
-    return f"is {stage}"
+    if stage == PodPhase.RUNNING:
+        return f"runs at {pod.status.pod_ip}" if pod.status.pod_ip else "runs"
+    said = {
+        _SCHEDULED: f"is scheduled to {pod.spec.node_name}",
+        PodPhase.SUCCEEDED: "has succeeded",
+        PodPhase.FAILED: f"has failed{_why(pod)}",
+        _STOPPED: f"was stopped{_why(pod)}",
+    }
+    return said.get(stage, f"is {stage}")
 
 
 def _why(pod: Pod) -> str:

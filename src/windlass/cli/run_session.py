@@ -82,7 +82,7 @@ class Session:
             raise NoAnswerError(f"the cluster did not do what it was asked for: {error}") from error
 
     async def _run(self) -> Verdict:
-        await run_objects.define_frameworks(self._transport)
+        await run_objects.define_frameworks(self._transport, self._job.group)
         controller = self._begin(self._controller())
         self._begin_to_look()
         await run_objects.create_others(self._transport, self._job)

@@ -50,6 +50,9 @@ if masks:
     enter(kernel.NEW_MOUNTS, own_users=user != 0)
     kernel.mount("tmpfs", "/proc/fs", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
 enter(kernel.NEW_MOUNTS | kernel.NEW_PID, own_users=masks or user != 0)
+# As systemd has it: what is mounted shows wherever this is shared with.
+MS_SHARED = 1 << 20
+kernel.mount(None, "/", None, kernel.MS_REC | MS_SHARED)
 child = os.fork()
 if child == 0:
     try:
@@ -168,6 +171,7 @@ def test_the_process_is_the_first_of_its_own(builder: Builder) -> None:
 
 def test_the_new_root_does_not_appear_in_itself(builder: Builder) -> None:
     assert builder.look(f"ls -A {builder.pod}/scratch; grep -c {builder.pod} /proc/self/mounts") == "0"
+    assert builder.look("grep -c unbindable /proc/self/mountinfo") == "0"
 
 
 def test_mounts(builder: Builder) -> None:

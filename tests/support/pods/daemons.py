@@ -32,11 +32,13 @@ class Daemon:
         *options: str,
         is_ephemeral: bool = False,
         before: tuple[str, ...] = (),
+        data: str = "",
     ) -> None:
         self.level = level
+        self.network = network
         self.mark = uuid.uuid4().hex
         self.folder = Path(tempfile.mkdtemp(prefix="windlass-pods-"))
-        self.data = self.folder / "data"
+        self.data = Path(data) if data else self.folder / "data"
         self.log = self.folder / "log"
         self._kubeconfig = self.folder / "kubeconfig"
         self._options = ["--network", network, *options, *(["--ephemeral"] if is_ephemeral else [])]
@@ -99,6 +101,12 @@ class Daemon:
     def new_place(self) -> Place:
         return new_place(self.client, {machine.MARKER: self.mark})
 
+    def delete_all_pods(self) -> None:
+        for each in self.client.get("/api/v1/pods").expect(200).body["items"]:
+            metadata = each["metadata"]
+            self.client.delete(f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}")
+        wait_for("all pods to be gone", lambda: not self.client.get("/api/v1/pods").expect(200).names)
+
     # Its processes
 
     def processes(self) -> list[Process]:
@@ -108,14 +116,16 @@ class Daemon:
         return machine.traces(self.mark, self.folder)
 
     def inside(self, name: str) -> Process:
-        """The first process of a container: the one whose environment has the words CONTAINER=name."""
+        """The first process of a container that has CONTAINER=name in its environment."""
         return wait_for(f"a process of {name}", lambda: self._inside(name))
 
     def _inside(self, name: str) -> Process | None:
-        own = {each.pid for each in machine.marked(name, "CONTAINER")}
-        every = self.processes()
-        found = [each for each in every if each.pid in own]
+        found = self.all_inside(name)
+        own = {each.pid for each in found}
         return next((each for each in found if each.parent not in own), None)
+
+    def all_inside(self, name: str) -> list[Process]:
+        return machine.marked(name, "CONTAINER")
 
     def ancestors(self, process: Process) -> list[Process]:
         """From the spawner down to the process that started this one."""
@@ -179,8 +189,10 @@ def running(
     *options: str,
     is_ephemeral: bool = False,
     before: tuple[str, ...] = (),
+    data: str = "",
 ) -> Iterator[Daemon]:
-    daemon = Daemon(level, network, *options, is_ephemeral=is_ephemeral, before=before)
+    """`before` is a command that starts it, and `data` where its data are, if not in a folder of its own."""
+    daemon = Daemon(level, network, *options, is_ephemeral=is_ephemeral, before=before, data=data)
     try:
         yield daemon
     except AssertionError as error:

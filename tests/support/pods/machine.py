@@ -52,16 +52,6 @@ def marked(mark: str, name: str = MARKER) -> list[Process]:
     return sorted(found for folder in _folders() if _carries(folder, wanted) and (found := _process(folder)))
 
 
-def pod_processes() -> list[Process]:
-    """Those of any pod of any cluster on this machine, by the marker that they all have."""
-    return sorted(
-        found
-        for folder in _folders()
-        if any(word.startswith(b"WINDLASS_POD=") for word in _environment(folder))
-        and (found := _process(folder))
-    )
-
-
 def lineage(process: Process, among: Iterable[Process]) -> list[Process]:
     """The process and its ancestors as far as they are known, the oldest first."""
     by_pid = {each.pid: each for each in among}

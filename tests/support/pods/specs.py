@@ -1,6 +1,7 @@
 """Pods for tests, as short as they can be said. A text is a shell script; a list of words is a command."""
 
 import os
+import socket
 from typing import Any, Final
 
 from conformance.client import Json
@@ -78,3 +79,9 @@ def web_server(port: int, folder: str = "/data", **fields: Any) -> Json:
     run = ["python3", "-c", SERVE, str(port), folder]
     own_address = {"env": [field("POD_IP", "status.podIP")], "ports": [{"containerPort": port}]}
     return mounted(run, folder, **{**own_address, **fields})
+
+
+def free_port() -> int:
+    """Of this machine too, where a pod may have to share its network."""
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        return int(one.getsockname()[1])

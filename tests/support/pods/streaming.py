@@ -85,6 +85,7 @@ async def _executed(
         for start in range(0, len(stdin), 32 * 1024):
             await websocket.send_bytes(bytes([STDIN]) + stdin[start : start + 32 * 1024])
         async for message in websocket:
+            assert message.type == aiohttp.WSMsgType.BINARY, f"the connection broke: {message.data}"
             data: bytes = message.data
             said[data[0]] = said.get(data[0], b"") + data[1:]
             if until and until in said.get(STDOUT, b""):

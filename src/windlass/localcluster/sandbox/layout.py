@@ -240,11 +240,15 @@ class _Root:
             source = _join(folder, name)
             if path == "/proc":
                 continue
-            there, missing = self._walk(path)
-            if kind is Kind.FOLDER and there.kind is Kind.FOLDER and not missing:
+            there = self._folder_at(path) if kind is Kind.FOLDER else None
+            if there is not None:
                 self._merge(source, there)
             else:
                 self._put(place, name, _Place(path, kind, source, is_image=True))
+
+    def _folder_at(self, path: str) -> _Place | None:
+        place, missing = self._walk(path)
+        return None if missing or place.kind is not Kind.FOLDER else place
 
     def _put(self, folder: _Place, name: str, new: _Place) -> None:
         old = self._child(folder, name)

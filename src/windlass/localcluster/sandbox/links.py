@@ -26,6 +26,8 @@ _ROUTE_HEADER = struct.Struct("=BBBBBBBBI")
 _HARDWARE_ADDRESS = 1
 _NAME = 3
 _MASTER = 10
+_OPERATION = 16
+_OPERATES = b"\x06"
 _LINK_INFO = 18
 _AF_SPEC = 26
 _NAMESPACE = 28
@@ -33,7 +35,7 @@ _INFO_KIND = 1
 _INFO_DATA = 2
 _INFO_PORT = 5
 _PORT_STATE = 1
-_PORT_FORWARDS = 3
+_PORT_FORWARDS = b"\x03"
 _PEER = 1
 _DEVICE_SETTINGS = 1
 _FORWARDING = 1
@@ -80,10 +82,10 @@ def set_up(route: netlink.Connection, name: str) -> None:
     route.tell(f"bringing up link {name}", _NEW_LINK, _link(_UP, index))
 
 
-def wait_for_port(route: netlink.Connection, name: str, deadline: float) -> None:
+def wait_for_port(route: netlink.Connection, bridge: str, port: str, deadline: float) -> None:
     """Until the bridge passes on what comes from a port: it loses what comes before, and the first to send something
     would wait a second until it tries again. The kernel does this aside, soon after the other end is up."""
-    while not _is_passed_on(route, name) and time.monotonic() < deadline:
+    while not _is_passed_on(route, bridge, port) and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
@@ -127,11 +129,16 @@ def add_default_route(route: netlink.Connection, gateway: str) -> None:
     route.tell(f"adding the default route by {gateway}", _NEW_ROUTE, body, flags)
 
 
-def _is_passed_on(route: netlink.Connection, name: str) -> bool:
+def _is_passed_on(route: netlink.Connection, bridge: str, port: str) -> bool:
+    info = netlink.attributes(_found(route, port).get(_LINK_INFO, b""))
+    state = netlink.attributes(info.get(_INFO_PORT, b"")).get(_PORT_STATE)
+    return state == _PORT_FORWARDS and _found(route, bridge).get(_OPERATION) == _OPERATES
+
+
+def _found(route: netlink.Connection, name: str) -> dict[int, bytes]:
+    """The attributes of a link."""
     (answer,) = route.tell(f"looking at link {name}", _GET_LINK, _link(0) + netlink.text(_NAME, name))
-    info = netlink.attributes(netlink.attributes(answer[_LINK.size :]).get(_LINK_INFO, b""))
-    state = netlink.attributes(info.get(_INFO_PORT, b"")).get(_PORT_STATE, b"\0")
-    return state[0] == _PORT_FORWARDS
+    return netlink.attributes(answer[_LINK.size :])
 
 
 def _link(flags: int, index: int = 0) -> bytes:

@@ -17,6 +17,8 @@ from windlass.localcluster.sandbox import kernel, links, messages, uplinks, visi
 
 BRIDGE = "windlass0"
 _POD_LINK = "eth0"
+_ANCHOR = "anchor"
+_ANCHORED = "anchored"
 _PATIENCE_SECONDS = 2.0
 
 
@@ -107,17 +109,21 @@ def join(hub: int, link: messages.Link) -> None:
             links.set_up(route, _POD_LINK)
             links.add_address(route, _POD_LINK, link.address, link.prefix_length)
             links.add_default_route(route, link.gateway)
-        links.wait_for_port(from_hub, name, time.monotonic() + _PATIENCE_SECONDS)
+        links.wait_for_port(from_hub, BRIDGE, name, time.monotonic() + _PATIENCE_SECONDS)
 
 
 def _set_up(gateway: str, prefix_length: int) -> list[int]:
+    own = _own_namespace()
     with links.connection() as route:
         links.set_up(route, "lo")
         if BRIDGE not in {name for _, name in socket.if_nameindex()}:
             links.make_bridge(route, BRIDGE, _hardware_address(gateway))
+            # A bridge without a port that is up is down itself, and takes up to a second to come back: it keeps one.
+            links.make_pair(route, _ANCHOR, _ANCHORED, own, bridge=socket.if_nametoindex(BRIDGE))
+            links.set_up(route, _ANCHORED)
         links.add_address(route, BRIDGE, gateway, prefix_length)
         links.forward(route, BRIDGE)
-    return [_own_namespace()]
+    return [own]
 
 
 def _own_namespace() -> int:

@@ -57,20 +57,9 @@ def open_uplink(hub: int) -> Uplink:
 
 def _pasta(hub: int) -> Uplink:
     program = _found("pasta")
-    options = [
-        "--foreground",
-        "--quiet",
-        "--ipv4-only",
-        "--no-map-gw",
-        "-t",
-        "none",
-        "-u",
-        "none",
-        "-T",
-        "none",
-        "-U",
-        "none",
-    ]
+    options = ["--foreground", "--quiet", "--ipv4-only", "--no-map-gw"]
+    # Ports of neither side appear on the other.
+    options += [word for direction in ("-t", "-u", "-T", "-U") for word in (direction, "none")]
     options += ["--ns-ifname", LINK, "--address", _USER_MODE_ADDRESS, "--netmask", "24"]
     options += ["--gateway", _USER_MODE_GATEWAY, "--dns-forward", _USER_MODE_NAMESERVER]
     if os.geteuid() == 0:
@@ -99,9 +88,9 @@ def _user_mode(name: str, hub: int, command: Callable[[str], list[str]]) -> Upli
         with socket.create_server((own, 0)) as probed:
             visits.visit(hub, functools.partial(_bring_up, keeper, probed.getsockname()))
     except OSError as error:
-        problem = OSError(error.errno or 0, keeper.last_words() or error.strerror or str(error))
+        words = keeper.last_words() if keeper.has_ended() else ""
         keeper.end()
-        raise problem from error
+        raise OSError(error.errno or 0, words or error.strerror) from error
     return Uplink(name, keeper, (_USER_MODE_NAMESERVER,))
 
 
@@ -117,19 +106,31 @@ def _run_beside_hub(hub: int, command: Callable[[str], list[str]], read_end: int
 def _bring_up(keeper: keepers.Keeper, probed: tuple[str, int]) -> list[int]:
     """Wait for the link, and for a first connection through it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    is_configured = False
+    _wait(keeper, deadline, _look_for_link)
+    _configure(_USER_MODE_ADDRESS, 24, _USER_MODE_GATEWAY)
+    _wait(keeper, deadline, functools.partial(_try_connection, probed))
+    return []
+
+
+def _wait(keeper: keepers.Keeper, deadline: float, look: Callable[[], None]) -> None:
     while not keeper.has_ended(timeout=0.01):
-        is_late = time.monotonic() > deadline
         try:
-            if not is_configured:
-                _configure(_USER_MODE_ADDRESS, 24, _USER_MODE_GATEWAY)
-                is_configured = True
-            socket.create_connection(probed, timeout=1).close()
-            return []
+            look()
+            return
         except OSError as error:
-            if is_late:
+            if time.monotonic() > deadline:
                 raise OSError(error.errno or 0, f"nothing comes through it ({error})") from error
     raise OSError(0, "it ended at once")
+
+
+def _look_for_link() -> None:
+    socket.if_nametoindex(LINK)
+
+
+def _try_connection(target: tuple[str, int]) -> None:
+    with socket.socket() as connection:
+        connection.settimeout(1)
+        connection.connect(target)
 
 
 def _configure(address: str, prefix_length: int, gateway: str) -> None:

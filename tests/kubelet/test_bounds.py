@@ -1,0 +1,70 @@
+"""Bounds of a pod: the time that it may be active, and the memory that it may have."""
+
+import pytest
+from pods.place import Place
+from pods.specs import FOREVER, container
+
+HUNGRY = ["python3", "-c", "hoard = [b'x' * 2**20 for _ in range(1000)]"]
+SMALL = {"limits": {"memory": "64Mi"}}
+
+
+def test_a_deadline(place: Place) -> None:
+    pod = place.start(FOREVER, activeDeadlineSeconds=1)
+    seen = pod.ended()
+    assert (seen.phase, seen.status["reason"]) == ("Failed", "DeadlineExceeded")
+    assert seen.status["message"] == "Pod was active on the node longer than the specified deadline"
+    pod.event("DeadlineExceeded")
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure"])
+def test_a_deadline_ends_every_policy(place: Place, policy: str) -> None:
+    pod = place.start(FOREVER, activeDeadlineSeconds=1, restartPolicy=policy)
+    seen = pod.ended()
+    assert (seen.phase, seen.status["reason"], seen.restarts()) == ("Failed", "DeadlineExceeded", 0)
+
+
+def test_a_deadline_counts_for_init_containers(place: Place) -> None:
+    seen = place.start("true", initContainers=[container(FOREVER, "first")], activeDeadlineSeconds=1).ended()
+    assert (seen.phase, seen.status["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+def test_a_deadline_may_come_later(place: Place) -> None:
+    """And it is told to end like any other: it has its grace."""
+    pod = place.start(
+        "trap 'exit 7' TERM; echo armed; sleep 100000 & wait", terminationGracePeriodSeconds=100
+    )
+    pod.says("armed")
+    pod.patch({"spec": {"activeDeadlineSeconds": 1}})
+    assert pod.ended().status["reason"] == "DeadlineExceeded"
+    assert pod.wait("to end", lambda seen: seen.terminated()).exit_code() == 7
+
+
+def test_what_ends_in_time_is_not_touched(place: Place) -> None:
+    seen = place.start("true", activeDeadlineSeconds=100000).ended()
+    assert (seen.phase, seen.status.get("reason")) == ("Succeeded", None)
+
+
+def test_memory(place: Place) -> None:
+    seen = place.start(container(HUNGRY, resources=SMALL)).ended()
+    terminated = seen.terminated() or {}
+    assert (seen.phase, terminated["exitCode"], terminated["reason"]) == ("Failed", 137, "OOMKilled")
+
+
+def test_memory_of_one_that_is_started_again(place: Place) -> None:
+    pod = place.start(container(HUNGRY, resources=SMALL), restartPolicy="OnFailure")
+    seen = pod.waiting("CrashLoopBackOff")
+    assert (seen.last()["exitCode"], seen.last()["reason"]) == (137, "OOMKilled")
+
+
+def test_memory_of_another_container_is_its_own(place: Place) -> None:
+    hungry = container(HUNGRY, "hungry", resources=SMALL)
+    pod = place.start(hungry, container(FOREVER, "modest", resources=SMALL))
+    seen = pod.wait("to lose one", lambda seen: seen.terminated("hungry"))
+    assert (seen.terminated("hungry") or {})["reason"] == "OOMKilled"
+    pod.stays("running", lambda seen: seen.running("modest"))
+
+
+def test_enough_memory(place: Place) -> None:
+    limits = {"limits": {"memory": "512Mi"}}
+    run = ["python3", "-c", "hoard = [b'x' * 2**20 for _ in range(50)]; print(len(hoard))"]
+    assert place.start(container(run, resources=limits)).output() == ["50"]

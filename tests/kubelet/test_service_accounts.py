@@ -1,0 +1,31 @@
+"""What a pod needs to speak to the API server: a token, a certificate, an address."""
+
+from pods.place import Place
+
+FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
+ASK = f"""
+import os, ssl, urllib.request
+token = open("{FOLDER}/token").read()
+context = ssl.create_default_context(cafile="{FOLDER}/ca.crt")
+address = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+request = urllib.request.Request("https://%s:%s/version" % address, headers={{"Authorization": "Bearer " + token}})
+print(urllib.request.urlopen(request, context=context, timeout=60).status)
+"""
+
+
+def test_it_is_mounted(place: Place) -> None:
+    script = f"cd {FOLDER}; ls; cat namespace; echo; [ -s token ] && head -n 1 ca.crt; touch x || echo no"
+    lines = place.start(script).output()
+    assert lines[:3] == ["ca.crt", "namespace", "token"]
+    assert lines[3] == place.namespace
+    assert "BEGIN CERTIFICATE" in lines[4]
+    assert lines[-1] == "no"
+
+
+def test_it_may_be_left_out(place: Place) -> None:
+    pod = place.start(f"ls {FOLDER} || echo none", automountServiceAccountToken=False)
+    assert pod.output()[-1] == "none"
+
+
+def test_the_server_is_reached_from_inside(place: Place) -> None:
+    assert place.start(["python3", "-c", ASK]).output() == ["200"]

@@ -1,0 +1,172 @@
+"""The end of a pod that somebody asked for: signals, grace, hooks, and what is left to be seen."""
+
+import json
+
+import pytest
+from pods.place import Place
+from pods.specs import FOREVER, STUBBORN, container, mounted, scratch
+
+from conformance.client import Json
+
+OBEDIENT = "trap 'exit 7' TERM; echo armed; sleep 100000 & wait"
+
+
+def test_a_container_may_end_itself(place: Place) -> None:
+    with place.held(OBEDIENT) as pod:
+        pod.says("armed")
+        assert pod.delete().code == 200
+        seen = pod.wait("to end", lambda seen: seen.terminated())
+        assert (seen.exit_code(), (seen.terminated() or {})["reason"]) == (7, "Error")
+        assert "Stopping container main" in pod.event("Killing")["message"]
+    pod.wait_until_gone()
+
+
+def test_one_that_will_not_is_killed(place: Place) -> None:
+    with place.held(STUBBORN, terminationGracePeriodSeconds=1) as pod:
+        pod.says("armed")
+        pod.delete()
+        seen = pod.wait("to be killed", lambda seen: seen.terminated())
+        assert (seen.exit_code(), (seen.terminated() or {})["reason"]) == (137, "Error")
+    pod.wait_until_gone()
+
+
+def test_grace_may_be_shortened(place: Place) -> None:
+    pod = place.start(STUBBORN, terminationGracePeriodSeconds=100000)
+    pod.says("armed")
+    assert pod.delete(grace=1).code == 200
+    pod.wait_until_gone()
+
+
+def test_grace_may_be_shortened_later(place: Place) -> None:
+    pod = place.start(STUBBORN, terminationGracePeriodSeconds=100000)
+    pod.says("armed")
+    pod.delete()
+    assert pod.seen().body["metadata"]["deletionGracePeriodSeconds"] == 100000
+    pod.delete(grace=1)
+    pod.wait_until_gone()
+
+
+def test_a_pod_that_is_ending_still_runs(place: Place) -> None:
+    pod = place.start(STUBBORN, terminationGracePeriodSeconds=100000)
+    pod.says("armed")
+    pod.delete()
+    pod.stays("running", lambda seen: seen.phase == "Running" and seen.running())
+    assert pod.execute("true").code == 0
+    pod.delete(grace=0)
+
+
+def test_force(place: Place) -> None:
+    """The object is gone at once; what ran is killed by the way."""
+    pod = place.start(STUBBORN, terminationGracePeriodSeconds=100000)
+    pod.says("armed")
+    assert pod.delete(grace=0).code == 200
+    pod.wait_until_gone()
+
+
+@pytest.mark.parametrize("script", ["true", "exit 3"])
+def test_one_that_has_ended(place: Place, script: str) -> None:
+    pod = place.start(script)
+    pod.ended()
+    pod.delete()
+    pod.wait_until_gone()
+
+
+def test_one_that_never_started(place: Place) -> None:
+    volumes = [{"name": "data", "configMap": {"name": "none"}}]
+    pod = place.start("true", volumes=volumes)
+    pod.waiting("ContainerCreating")
+    pod.delete()
+    pod.wait_until_gone()
+
+
+def test_one_that_waits_to_be_started_again(place: Place) -> None:
+    pod = place.start("exit 1", restartPolicy="Always")
+    pod.waiting("CrashLoopBackOff")
+    pod.delete()
+    pod.wait_until_gone()
+
+
+def test_all_containers_are_told(place: Place) -> None:
+    script = "trap 'exit {code}' TERM; touch /data/{code}; sleep 100000 & wait"
+    both = [mounted(script.format(code=code), name=f"c{code}") for code in (11, 12)]
+    with place.held(*both, volumes=scratch()) as pod:
+        pod.wait("to be armed", lambda seen: seen.all_run())
+        pod.sh("until [ -e /data/11 ] && [ -e /data/12 ]; do sleep 0.1; done", container="c11")
+        pod.delete()
+        seen = pod.wait("to end", lambda seen: seen.terminated("c11") and seen.terminated("c12"))
+        assert (seen.exit_code("c11"), seen.exit_code("c12")) == (11, 12)
+
+
+def test_no_container_is_started_again_at_the_end(place: Place) -> None:
+    with place.held("trap 'exit 1' TERM; echo armed; sleep 100000 & wait", restartPolicy="Always") as pod:
+        pod.says("armed")
+        pod.delete()
+        seen = pod.wait("to end", lambda seen: seen.terminated())
+        assert (seen.exit_code(), seen.restarts()) == (1, 0)
+
+
+def test_a_name_can_be_used_again(place: Place) -> None:
+    for number in range(2):
+        pod = place.start(f"echo {number}", name="again")
+        assert pod.output() == [str(number)]
+        pod.delete()
+        pod.wait_until_gone()
+
+
+def test_the_watch_tells_the_end(place: Place) -> None:
+    """The last thing that a watch shows of a pod is how it ended."""
+    pod = place.start(OBEDIENT)
+    pod.says("armed")
+    version = pod.seen().body["metadata"]["resourceVersion"]
+    with place.client.watch(place.path("pods"), resourceVersion=version) as watch:
+        pod.delete()
+        last: Json = {}
+        while last.get("type") != "DELETED":
+            last = watch.next()
+    state = last["object"]["status"]["containerStatuses"][0]["state"]
+    assert state["terminated"]["exitCode"] == 7, json.dumps(state)
+
+
+@pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
+def test_eviction(place: Place, version: str) -> None:
+    is_known = version == "policy/v1" if place.minor >= 22 else version == "policy/v1beta1"
+    if not is_known:
+        pytest.skip("another release's")
+    pod = place.start(FOREVER)
+    pod.running()
+    body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": pod.name}}
+    assert place.client.post(f"{pod.path}/eviction", body).code == 201
+    pod.wait_until_gone()
+
+
+def hook(script: str) -> Json:
+    return {"exec": {"command": ["sh", "-c", script]}}
+
+
+def test_a_hook_runs_before_the_signal(place: Place) -> None:
+    run = "trap '[ -e /data/hooked ] && exit 5; exit 6' TERM; echo armed; sleep 100000 & wait"
+    main = mounted(run, lifecycle={"preStop": hook("touch /data/hooked")})
+    with place.held(main, volumes=scratch(), terminationGracePeriodSeconds=30) as pod:
+        pod.says("armed")
+        pod.delete()
+        assert pod.wait("to end", lambda seen: seen.terminated()).exit_code() == 5
+
+
+def test_a_hook_that_takes_too_long(place: Place) -> None:
+    main = container(OBEDIENT, lifecycle={"preStop": hook("sleep 100000")})
+    pod = place.start(main, terminationGracePeriodSeconds=1)
+    pod.says("armed")
+    pod.delete()
+    pod.wait_until_gone()
+
+
+def test_a_hook_after_the_start(place: Place) -> None:
+    run = "until [ -e /data/hooked ]; do sleep 0.1; done"
+    main = mounted(run, lifecycle={"postStart": hook("touch /data/hooked")})
+    assert place.start(main, volumes=scratch()).ended().phase == "Succeeded"
+
+
+def test_a_hook_after_the_start_that_fails(place: Place) -> None:
+    pod = place.start(container(FOREVER, lifecycle={"postStart": hook("exit 1")}))
+    assert pod.ended().phase in ("Failed", "Succeeded")
+    pod.event("FailedPostStartHook")

@@ -1,0 +1,102 @@
+"""Embedded clusters of every kind that a machine may allow, and what they leave on it.
+
+What is common to all clusters is in tests/kubelet. Here a cluster is a process among others: it is killed, started
+again, and looked for.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from pods import daemons, levels
+from pods.daemons import Daemon, Network
+from pods.levels import Name
+from pods.place import Place
+
+
+class Kind(msgspec.Struct, frozen=True):
+    level: Name
+    network: Network
+
+    def __str__(self) -> str:
+        return f"{self.level}-{self.network}"
+
+
+KINDS = (
+    Kind("root", "isolated"),
+    Kind("root", "shared"),
+    Kind("nobody", "isolated"),
+    Kind("nobody", "shared"),
+    Kind("unnamespaced", "shared"),
+    Kind("plain", "shared"),
+)
+
+
+def skip_unless_possible(name: Name) -> None:
+    if reason := levels.why_not(name):
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=str)
+def local(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    """One for all tests of a module that do it no harm; nothing of it stays."""
+    kind: Kind = request.param
+    skip_unless_possible(kind.level)
+    with daemons.running(levels.level(kind.level), kind.network, is_ephemeral=True) as daemon:
+        yield daemon
+        traces = daemon.traces()
+        assert daemon.is_alive, f"it ended with {daemon.code}:\n{daemon.tail()}"
+        daemon.stop()
+        traces.wait_until_gone()
+
+
+@pytest.fixture
+def place(local: Daemon) -> Iterator[Place]:
+    place = local.new_place()
+    yield place
+    local.client.delete(f"/api/v1/namespaces/{place.namespace}")
+
+
+@pytest.fixture
+def best() -> levels.Level:
+    """As much as whoever runs the tests may have."""
+    names: tuple[Name, ...] = ("root", "nobody", "plain")
+    return levels.level(next(name for name in names if not levels.why_not(name)))
+
+
+@pytest.fixture(params=("root", "nobody", "plain"))
+def level(request: pytest.FixtureRequest) -> levels.Level:
+    skip_unless_possible(request.param)
+    return levels.level(request.param)
+
+
+@pytest.fixture
+def lasting(level: levels.Level) -> Iterator[Daemon]:
+    """A cluster whose pods outlive its daemon. When it has no pods any more, it has nothing any more."""
+    with daemons.running(level) as daemon:
+        yield daemon
+        if not daemon.is_alive:
+            daemon.start()
+        traces = daemon.traces()
+        daemon.delete_all_pods()
+        daemon.stop()
+        traces.wait_until_gone()
+
+
+@pytest.fixture
+def passing(level: levels.Level) -> Iterator[Daemon]:
+    """A cluster whose pods end with its daemon, however that ends."""
+    with daemons.running(level, is_ephemeral=True) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Where the test and every pod may write, whoever they are."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-shared-"))
+    folder.chmod(0o777)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,303 @@
+"""The core of what pods can do, with whatever the machine allows, on a network of their own and on a shared one."""
+
+import socket
+from pathlib import Path
+
+import pytest
+from pods import streaming
+from pods.daemons import Daemon
+from pods.place import Place
+from pods.specs import (
+    FOREVER,
+    config_map,
+    container,
+    field,
+    free_port,
+    host_path,
+    mounted,
+    scratch,
+    web_server,
+)
+
+from conformance.client import Json
+from conformance.waiting import wait_for
+
+
+def test_success(place: Place) -> None:
+    pod = place.start("echo hello")
+    assert pod.output() == ["hello"]
+    assert pod.seen().exit_code() == 0
+
+
+@pytest.mark.parametrize("code", [1, 42, 255])
+def test_exit_code(place: Place, code: int) -> None:
+    seen = place.start(f"exit {code}").ended()
+    assert (seen.phase, seen.exit_code()) == ("Failed", code)
+
+
+@pytest.mark.parametrize(("name", "code"), [("KILL", 137), ("TERM", 143), ("SEGV", 139)])
+def test_a_signal(place: Place, name: str, code: int) -> None:
+    """The command is never process 1, so that a signal means to it what it means everywhere."""
+    seen = place.start(f"kill -{name} $$$$; sleep 100000").ended()
+    assert (seen.phase, seen.exit_code()) == ("Failed", code)
+
+
+def test_sigterm_ends_what_does_not_expect_it(place: Place) -> None:
+    with place.held(["sleep", "100000"], terminationGracePeriodSeconds=100000) as pod:
+        pod.running()
+        pod.delete()
+        assert pod.wait("to end", lambda seen: seen.terminated()).exit_code() == 143
+
+
+def test_environment(place: Place) -> None:
+    env = [field("NAME", "metadata.name"), {"name": "A", "value": "of $(NAME)"}]
+    pod = place.start(container('echo "$A"', env=env))
+    assert pod.output() == [f"of {pod.name}"]
+
+
+def test_an_address(place: Place) -> None:
+    first, second = (place.start(FOREVER).running().address for _ in range(2))
+    assert first
+    assert first != second
+
+
+def test_log_and_restart(place: Place, open_folder: Path) -> None:
+    run = (
+        f"if [ -e {open_folder}/x ]; then echo second; exit 0; fi; touch {open_folder}/x; echo first; exit 1"
+    )
+    pod = place.start(run, restartPolicy="OnFailure")
+    assert pod.output() == ["second"]
+    assert pod.seen().restarts() == 1
+    assert pod.log(previous="true") == "first\n"
+
+
+def test_exec(place: Place) -> None:
+    pod = place.start(container(FOREVER, env=[{"name": "COLOUR", "value": "blue"}]))
+    pod.running()
+    done = pod.sh("echo $COLOUR; echo err >&2; exit 3")
+    assert (done.stdout, done.stderr, done.code) == (b"blue\n", b"err\n", 3)
+    assert pod.sh("test -t 0 && echo yes", tty=True).stdout == b"yes\r\n"
+    assert pod.execute("head", "-c", "5", stdin=b"hello world").stdout == b"hello"
+
+
+def test_exec_probe(place: Place, open_folder: Path) -> None:
+    probe = {"exec": {"command": ["test", "-e", f"{open_folder}/good"]}, "periodSeconds": 1}
+    pod = place.start(container(FOREVER, readinessProbe=probe))
+    pod.event("Unhealthy")
+    pod.sh(f"touch {open_folder}/good")
+    assert pod.ready().phase == "Running"
+
+
+def test_a_stubborn_container_is_killed(place: Place) -> None:
+    pod = place.start(
+        "trap '' TERM; echo armed; while true; do sleep 1; done", terminationGracePeriodSeconds=1
+    )
+    pod.says("armed")
+    pod.delete()
+    pod.wait_until_gone()
+
+
+DETACHED = "import os, time; os.fork() or (os.setsid(), os.fork() or time.sleep(100000)); time.sleep(100000)"
+
+
+def test_deletion_leaves_no_process(place: Place, local: Daemon) -> None:
+    """However far a process went from the one that started it."""
+    name = f"detached-{place.namespace}"
+    env = [{"name": "CONTAINER", "value": name}]
+    pod = place.start(container(["python3", "-c", DETACHED], env=env), terminationGracePeriodSeconds=1)
+    wait_for("three processes", lambda: len(local.all_inside(name)) == 3)
+    pod.sh("sleep 100000 > /dev/null 2>&1 &")
+    wait_for("four processes", lambda: len(local.all_inside(name)) == 4)
+    pod.delete()
+    pod.wait_until_gone()
+    wait_for("no process", lambda: not local.all_inside(name))
+
+
+def test_the_end_of_a_container_leaves_no_process(place: Place, local: Daemon) -> None:
+    name = f"left-{place.namespace}"
+    env = [{"name": "CONTAINER", "value": name}]
+    run = "setsid sleep 100000 > /dev/null 2>&1 & exit 3"
+    pod = place.start(container(run, env=env))
+    assert pod.ended().exit_code() == 3
+    wait_for("no process", lambda: not local.all_inside(name))
+
+
+# A process whose parent has gone before it; its number is written.
+ORPHAN = """
+import os, time
+if os.fork() == 0:
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+    os._exit(0)
+os.wait()
+time.sleep(100000)
+"""
+
+
+def test_orphans_are_reaped(place: Place) -> None:
+    """By whoever is above the command: no zombie stays in a container."""
+    pod = place.start(["python3", "-c", ORPHAN])
+    orphan = int(pod.says("\n"))
+    wait_for("it to be reaped", lambda: pod.sh(f"test -e /proc/{orphan}").code == 1)
+    pod.stays("running", lambda seen: seen.running(), seconds=0.5)
+
+
+def test_ports_are_forwarded(place: Place, local: Daemon) -> None:
+    port = free_port()
+    serve = f"""
+import os, socket
+with socket.create_server((os.environ["POD_IP"], {port})) as server:
+    print("listening", flush=True)
+    connection, _ = server.accept()
+    connection.sendall(b"you said " + connection.recv(100))
+"""
+    if local.level.has_own_network and "isolated" in local.network:
+        serve = serve.replace('os.environ["POD_IP"]', '"127.0.0.1"')
+    main = container(["python3", "-c", serve], env=[field("POD_IP", "status.podIP")])
+    pod = place.start({**main, "ports": [{"containerPort": port}]})
+    pod.says("listening")
+    answer = streaming.forward(place.client.access, f"{pod.path}/portforward", port, b"hello")
+    assert (answer.data, answer.error) == (b"you said hello", "")
+
+
+TALK = """
+import os, socket, sys, time
+role, port = sys.argv[1], int(sys.argv[2])
+if role == "server":
+    with socket.create_server((os.environ["POD_IP"], port)) as server:
+        print("listening", flush=True)
+        connection, address = server.accept()
+        connection.sendall(b"hello " + address[0].encode())
+else:
+    with socket.create_connection((role, port), timeout=60) as connection:
+        print(connection.recv(100).decode())
+"""
+
+
+def talking(*words: str) -> Json:
+    return container(["python3", "-c", TALK, *words], env=[field("POD_IP", "status.podIP")])
+
+
+def test_pods_reach_each_other(place: Place) -> None:
+    port = str(free_port())
+    server = place.start(talking("server", port))
+    server.says("listening")
+    client = place.start(talking(server.running().address, port))
+    assert client.output()[0].startswith("hello ")
+    assert server.ended().phase == "Succeeded"
+
+
+def test_two_pods_have_the_same_port(place: Place) -> None:
+    """Each at its own address."""
+    port = str(free_port())
+    servers = [place.start(talking("server", port)) for _ in range(2)]
+    for server in servers:
+        server.says("listening")
+        assert place.start(talking(server.running().address, port)).output()
+
+
+def test_pods_reach_the_world(place: Place, local: Daemon) -> None:
+    """Something that listens on the machine, outside of all pods."""
+    with socket.create_server(("0.0.0.0", 0)) as outside:  # noqa: S104
+        address = outward_address()
+        if not address:
+            pytest.skip("this machine has no address but loopback")
+        client = place.start(talking(address, str(outside.getsockname()[1])))
+        connection, _ = outside.accept()
+        with connection:
+            connection.sendall(b"hello from outside")
+    assert client.output() == ["hello from outside"]
+
+
+def outward_address() -> str:
+    """Of the interface that the world would be reached by; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
+
+
+def test_http_probe(place: Place, local: Daemon) -> None:
+    if not local.level.has_mounts:
+        pytest.skip("the volume has no place to be mounted at")
+    port = free_port()
+    probe = {"httpGet": {"port": port, "path": "/good"}, "periodSeconds": 1}
+    pod = place.start(web_server(port, readinessProbe=probe), volumes=scratch())
+    pod.event("Unhealthy", "HTTP probe failed with statuscode: 404")
+    pod.sh("touch /data/good")
+    assert pod.ready().phase == "Running"
+
+
+# Files
+
+
+@pytest.fixture
+def mounting(place: Place, local: Daemon) -> Place:
+    if not local.level.has_mounts:
+        pytest.skip("nothing can be mounted here")
+    return place
+
+
+def test_volumes(mounting: Place) -> None:
+    mounting.create(config_map("words", word="hello"))
+    volumes = [*scratch(), {"name": "words", "configMap": {"name": "words"}}]
+    mounts = [{"name": "data", "mountPath": "/there/was/none"}, {"name": "words", "mountPath": "/data"}]
+    run = "cp /data/word /there/was/none; cat /there/was/none/word; echo; touch /data/x || echo no"
+    lines = mounting.start(container(run, volumeMounts=mounts), volumes=volumes).output()
+    assert (lines[0], lines[-1]) == ("hello", "no")
+
+
+def test_a_host_path(mounting: Place, open_folder: Path) -> None:
+    pod = mounting.start(mounted("echo hello > /data/word"), volumes=host_path(str(open_folder), "Directory"))
+    assert pod.output() == []
+    assert (open_folder / "word").read_text() == "hello\n"
+
+
+def test_names(mounting: Place) -> None:
+    pod = mounting.start("uname -n; cat /etc/hosts", hostname="chosen")
+    lines = pod.output()
+    assert lines[0] == "chosen"
+    assert any(line.split()[-1:] == ["chosen"] for line in lines[1:])
+
+
+def test_the_root_is_the_pods_own(mounting: Place) -> None:
+    """What it writes beside the folders of the machine is seen by nobody else."""
+    pod = mounting.start("mkdir -p /new/folder && touch /new/folder/x && ls /new/folder")
+    assert pod.output() == ["x"]
+    assert mounting.start("ls /new || echo none").output()[-1] == "none"
+
+
+def test_the_server_is_reached_from_inside(mounting: Place) -> None:
+    from_inside = """
+import os, ssl, urllib.request
+folder = "/var/run/secrets/kubernetes.io/serviceaccount"
+context = ssl.create_default_context(cafile=folder + "/ca.crt")
+address = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+headers = {"Authorization": "Bearer " + open(folder + "/token").read()}
+request = urllib.request.Request("https://%s:%s/version" % address, headers=headers)
+print(urllib.request.urlopen(request, context=context, timeout=60).status)
+"""
+    assert mounting.start(["python3", "-c", from_inside]).output() == ["200"]
+
+
+def test_memory(place: Place) -> None:
+    """By a control group where that may be had, else by looking."""
+    run = "import time\nhoard = []\nwhile len(hoard) < 600: hoard.append(b'x' * 2**20); time.sleep(0.005)"
+    main = container(["python3", "-c", run], resources={"limits": {"memory": "64Mi"}})
+    seen = place.start(main).ended()
+    assert (seen.exit_code(), (seen.terminated() or {})["reason"]) == (137, "OOMKilled")
+
+
+# Where nothing can be mounted
+
+
+def test_a_mount_that_cannot_be_had_is_refused(place: Place, local: Daemon) -> None:
+    if local.level.has_mounts:
+        pytest.skip("every mount can be had here")
+    pod = place.start(mounted("true", at="/there/is/none"), volumes=scratch())
+    seen = pod.wait("to be refused", lambda seen: seen.is_over or "Error" in seen.waits_for())
+    assert seen.phase != "Succeeded"
+    said = {**(seen.terminated() or {}), **(seen.waiting() or {})}
+    assert "/there/is/none" in said["message"]

@@ -1,0 +1,147 @@
+"""Pods that do what they should not, and machines that run out of something. The cluster stays up."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+from pods import daemons
+from pods.daemons import Daemon
+from pods.levels import Level
+from pods.specs import container
+
+from conformance.waiting import wait_for
+
+BOMB = """
+import os, time
+while True:
+    try:
+        if os.fork():
+            time.sleep(0.001)
+    except OSError as error:
+        print(error.strerror, flush=True)
+        time.sleep(1)
+"""
+LIMIT = 40
+
+
+def is_well(daemon: Daemon) -> None:
+    """It answers, and runs another pod."""
+    assert daemon.is_alive, f"it ended with {daemon.code}:\n{daemon.tail()}"
+    assert daemon.new_place().start("echo hello").output() == ["hello"]
+
+
+def test_a_fork_bomb(best: Level) -> None:
+    if best.name != "root":
+        pytest.skip("only root may limit the number of processes")
+    with daemons.running(best, "auto", "--pod-pids-limit", str(LIMIT), is_ephemeral=True) as daemon:
+        name = f"bomb-{daemon.mark}"
+        env = [{"name": "CONTAINER", "value": name}]
+        pod = daemon.new_place().start(container(["python3", "-c", BOMB], env=env))
+        pod.says("Resource temporarily unavailable")
+        assert len(daemon.all_inside(name)) <= LIMIT
+        is_well(daemon)
+        pod.delete(grace=1)
+        pod.wait_until_gone()
+        wait_for("no process", lambda: not daemon.all_inside(name))
+
+
+@pytest.fixture
+def daemon(best: Level) -> Iterator[Daemon]:
+    with daemons.running(best, is_ephemeral=True) as daemon:
+        yield daemon
+
+
+LINES = 2_000_000
+TALKATIVE = f"import sys\nfor n in range({LINES}): sys.stdout.write('%099d\\n' % n)"
+MEGABYTE = 1024 * 1024
+
+
+def test_a_log_of_200_megabytes(daemon: Daemon) -> None:
+    """A kubelet keeps five files of ten megabytes; ours is not to keep much more."""
+    pod = daemon.new_place().start(["python3", "-c", TALKATIVE])
+    most = [0]
+
+    def has_ended() -> bool:
+        most[0] = max(most[0], used(daemon))
+        return pod.seen().is_over
+
+    wait_for("it to say all", has_ended, 600)
+    assert pod.seen().phase == "Succeeded"
+    assert most[0] < 100 * MEGABYTE
+    assert pod.log(tailLines="1") == f"{LINES - 1:099d}\n"
+    lines = pod.log(tailLines="1000").splitlines()
+    assert [int(line) for line in lines] == list(range(LINES - 1000, LINES))
+    is_well(daemon)
+
+
+def used(daemon: Daemon) -> int:
+    found = subprocess.run(["du", "-sk", str(daemon.data)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+    return int(found.stdout.split()[0]) * 1024
+
+
+def test_a_talkative_pod_does_not_silence_others(daemon: Daemon) -> None:
+    place = daemon.new_place()
+    noisy = place.start("yes")
+    noisy.running()
+    is_well(daemon)
+    noisy.delete(grace=1)
+    noisy.wait_until_gone()
+
+
+def test_a_disk_that_is_full(best: Level) -> None:
+    """The disk of the cluster is a small one, in a mount namespace of its own, and a pod writes on it what it can."""
+    if best.name != "root":
+        pytest.skip("only root can make a small disk")
+    script = 'mount -t tmpfs -o size=24m tmpfs "$0" && exec "$@"'
+    folder = tempfile.mkdtemp(prefix="windlass-small-")
+    before = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script, folder)
+    try:
+        with daemons.running(best, "auto", is_ephemeral=True, before=before, data=folder) as daemon:
+            place = daemon.new_place()
+            pod = place.start(["python3", "-c", TALKATIVE])
+            pod.wait("to write", lambda seen: seen.running() or seen.is_over)
+            wait_for(
+                "the disk to be full, or the pod to end",
+                lambda: is_full(daemon, folder) or pod.seen().is_over,
+            )
+            assert daemon.is_alive, daemon.tail()
+            wait_for("the pod to be deleted", lambda: pod.delete(grace=0).code in (200, 404))
+            wait_for("it to be gone", lambda: place.client.get(pod.path).code == 404)
+            wait_for("room", lambda: not is_full(daemon, folder))
+            is_well(daemon)
+    finally:
+        os.rmdir(folder)  # noqa: PTH106
+
+
+def is_full(daemon: Daemon, folder: str) -> bool:
+    """As the daemon sees its disk."""
+    disk = os.statvfs(f"/proc/{daemon.pid}/root{folder}")
+    return disk.f_bavail * disk.f_frsize < MEGABYTE
+
+
+def test_many_pods_at_once(daemon: Daemon) -> None:
+    place = daemon.new_place()
+    pods = [place.start("echo hello") for _ in range(30)]
+    assert all(pod.output() == ["hello"] for pod in pods)
+
+
+def test_a_pod_that_is_deleted_at_once(daemon: Daemon) -> None:
+    """Before, while and after it starts; with grace and without."""
+    place = daemon.new_place()
+    for number in range(12):
+        pod = place.start("trap '' TERM; while true; do sleep 1; done", name=f"brief-{number}")
+        pod.delete(grace=number % 2)
+    wait_for("all to be gone", lambda: not place.client.get(place.path("pods")).expect(200).names)
+    is_well(daemon)
+    folder = daemon.data / "pods"
+    wait_for("their processes to be gone", lambda: len(list(folder.iterdir())) <= 1)
+
+
+def test_it_writes_to_the_files_that_keep_it(daemon: Daemon) -> None:
+    """A container may do what it likes with its own files: links to elsewhere are not followed by others."""
+    run = "rm -f /dev/termination-log; ln -s /etc/passwd /dev/termination-log; exit 1"
+    pod = daemon.new_place().start(run)
+    seen = pod.ended()
+    assert "root:" not in (seen.terminated() or {}).get("message", "")
