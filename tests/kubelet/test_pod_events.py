@@ -43,8 +43,8 @@ def test_who_says_it(place: Place) -> None:
 def test_of_an_init_container(place: Place) -> None:
     pod = place.start("true", initContainers=[container("true", "first")])
     pod.ended()
-    both = wait_for("two events", lambda: len(pod.events("Started")) == 2 and pod.events("Started"))
-    paths = {each["involvedObject"].get("fieldPath") for each in both}
+    wait_for("two events", lambda: len(pod.events("Started")) == 2)
+    paths = {each["involvedObject"].get("fieldPath") for each in pod.events("Started")}
     assert paths == {"spec.initContainers{first}", "spec.containers{main}"}
 
 

@@ -60,6 +60,7 @@ class LocalCluster:
         self.socket = self.data / "api.socket"
         self.kubeconfig = self.data / "kubeconfig"
         self.notes: tuple[str, ...] = ()
+        self.network = ""
         self._options = options
         self._open = contextlib.AsyncExitStack()
         self._kubelet: Kubelet | None = None
@@ -89,14 +90,20 @@ class LocalCluster:
         credentials.write_kubeconfig(self.kubeconfig, server.url, server.credentials)
         ready = await launching
         self.notes = ready.notes
+        self.network = "isolated" if ready.gateway else "shared"
         self._kubelet = Kubelet(await self._means(server, spawning, ready))
         server.run_pods_with(self._kubelet)
         await self._kubelet.start()
         self._open.push_async_callback(_cancelled, asyncio.create_task(Scheduler(server.lifecycle).run()))
 
     async def stop(self, *, ends_pods: bool = False) -> None:
-        """Pods go on, and the next start adopts them, unless they are to end or the cluster is ephemeral."""
+        """Pods go on, and the next start adopts them, unless they are to end: they have their grace period then.
+
+        Those of an ephemeral cluster end at once.
+        """
         if self._kubelet is not None:
+            if ends_pods:
+                await self._kubelet.wind_down()
             await self._kubelet.stop(ends_pods=ends_pods or self._options.is_ephemeral)
         await self._open.aclose()
 
@@ -203,5 +210,6 @@ def _text(path: Path) -> str:
 
 async def _cancelled(task: "asyncio.Future[Any]") -> None:
     task.cancel()
-    with contextlib.suppress(asyncio.CancelledError, CannotSpawnError):
+    # What became of it was told to whoever waited for it.
+    with contextlib.suppress(asyncio.CancelledError, Exception):
         await task

@@ -60,6 +60,10 @@ class Kubelet:
             self._note(pod)
         self._means.lifecycle.store.listen(self._on_change)
 
+    async def wind_down(self) -> None:
+        """Ask all that runs to end, and wait for it, as long as the pods' grace periods last."""
+        await asyncio.gather(*(worker.wind_down() for worker in tuple(self._workers.values())))
+
     async def stop(self, *, ends_pods: bool) -> None:
         if self._refreshing is not None:
             self._refreshing.cancel()

@@ -60,6 +60,11 @@ class PodEvents:
     def unhealthy(self, pod: Json, container: str, message: str) -> None:
         self._tell(pod, _WARNING, "Unhealthy", message, container)
 
+    def hook_failed(self, pod: Json, container: str, hook: str, message: str) -> None:
+        """`hook` is postStart or preStop."""
+        words = f"{hook[0].upper()}{hook[1:]}Hook failed: {message}"
+        self._tell(pod, _WARNING, f"Failed{hook[0].upper()}{hook[1:]}Hook", words, container)
+
     def refused(self, pod: Json, refusal: RefusedError) -> None:
         """A volume or a network that cannot be had: of the whole pod, under the reason that it came with."""
         self._tell(pod, _WARNING, refusal.reason, refusal.message)

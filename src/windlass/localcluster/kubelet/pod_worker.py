@@ -19,12 +19,13 @@ import msgspec
 
 from windlass.localcluster.containers.refusals import RefusedError
 from windlass.localcluster.failures import ApiError
-from windlass.localcluster.kubelet import pod_folder, pod_state
+from windlass.localcluster.kubelet import hooks, pod_folder, pod_state
 from windlass.localcluster.kubelet.addresses import NetworkFullError
 from windlass.localcluster.kubelet.connection import CallRefusedError
 from windlass.localcluster.kubelet.means import Means
 from windlass.localcluster.kubelet.pod_place import PodPlace
 from windlass.localcluster.kubelet.pod_state import PodState
+from windlass.localcluster.kubelet.probing_way import PodWay
 from windlass.localcluster.kubelet.stopping import Stopping
 from windlass.localcluster.kubelet.supervision import News, Supervision
 from windlass.localcluster.podlife import records, restarts, specs, statuses
@@ -54,9 +55,12 @@ class PodWorker:
         self._supervision: Supervision | None = None
         self._stopping = Stopping(time.monotonic)
         self._probing: dict[str, asyncio.Task[None]] = {}
+        self._hooks: set[asyncio.Task[None]] = set()
         self._news = asyncio.Event()
         self._is_object_gone = False
         self._is_lost = False
+        self._is_winding_down = False
+        self._has_wound_down = asyncio.Event()
         self._retry_seconds = _FIRST_RETRY
         self._retry_at = 0.0
         self._told_back_offs: dict[str, int] = {}
@@ -76,7 +80,9 @@ class PodWorker:
     # What is heard
 
     def see(self, pod: Json) -> None:
-        self.pod = pod
+        before, self.pod = self.pod["metadata"], pod
+        if any(before.get(field) != pod["metadata"].get(field) for field in ("labels", "annotations")):
+            self.place.refresh_volumes(pod)
         self._news.set()
 
     def lose_object(self) -> None:
@@ -100,8 +106,9 @@ class PodWorker:
                     async with asyncio.timeout(pause):
                         await self._news.wait()
         finally:
-            for probing in self._probing.values():
-                probing.cancel()
+            self._has_wound_down.set()
+            for task in (*self._probing.values(), *self._hooks):
+                task.cancel()
             if self._supervision is not None:
                 self._supervision.let_go()
 
@@ -127,7 +134,7 @@ class PodWorker:
         for step in restarts.next_steps(self.pod, self._record, _now()):
             match step:
                 case StartContainer(name):
-                    if name not in self._starting:
+                    if name not in self._starting and not self._is_winding_down:
                         pauses += await self._start(name)
                 case WaitUntil(moment):
                     pauses.append(max((moment - _now()).total_seconds(), 0.0))
@@ -135,6 +142,8 @@ class PodWorker:
                     pauses += self._stop(step)
                 case Finished():
                     await self._finish()
+        if self._is_winding_down:
+            pauses += self._stop_for_now()
         self._tell_back_offs()
         if not self.is_over:
             self._publish()
@@ -180,10 +189,7 @@ class PodWorker:
         try:
             addresses = self.place.take_addresses(self.pod)
             self._record = msgspec.structs.replace(
-                self._record,
-                start_time=self._record.start_time or _now(),
-                pod_ips=addresses.pod,
-                host_ips=addresses.host,
+                self._record, start_time=self._record.start_time or _now(), host_ips=addresses.host
             )
             self._publish()
             await self.place.make(self.pod)
@@ -194,7 +200,7 @@ class PodWorker:
             self._means.events.no_sandbox(self.pod, str(error))
         else:
             self._retry_seconds = _FIRST_RETRY
-            self._record = msgspec.structs.replace(self._record, has_sandbox=True)
+            self._record = msgspec.structs.replace(self._record, has_sandbox=True, pod_ips=addresses.pod)
             return True
         self._retry_at = time.monotonic() + self._retry_seconds
         self._retry_seconds = min(2 * self._retry_seconds, _LONGEST_RETRY)
@@ -267,6 +273,7 @@ class PodWorker:
         )
         self._means.events.started(self.pod, name)
         self._probe(name, run)
+        self._hook(name, run, hooks.POST_START, hooks.LONGEST)
         self._keep()
 
     def _has_not_started(self, name: str, news: messages.NotStarted) -> None:
@@ -382,6 +389,29 @@ class PodWorker:
             connection.close()
             raise
 
+    # Hooks
+
+    def _hook(self, name: str, run: Running, kind: str, seconds: float) -> bool:
+        """Whether there is one: then it is run, and what follows it is done when it is through."""
+        handler = hooks.hook(specs.container(self.pod, name), kind)
+        if handler is None:
+            return False
+        task = asyncio.create_task(self._run_hook(name, run, kind, handler, seconds))
+        self._hooks.add(task)
+        task.add_done_callback(self._hooks.discard)
+        return True
+
+    async def _run_hook(self, name: str, run: Running, kind: str, handler: Json, seconds: float) -> None:
+        way, container = PodWay(self, run.id), specs.container(self.pod, name)
+        problem = await hooks.run(handler, container, self.pod, way, seconds)
+        if problem and self._name_of(run.id) is not None:
+            self._means.events.hook_failed(self.pod, name, kind, problem)
+        if kind == hooks.PRE_STOP:
+            if self._supervision is not None:
+                self._supervision.signal(run.id, signal.SIGTERM)
+        elif problem:
+            self.kill_unhealthy(name, specs.grace_seconds(self.pod))
+
     # Stopping
 
     def _stop(self, step: StopAll) -> Iterable[float]:
@@ -392,12 +422,27 @@ class PodWorker:
             self._keep()
         for name, number in self._stopping.signals(step):
             run = self._record.container(name).current
-            if isinstance(run, Running) and self._supervision is not None:
-                if number == signal.SIGTERM:
-                    self._means.events.stopping(self.pod, name)
-                self._supervision.signal(run.id, number)
+            if not isinstance(run, Running) or self._supervision is None:
+                continue
+            if number == signal.SIGTERM:
+                self._means.events.stopping(self.pod, name)
+                if self._hook(name, run, hooks.PRE_STOP, self._stopping.seconds_left or 0.0):
+                    continue
+            self._supervision.signal(run.id, number)
         left = self._stopping.seconds_left
         return [] if left is None else [left]
+
+    async def wind_down(self) -> None:
+        """Nothing of the pod is to run for now; what it is to do later stays as it is."""
+        self._is_winding_down = True
+        self._news.set()
+        await self._has_wound_down.wait()
+
+    def _stop_for_now(self) -> Iterable[float]:
+        if not self._record.is_anything_running and not self._starting:
+            self._has_wound_down.set()
+            return []
+        return self._stop(restarts.stop_of(self.pod, self._record))
 
     async def _finish(self) -> None:
         """Nothing runs and nothing will."""

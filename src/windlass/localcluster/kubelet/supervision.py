@@ -58,13 +58,19 @@ class Supervision:
 
     async def execute(self, container: str, argv: Sequence[str], *, is_terminal: bool = False) -> Executed:
         words = tuple(word.encode("utf-8", "surrogateescape") for word in argv)
+        # Made before anything is sent: it may have ended when the answer is looked at.
+        exit_code: asyncio.Future[int] = self._loop.create_future()
 
         def make(call: int) -> messages.Execute:
-            self._exits[call] = self._loop.create_future()
+            self._exits[call] = exit_code
             return messages.Execute(call, container, words, is_terminal)
 
-        call, descriptors = await self._connection.call(make)
-        return Executed(call, descriptors, self._exits[call])
+        try:
+            call, descriptors = await self._connection.call(make)
+        except BaseException:
+            self._exits = {number: other for number, other in self._exits.items() if other is not exit_code}
+            raise
+        return Executed(call, descriptors, exit_code)
 
     async def attach(self, container: str) -> tuple[int, list[int]]:
         return await self._connection.call(lambda call: messages.Attach(call, container))
@@ -91,10 +97,6 @@ class Supervision:
             case messages.Exited(call=call, exit_code=code):
                 if call in self._exits:
                     self._exits.pop(call).set_result(code)
-            case messages.Refused(call=call, message=why):
-                # The init of the container could not start it.
-                if call in self._exits:
-                    self._fail(self._exits.pop(call), why)
             case messages.Started() | messages.NotStarted() | messages.Ended():
                 self._listener(message)
 

@@ -145,8 +145,11 @@ def _first_incomplete(record: PodRecord, sidecars: frozenset[str]) -> int:
 
 
 def _stop_or_finish(pod: Json, record: PodRecord, ending: Ending | None) -> Step:
-    if not record.is_anything_running:
-        return Finished()
+    return stop_of(pod, record, ending) if record.is_anything_running else Finished()
+
+
+def stop_of(pod: Json, record: PodRecord, ending: Ending | None = None) -> StopAll:
+    """Of what runs. Without an ending, it is the cluster that stops, and not the pod."""
     grace = max(specs.grace_seconds(pod), endings.SHORTEST_GRACE_SECONDS)
     why = ending or Ending(grace)
     return StopAll(why.grace_seconds, _waves(pod, record), why.reason, why.message)

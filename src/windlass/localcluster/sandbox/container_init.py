@@ -23,6 +23,7 @@ from windlass.localcluster.sandbox import kernel, messages, processes, root, wat
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import (
     ContainerPlan,
+    Done,
     Ended,
     Execute,
     Exited,
@@ -36,7 +37,7 @@ MARKER = b"WINDLASS_RUN"
 """The environment variable that every process of a container starts with; its value is the id of the run."""
 
 ToInit = Signal | Execute | messages.Abandon
-FromInit = Started | NotStarted | Ended | Exited | Refused
+FromInit = Started | NotStarted | Ended | Done | Exited | Refused
 _SIGNAL_BASE = 128
 _NOT_FOUND = (errno.ENOENT, errno.ENOTDIR)
 
@@ -131,6 +132,7 @@ class Init:
             self._say(Refused(wanted.call, str(error)))
         else:
             self._executed[pid] = wanted.call
+            self._say(Done(wanted.call))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

@@ -174,4 +174,4 @@ def _boot() -> str:
 def _ps(*options: str) -> bytes:
     # A start is written in the words of the locale, at the hour of the time zone.
     surroundings = {"LC_ALL": "C", "TZ": "UTC"}
-    return subprocess.run(["/bin/ps", *options], capture_output=True, check=False, env=surroundings).stdout  # noqa: S603
+    return subprocess.run(["/bin/ps", *options], capture_output=True, check=False, env=surroundings).stdout

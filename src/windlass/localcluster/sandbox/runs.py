@@ -60,6 +60,8 @@ class ContainerRun:
         self._outputs: dict[int, Stream] = {}
         self._stdin: int | None = None
         self._copies: dict[int, int] = {}
+        # Of processes that the init was asked to start: what is for whoever asked.
+        self._promised: dict[int, list[int]] = {}
         self._end: messages.Ended | messages.NotStarted | None = None
         self._was_out_of_memory = False
 
@@ -182,7 +184,9 @@ class ContainerRun:
                     self._look_at_memory()
                 case messages.Ended() | messages.NotStarted():
                     self._has_ended(message)
-                case _:
+                case messages.Done() | messages.Refused():
+                    self._keep_promise(message)
+                case messages.Exited():
                     self._listener.tell(message)
 
     def _lose_init(self) -> None:
@@ -191,6 +195,8 @@ class ContainerRun:
             self._watch.remove(self._control.fileno())
             self._control.close()
             self._control = None
+        for call in tuple(self._promised):
+            self._keep_promise(messages.Refused(call, "the container has ended"))
         if self._end is None:
             if not self._setting.isolates:
                 marker = container_init.MARKER
@@ -298,11 +304,20 @@ class ContainerRun:
             if self._control is None:
                 raise OSError("the container has ended")
             self._control.send(wanted, *theirs)
-            self._listener.tell(messages.Opened(wanted.call), *ours)
+            self._promised[wanted.call] = ours
         except OSError as error:
+            _close(ours)
             self._listener.tell(messages.Refused(wanted.call, str(error)))
         finally:
-            _close((*theirs, *ours))
+            _close(theirs)
+
+    def _keep_promise(self, answer: messages.Done | messages.Refused) -> None:
+        ours = self._promised.pop(answer.call, [])
+        if isinstance(answer, messages.Done):
+            self._listener.tell(messages.Opened(answer.call), *ours)
+        else:
+            self._listener.tell(answer)
+        _close(ours)
 
     def attach(self, call: int) -> None:
         reader, writer = os.pipe()

@@ -1,0 +1,280 @@
+"""What it costs to run a pod on this machine, beside what the machine takes for the same command without one.
+
+Every figure is of a cluster that was just started, in a process of its own. One with the network that pods have here by
+default, one with the network of the machine.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from windlass.kubeapi import access, requests
+from windlass.kubeapi.following import Changed, Follower, News
+from windlass.kubeapi.resources import PODS
+from windlass.kubeapi.transport import Transport
+from windlass.model import names
+
+# Who runs Windlass keeps its bytecode; that nobody may write it is a matter of this shell.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+NAMESPACE = "default"
+LONGEST_WAIT = 120.0
+RUNS_OF_A_COMMAND = 20
+TASKS = 4
+
+
+class Daemon(NamedTuple):
+    pid: int
+    kubeconfig: Path
+
+
+@contextmanager
+def cluster(network: str) -> Iterator[Daemon]:
+    with tempfile.TemporaryDirectory() as data:
+        command = [sys.executable, "-m", "windlass.localcluster", "--pods", "--ephemeral"]
+        command += ["--data", data, "--network", network]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)  # noqa: S603
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert "is ready" in line, line
+            yield Daemon(process.pid, Path(data, "kubeconfig"))
+        finally:
+            process.terminate()
+            process.wait(timeout=LONGEST_WAIT)
+
+
+def pod_spec(command: Sequence[str]) -> dict[str, object]:
+    container = {"name": "main", "image": "busybox", "command": command}
+    return {"restartPolicy": "Never", "containers": [container]}
+
+
+class Client:
+    """Creates pods, and notes when each of them is first seen in a phase."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._seen: dict[tuple[str, str], float] = {}
+        self._news = asyncio.Event()
+
+    def receive(self, news: News) -> None:
+        now = time.perf_counter()
+        if isinstance(news, Changed):
+            pod = msgspec.json.decode(news.object)
+            self._seen.setdefault((pod["metadata"]["name"], pod["status"]["phase"]), now)
+            self._news.set()
+
+    async def create(self, name: str, command: Sequence[str]) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name},
+            "spec": pod_spec(command),
+        }
+        await self._transport.send(requests.create(PODS, NAMESPACE, json.dumps(body).encode()))
+
+    async def seen(self, wanted: Iterable[str], phase: str) -> float:
+        """When the last of them was."""
+        keys = [(name, phase) for name in wanted]
+        async with asyncio.timeout(LONGEST_WAIT):
+            while not all(key in self._seen for key in keys):
+                self._news.clear()
+                await self._news.wait()
+        return max(self._seen[key] for key in keys)
+
+
+@asynccontextmanager
+async def client_of(daemon: Daemon) -> AsyncIterator[Client]:
+    async with Transport(await access.load(str(daemon.kubeconfig))) as transport:
+        client = Client(transport)
+        follower = Follower(transport, PODS, namespace=NAMESPACE, receive=client.receive)
+        following = asyncio.create_task(follower.run())
+        try:
+            await follower.listed.wait()
+            yield client
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+async def one_after_the_other(daemon: Daemon, count: int) -> list[float]:
+    """How long each took, from just before it was sent."""
+    times = []
+    async with client_of(daemon) as client:
+        # The connection is made, and what is imported late is there, before anything counts.
+        await client.create("first", ["true"])
+        await client.seen(["first"], "Succeeded")
+        for number in range(count):
+            name = f"pod-{number}"
+            began = time.perf_counter()
+            await client.create(name, ["true"])
+            times.append(await client.seen([name], "Succeeded") - began)
+    return times
+
+
+async def at_once(daemon: Daemon, count: int, command: Sequence[str], phase: str) -> float:
+    wanted = [f"pod-{number}" for number in range(count)]
+    async with client_of(daemon) as client:
+        began = time.perf_counter()
+        await asyncio.gather(*(client.create(name, command) for name in wanted))
+        return await client.seen(wanted, phase) - began
+
+
+# What the machine takes anyway
+
+
+def took(command: Sequence[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, env=ENVIRONMENT, stdout=subprocess.DEVNULL)  # noqa: S603
+    return time.perf_counter() - began
+
+
+def median_of(command: Sequence[str], count: int) -> float:
+    return statistics.median(took(command) for _ in range(count))
+
+
+def in_namespaces() -> list[str] | None:
+    """`true` as the first process of namespaces like those of a container, without any Python; None where it cannot."""
+    if shutil.which("unshare") is None:
+        return None
+    as_root = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    kinds = ["--fork", "--pid", "--mount", "--uts", "--ipc", "--net"]
+    command = ["unshare", *as_root, *kinds, "true"]
+    can = subprocess.run(command, check=False, capture_output=True).returncode == 0  # noqa: S603
+    return command if can else None
+
+
+# Processor time
+
+
+def processes_of(ancestor: int) -> set[int]:
+    """It, and all that descend from it: a supervisor is a child of the spawner, an init one of its supervisor."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (fields := _fields(int(entry.name))):
+            parents[int(entry.name)] = int(fields[1])
+    found, added = {ancestor}, True
+    while added:
+        new = {pid for pid, parent in parents.items() if parent in found} - found
+        found |= new
+        added = bool(new)
+    return found
+
+
+def processor_seconds(pid: int) -> float:
+    fields = _fields(pid)
+    ticks = int(fields[11]) + int(fields[12]) if fields else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _fields(pid: int) -> list[str]:
+    """Of its stat, those after the name; none when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+# The figures
+
+
+def show(what: str, found: str, aim: str) -> None:
+    print(f"  {what:<64} {found:>10}   {aim}", flush=True)
+
+
+def latency(network: str, count: int) -> None:
+    with cluster(network) as daemon:
+        times = asyncio.run(one_after_the_other(daemon, count))
+    middle = statistics.median(times)
+    tenth = sorted(times)[len(times) * 9 // 10]
+    show("a pod of `true`, from create to Succeeded, p50", f"{middle * 1000:.0f} ms", "aim < 150 ms")
+    show("p90", f"{tenth * 1000:.0f} ms", f"(best {min(times) * 1000:.0f} ms)")
+    bare = median_of(["true"], RUNS_OF_A_COMMAND)
+    show("p50, in runs of `true` without a pod", f"{middle / bare:.0f} x", f"({bare * 1000:.1f} ms each)")
+    if command := in_namespaces():
+        isolated = median_of(command, RUNS_OF_A_COMMAND)
+        note = f"({isolated * 1000:.1f} ms each)"
+        show("p50, in runs of `unshare … true`", f"{middle / isolated:.0f} x", note)
+
+
+def burst(network: str, count: int) -> None:
+    with cluster(network) as daemon:
+        before = _all_seconds({daemon.pid})
+        seconds = asyncio.run(at_once(daemon, count, ["true"], "Succeeded"))
+        busy = (_all_seconds({daemon.pid}) - before) / seconds
+    aim = f"aim < 6 s   ({seconds / count * 1000:.0f} ms each; the daemon's core was {busy:.0%} busy)"
+    show(f"{count} of them at once, to the last Succeeded", f"{seconds:.1f} s", aim)
+
+
+def whole_command(network: str, count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        job = Path(folder, "job.json")
+        job.write_text(json.dumps(framework()))
+        command = [sys.executable, "-m", "windlass.cli.main", "run", "--network", network, str(job)]
+        took(command)
+        seconds = median_of(command, count)
+    show(f"`windlass run` of {TASKS} tasks of `true`, in all", f"{seconds:.2f} s", "aim < 1.5 s")
+    modules = median_of([sys.executable, "-c", "import aiohttp, click, msgspec"], count)
+    show("in starts of Python with its libraries", f"{seconds / modules:.1f} x", f"({modules:.2f} s each)")
+
+
+def framework() -> dict[str, object]:
+    pod = {"spec": pod_spec(["true"])}
+    return {
+        "apiVersion": names.api_version(names.CONTROLLER_GROUP),
+        "kind": names.KIND,
+        "metadata": {"name": "four"},
+        "spec": {"taskRoles": [{"name": "worker", "taskNumber": TASKS, "task": {"pod": pod}}]},
+    }
+
+
+def idle(network: str, count: int, seconds: float) -> None:
+    with cluster(network) as daemon:
+        asyncio.run(at_once(daemon, count, ["sleep", "infinity"], "Running"))
+        time.sleep(2)
+        others = processes_of(daemon.pid) - {daemon.pid}
+        busy_before, others_before = _all_seconds({daemon.pid}), _all_seconds(others)
+        time.sleep(seconds)
+        busy = (_all_seconds({daemon.pid}) - busy_before) / seconds
+        rest = (_all_seconds(others) - others_before) / seconds
+    aim = f"aim < 1 %   (daemon {busy:.2%}, the other {len(others)} processes {rest:.2%})"
+    show(f"{count} running pods, {seconds:.0f} s idle: of one core", f"{busy + rest:.2%}", aim)
+
+
+def _all_seconds(pids: Iterable[int]) -> float:
+    return sum(map(processor_seconds, pids))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--network", choices=["auto", "shared"], help="default: both")
+    parser.add_argument("--only", choices=["latency", "burst", "run", "idle"])
+    parser.add_argument("--seconds", type=float, default=20, help="how long to look at an idle cluster")
+    arguments = parser.parse_args()
+    figures: dict[str, Callable[[str], None]] = {
+        "latency": lambda network: latency(network, 30),
+        "burst": lambda network: burst(network, 100),
+        "run": lambda network: whole_command(network, 5),
+        "idle": lambda network: idle(network, 20, arguments.seconds),
+    }
+    for network in [arguments.network] if arguments.network else ["auto", "shared"]:
+        print(f"Pods on this machine, --network {network}:")
+        for name, measure in figures.items():
+            if arguments.only in (None, name):
+                measure(network)
+
+
+if __name__ == "__main__":
+    main()
