@@ -63,6 +63,7 @@ simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000)
 bench: $(VENV)/installed ## Measure, and print beside the aims
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/api.py
+	$(BIN)/python bench/pods.py
 	$(BIN)/python bench/controller.py
 
 .PHONY: docs

@@ -145,6 +145,14 @@ def median_of(command: Sequence[str], count: int) -> float:
     return statistics.median(took(command) for _ in range(count))
 
 
+def together(command: Sequence[str], count: int) -> float:
+    began = time.perf_counter()
+    started = [subprocess.Popen(command) for _ in range(count)]  # noqa: S603
+    for process in started:
+        process.wait()
+    return time.perf_counter() - began
+
+
 def in_namespaces() -> list[str] | None:
     """`true` as the first process of namespaces like those of a container, without any Python; None where it cannot."""
     if shutil.which("unshare") is None:
@@ -202,11 +210,11 @@ def latency(network: str, count: int) -> None:
     show("a pod of `true`, from create to Succeeded, p50", f"{middle * 1000:.0f} ms", "aim < 150 ms")
     show("p90", f"{tenth * 1000:.0f} ms", f"(best {min(times) * 1000:.0f} ms)")
     bare = median_of(["true"], RUNS_OF_A_COMMAND)
-    show("p50, in runs of `true` without a pod", f"{middle / bare:.0f} x", f"({bare * 1000:.1f} ms each)")
+    show("p50, of a run of `true` without a pod", f"{middle / bare:.0f} x", f"({bare * 1000:.1f} ms each)")
     if command := in_namespaces():
         isolated = median_of(command, RUNS_OF_A_COMMAND)
         note = f"({isolated * 1000:.1f} ms each)"
-        show("p50, in runs of `unshare … true`", f"{middle / isolated:.0f} x", note)
+        show("p50, of a run of `unshare … true`", f"{middle / isolated:.0f} x", note)
 
 
 def burst(network: str, count: int) -> None:
@@ -216,6 +224,9 @@ def burst(network: str, count: int) -> None:
         busy = (_all_seconds({daemon.pid}) - before) / seconds
     aim = f"aim < 6 s   ({seconds / count * 1000:.0f} ms each; the daemon's core was {busy:.0%} busy)"
     show(f"{count} of them at once, to the last Succeeded", f"{seconds:.1f} s", aim)
+    if command := in_namespaces():
+        isolated = together(command, count)
+        show(f"of {count} `unshare … true` at once", f"{seconds / isolated:.0f} x", f"({isolated:.2f} s)")
 
 
 def whole_command(network: str, count: int) -> None:
@@ -227,7 +238,11 @@ def whole_command(network: str, count: int) -> None:
         seconds = median_of(command, count)
     show(f"`windlass run` of {TASKS} tasks of `true`, in all", f"{seconds:.2f} s", "aim < 1.5 s")
     modules = median_of([sys.executable, "-c", "import aiohttp, click, msgspec"], count)
-    show("in starts of Python with its libraries", f"{seconds / modules:.1f} x", f"({modules:.2f} s each)")
+    show(
+        "of a start of Python with the libraries that it uses",
+        f"{seconds / modules:.1f} x",
+        f"({modules:.2f} s each)",
+    )
 
 
 def framework() -> dict[str, object]:
@@ -270,7 +285,8 @@ def main() -> None:
         "idle": lambda network: idle(network, 20, arguments.seconds),
     }
     for network in [arguments.network] if arguments.network else ["auto", "shared"]:
-        print(f"Pods on this machine, --network {network}:")
+        load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+        print(f"Pods on this machine, --network {network} (the load before it is {load}):", flush=True)
         for name, measure in figures.items():
             if arguments.only in (None, name):
                 measure(network)

@@ -14,6 +14,7 @@ import pytest
 from pods import daemons, levels
 from pods.daemons import Daemon, Network
 from pods.levels import Name
+from pods.outside import somebody
 from pods.place import Place
 
 
@@ -58,6 +59,13 @@ def place(local: Daemon) -> Iterator[Place]:
     place = local.new_place()
     yield place
     local.client.delete(f"/api/v1/namespaces/{place.namespace}")
+
+
+@pytest.fixture(scope="session")
+def outside() -> Iterator[str]:
+    skip_unless_possible("root")
+    with somebody() as address:
+        yield address
 
 
 @pytest.fixture

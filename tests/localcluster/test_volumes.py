@@ -78,7 +78,8 @@ def test_a_claim_is_bound_to_a_folder_of_its_own(cluster: Cluster, spec: dict[st
     }
     assert claim["spec"]["volumeName"] == f"pvc-{claim['metadata']['uid']}"
     assert folder.is_dir()
-    assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder.stat().st_mode & 0o777 == 0o777, "a container may run as any user"
+    assert folder.parent.stat().st_mode & 0o777 == 0o700, "and nobody else may look"
 
 
 def test_another_class_is_somebody_elses(cluster: Cluster) -> None:

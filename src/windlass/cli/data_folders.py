@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Self
 
 LOCK = "daemon.lock"
-IMAGES = "images.json"
-"""The local images; the cluster looks there whenever it starts a container."""
 LOOK_AGAIN_SECONDS = 0.02
 _KEPT = "kept"
 

@@ -17,6 +17,7 @@ from windlass.cli import data_folders, local_process, local_records
 from windlass.cli.data_folders import ForeignFolderError, InUseError, Lock
 from windlass.cli.local_process import DaemonError
 from windlass.cli.local_records import Answer, Record, Wanted
+from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
 from windlass.settings import LogFormat, LogLevel, parse_address
 
@@ -270,4 +271,4 @@ def remove(name: str, data: Path) -> None:
 
 
 def _images(data: Path) -> Images:
-    return Images(data / data_folders.IMAGES)
+    return Images(data / IMAGES)

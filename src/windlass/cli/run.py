@@ -15,6 +15,7 @@ from windlass.cli import data_folders, lint, run_file
 from windlass.cli.run_file import Job, Plan
 from windlass.cli.run_output import Output
 from windlass.cli.run_report import INTERRUPTED, USAGE
+from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
 
 _TRUSTED = "SSL_CERT_FILE"
@@ -88,10 +89,10 @@ def _job(file: str) -> Job:
 
 def _bind_images(data: Path, given: tuple[str, ...]) -> None:
     """Those of `windlass local image`, and those of this run before them."""
-    kept = data_folders.default_data(os.environ) / data_folders.IMAGES
+    kept = data_folders.default_data(os.environ) / IMAGES
     with contextlib.suppress(FileNotFoundError):
-        shutil.copyfile(kept, data / data_folders.IMAGES)
-    images = Images(data / data_folders.IMAGES)
+        shutil.copyfile(kept, data / IMAGES)
+    images = Images(data / IMAGES)
     for binding in given:
         name, equals, folder = binding.partition("=")
         if not equals:

@@ -15,7 +15,7 @@ import msgspec
 from windlass.localcluster.api import credentials
 from windlass.localcluster.api.server import ApiServer, CannotListenError
 from windlass.localcluster.events import EventRecorder
-from windlass.localcluster.kubelet import base_environment, machine, node_objects, pod_events
+from windlass.localcluster.kubelet import base_environment, images, machine, node_objects, pod_events
 from windlass.localcluster.kubelet.addresses import Addresses
 from windlass.localcluster.kubelet.folder_news import FolderNews
 from windlass.localcluster.kubelet.host import Host
@@ -31,7 +31,6 @@ from windlass.localcluster.scheduling.scheduler import Scheduler
 from windlass.localcluster.stored import StoreError
 from windlass.model.base import Json
 
-IMAGES = "images.json"
 _LOCK = "lock"
 _PODS = "pods"
 _LEVEL = "WINDLASS_SANDBOX"
@@ -147,9 +146,9 @@ class LocalCluster:
             events=pod_events.PodEvents(recorder),
             spawning=spawning,
             surroundings=Surroundings(lifecycle, api_server, server.credentials.certificate.read_text),
-            images=Images(self.data / IMAGES),
+            images=Images(self.data / images.FILE),
             addresses=self._addresses(ready),
-            host=self._host(found, ready),
+            host=self._host(ready),
             host_address=found.address,
             ready=ready,
             files=MachineFiles(
@@ -167,14 +166,14 @@ class LocalCluster:
             return Addresses.isolated(ready.gateway, ready.prefix_length)
         return Addresses.shared(self.data)
 
-    def _host(self, found: nodes.Machine, ready: Ready) -> Host:
+    def _host(self, ready: Ready) -> Host:
         because = "; ".join(ready.notes) or "it was told not to"
         return Host(
             uid=os.getuid(),
             gid=os.getgid(),
             groups=tuple(os.getgroups()),
             environment=base_environment.base_environment(os.environ, base_environment.own_programs()),
-            has_gpus=bool(found.gpus),
+            gpu_ids=machine.gpu_ids(),
             pids_limit=self._options.pod_pids_limit,
             no_mounts_because="" if ready.isolates else because,
         )

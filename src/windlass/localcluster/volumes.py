@@ -75,7 +75,11 @@ class Volumes:
         if not is_ours:
             return
         try:
-            self.folder_of(claim).mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder = self.folder_of(claim)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(exist_ok=True)
+            # For whatever user a container runs as; the folder above keeps everybody else out.
+            folder.chmod(0o777)
         except OSError as error:
             logger.warning("no folder for claim %s: %s", claim["metadata"]["name"], error)
             return

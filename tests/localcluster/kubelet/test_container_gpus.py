@@ -24,6 +24,8 @@ POD: Json = {
     },
 }
 
+EIGHT = tuple(map(str, range(8)))
+
 
 def _of(pod: Json, name: str) -> Json:
     every = (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
@@ -41,15 +43,20 @@ def _of(pod: Json, name: str) -> Json:
     ],
 )
 def test_containers_share_out_the_gpus_of_their_pod(name: str, visible: str) -> None:
-    found = container_gpus.environment(POD, _of(POD, name), {}, machine_has_gpus=True)
+    found = container_gpus.environment(POD, _of(POD, name), {}, EIGHT)
     assert found == {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
-@pytest.mark.parametrize(
-    ("machine_has_gpus", "expected"), [(True, {"CUDA_VISIBLE_DEVICES": ""}), (False, {})]
-)
-def test_who_asks_for_none_sees_none(machine_has_gpus: bool, expected: dict[str, str]) -> None:
-    assert container_gpus.environment(POD, _of(POD, "none"), {}, machine_has_gpus) == expected
+@pytest.mark.parametrize(("gpu_ids", "expected"), [(EIGHT, {"CUDA_VISIBLE_DEVICES": ""}), ((), {})])
+def test_who_asks_for_none_sees_none(gpu_ids: tuple[str, ...], expected: dict[str, str]) -> None:
+    assert container_gpus.environment(POD, _of(POD, "none"), {}, gpu_ids) == expected
+
+
+def test_the_daemon_itself_sees_some_only() -> None:
+    """Number 1 of what it may use is not the GPU that CUDA calls 1."""
+    gpu_ids = ("3", "GPU-7c6b", *EIGHT)
+    found = container_gpus.environment(POD, _of(POD, "sidecar"), {}, gpu_ids)
+    assert found["CUDA_VISIBLE_DEVICES"] == "GPU-7c6b"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +64,7 @@ def test_who_asks_for_none_sees_none(machine_has_gpus: bool, expected: dict[str,
     [("0", "5"), ("1,0", "6,5"), ("", ""), ("-1", ""), ("0,7,1", "5"), ("GPU-1", ""), (" 1 ", "6")],
 )
 def test_a_container_chooses_among_its_own(written: str, visible: str) -> None:
-    found = container_gpus.environment(POD, _of(POD, "second"), {"CUDA_VISIBLE_DEVICES": written}, True)
+    found = container_gpus.environment(POD, _of(POD, "second"), {"CUDA_VISIBLE_DEVICES": written}, EIGHT)
     assert found["CUDA_VISIBLE_DEVICES"] == visible
 
 
@@ -65,5 +72,5 @@ def test_a_container_chooses_among_its_own(written: str, visible: str) -> None:
 def test_a_pod_that_was_given_none(annotations: dict[str, str]) -> None:
     pod = {**POD, "metadata": {"annotations": annotations}}
     with pytest.raises(RefusedError, match="the pod was given no GPUs: the scheduler writes them") as told:
-        container_gpus.environment(pod, _of(pod, "second"), {}, True)
+        container_gpus.environment(pod, _of(pod, "second"), {}, EIGHT)
     assert told.value.reason == "CreateContainerError"

@@ -33,12 +33,18 @@ FORBID: Final = (
 )
 
 
+# Where the way out of a network is root's alone, everybody gets one, in a mount namespace that nobody else sees.
+OPEN_TUNNEL: Final = 'mount -t tmpfs tmpfs /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec "$@"'
+
+
 class Level(msgspec.Struct, frozen=True):
     name: Name
     # Who the cluster is; None: whoever runs the tests.
     user: int | None
     environment: Mapping[str, str]
-    before: tuple[str, ...] = ()
+    # What is done as whoever runs the tests, and what as the cluster's own user.
+    first: tuple[str, ...] = ()
+    then: tuple[str, ...] = ()
     has_mounts: bool = True
     has_own_network: bool = True
 
@@ -46,7 +52,7 @@ class Level(msgspec.Struct, frozen=True):
         """Ends with the tests' process, however that ends: asked for last, since a change of user takes it back."""
         last = ("setpriv", "--pdeathsig", "KILL")
         become = () if self.user is None else _become(self.user)
-        return [*become, *self.before, *last, *self._python(), *arguments]
+        return [*self.first, *become, *self.then, *last, *self._python(), *arguments]
 
     def _python(self) -> tuple[str, ...]:
         return (sys.executable if self.user is None else interpreter_for_anybody(),)
@@ -69,13 +75,20 @@ def level(name: Name) -> Level:
         case "root":
             return Level(name, None, {})
         case "nobody":
-            return Level(name, NOBODY if is_root else None, {})
+            return Level(name, NOBODY, {}, first=_with_tunnel()) if is_root else Level(name, None, {})
         case "unnamespaced":
             apart = ("unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-c", FORBID, "sh")
             user = SOMEBODY if is_root else None
-            return Level(name, user, {}, apart, has_mounts=False, has_own_network=False)
+            return Level(name, user, {}, then=apart, has_mounts=False, has_own_network=False)
         case "plain":
             return Level(name, None, {PLAIN: "plain"}, has_mounts=False, has_own_network=False)
+
+
+def _with_tunnel() -> tuple[str, ...]:
+    tunnel = Path("/dev/net/tun")
+    if not tunnel.exists() or tunnel.stat().st_mode & 0o006 == 0o006:
+        return ()
+    return ("unshare", "--mount", "--propagation", "private", "sh", "-c", OPEN_TUNNEL, "sh")
 
 
 def why_not(name: Name) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from windlass.localcluster import quantities
 from windlass.localcluster.containers import refusals
 from windlass.localcluster.containers.refusals import RefusedError
+from windlass.localcluster.kubelet import machine
 from windlass.localcluster.podlife import specs
 from windlass.localcluster.scheduling import accounts, gpus
 from windlass.model.base import Json
@@ -13,11 +14,11 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
 
 
-def environment(pod: Json, container: Json, own: Mapping[str, str], machine_has_gpus: bool) -> dict[str, str]:
+def environment(pod: Json, container: Json, own: Mapping[str, str], gpu_ids: Sequence[str]) -> dict[str, str]:
     """`own` is what the container says itself: it may choose among its GPUs, and counts them from 0."""
     count = _count(container)
     if not count:
-        return {VISIBLE: ""} if machine_has_gpus else {}
+        return {VISIBLE: ""} if gpu_ids else {}
     given = accounts.asked_by(pod).gpus
     start = _before(pod, container["name"])
     share = given[start : start + count]
@@ -29,7 +30,7 @@ def environment(pod: Json, container: Json, own: Mapping[str, str], machine_has_
         raise RefusedError(message, refusals.CREATE_ERROR)
     visible = _chosen(own[VISIBLE], share) if VISIBLE in own else share
     # In one order for all, or a number would mean one GPU here and another there.
-    return {VISIBLE: gpus.written(visible), _ORDER: "PCI_BUS_ID"}
+    return {VISIBLE: machine.visible_devices(gpu_ids, visible), _ORDER: "PCI_BUS_ID"}
 
 
 def _before(pod: Json, name: str) -> int:

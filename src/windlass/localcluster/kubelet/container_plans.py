@@ -20,12 +20,12 @@ from windlass.localcluster.kubelet import (
     container_users,
     pod_folder,
     service_account,
-    sub_paths,
 )
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.pod_folder import PodFolder
 from windlass.localcluster.kubelet.pod_volumes import PodVolumes
 from windlass.localcluster.podlife import oom
+from windlass.localcluster.sandbox import sub_paths
 from windlass.localcluster.sandbox.messages import ContainerPlan, Limits, Mount, User
 from windlass.model.base import Json
 
@@ -85,7 +85,7 @@ def _all(pod: Json, container: Json, own: dict[str, str], user: User, setting: S
         **container_users.environment(user, setting.host),
         "HOSTNAME": setting.hostname,
         **own,
-        **container_gpus.environment(pod, container, own, setting.host.has_gpus),
+        **container_gpus.environment(pod, container, own, setting.host.gpu_ids),
         MARKER: pod["metadata"]["uid"],
     }
 
@@ -111,9 +111,7 @@ def _mounts(
         for mount in wanted:
             _check_is_in_place(mount, container, setting)
         return ()
-    own = [
-        Mount(_source(mount, container, setting.volumes), mount.target, mount.read_only) for mount in wanted
-    ]
+    own = [_with_source(mount, container, setting.volumes) for mount in wanted]
     # A file inside of what is mounted comes after it.
     ordered = sorted((*_shared_files(setting.folder, own), *own), key=lambda mount: _depth(mount.target))
     message = Mount(str(setting.folder.termination_log(run_id)), mounts.termination_message_path(container))
@@ -135,13 +133,16 @@ def _depth(target: str) -> int:
     return len(PurePosixPath(target).parts)
 
 
+def _with_source(mount: mounts.Mount, container: Json, volumes: PodVolumes) -> Mount:
+    if volumes.is_mounted(mount.source_volume):
+        return Mount(volumes.paths[mount.source_volume], mount.target, mount.read_only, mount.sub_path)
+    return Mount(_source(mount, container, volumes), mount.target, mount.read_only)
+
+
 def _source(mount: mounts.Mount, container: Json, volumes: PodVolumes) -> str:
     volume = volumes.paths[mount.source_volume]
     if not mount.sub_path:
         return volume
-    if volumes.is_mounted(mount.source_volume):
-        # Only the pod's own processes see what is in there, and make what is missing.
-        return f"{volume}/{mount.sub_path}"
     try:
         return str(sub_paths.inside(Path(volume), mount.sub_path))
     except sub_paths.OutsideError as error:

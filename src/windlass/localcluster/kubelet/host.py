@@ -11,7 +11,8 @@ class Host(msgspec.Struct, frozen=True):
     groups: tuple[int, ...]
     environment: Mapping[str, str]
     """From `base_environment`."""
-    has_gpus: bool = False
+    gpu_ids: tuple[str, ...] = ()
+    """As CUDA knows them; the scheduler counts them from 0."""
     pids_limit: int | None = None
     no_mounts_because: str = ""
     """Why pods cannot have mounts of their own; empty when they can."""

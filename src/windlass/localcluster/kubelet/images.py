@@ -43,6 +43,10 @@ def normalised(name: str) -> str:
     return f"{domain}/{path}{tag or ('' if digest else ':latest')}{digest}"
 
 
+FILE = "images.json"
+"""In a data directory."""
+
+
 class Images:
     """Whoever reads or writes is told of a file that cannot be read by a ValueError."""
 

@@ -13,6 +13,8 @@ class Mount(msgspec.Struct, frozen=True):
     source: str
     target: str
     read_only: bool = False
+    # Below the source, where only the pod's own processes see what is in it: it is made if it is missing.
+    sub_path: str = ""
 
 
 class MemoryFolder(msgspec.Struct, frozen=True, tag=True):

@@ -11,7 +11,9 @@ import pathlib
 import stat
 from collections.abc import Iterable
 
-from windlass.localcluster.sandbox import kernel, layout, messages
+import msgspec
+
+from windlass.localcluster.sandbox import kernel, layout, messages, sub_paths
 
 # What the host may say of an entry that has just gone, that is in somebody else's mount, or that must not be bound, as
 # the new root itself.
@@ -48,7 +50,8 @@ def build_and_enter(plan: messages.ContainerPlan, scratch: str) -> None:
 
 
 def _build(plan: messages.ContainerPlan, scratch: str) -> None:
-    todo = layout.operations(_Machine(), plan.mounts, plan.image, plan.working_directory)
+    mounts = tuple(_found(mount) for mount in plan.mounts)
+    todo = layout.operations(_Machine(), mounts, plan.image, plan.working_directory)
     kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", scratch, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
     # Otherwise the new root would appear in itself, in the folder of the host that scratch is in.
@@ -56,6 +59,16 @@ def _build(plan: messages.ContainerPlan, scratch: str) -> None:
     _mount_proc(scratch + "/proc")
     for operation in todo:
         _carry_out(operation, scratch)
+
+
+def _found(mount: messages.Mount) -> messages.Mount:
+    if not mount.sub_path:
+        return mount
+    try:
+        source = sub_paths.inside(pathlib.Path(mount.source), mount.sub_path)
+    except sub_paths.OutsideError as error:
+        raise RootError(f"mounting {mount.sub_path} at {mount.target}: {error}") from error
+    return msgspec.structs.replace(mount, source=str(source), sub_path="")
 
 
 def _carry_out(operation: layout.Operation, scratch: str) -> None:

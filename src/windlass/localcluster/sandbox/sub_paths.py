@@ -3,8 +3,6 @@
 import stat
 from pathlib import Path
 
-from windlass.localcluster.kubelet import disk_faults
-
 
 class OutsideError(Exception):
     """The path cannot be had. The message says why."""
@@ -19,7 +17,7 @@ def inside(volume: Path, path: str) -> Path:
             raise OutsideError(f"{path} leads out of the volume, to {found}")
         _make(found, stat.S_IMODE(top.stat().st_mode) & 0o777)
     except OSError as error:
-        raise OutsideError(disk_faults.words(error)) from error
+        raise OutsideError(f"{error.filename or volume}: {error.strerror or error}") from error
     except RuntimeError as error:
         # So does Python up to 3.12 call links that lead to each other.
         raise OutsideError(f"{path} is a link that leads nowhere") from error

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.localcluster.kubelet import sub_paths
+from windlass.localcluster.sandbox import sub_paths
 
 
 @pytest.fixture

@@ -1,0 +1,466 @@
+"""Containers as a supervisor runs them, at every level that this machine allows: their start, output and end, and who
+talks to them meanwhile."""
+
+import contextlib
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import supervised
+from pods import levels
+from supervised import FOREVER, Pod, Spawner
+
+from conformance.waiting import wait_for
+from windlass.localcluster.sandbox import messages, runs
+from windlass.localcluster.sandbox.messages import Limits, Mount, Refused, Started
+
+PYTHON = levels.interpreter_for_anybody()
+PATH = levels.SYSTEM_PATH.encode()
+LEVELS = ("root", "nobody", "plain")
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def spawner(request: pytest.FixtureRequest) -> Iterator[Spawner]:
+    if reason := levels.why_not(request.param):
+        pytest.skip(reason)
+    with supervised.spawner(levels.level(request.param)) as one:
+        yield one
+        assert one.complaints() == ""
+
+
+@pytest.fixture
+def pod(spawner: Spawner) -> Iterator[Pod]:
+    pod = spawner.pod()
+    yield pod
+    pod.channel.send(messages.End())
+    pod.hear_the_end()
+    assert not (pod.folder / "socket").exists()
+
+
+def test_a_new_pod_has_nothing_to_tell(pod: Pod) -> None:
+    assert pod.hello == messages.Hello(())
+
+
+# Starts and ends
+
+
+@pytest.mark.parametrize(
+    ("script", "exit_code", "number"),
+    [
+        ("exit 0", 0, 0),
+        ("exit 7", 7, 0),
+        ("exit 255", 255, 0),
+        ("kill -TERM $$", 0, 15),
+        ("kill -KILL $$", 0, 9),
+        ("trap '' TERM; kill -TERM $$; exit 3", 3, 0),
+    ],
+)
+def test_how_it_ended(pod: Pod, script: str, exit_code: int, number: int) -> None:
+    run_id = pod.start(script)
+    end = pod.ended(run_id)
+    assert (end.exit_code, end.signal, end.was_out_of_memory) == (exit_code, number, False)
+    assert end.at >= pod.hear(Started).at
+
+
+def test_what_it_starts_with(pod: Pod) -> None:
+    environment = {b"PATH": PATH, b"BYTES": b"\xff\xfe", b"EMPTY": b""}
+    script = "pwd; env | sort; printf '%s\\n' \"$@\""
+    run_id = pod.begin("sh", "-c", script, b"a", b"\xff b", environment=environment, working_directory="/usr")
+    pod.ended(run_id)
+    lines = [text.encode(errors="surrogateescape") for _, text in pod.log(run_id)]
+    assert [line for line in lines if not line.startswith((b"_=", b"SHLVL=", b"OLDPWD="))] == [
+        b"/usr",
+        b"BYTES=\xff\xfe",
+        b"EMPTY=",
+        b"PATH=" + PATH,
+        b"PWD=/usr",
+        b"WINDLASS_RUN=" + run_id.encode(),
+        b"\xff b",
+    ]
+
+
+def test_nothing_of_ours_is_open_in_it(pod: Pod) -> None:
+    run_id = pod.start("ls /proc/self/fd | wc -l; umask")
+    pod.ended(run_id)
+    # 0, 1, 2, and the folder that is listed.
+    assert pod.log(run_id) == [("stdout", "4"), ("stdout", "0022")]
+
+
+def test_signals_are_as_they_should_be(pod: Pod) -> None:
+    """None ignored and none held back, whatever the spawner does with its own."""
+    run_id = pod.begin("grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
+    pod.ended(run_id)
+    assert [(text.split()[0], int(text.split()[1], 16)) for _, text in pod.log(run_id)] == [
+        ("SigBlk:", 0),
+        ("SigIgn:", 0),
+    ]
+
+
+def test_both_streams_are_in_the_log(pod: Pod) -> None:
+    run_id = pod.start("echo out; echo err >&2; printf unfinished")
+    pod.ended(run_id)
+    # Two streams have no order between them.
+    assert sorted(pod.log(run_id)) == [("stderr", "err"), ("stdout", "out"), ("stdout", "unfinished")]
+
+
+def test_long_output_is_all_there_when_the_end_is_told(pod: Pod) -> None:
+    run_id = pod.start("seq 200000")
+    pod.ended(run_id)
+    assert [text for _, text in pod.log(run_id)] == [str(number) for number in range(1, 200001)]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("windlass-none", 'exec: "windlass-none": executable file not found in $PATH'),
+        ("/windlass/none", 'exec: "/windlass/none": stat /windlass/none: no such file or directory'),
+        ("/etc/passwd", 'exec: "/etc/passwd": permission denied'),
+        ("/usr", 'exec: "/usr": permission denied'),
+    ],
+)
+def test_a_command_that_cannot_be_run(pod: Pod, command: str, message: str) -> None:
+    run_id = pod.begin(command)
+    refusal = pod.not_started(run_id)
+    assert (refusal.message, refusal.is_command) == (message, True)
+    folder = pod.folder / "containers" / run_id
+    assert runs.read_run(folder) == messages.Run(run_id, None, refusal)
+    assert pod.ended(pod.start("exit 4")).exit_code == 4
+
+
+def test_a_working_directory_that_is_not_there(spawner: Spawner, pod: Pod) -> None:
+    """It is made where it can be made without a trace."""
+    run_id = pod.begin("pwd", working_directory="/windlass-none/deep")
+    if spawner.ready.isolates:
+        pod.ended(run_id)
+        assert pod.log(run_id) == [("stdout", "/windlass-none/deep")]
+    else:
+        refusal = pod.not_started(run_id)
+        wanted = 'chdir to cwd ("/windlass-none/deep") set in config.json failed: No such file or directory'
+        assert (refusal.message, refusal.is_command) == (wanted, True)
+    assert not Path("/windlass-none").exists()
+
+
+def test_a_mount_that_cannot_be_had(spawner: Spawner, pod: Pod) -> None:
+    if not spawner.ready.isolates:
+        pytest.skip("there are no mounts at this level")
+    source = f"{pod.folder}/none"
+    run_id = pod.begin("true", mounts=(Mount(source, "/windlass"),))
+    refusal = pod.not_started(run_id)
+    wanted = f"mounting {source} at /windlass: {source} does not exist"
+    assert (refusal.message, refusal.is_command) == (wanted, False)
+
+
+def test_a_run_is_made_once(pod: Pod) -> None:
+    plan = pod.plan("sh", "-c", "echo once")
+    pod.channel.send(messages.Start(plan))
+    pod.channel.send(messages.Start(plan))
+    pod.ended(plan.id)
+    pod.channel.send(messages.Start(plan))
+    pod.ended(pod.start("true"))
+    assert pod.log(plan.id) == [("stdout", "once")]
+
+
+def test_ends_are_on_disk_when_they_are_told(pod: Pod) -> None:
+    run_id = pod.start("exit 9")
+    end = pod.ended(run_id)
+    written = runs.read_run(pod.folder / "containers" / run_id)
+    assert written == messages.Run(run_id, pod.hear(Started), end)
+
+
+def test_a_log_that_cannot_be_written_ends_nothing(pod: Pod) -> None:
+    run_id = pod.begin("sh", "-c", "echo lost; exit 5", log="/windlass-none/0.log")
+    assert pod.ended(run_id).exit_code == 5
+
+
+# Places
+
+
+def test_a_pod_has_its_own_view(spawner: Spawner) -> None:
+    if not spawner.ready.isolates:
+        pytest.skip("processes see all of the machine at this level")
+    pod = spawner.pod(spawner.plan(hostname="some-host"))
+    run_id = pod.start("hostname; test $$ -lt 10 && echo low; test $$ -eq 1 || echo 'not the first'")
+    pod.ended(run_id)
+    assert [text for _, text in pod.log(run_id)] == ["some-host", "low", "not the first"]
+    assert socket.gethostname() != "some-host"
+
+
+def test_a_volume_of_memory_is_seen_by_all_containers_and_by_nobody_else(spawner: Spawner) -> None:
+    if not spawner.ready.isolates:
+        pytest.skip("there are no mounts at this level")
+    plan = spawner.plan()
+    volume = Path(plan.folder) / "volume"
+    volume.mkdir()
+    mount = Mount(str(volume), "/windlass-volume")
+    memory = messages.MemoryFolder(str(volume), 1 << 20)
+    pod = spawner.pod(msgspec.structs.replace(plan, volumes=(memory,)))
+    writer = pod.start("echo word > /windlass-volume/file", mounts=(mount,))
+    assert pod.ended(writer).exit_code == 0
+    reader = pod.start(
+        "cat /windlass-volume/file; head -c 2M /dev/zero > /windlass-volume/big", mounts=(mount,)
+    )
+    assert pod.ended(reader).exit_code != 0
+    assert ("stdout", "word") in pod.log(reader)
+    assert list(volume.iterdir()) == []
+
+
+def test_a_pod_that_cannot_have_its_volume_says_so(spawner: Spawner) -> None:
+    plan = spawner.plan()
+    if spawner.ready.isolates:
+        volumes: tuple[object, ...] = (messages.MemoryFolder(f"{plan.folder}/none"),)
+        words = "No such file or directory"
+    else:
+        volumes = (messages.NfsFolder(f"{plan.folder}/none", "server", "/export"),)
+        words = "server:/export cannot be mounted: NFS needs root"
+    pod = spawner.pod(msgspec.structs.replace(plan, volumes=volumes))
+    assert words in pod.hello.problem
+    pod.channel.send(messages.End())
+    pod.hear_the_end()
+
+
+def test_a_pod_without_a_folder_is_refused(spawner: Spawner) -> None:
+    answer = spawner.spawn(spawner.plan(folder="/windlass-none/pod"))
+    assert isinstance(answer, Refused)
+    assert answer.message.startswith("/windlass-none/pod: ")
+    assert "No such file or directory" in answer.message
+
+
+def test_the_path_of_a_pod_may_be_long(spawner: Spawner) -> None:
+    plan = spawner.plan()
+    deep = Path(plan.folder, *["long" * 20] * 3)
+    deep.mkdir(parents=True)
+    for each in (deep, *deep.parents):
+        if each.is_relative_to(plan.folder):
+            os.chown(each, spawner.folder.stat().st_uid, -1)
+    pod = spawner.pod(msgspec.structs.replace(plan, folder=str(deep)))
+    run_id = pod.start("echo here")
+    pod.ended(run_id)
+    assert pod.log(run_id) == [("stdout", "here")]
+
+
+def test_memory_has_a_bound(pod: Pod) -> None:
+    """Held by a cgroup, or by somebody who looks now and then."""
+    script = "import time; kept = b'x' * (300 << 20); time.sleep(100000)"
+    run_id = pod.begin(PYTHON, "-c", script, limits=Limits(memory_bytes=100 << 20))
+    end = pod.ended(run_id)
+    assert (end.signal, end.was_out_of_memory) == (9, True)
+
+
+def test_memory_within_its_bound_ends_nothing(pod: Pod) -> None:
+    """Which is looked at once more after the start, so that it must have been seen in use."""
+    run_id = pod.start("sleep 2; exit 6", limits=Limits(memory_bytes=100 << 20))
+    end = pod.ended(run_id)
+    assert (end.exit_code, end.was_out_of_memory) == (6, False)
+
+
+# Input and terminals
+
+
+def test_without_an_input_there_is_an_end_of_it_at_once(pod: Pod) -> None:
+    assert pod.ended(pod.start("cat")).exit_code == 0
+
+
+def test_input_comes_from_who_is_attached(pod: Pod) -> None:
+    run_id = pod.start("read -r word; echo got $word", has_stdin=True)
+    shell = pod.attach(run_id)
+    output, stdin = shell.descriptors
+    os.write(stdin, b"something\n")
+    assert supervised.read(output) == b"got something\n"
+    pod.ended(run_id)
+    assert supervised.read(output) == b""
+    shell.close()
+
+
+def test_a_terminal(pod: Pod) -> None:
+    script = "test -t 0 && test -t 1 && test -t 2 && tty; read -r word; echo got $word; exec sleep 100000"
+    run_id = pod.start(script, is_terminal=True)
+    shell = pod.attach(run_id)
+    _, stdin = shell.descriptors
+    os.write(stdin, b"something\n")
+    wait_for("the answer", lambda: "got something" in " ".join(text for _, text in pod.log(run_id)))
+    assert any(text.startswith("/dev/pts/") for _, text in pod.log(run_id))
+    assert {stream for stream, _ in pod.log(run_id)} == {"stdout"}
+    # Ctrl-C
+    os.write(stdin, b"\x03")
+    assert pod.ended(run_id).signal == 2
+    shell.close()
+
+
+# Exec
+
+
+def test_exec(pod: Pod) -> None:
+    environment = {b"PATH": PATH, b"WORD": b"of the container"}
+    run_id = pod.start(FOREVER, environment=environment, working_directory="/usr")
+    shell = pod.execute(run_id, "sh", "-c", 'pwd; echo "$WORD"; cat; echo err >&2; exit 5')
+    shell.write(b"input\n")
+    shell.close_stdin()
+    assert shell.output() == [b"/usr\nof the container\ninput\n", b"err\n"]
+    assert shell.exit_code() == 5
+    shell.close()
+    assert pod.log(run_id) == []
+
+
+def test_exec_with_a_terminal(pod: Pod) -> None:
+    run_id = pod.start(FOREVER)
+    shell = pod.execute(run_id, "sh", "-c", "tty; test -t 2 && exit 3", is_terminal=True)
+    assert len(shell.descriptors) == 1
+    (output,) = shell.output()
+    assert output.startswith(b"/dev/pts/")
+    assert output.endswith(b"\r\n")
+    assert shell.exit_code() == 3
+    shell.close()
+
+
+def test_exec_that_a_signal_ends(pod: Pod) -> None:
+    shell = pod.execute(pod.start(FOREVER), "sh", "-c", "kill -9 $$")
+    assert shell.exit_code() == 137
+    shell.close()
+
+
+def test_exec_of_what_is_not_there(pod: Pod) -> None:
+    run_id = pod.start(FOREVER)
+    refusal = pod.refusal(lambda call: messages.Execute(call, run_id, (b"windlass-none",)))
+    assert refusal == 'exec: "windlass-none": executable file not found in $PATH'
+
+
+def test_many_execs_at_once(pod: Pod) -> None:
+    run_id = pod.start(FOREVER)
+    shells = [pod.execute(run_id, "sh", "-c", f"read -r _; exit {code}") for code in range(10)]
+    for shell in reversed(shells):
+        shell.write(b"\n")
+    assert [shell.exit_code() for shell in shells] == list(range(10))
+    for shell in shells:
+        shell.close()
+
+
+def test_an_abandoned_exec_is_killed(pod: Pod) -> None:
+    run_id, word = pod.start(FOREVER), f"100000.{uuid.uuid4().int}"
+    shell = pod.execute(run_id, "sh", "-c", f"sleep {word} & sleep {word}")
+    wait_for("both", lambda: len(supervised.with_word(f"sleep {word} ")) >= 2)
+    pod.channel.send(messages.Abandon(shell.call))
+    assert shell.exit_code() == 137
+    wait_for("neither", lambda: not supervised.with_word(word))
+    shell.close()
+    assert supervised.marked(run_id)
+
+
+@pytest.mark.parametrize("kind", [messages.Execute, messages.Attach])
+@pytest.mark.parametrize("has_run", [True, False])
+def test_nobody_gets_into_what_does_not_run(pod: Pod, kind: type, has_run: bool) -> None:
+    run_id = "none"
+    if has_run:
+        run_id = pod.start("true")
+        pod.ended(run_id)
+
+    def make(call: int) -> messages.Execute | messages.Attach:
+        if kind is messages.Attach:
+            return messages.Attach(call, run_id)
+        return messages.Execute(call, run_id, (b"true",))
+
+    assert pod.refusal(make) == "the container does not run"
+
+
+# Attach
+
+
+def test_attached_ones_see_what_comes_from_then_on(pod: Pod) -> None:
+    run_id = pod.start("echo before; read -r _; echo out; echo err >&2; read -r _", has_stdin=True)
+    pod.wait_for_line(run_id, "before")
+    one, other = pod.attach(run_id), pod.attach(run_id)
+    os.write(one.descriptors[1], b"\n")
+    pod.wait_for_line(run_id, "out")
+    pod.wait_for_line(run_id, "err")
+    os.write(other.descriptors[1], b"\n")
+    pod.ended(run_id)
+    for shell in (one, other):
+        seen = b"".join(iter(lambda reader=shell.descriptors[0]: supervised.read(reader), b""))  # type: ignore[misc]
+        assert sorted(seen.split()) == [b"err", b"out"]
+        shell.close()
+
+
+def test_who_lets_go_sees_no_more(pod: Pod) -> None:
+    run_id = pod.start(FOREVER)
+    shell = pod.attach(run_id)
+    assert len(shell.descriptors) == 1
+    pod.channel.send(messages.Abandon(shell.call))
+    assert supervised.read(shell.descriptors[0]) == b""
+    shell.close()
+    assert supervised.marked(run_id)
+
+
+def test_who_is_attached_and_does_not_read_keeps_nobody_waiting(pod: Pod) -> None:
+    run_id = pod.start("read -r _; seq 200000; exit 8", has_stdin=True)
+    shell = pod.attach(run_id)
+    os.write(shell.descriptors[1], b"\n")
+    assert pod.ended(run_id).exit_code == 8
+    assert len(pod.log(run_id)) == 200000
+    shell.close()
+
+
+def test_who_is_attached_and_goes_harms_nobody(pod: Pod) -> None:
+    run_id = pod.start("read -r _; echo one; read -r _; echo two", has_stdin=True)
+    shell, staying = pod.attach(run_id), pod.attach(run_id)
+    os.close(shell.descriptors.pop(0))
+    shell.write(b"\n")
+    pod.wait_for_line(run_id, "one")
+    shell.write(b"\n")
+    assert pod.ended(run_id).exit_code == 0
+    assert pod.log(run_id) == [("stdout", "one"), ("stdout", "two")]
+    shell.close()
+    staying.close()
+
+
+# Connections
+
+LISTEN = """
+import socket
+listener = socket.create_server(("127.0.0.1", 0))
+print(listener.getsockname()[1], flush=True)
+while True:
+    connection, _ = listener.accept()
+    with connection:
+        connection.sendall(b"from within")
+"""
+
+
+def test_a_port_of_a_pod(spawner: Spawner, pod: Pod) -> None:
+    run_id = pod.begin(PYTHON, "-c", LISTEN)
+    wait_for("the port", lambda: pod.log(run_id) if (pod.folder / f"{run_id}.log").exists() else None)
+    port = int(pod.log(run_id)[0][1])
+    assert said_at(pod, port) == b"from within"
+    if spawner.ready.gateway:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=supervised.PATIENCE_SECONDS)
+
+
+def said_at(pod: Pod, port: int, host: str = "127.0.0.1") -> bytes:
+    _, (descriptor,) = pod.ask(lambda call: messages.Connect(call, port, host))
+    with contextlib.closing(socket.socket(fileno=descriptor)) as connection:
+        connection.settimeout(supervised.PATIENCE_SECONDS)
+        return connection.recv(100)
+
+
+def test_a_port_where_nobody_listens(pod: Pod) -> None:
+    with socket.socket() as bound:
+        # Taken, so that nobody else listens there meanwhile.
+        bound.bind(("127.0.0.1", 0))
+        with pytest.raises((AssertionError, ConnectionRefusedError), match="refused"):
+            said_at(pod, bound.getsockname()[1])
+    assert pod.ended(pod.start("exit 2")).exit_code == 2
+
+
+def test_pods_of_one_network_hear_of_it(spawner: Spawner, pod: Pod) -> None:
+    """The next spawner joins what this one has made."""
+    if not spawner.ready.gateway:
+        assert pod.refusal(messages.Namespaces) == "pods share the network of the machine"
+        return
+    _, (user, hub) = pod.ask(messages.Namespaces)
+    named = [Path(f"/proc/self/fd/{each}").readlink().name for each in (user, hub)]
+    assert [name.partition(":")[0] for name in named] == ["user", "net"]
+    os.close(user)
+    os.close(hub)

@@ -1,0 +1,343 @@
+"""A real spawner with real supervisors, at each level that a machine may allow, and what they say.
+
+The test plays the daemon: it sends messages and reads answers, one at a time, without an event loop.
+"""
+
+import contextlib
+import itertools
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+from unittest import mock
+
+import msgspec
+from pods import levels
+
+from conformance.waiting import wait_for
+from windlass.localcluster.kubelet.connection import connect
+from windlass.localcluster.sandbox import container_init, launching, messages, processes
+from windlass.localcluster.sandbox.channel import Channel
+from windlass.localcluster.sandbox.messages import (
+    ContainerPlan,
+    Ended,
+    Execute,
+    Exited,
+    FromSupervisor,
+    Hello,
+    NotStarted,
+    Opened,
+    Refused,
+    Started,
+)
+
+PATIENCE_SECONDS = float(os.environ.get("WP", "60"))
+FOREVER = "while true; do sleep 1000; done"
+
+Said = TypeVar("Said", bound=msgspec.Struct)
+_numbers = itertools.count(1)
+
+
+class Shell:
+    """A process that was added to a container: what comes out of it, and how it ends."""
+
+    def __init__(self, pod: "Pod", call: int, descriptors: list[int]) -> None:
+        self.call = call
+        self.descriptors = descriptors
+        self._pod = pod
+
+    def write(self, data: bytes) -> None:
+        os.write(self.descriptors[0], data)
+
+    def close_stdin(self) -> None:
+        os.close(self.descriptors.pop(0))
+
+    def close(self) -> None:
+        while self.descriptors:
+            os.close(self.descriptors.pop())
+
+    def output(self) -> list[bytes]:
+        """All that comes, of each stream, until it ends."""
+        readers = self.descriptors if len(self.descriptors) < 3 else self.descriptors[1:]
+        return [b"".join(iter(lambda each=each: read(each), b"")) for each in readers]  # type: ignore[misc]
+
+    def exit_code(self) -> int:
+        return self._pod.hear(Exited, lambda said: said.call == self.call).exit_code
+
+
+class Pod:
+    """The supervisor of one, and the connection to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.said: list[Any] = []
+        self._came_with: dict[int, list[int]] = {}
+        self.connect()
+
+    def connect(self) -> None:
+        self.channel: Channel[FromSupervisor] = connect(self.folder / "socket", messages.FromSupervisor)
+        self.channel.socket.settimeout(PATIENCE_SECONDS)
+        self.said.clear()
+        self.hello = self.hear(Hello)
+
+    def disconnect(self) -> None:
+        self.channel.close()
+        for descriptors in self._came_with.values():
+            for descriptor in descriptors:
+                os.close(descriptor)
+        self._came_with.clear()
+
+    def hear(self, kind: type[Said], is_it: Callable[[Said], bool] = lambda _: True) -> Said:
+        """What was said of that kind, or will be. Everything said is kept."""
+        for said in self.said:
+            if isinstance(said, kind) and is_it(said):
+                return said
+        while True:
+            found = None
+            for said, descriptors in self.channel.receive():
+                self.said.append(said)
+                if isinstance(said, Opened):
+                    self._came_with[said.call] = descriptors
+                if found is None and isinstance(said, kind) and is_it(said):
+                    found = said
+            if found is not None:
+                return found
+
+    def hear_the_end(self) -> None:
+        """Of the connection."""
+        with contextlib.suppress(EOFError):
+            while True:
+                self.channel.receive()
+
+    # Containers
+
+    def plan(self, *argv: str | bytes, **other: Any) -> ContainerPlan:
+        words = tuple(word if isinstance(word, bytes) else word.encode() for word in argv)
+        run_id = uuid.uuid4().hex
+        given = {
+            "environment": {b"PATH": levels.SYSTEM_PATH.encode()},
+            "working_directory": "/",
+            "mounts": (),
+            "log": str(self.folder / f"{run_id}.log"),
+        }
+        return ContainerPlan(run_id, "main", words, **{**given, **other})  # type: ignore[arg-type]
+
+    def begin(self, *argv: str | bytes, **other: Any) -> str:
+        """Its id; whether it starts is still to be heard."""
+        plan = self.plan(*argv, **other)
+        self.channel.send(messages.Start(plan))
+        return plan.id
+
+    def start(self, script: str, **other: Any) -> str:
+        run_id = self.begin("sh", "-c", script, **other)
+        self.hear(Started, lambda said: said.container == run_id)
+        return run_id
+
+    def signal(self, run_id: str, number: int) -> None:
+        self.channel.send(messages.Signal(run_id, number))
+
+    def ended(self, run_id: str) -> Ended:
+        return self.hear(Ended, lambda said: said.container == run_id)
+
+    def not_started(self, run_id: str) -> NotStarted:
+        return self.hear(NotStarted, lambda said: said.container == run_id)
+
+    def log(self, run_id: str) -> list[tuple[str, str]]:
+        """Stream and text of each line."""
+        lines = (self.folder / f"{run_id}.log").read_text(errors="surrogateescape").splitlines()
+        return [(line.split(" ", 3)[1], line.split(" ", 3)[3]) for line in lines]
+
+    def wait_for_line(self, run_id: str, text: str) -> None:
+        wait_for(f"{text!r} in the log", lambda: text in [line for _, line in self.log(run_id)])
+
+    # Calls
+
+    def ask(self, make: Callable[[int], msgspec.Struct]) -> tuple[int, list[int]]:
+        """The number of the call and what was opened. AssertionError with the words of a refusal."""
+        call = next(_numbers)
+        self.channel.send(make(call))
+
+        def is_answer(said: Any) -> bool:
+            return isinstance(said, Opened | Refused) and said.call == call
+
+        answer = self.hear(msgspec.Struct, is_answer)
+        assert isinstance(answer, Opened), answer
+        return call, self._came_with.pop(call)
+
+    def came_with(self, call: int) -> list[int]:
+        return self._came_with[call]
+
+    def refusal(self, make: Callable[[int], msgspec.Struct]) -> str:
+        call = next(_numbers)
+        self.channel.send(make(call))
+        return self.hear(Refused, lambda said: said.call == call).message
+
+    def execute(self, run_id: str, *argv: str, is_terminal: bool = False) -> Shell:
+        words = tuple(word.encode() for word in argv)
+        return Shell(self, *self.ask(lambda call: Execute(call, run_id, words, is_terminal)))
+
+    def attach(self, run_id: str) -> Shell:
+        """Its output comes first, its input after that, if it has one."""
+        return Shell(self, *self.ask(lambda call: messages.Attach(call, run_id)))
+
+
+class Spawner:
+    """`lifeline` is the end that keeps all pods alive."""
+
+    def __init__(self, folder: Path, launched: launching.Launched, lifeline: int) -> None:
+        self.folder = folder
+        self.process = launched.process
+        self.channel = launched.channel
+        self.channel.socket.settimeout(PATIENCE_SECONDS)
+        self.lifeline: int | None = lifeline
+        self.pods: list[Pod] = []
+        received = self.channel.receive()
+        assert isinstance(received[0][0], messages.Ready), received
+        self.ready: messages.Ready = received[0][0]
+
+    def ask(self, make: Callable[[int], msgspec.Struct]) -> messages.FromSpawner:
+        self.channel.send(make(next(_numbers)))
+        ((answer, _),) = self.channel.receive()
+        return answer
+
+    def plan(self, **other: Any) -> messages.PodPlan:
+        uid = uuid.uuid4().hex
+        folder = self.folder / uid
+        folder.mkdir()
+        shutil.chown(folder, self.folder.stat().st_uid, self.folder.stat().st_gid)
+        link = None
+        if self.ready.gateway:
+            address = f"10.86.1.{len(self.pods) + 1}"
+            link = messages.Link(address, self.ready.prefix_length, self.ready.gateway)
+        given = {"folder": str(folder), "hostname": f"host-{uid[:8]}", "link": link}
+        return messages.PodPlan(uid, **{**given, **other})  # type: ignore[arg-type]
+
+    def pod(self, plan: messages.PodPlan | None = None) -> Pod:
+        plan = plan or self.plan()
+        answer = self.spawn(plan)
+        assert isinstance(answer, messages.Done), answer
+        self.pods.append(Pod(Path(plan.folder)))
+        return self.pods[-1]
+
+    def spawn(self, plan: messages.PodPlan) -> messages.FromSpawner:
+        return self.ask(lambda call: messages.Spawn(call, plan))
+
+    def complaints(self) -> str:
+        return (self.folder / launching.COMPLAINTS).read_text()
+
+    def cut_lifeline(self) -> None:
+        if self.lifeline is not None:
+            os.close(self.lifeline)
+            self.lifeline = None
+
+    def leave(self) -> None:
+        """As a daemon does that ends."""
+        for pod in self.pods:
+            pod.disconnect()
+        self.channel.close()
+        self.process.wait(PATIENCE_SECONDS)
+
+
+def read(descriptor: int) -> bytes:
+    """Nothing at the end, which a terminal tells as a fault."""
+    try:
+        return os.read(descriptor, 1 << 16)
+    except OSError:
+        return b""
+
+
+def family(pid: int) -> list[str]:
+    """The process and all below it, in words that stay true when others get their numbers."""
+    found = [processes.identity(each) for each in (pid, *processes.descendants(pid))]
+    return [each for each in found if each is not None]
+
+
+def wait_until_gone(identities: list[str]) -> None:
+    def are_gone() -> bool:
+        return not any(map(processes.is_alive, identities))
+
+    wait_for("no process to be left", are_gone)
+
+
+def words_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def with_word(word: str) -> list[int]:
+    """The processes that have it in their command line; none of this one's."""
+    return [
+        int(each.name)
+        for each in Path("/proc").glob("[0-9]*")
+        if int(each.name) != os.getpid() and word in words_of(int(each.name))
+    ]
+
+
+def marked(run_id: str) -> list[int]:
+    return processes.marked(container_init.MARKER, run_id.encode())
+
+
+def init_of(run_id: str) -> int:
+    """The process above the container's command and all whom it has adopted."""
+    inside = marked(run_id)
+    parents = {parent for pid in inside for parent in processes.ancestors(pid)[:1]}
+    (init,) = parents - {*inside, 1}
+    return init
+
+
+def supervisor_of(run_id: str) -> int:
+    return processes.ancestors(init_of(run_id))[0]
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+# Levels
+
+
+@contextlib.contextmanager
+def spawner(level: levels.Level, **wanted: Any) -> Iterator[Spawner]:
+    """What is left of it ends with the lifeline, and nothing may be left then."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-supervised-"))
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        user = os.getuid() if level.user is None else level.user
+        os.chown(folder, user, -1)
+        reader, writer = os.pipe()
+        sandbox = level.environment.get(levels.PLAIN, "auto")
+        options = {"lifeline": reader, "level": sandbox, "cluster": folder.name, **wanted}
+        with mock.patch.object(sys, "executable", _interpreter(level, folder)):
+            launched = launching.launch(launching.Wanted(folder=folder, **options))
+        os.close(reader)
+        launched_family = Spawner(folder, launched, writer)
+        stack.callback(_end, launched_family)
+        yield launched_family
+
+
+def _end(spawner: Spawner) -> None:
+    everybody = family(spawner.process.pid)
+    for pod in spawner.pods:
+        pod.disconnect()
+    spawner.cut_lifeline()
+    spawner.channel.close()
+    spawner.process.wait(PATIENCE_SECONDS)
+    wait_until_gone(everybody)
+
+
+def _interpreter(level: levels.Level, folder: Path) -> str:
+    """A program that takes the arguments of Python, and runs it as this level has it."""
+    surroundings = [f"{name}={value}" for name, value in level.surroundings(folder).items()]
+    words = shlex.join(["env", "-i", *surroundings, *level.command()])
+    script = folder / "python"
+    script.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
+    script.chmod(0o755)
+    return str(script)
