@@ -150,7 +150,8 @@ class Pod:
 
     def log(self, run_id: str) -> list[tuple[str, str]]:
         """Stream and text of each line."""
-        lines = (self.folder / f"{run_id}.log").read_text(errors="surrogateescape").splitlines()
+        path = self.folder / f"{run_id}.log"
+        lines = path.read_text(errors="surrogateescape").splitlines() if path.exists() else []
         return [(line.split(" ", 3)[1], line.split(" ", 3)[3]) for line in lines]
 
     def wait_for_line(self, run_id: str, text: str) -> None:

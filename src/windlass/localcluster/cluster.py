@@ -77,17 +77,16 @@ class LocalCluster:
     async def _start(self) -> None:
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._open.callback(os.close, _locked(self.data / _LOCK))
-        # It takes a while to start, and nothing needs it before the server is up.
         spawning = Spawning(self._wanted_spawner(), self.data / _PODS)
         self._open.push_async_callback(spawning.stop)
-        launching = asyncio.ensure_future(spawning.ready())
-        self._open.push_async_callback(_cancelled, launching)
+        # Nothing needs it before the server is up.
+        await spawning.begin()
         server = ApiServer(self.data)
         self._open.push_async_callback(server.stop)
         await server.start(self._options.host, self._options.port, self.socket)
         self.url = server.url
         credentials.write_kubeconfig(self.kubeconfig, server.url, server.credentials)
-        ready = await launching
+        ready = await spawning.ready()
         self.notes = ready.notes
         self.network = "isolated" if ready.gateway else "shared"
         self._kubelet = Kubelet(await self._means(server, spawning, ready))

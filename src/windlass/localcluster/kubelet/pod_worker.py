@@ -308,13 +308,15 @@ class PodWorker:
         self._means.log_news.tell(self.place.folder.logs(name))
 
     def _lose(self) -> None:
-        """The supervisor has been killed, and what it looked after with it."""
+        """The supervisor has gone: it was told to, or somebody has killed it, and what it looked after with it."""
+        if self._supervision is None and not self._starting and not self._running_ids():
+            return
+        self._is_lost = True
         self._supervision = None
         self._record = msgspec.structs.replace(self._record, has_sandbox=False)
         for run_id in (*self._starting.values(), *self._running_ids()):
             known = runs.read_run(self.place.folder.run(run_id))
             self._hear(_end_of(known) or messages.Ended(run_id, time.time(), 0, signal.SIGKILL))
-        self._is_lost = True
         self._news.set()
 
     def _running_ids(self) -> list[str]:
@@ -445,10 +447,10 @@ class PodWorker:
         return self._stop(restarts.stop_of(self.pod, self._record))
 
     async def _finish(self) -> None:
-        """Nothing runs and nothing will."""
-        await self._end_supervision()
+        """Nothing runs and nothing will, which is told before the pod's place is cleared."""
         self._record = msgspec.structs.replace(self._record, has_sandbox=False)
         self._publish()
+        await self._end_supervision()
         self.place.give_back_addresses()
         if self.pod["metadata"].get("deletionTimestamp"):
             self._means.delete(self.pod)
@@ -460,6 +462,7 @@ class PodWorker:
             supervision, self._supervision = self._supervision, None
             await supervision.end()
         if self._is_lost:
+            self._is_lost = False
             await self.place.kill_leftovers()
 
     async def _remove(self) -> None:
@@ -488,15 +491,9 @@ class PodWorker:
     def _tell_back_offs(self) -> None:
         for container in self._record.all_containers:
             is_new = self._told_back_offs.get(container.name) != container.restart_count
-            if is_new and self._is_backing_off(container.name):
+            if is_new and statuses.is_backing_off(self.pod, self._record, container, _now()):
                 self._told_back_offs[container.name] = container.restart_count
                 self._means.events.backing_off(self.pod, container)
-
-    def _is_backing_off(self, name: str) -> bool:
-        every = statuses.pod_status(self.pod, self._record, _now())
-        states = [*every["containerStatuses"], *every.get("initContainerStatuses", ())]
-        mine = next(each["state"] for each in states if each["name"] == name)
-        return bool(mine.get("waiting", {}).get("reason") == "CrashLoopBackOff")
 
 
 async def _connected(connection: socket.socket) -> None:

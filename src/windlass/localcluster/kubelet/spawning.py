@@ -35,11 +35,16 @@ class Spawning:
         self._ready: asyncio.Future[messages.Ready] | None = None
         self._is_stopped = False
 
+    async def begin(self) -> None:
+        """Launch it, and do not wait for it: it takes a while."""
+        self._ready = asyncio.get_running_loop().create_future()
+        await self._launch()
+
     async def ready(self) -> messages.Ready:
         """What pods can be given here, as soon as that is known."""
         if self._ready is None:
-            self._ready = asyncio.get_running_loop().create_future()
-            await self._launch()
+            await self.begin()
+        assert self._ready is not None  # noqa: S101 — it has begun
         try:
             return await asyncio.wait_for(asyncio.shield(self._ready), _SECONDS_TO_START)
         except (TimeoutError, CallRefusedError) as error:

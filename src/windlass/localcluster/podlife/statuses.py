@@ -97,17 +97,24 @@ def _with_back_offs(
     if ending is not None:
         return record
     for container in record.all_containers:
-        is_waiting = back_off.remaining_until(container, now, policy) is not None
-        if (
-            isinstance(container.current, Terminated)
-            and is_waiting
-            and restarts.is_to_run_again(pod, container)
-        ):
+        if isinstance(container.current, Terminated) and _waits(pod, container, now, policy):
             waiting = Waiting("CrashLoopBackOff", back_off.waiting_message(pod, container))
             record = record.with_container(
                 msgspec.structs.replace(container, current=waiting, last=container.current)
             )
     return record
+
+
+def is_backing_off(pod: Json, record: PodRecord, container: ContainerRecord, now: datetime) -> bool:
+    """It has ended, and is shown as waiting for its next run."""
+    if not isinstance(container.current, Terminated) or endings.ending_of(pod, record, now) is not None:
+        return False
+    return _waits(pod, container, now, back_off.KUBELET)
+
+
+def _waits(pod: Json, container: ContainerRecord, now: datetime, policy: BackOff) -> bool:
+    is_waiting = back_off.remaining_until(container, now, policy) is not None
+    return is_waiting and restarts.is_to_run_again(pod, container)
 
 
 def _with_lost(pod: Json, record: PodRecord) -> PodRecord:

@@ -51,9 +51,13 @@ class Group(msgspec.Struct, frozen=True):
     counted: str = ""
 
     def join(self, pid: int) -> None:
-        """What the process forks from now on is in the group too; 0 is the caller. OSError where it cannot be."""
+        """What the process forks from now on is in the group too; 0 is the caller. OSError where it cannot be.
+
+        The caller has one thread. In version 1 that thread goes alone, for which the kernel stops nobody else.
+        """
         for folder in self.folders:
-            _write(folder / "cgroup.procs", str(pid))
+            alone = folder / "tasks"
+            _write(alone if pid == 0 and alone.exists() else folder / "cgroup.procs", str(pid))
 
     def has_run_out_of_memory(self) -> bool:
         return self.counters is not None and oom.was_killed_for_memory(self.counted, _read(self.counters))

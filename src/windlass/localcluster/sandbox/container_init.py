@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from windlass.localcluster.sandbox import kernel, messages, processes, root, watching
+from windlass.localcluster.sandbox.cgroups import Group
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import (
     ContainerPlan,
@@ -52,17 +53,17 @@ class Init:
     def __init__(
         self,
         plan: ContainerPlan,
+        group: Group | None,
         control: Channel[ToInit],
         scratch: str,
         *,
         isolates: bool,
-        limits_itself: bool,
     ) -> None:
         self._plan = plan
+        self._group = group
         self._control = control
         self._scratch = scratch
         self._isolates = isolates
-        self._limits_itself = limits_itself
         self._main = 0
         # The numbers of the calls that started them.
         self._executed: dict[int, int] = {}
@@ -86,6 +87,8 @@ class Init:
         self._tend(woken)
 
     def _enter(self) -> None:
+        if self._group is not None:
+            self._group.join(0)
         if self._isolates:
             kernel.unshare(kernel.NEW_MOUNTS)
             root.build_and_enter(self._plan, self._scratch)
@@ -221,7 +224,8 @@ class Init:
 
     def _limit(self) -> None:
         wanted = self._plan.limits.processes
-        if wanted is None or not self._limits_itself or sys.platform != "linux":
+        is_held = self._group is not None and self._group.enforced.processes is not None
+        if wanted is None or is_held or sys.platform != "linux":
             return
         _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
         bound = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

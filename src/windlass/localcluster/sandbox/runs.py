@@ -94,8 +94,6 @@ class ContainerRun:
         for descriptor, stream in kept:
             self._outputs[descriptor] = stream
             self._watch.add(descriptor, functools.partial(self._read, descriptor))
-        if self._group is not None:
-            self._group.join(self._pid)
         ours.send(b"!")
 
     def _open_streams(self) -> tuple[tuple[int, int, int], list[tuple[int, Stream]]]:
@@ -152,13 +150,9 @@ class ContainerRun:
                 if self._setting.isolates:
                     # From here on, and not before: the process that forked this one is gone by now.
                     kernel.end_with_parent()
-                is_limited = self._group is not None and self._group.enforced.processes is not None
+                channel: Channel[container_init.ToInit] = Channel(control, container_init.ToInit)
                 init = container_init.Init(
-                    self._plan,
-                    Channel(control, container_init.ToInit),
-                    scratch,
-                    isolates=self._setting.isolates,
-                    limits_itself=not is_limited,
+                    self._plan, self._group, channel, scratch, isolates=self._setting.isolates
                 )
                 init.run(*streams)
             code = 0
