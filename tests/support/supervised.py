@@ -37,7 +37,7 @@ from windlass.localcluster.sandbox.messages import (
     Started,
 )
 
-PATIENCE_SECONDS = float(os.environ.get("WP", "60"))
+PATIENCE_SECONDS = 60
 FOREVER = "while true; do sleep 1000; done"
 
 Said = TypeVar("Said", bound=msgspec.Struct)
@@ -126,7 +126,7 @@ class Pod:
             "mounts": (),
             "log": str(self.folder / f"{run_id}.log"),
         }
-        return ContainerPlan(run_id, "main", words, **{**given, **other})  # type: ignore[arg-type]
+        return ContainerPlan(run_id, "main", words, **{**given, **other})
 
     def begin(self, *argv: str | bytes, **other: Any) -> str:
         """Its id; whether it starts is still to be heard."""
@@ -171,9 +171,6 @@ class Pod:
         assert isinstance(answer, Opened), answer
         return call, self._came_with.pop(call)
 
-    def came_with(self, call: int) -> list[int]:
-        return self._came_with[call]
-
     def refusal(self, make: Callable[[int], msgspec.Struct]) -> str:
         call = next(_numbers)
         self.channel.send(make(call))
@@ -198,9 +195,11 @@ class Spawner:
         self.channel.socket.settimeout(PATIENCE_SECONDS)
         self.lifeline: int | None = lifeline
         self.pods: list[Pod] = []
-        received = self.channel.receive()
-        assert isinstance(received[0][0], messages.Ready), received
-        self.ready: messages.Ready = received[0][0]
+        ((ready, namespaces),) = self.channel.receive()
+        assert isinstance(ready, messages.Ready), ready
+        self.ready: messages.Ready = ready
+        for descriptor in namespaces:
+            os.close(descriptor)
 
     def ask(self, make: Callable[[int], msgspec.Struct]) -> messages.FromSpawner:
         self.channel.send(make(next(_numbers)))
@@ -217,7 +216,7 @@ class Spawner:
             address = f"10.86.1.{len(self.pods) + 1}"
             link = messages.Link(address, self.ready.prefix_length, self.ready.gateway)
         given = {"folder": str(folder), "hostname": f"host-{uid[:8]}", "link": link}
-        return messages.PodPlan(uid, **{**given, **other})  # type: ignore[arg-type]
+        return messages.PodPlan(uid, **{**given, **other})
 
     def pod(self, plan: messages.PodPlan | None = None) -> Pod:
         plan = plan or self.plan()

@@ -144,6 +144,10 @@ def _remove_abandoned(runs: Path) -> None:
             continue
         if holder(folder / LOCK) is None:
             with contextlib.suppress(OSError):
+                # Imported here: there is seldom anything left, and it takes a while.
+                from windlass.localcluster import cluster
+
+                cluster.remove_traces(folder)
                 remove(folder)
 
 

@@ -5,7 +5,9 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import resource
 import socket
+import tempfile
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +26,7 @@ from windlass.localcluster.kubelet.kubelet import Kubelet
 from windlass.localcluster.kubelet.means import MachineFiles, Means
 from windlass.localcluster.kubelet.spawning import CannotSpawnError, Spawning
 from windlass.localcluster.kubelet.surroundings import Surroundings
+from windlass.localcluster.sandbox import cgroups
 from windlass.localcluster.sandbox.launching import Wanted
 from windlass.localcluster.sandbox.messages import Ready
 from windlass.localcluster.scheduling import nodes
@@ -32,6 +35,10 @@ from windlass.localcluster.stored import StoreError
 from windlass.model.base import Json
 
 _LOCK = "lock"
+_SOCKET = "api.socket"
+_LONGEST_SOCKET_PATH = 100
+# A descriptor per pod, and one per request: more than a shell allows for.
+_OPEN_FILES = 65536
 _PODS = "pods"
 _LEVEL = "WINDLASS_SANDBOX"
 _API_PORT = 443
@@ -56,7 +63,7 @@ class LocalCluster:
     def __init__(self, data: Path, options: ClusterOptions) -> None:
         self.data = data.absolute()
         self.url = ""
-        self.socket = self.data / "api.socket"
+        self.socket = self.data / _SOCKET
         self.kubeconfig = self.data / "kubeconfig"
         self.notes: tuple[str, ...] = ()
         self.network = ""
@@ -77,6 +84,11 @@ class LocalCluster:
     async def _start(self) -> None:
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._open.callback(os.close, _locked(self.data / _LOCK))
+        _raise_limit_of_open_files()
+        if len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
+            self.socket = (
+                Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="windlass-"))) / _SOCKET
+            )
         spawning = Spawning(self._wanted_spawner(), self.data / _PODS)
         self._open.push_async_callback(spawning.stop)
         # Nothing needs it before the server is up.
@@ -140,6 +152,8 @@ class LocalCluster:
         self._open.callback(log_news.close)
         recorder = EventRecorder(lifecycle, pod_events.COMPONENT, found.host_name)
         return Means(
+            cluster=_short_name(self.data),
+            is_ephemeral=self._options.is_ephemeral,
             folder=pods,
             lifecycle=lifecycle,
             events=pod_events.PodEvents(recorder),
@@ -178,6 +192,13 @@ class LocalCluster:
         )
 
 
+def remove_traces(data: Path) -> None:
+    """Of an ephemeral cluster that was killed, outside of its data directory. All else has ended with it."""
+    groups = cgroups.find(_short_name(data))
+    if groups is not None:
+        groups.remove_leftovers(set())
+
+
 def _locked(path: Path) -> int:
     """A descriptor that holds the data directory for this process. It tells others who that is."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -192,6 +213,14 @@ def _locked(path: Path) -> int:
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
+
+
+def _raise_limit_of_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _short_name(data: Path) -> str:

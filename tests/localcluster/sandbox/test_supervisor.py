@@ -1,18 +1,15 @@
 """Containers as a supervisor runs them, at every level that this machine allows: their start, output and end, and who
 talks to them meanwhile."""
 
-import contextlib
 import os
 import socket
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 import supervised
 from pods import levels
-from supervised import FOREVER, Pod, Spawner
+from supervised import Pod, Spawner
 
 from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages, runs
@@ -20,25 +17,6 @@ from windlass.localcluster.sandbox.messages import Limits, Mount, Refused, Start
 
 PYTHON = levels.interpreter_for_anybody()
 PATH = levels.SYSTEM_PATH.encode()
-LEVELS = ("root", "nobody", "plain")
-
-
-@pytest.fixture(scope="module", params=LEVELS)
-def spawner(request: pytest.FixtureRequest) -> Iterator[Spawner]:
-    if reason := levels.why_not(request.param):
-        pytest.skip(reason)
-    with supervised.spawner(levels.level(request.param)) as one:
-        yield one
-        assert one.complaints() == ""
-
-
-@pytest.fixture
-def pod(spawner: Spawner) -> Iterator[Pod]:
-    pod = spawner.pod()
-    yield pod
-    pod.channel.send(messages.End())
-    pod.hear_the_end()
-    assert not (pod.folder / "socket").exists()
 
 
 def test_a_new_pod_has_nothing_to_tell(pod: Pod) -> None:
@@ -288,179 +266,3 @@ def test_a_terminal(pod: Pod) -> None:
     os.write(stdin, b"\x03")
     assert pod.ended(run_id).signal == 2
     shell.close()
-
-
-# Exec
-
-
-def test_exec(pod: Pod) -> None:
-    environment = {b"PATH": PATH, b"WORD": b"of the container"}
-    run_id = pod.start(FOREVER, environment=environment, working_directory="/usr")
-    shell = pod.execute(run_id, "sh", "-c", 'pwd; echo "$WORD"; cat; echo err >&2; exit 5')
-    shell.write(b"input\n")
-    shell.close_stdin()
-    assert shell.output() == [b"/usr\nof the container\ninput\n", b"err\n"]
-    assert shell.exit_code() == 5
-    shell.close()
-    assert pod.log(run_id) == []
-
-
-def test_exec_with_a_terminal(pod: Pod) -> None:
-    run_id = pod.start(FOREVER)
-    shell = pod.execute(run_id, "sh", "-c", "tty; test -t 2 && exit 3", is_terminal=True)
-    assert len(shell.descriptors) == 1
-    (output,) = shell.output()
-    assert output.startswith(b"/dev/pts/")
-    assert output.endswith(b"\r\n")
-    assert shell.exit_code() == 3
-    shell.close()
-
-
-def test_exec_that_a_signal_ends(pod: Pod) -> None:
-    shell = pod.execute(pod.start(FOREVER), "sh", "-c", "kill -9 $$")
-    assert shell.exit_code() == 137
-    shell.close()
-
-
-def test_exec_of_what_is_not_there(pod: Pod) -> None:
-    run_id = pod.start(FOREVER)
-    refusal = pod.refusal(lambda call: messages.Execute(call, run_id, (b"windlass-none",)))
-    assert refusal == 'exec: "windlass-none": executable file not found in $PATH'
-
-
-def test_many_execs_at_once(pod: Pod) -> None:
-    run_id = pod.start(FOREVER)
-    shells = [pod.execute(run_id, "sh", "-c", f"read -r _; exit {code}") for code in range(10)]
-    for shell in reversed(shells):
-        shell.write(b"\n")
-    assert [shell.exit_code() for shell in shells] == list(range(10))
-    for shell in shells:
-        shell.close()
-
-
-def test_an_abandoned_exec_is_killed(pod: Pod) -> None:
-    run_id, word = pod.start(FOREVER), f"100000.{uuid.uuid4().int}"
-    shell = pod.execute(run_id, "sh", "-c", f"sleep {word} & sleep {word}")
-    wait_for("both", lambda: len(supervised.with_word(f"sleep {word} ")) >= 2)
-    pod.channel.send(messages.Abandon(shell.call))
-    assert shell.exit_code() == 137
-    wait_for("neither", lambda: not supervised.with_word(word))
-    shell.close()
-    assert supervised.marked(run_id)
-
-
-@pytest.mark.parametrize("kind", [messages.Execute, messages.Attach])
-@pytest.mark.parametrize("has_run", [True, False])
-def test_nobody_gets_into_what_does_not_run(pod: Pod, kind: type, has_run: bool) -> None:
-    run_id = "none"
-    if has_run:
-        run_id = pod.start("true")
-        pod.ended(run_id)
-
-    def make(call: int) -> messages.Execute | messages.Attach:
-        if kind is messages.Attach:
-            return messages.Attach(call, run_id)
-        return messages.Execute(call, run_id, (b"true",))
-
-    assert pod.refusal(make) == "the container does not run"
-
-
-# Attach
-
-
-def test_attached_ones_see_what_comes_from_then_on(pod: Pod) -> None:
-    run_id = pod.start("echo before; read -r _; echo out; echo err >&2; read -r _", has_stdin=True)
-    pod.wait_for_line(run_id, "before")
-    one, other = pod.attach(run_id), pod.attach(run_id)
-    os.write(one.descriptors[1], b"\n")
-    pod.wait_for_line(run_id, "out")
-    pod.wait_for_line(run_id, "err")
-    os.write(other.descriptors[1], b"\n")
-    pod.ended(run_id)
-    for shell in (one, other):
-        seen = b"".join(iter(lambda reader=shell.descriptors[0]: supervised.read(reader), b""))  # type: ignore[misc]
-        assert sorted(seen.split()) == [b"err", b"out"]
-        shell.close()
-
-
-def test_who_lets_go_sees_no_more(pod: Pod) -> None:
-    run_id = pod.start(FOREVER)
-    shell = pod.attach(run_id)
-    assert len(shell.descriptors) == 1
-    pod.channel.send(messages.Abandon(shell.call))
-    assert supervised.read(shell.descriptors[0]) == b""
-    shell.close()
-    assert supervised.marked(run_id)
-
-
-def test_who_is_attached_and_does_not_read_keeps_nobody_waiting(pod: Pod) -> None:
-    run_id = pod.start("read -r _; seq 200000; exit 8", has_stdin=True)
-    shell = pod.attach(run_id)
-    os.write(shell.descriptors[1], b"\n")
-    assert pod.ended(run_id).exit_code == 8
-    assert len(pod.log(run_id)) == 200000
-    shell.close()
-
-
-def test_who_is_attached_and_goes_harms_nobody(pod: Pod) -> None:
-    run_id = pod.start("read -r _; echo one; read -r _; echo two", has_stdin=True)
-    shell, staying = pod.attach(run_id), pod.attach(run_id)
-    os.close(shell.descriptors.pop(0))
-    shell.write(b"\n")
-    pod.wait_for_line(run_id, "one")
-    shell.write(b"\n")
-    assert pod.ended(run_id).exit_code == 0
-    assert pod.log(run_id) == [("stdout", "one"), ("stdout", "two")]
-    shell.close()
-    staying.close()
-
-
-# Connections
-
-LISTEN = """
-import socket
-listener = socket.create_server(("127.0.0.1", 0))
-print(listener.getsockname()[1], flush=True)
-while True:
-    connection, _ = listener.accept()
-    with connection:
-        connection.sendall(b"from within")
-"""
-
-
-def test_a_port_of_a_pod(spawner: Spawner, pod: Pod) -> None:
-    run_id = pod.begin(PYTHON, "-c", LISTEN)
-    wait_for("the port", lambda: pod.log(run_id))
-    port = int(pod.log(run_id)[0][1])
-    assert said_at(pod, port) == b"from within"
-    if spawner.ready.gateway:
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), timeout=supervised.PATIENCE_SECONDS)
-
-
-def said_at(pod: Pod, port: int, host: str = "127.0.0.1") -> bytes:
-    _, (descriptor,) = pod.ask(lambda call: messages.Connect(call, port, host))
-    with contextlib.closing(socket.socket(fileno=descriptor)) as connection:
-        connection.settimeout(supervised.PATIENCE_SECONDS)
-        return connection.recv(100)
-
-
-def test_a_port_where_nobody_listens(pod: Pod) -> None:
-    with socket.socket() as bound:
-        # Taken, so that nobody else listens there meanwhile.
-        bound.bind(("127.0.0.1", 0))
-        with pytest.raises((AssertionError, ConnectionRefusedError), match="refused"):
-            said_at(pod, bound.getsockname()[1])
-    assert pod.ended(pod.start("exit 2")).exit_code == 2
-
-
-def test_pods_of_one_network_hear_of_it(spawner: Spawner, pod: Pod) -> None:
-    """The next spawner joins what this one has made."""
-    if not spawner.ready.gateway:
-        assert pod.refusal(messages.Namespaces) == "pods share the network of the machine"
-        return
-    _, (user, hub) = pod.ask(messages.Namespaces)
-    named = [Path(f"/proc/self/fd/{each}").readlink().name for each in (user, hub)]
-    assert [name.partition(":")[0] for name in named] == ["user", "net"]
-    os.close(user)
-    os.close(hub)

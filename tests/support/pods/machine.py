@@ -71,6 +71,8 @@ class Traces(msgspec.Struct, frozen=True):
 
     mark: str
     folder: str
+    # In the kernel's ticks since the machine was started.
+    taken_at: int
     namespaces: frozenset[str]
     control_groups: frozenset[str]
     networks: frozenset[Network]
@@ -81,7 +83,7 @@ class Traces(msgspec.Struct, frozen=True):
         found = {
             "processes": [f"{each.pid} {' '.join(each.command)[:200]}" for each in marked(self.mark)],
             "mounts": [line for line in _lines("/proc/self/mountinfo") if self._is_of_ours(line)],
-            "namespaces": sorted(self.namespaces & set(_namespaces_in_use())),
+            "namespaces": sorted(self.namespaces & set(_namespaces_in_use(self.taken_at))),
             "control groups": sorted(each for each in self.control_groups if Path(each).exists()),
             "interfaces": [name for name, index in self.interfaces & set(_interfaces())],
             "rules": [line for line in _rules() if any(each.subnet in line for each in self.networks)],
@@ -90,6 +92,9 @@ class Traces(msgspec.Struct, frozen=True):
 
     def _is_of_ours(self, line: str) -> bool:
         return self.folder in line or any(each in line for each in self.namespaces)
+
+    def but_control_groups(self) -> "Traces":
+        return msgspec.structs.replace(self, control_groups=frozenset())
 
     def wait_until_gone(self) -> None:
         left: list[dict[str, list[str]]] = []
@@ -116,6 +121,7 @@ def traces(mark: str, folder: Path) -> Traces:
     return Traces(
         mark=mark,
         folder=str(folder),
+        taken_at=_ticks(),
         namespaces=frozenset(inode for each in processes for inode in _namespaces_of(each)) - own,
         control_groups=frozenset(
             str(found)
@@ -179,9 +185,17 @@ def _namespaces_of(folder: Path) -> Iterator[str]:
     return filter(None, (_link(folder / "ns" / kind) for kind in NAMESPACES))
 
 
-def _namespaces_in_use() -> Iterator[str]:
+def _namespaces_in_use(since: int) -> Iterator[str]:
+    """By those who ran at that time already: the number of a namespace that is gone is given to a later one."""
     for folder in _folders():
-        yield from _namespaces_of(folder)
+        process = _process(folder)
+        if process is not None and int(process.started) <= since:
+            yield from _namespaces_of(folder)
+
+
+def _ticks() -> int:
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    return int(uptime * os.sysconf("SC_CLK_TCK")) + 1
 
 
 def _control_groups(folder: Path) -> Iterator[Path]:

@@ -5,6 +5,7 @@ found by hash, so that a restarted daemon gives the same.
 """
 
 import hashlib
+import os
 import sys
 from ipaddress import IPv4Interface, IPv4Network
 from pathlib import PurePath
@@ -90,5 +91,5 @@ class Addresses:
 
 def loopback_network(data: PurePath) -> str:
     """Of 127.0.0.0/8, a part that holds four thousand pods. What others use of it begins with 127.0."""
-    digest = hashlib.blake2b(str(data).encode(), digest_size=2).digest()
+    digest = hashlib.blake2b(os.fsencode(data), digest_size=2).digest()
     return f"127.{1 + digest[0] % 254}.{digest[1] & 0xF0}.0/20"

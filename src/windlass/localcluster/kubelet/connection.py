@@ -5,16 +5,15 @@ import contextlib
 import itertools
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from windlass.localcluster.sandbox import channel
 from windlass.localcluster.sandbox.channel import Channel
 
-# The messages are small and the other side reads at once. One that does not (it was stopped) must not stop the daemon.
-_SECONDS_TO_SEND = 5.0
 # Of a unix socket, on every system that there is.
 _LONGEST_PATH = 100
 
@@ -26,24 +25,47 @@ class CallRefusedError(Exception):
 
 
 class Connection:
-    """`hear` gets every message that answers no call, `lose` is called once, when the other side has gone."""
+    """`hear` gets every message that answers no call, with descriptors that are its own to close; `lose` is called
+    once, when the other side has gone."""
 
-    def __init__(self, channel: Channel[Any], hear: Callable[[Any], None], lose: Callable[[], None]) -> None:
-        self._channel = channel
+    def __init__(
+        self, to: Channel[Any], hear: Callable[[Any, list[int]], None], lose: Callable[[], None]
+    ) -> None:
+        self._channel = to
         self._hear = hear
         self._lose = lose
         self._answers: dict[int, asyncio.Future[tuple[Any, list[int]]]] = {}
         self._loop = asyncio.get_running_loop()
-        channel.socket.settimeout(_SECONDS_TO_SEND)
+        to.socket.setblocking(False)
+        # What the other side has not taken yet: one that was stopped must not stop the daemon.
+        self._outgoing = bytearray()
         self.is_open = True
-        self._loop.add_reader(channel.fileno(), self._receive)
+        self._loop.add_reader(to.fileno(), self._receive)
 
     def send(self, message: msgspec.Struct) -> None:
         """What cannot be sent is lost with the one that it was for."""
+        if not self.is_open:
+            return
+        was_waiting = bool(self._outgoing)
+        self._outgoing += channel.encoded(message)
+        if not was_waiting:
+            self._flush()
+
+    def _flush(self) -> None:
         try:
-            self._channel.send(message)
+            sent = self._channel.socket.send(self._outgoing)
+        except BlockingIOError:
+            sent = 0
         except OSError:
-            self._loop.call_soon(self._end)
+            # That it has gone is heard where its messages are.
+            self._outgoing.clear()
+            self._loop.remove_writer(self._channel.fileno())
+            return
+        del self._outgoing[:sent]
+        if self._outgoing:
+            self._loop.add_writer(self._channel.fileno(), self._flush)
+        else:
+            self._loop.remove_writer(self._channel.fileno())
 
     async def call(self, make: Callable[[int], msgspec.Struct]) -> tuple[int, list[int]]:
         """The number of the call and the descriptors that came with the answer, which the caller closes."""
@@ -54,7 +76,7 @@ class Connection:
             answer, descriptors = await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                _close(future.result()[1])
+                close_all(future.result()[1])
             raise
         finally:
             self._answers.pop(number, None)
@@ -74,8 +96,7 @@ class Connection:
             if future is not None and not future.done():
                 future.set_result((message, descriptors))
                 continue
-            _close(descriptors)
-            self._hear(message)
+            self._hear(message, descriptors)
 
     def _end(self) -> None:
         if self.is_open:
@@ -87,6 +108,7 @@ class Connection:
             return
         self.is_open = False
         self._loop.remove_reader(self._channel.fileno())
+        self._loop.remove_writer(self._channel.fileno())
         self._channel.close()
         for future in self._answers.values():
             if not future.done():
@@ -111,7 +133,7 @@ def connect(path: Path, incoming: Any) -> Channel[Any]:
     return Channel(end, incoming)
 
 
-def _close(descriptors: list[int]) -> None:
+def close_all(descriptors: Iterable[int]) -> None:
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)

@@ -73,6 +73,7 @@ def plan(
         user=user,
         limits=_limits(container, host),
         has_stdin=bool(container.get("stdin")),
+        ends_stdin=bool(container.get("stdinOnce")),
         is_terminal=bool(container.get("tty")),
     )
 

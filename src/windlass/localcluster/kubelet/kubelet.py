@@ -8,6 +8,7 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
+from pathlib import Path
 
 from windlass.localcluster import bodies, failures
 from windlass.localcluster.api.stream_requests import LogOptions
@@ -19,6 +20,7 @@ from windlass.localcluster.kubelet.remote_processes import RemoteProcess
 from windlass.localcluster.kubelet.supervision import Supervision
 from windlass.localcluster.podlife import logs
 from windlass.localcluster.podlife.records import Running
+from windlass.localcluster.sandbox import cgroups
 from windlass.localcluster.stored import Change, place_of
 from windlass.model.base import Json
 
@@ -48,17 +50,28 @@ class Kubelet:
             pod = bodies.decode_stored(body)
             found[pod["metadata"]["uid"]] = pod
         left = sorted(self._means.folder.iterdir()) if self._means.folder.is_dir() else []
-        for folder in left:
-            if folder.name not in found:
-                await self._end_left_over(folder.name)
-                continue
-            pod = found[folder.name]
-            worker = PodWorker(pod, self._means, pod_state.read(folder))
-            await worker.adopt()
-            self._add(pod, worker)
+        await asyncio.gather(*(self._take_over(folder, found.get(folder.name)) for folder in left))
         for pod in found.values():
             self._note(pod)
         self._means.lifecycle.store.listen(self._on_change)
+        if left:
+            await asyncio.to_thread(self._remove_groups)
+
+    def _remove_groups(self) -> None:
+        """The cgroups of runs that are no more."""
+        groups = cgroups.find(self._means.cluster)
+        if groups is not None:
+            known = (worker.run_ids() for worker in tuple(self._workers.values()))
+            groups.remove_leftovers({run_id for run_ids in known for run_id in run_ids})
+
+    async def _take_over(self, folder: Path, pod: Json | None) -> None:
+        """An ephemeral cluster adopts nothing: what another has started would not end with it."""
+        if pod is None or self._means.is_ephemeral:
+            await self._end_left_over(folder.name)
+            return
+        worker = PodWorker(pod, self._means, pod_state.read(folder))
+        await worker.adopt()
+        self._add(pod, worker)
 
     async def wind_down(self) -> None:
         """Ask all that runs to end, and wait for it, as long as the pods' grace periods last."""
@@ -197,17 +210,17 @@ class Kubelet:
         pod: str,
         container: str,
         *,
-        tty: bool,  # noqa: ARG002
+        tty: bool,
         stdin: bool,  # noqa: ARG002
     ) -> RemoteProcess:
-        """Whether it is a terminal, and has an input, was decided when it was started."""
+        """Whether it has an input was decided when it was started."""
         worker = self._worker(namespace, pod)
         try:
             supervision = worker.supervision
             call, descriptors = await supervision.attach(_run_id(worker, container))
         except CallRefusedError as error:
             raise OSError(str(error)) from error
-        return remote_processes.of_attached(supervision, call, descriptors)
+        return remote_processes.of_attached(supervision, call, descriptors, is_terminal=tty)
 
     async def open_port(
         self, namespace: str, pod: str, port: int

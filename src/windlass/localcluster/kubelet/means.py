@@ -33,6 +33,8 @@ class Means:
     def __init__(
         self,
         *,
+        cluster: str,
+        is_ephemeral: bool,
         folder: Path,
         lifecycle: Lifecycle,
         events: PodEvents,
@@ -48,6 +50,8 @@ class Means:
         claim_folder: Callable[[Json], Path],
         log_news: FolderNews,
     ) -> None:
+        self.cluster = cluster
+        self.is_ephemeral = is_ephemeral
         self.folder = folder
         self.lifecycle = lifecycle
         self.events = events

@@ -3,10 +3,11 @@
 What is in a pod's volumes is not known here.
 """
 
+import contextlib
 import ipaddress
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -86,6 +87,23 @@ def make_run(folder: PodFolder, run_id: str, container: str) -> None:
         message = folder.termination_log(run_id)
         message.touch()
         message.chmod(0o666)
+
+
+def drop_logs(folder: PodFolder, container: str, oldest: int) -> None:
+    """Those of runs before that one. What cannot be removed goes with the pod."""
+    with contextlib.suppress(OSError):
+        for path in folder.logs(container).iterdir():
+            number = path.name.partition(".")[0]
+            if number.isdecimal() and int(number) < oldest:
+                path.unlink()
+
+
+def drop_runs(folder: PodFolder, known: Collection[str]) -> None:
+    """What is left of runs that nobody speaks of any more."""
+    with contextlib.suppress(OSError):
+        for path in folder.run("").iterdir():
+            if path.name not in known:
+                remove(PodFolder(path))
 
 
 def write_hosts(

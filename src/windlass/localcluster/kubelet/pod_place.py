@@ -74,7 +74,7 @@ class PodPlace:
             folder=str(self.folder.path),
             hostname=hostname,
             link=self._link,
-            volumes=self._prepared.mounted,
+            volumes=self._prepared(pod).mounted,
         )
         await means.spawning.spawn(plan)
 
@@ -88,9 +88,10 @@ class PodPlace:
     def prepare_volumes(self, pod: Json) -> None:
         self._volumes = pod_volumes.prepare(pod, self.folder, self._sources(pod), self._means.host, _now())
 
-    @property
-    def _prepared(self) -> PodVolumes:
-        assert self._volumes is not None  # noqa: S101 — no container is planned before
+    def _prepared(self, pod: Json) -> PodVolumes:
+        if self._volumes is None:
+            self.prepare_volumes(pod)
+        assert self._volumes is not None  # noqa: S101 — prepared above
         return self._volumes
 
     def refresh_volumes(self, pod: Json) -> None:
@@ -117,11 +118,16 @@ class PodPlace:
 
     # Containers
 
+    def drop_old_runs(self, name: str, restart_count: int, known: set[str]) -> None:
+        """Besides the coming run of a container, one that has ended is kept: more cannot be asked for."""
+        pod_folder.drop_logs(self.folder, name, restart_count - 1)
+        pod_folder.drop_runs(self.folder, known)
+
     def plan(self, pod: Json, name: str, run_id: str, restart_count: int) -> messages.ContainerPlan:
         means, container = self._means, specs.container(pod, name)
         setting = container_plans.Setting(
             folder=self.folder,
-            volumes=self._prepared,
+            volumes=self._prepared(pod),
             facts=means.surroundings.facts(pod, *self._addresses),
             lookup=means.surroundings.lookup(pod["metadata"]["namespace"]),
             hostname=pod_folder.hostname(pod, means.files.hostname),

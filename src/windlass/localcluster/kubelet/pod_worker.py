@@ -26,6 +26,7 @@ from windlass.localcluster.kubelet.means import Means
 from windlass.localcluster.kubelet.pod_place import PodPlace
 from windlass.localcluster.kubelet.pod_state import PodState
 from windlass.localcluster.kubelet.probing_way import PodWay
+from windlass.localcluster.kubelet.spawning import CannotSpawnError
 from windlass.localcluster.kubelet.stopping import Stopping
 from windlass.localcluster.kubelet.supervision import News, Supervision
 from windlass.localcluster.podlife import records, restarts, specs, statuses
@@ -40,6 +41,9 @@ logger = logging.getLogger(__name__)
 _FIRST_RETRY = 1.0
 _LONGEST_RETRY = 30.0
 _SECONDS_AFTER_A_FAULT = 1.0
+# A volume that is mounted over a network may take its time.
+_SECONDS_TO_SET_UP = 180.0
+_SECONDS_TO_ANSWER = 10.0
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
@@ -76,6 +80,10 @@ class PodWorker:
         if self._supervision is None:
             raise CallRefusedError("the pod does not run")
         return self._supervision
+
+    def run_ids(self) -> list[str]:
+        """Of what runs, and of what is about to."""
+        return [*self._starting.values(), *self._running_ids()]
 
     # What is heard
 
@@ -161,6 +169,7 @@ class PodWorker:
         run_id = secrets.token_hex(32)
         count = self._restarts_with_one_more(name)
         try:
+            self.place.drop_old_runs(name, count, self._known_runs())
             plan = self.place.plan(self.pod, name, run_id, count)
         except RefusedError as refusal:
             self._refuse_start(name, refusal)
@@ -171,6 +180,11 @@ class PodWorker:
         self._keep()
         self.supervision.start(plan)
         return []
+
+    def _known_runs(self) -> set[str]:
+        """Those that the status speaks of."""
+        last = [container.latest_end for container in self._record.all_containers]
+        return {*self.run_ids(), *(end.id for end in last if end is not None)}
 
     def _restarts_with_one_more(self, name: str) -> int:
         container = self._record.container(name)
@@ -196,7 +210,7 @@ class PodWorker:
             await self._supervise()
         except RefusedError as refusal:
             self._means.events.refused(self.pod, refusal)
-        except (CallRefusedError, NetworkFullError, OSError) as error:
+        except (CallRefusedError, CannotSpawnError, NetworkFullError, OSError) as error:
             self._means.events.no_sandbox(self.pod, str(error))
         else:
             self._retry_seconds = _FIRST_RETRY
@@ -208,7 +222,7 @@ class PodWorker:
 
     async def _supervise(self) -> None:
         supervision = Supervision(self.place.folder.path, self._hear, self._lose)
-        hello = await supervision.hello()
+        hello = await supervision.hello(_SECONDS_TO_SET_UP)
         if hello.problem:
             await supervision.end()
             raise RefusedError(hello.problem, "FailedMount")
@@ -218,20 +232,25 @@ class PodWorker:
         """Go on where an earlier daemon stopped: with its supervisor, or with what that has left behind."""
         self.place.adopt_addresses(self._record)
         try:
-            self.place.prepare_volumes(self.pod)
             supervision = Supervision(self.place.folder.path, self._hear, self._lose)
-            hello = await supervision.hello()
-        except (CallRefusedError, OSError, RefusedError):
+            hello = await supervision.hello(_SECONDS_TO_ANSWER)
+        except (CallRefusedError, OSError):
             self._lose()
             await self.place.kill_leftovers()
             return
         self._supervision = supervision
+        # What it runs with may be gone by now, and matters to nobody until a container is started again.
+        with contextlib.suppress(RefusedError):
+            self.place.prepare_volumes(self.pod)
         told = {run.container: run for run in hello.runs}
         for name, run_id in tuple(self._starting.items()):
             if run_id not in told:
                 # The daemon ended before it could say so.
                 del self._starting[name]
         for run in hello.runs:
+            if run.end is None and self._name_of(run.container) is None:
+                # What is written of the pod does not know it: it would run beside its successor.
+                supervision.signal(run.container, signal.SIGKILL)
             if run.started is not None:
                 self._hear(run.started)
             if run.end is not None:
@@ -309,12 +328,12 @@ class PodWorker:
 
     def _lose(self) -> None:
         """The supervisor has gone: it was told to, or somebody has killed it, and what it looked after with it."""
-        if self._supervision is None and not self._starting and not self._running_ids():
+        if self._supervision is None and not self.run_ids():
             return
         self._is_lost = True
         self._supervision = None
         self._record = msgspec.structs.replace(self._record, has_sandbox=False)
-        for run_id in (*self._starting.values(), *self._running_ids()):
+        for run_id in self.run_ids():
             known = runs.read_run(self.place.folder.run(run_id))
             self._hear(_end_of(known) or messages.Ended(run_id, time.time(), 0, signal.SIGKILL))
         self._news.set()
@@ -348,7 +367,8 @@ class PodWorker:
     def kill_unhealthy(self, name: str, grace_seconds: int) -> None:
         run = self._record.container(name).current
         if isinstance(run, Running) and self._supervision is not None:
-            self._supervision.signal(run.id, signal.SIGTERM)
+            if not self._hook(name, run, hooks.PRE_STOP, grace_seconds):
+                self._supervision.signal(run.id, signal.SIGTERM)
             asyncio.get_running_loop().call_later(grace_seconds, self._kill, run.id)
 
     def _kill(self, run_id: str) -> None:
@@ -453,9 +473,8 @@ class PodWorker:
         await self._end_supervision()
         self.place.give_back_addresses()
         if self.pod["metadata"].get("deletionTimestamp"):
+            # Somebody's finalizer may keep it; what is known of it is kept as long.
             self._means.delete(self.pod)
-            self._is_object_gone = True
-            self._news.set()
 
     async def _end_supervision(self) -> None:
         if self._supervision is not None:
@@ -471,7 +490,10 @@ class PodWorker:
             self._stop_probing(name)
         await self._end_supervision()
         self.place.give_back_addresses()
-        await asyncio.to_thread(pod_folder.remove, self.place.folder)
+        try:
+            await asyncio.to_thread(pod_folder.remove, self.place.folder)
+        except OSError as error:
+            logger.warning("pod %s: its folder is removed at the next start: %s", self.place.shown, error)
         self.is_over = True
 
     # Writing down

@@ -13,6 +13,7 @@ from windlass.localcluster.kubelet.connection import CallRefusedError
 from windlass.localcluster.kubelet.supervision import Executed, Supervision
 
 _PIECE = 64 * 1024
+_LARGEST_SIZE = 0xFFFF
 
 
 class RemoteProcess:
@@ -60,7 +61,8 @@ class RemoteProcess:
 
     async def resize(self, width: int, height: int) -> None:
         if self._terminal is not None:
-            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+            rows, columns = (max(0, min(size, _LARGEST_SIZE)) for size in (height, width))
+            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     async def output(self) -> AsyncIterator[tuple[int, bytes]]:
         pieces: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue(maxsize=4)
@@ -122,12 +124,15 @@ def of_executed(supervision: Supervision, executed: Executed) -> RemoteProcess:
     return RemoteProcess(supervision, executed.call, streams, stdin, exit_code=executed.exit_code)
 
 
-def of_attached(supervision: Supervision, call: int, descriptors: list[int]) -> RemoteProcess:
+def of_attached(
+    supervision: Supervision, call: int, descriptors: list[int], *, is_terminal: bool
+) -> RemoteProcess:
     """Which of its two streams something came on is not known any more."""
     for descriptor in descriptors:
         os.set_blocking(descriptor, False)
     output, stdin = descriptors[0], descriptors[1] if len(descriptors) > 1 else None
-    return RemoteProcess(supervision, call, [(websockets.STDOUT, output)], stdin)
+    terminal = stdin if is_terminal else None
+    return RemoteProcess(supervision, call, [(websockets.STDOUT, output)], stdin, terminal=terminal)
 
 
 async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int, bytes]]") -> None:

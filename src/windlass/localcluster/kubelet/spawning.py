@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.kubelet.connection import CallRefusedError, Connection
+from windlass.localcluster.kubelet.connection import CallRefusedError, Connection, close_all
 from windlass.localcluster.kubelet.supervision import Supervision
 from windlass.localcluster.sandbox import launching, messages
 from windlass.localcluster.sandbox.launching import Launched, Wanted
@@ -17,6 +17,7 @@ from windlass.localcluster.sandbox.launching import Launched, Wanted
 logger = logging.getLogger(__name__)
 
 _SECONDS_TO_START = 60.0
+_SECONDS_TO_ANSWER = 5.0
 _SECONDS_TO_END = 10.0
 
 
@@ -34,36 +35,45 @@ class Spawning:
         self._connection: Connection | None = None
         self._ready: asyncio.Future[messages.Ready] | None = None
         self._is_stopped = False
+        self._namespaces: tuple[int, int] | None = None
+        self._has_been_up = False
 
     async def begin(self) -> None:
         """Launch it, and do not wait for it: it takes a while."""
         self._ready = asyncio.get_running_loop().create_future()
-        await self._launch()
+        try:
+            await self._launch()
+        except OSError as error:
+            self._ready = None
+            raise CannotSpawnError(f"the process that starts pods cannot be started: {error}") from error
 
     async def ready(self) -> messages.Ready:
         """What pods can be given here, as soon as that is known."""
         if self._ready is None:
             await self.begin()
-        assert self._ready is not None  # noqa: S101 — it has begun
+        ready = self._ready
+        assert ready is not None  # noqa: S101 — it has begun
         try:
-            return await asyncio.wait_for(asyncio.shield(self._ready), _SECONDS_TO_START)
+            return await asyncio.wait_for(asyncio.shield(ready), _SECONDS_TO_START)
         except (TimeoutError, CallRefusedError) as error:
+            self._ready = None
             log = self._wanted.folder / launching.COMPLAINTS
             raise CannotSpawnError(f"the process that starts pods does not start: see {log}") from error
 
     async def _launch(self) -> None:
-        namespaces = await self._surviving_namespaces()
-        self._launched = launching.launch(msgspec.structs.replace(self._wanted, namespaces=namespaces))
-        for descriptor in namespaces or ():
-            os.close(descriptor)
+        if not self._has_been_up:
+            # Later on, their workers hold the connections to them.
+            self._namespaces = await self._surviving_namespaces()
+        self._launched = launching.launch(msgspec.structs.replace(self._wanted, namespaces=self._namespaces))
         self._connection = Connection(self._launched.channel, self._hear, self._lose)
 
     async def _surviving_namespaces(self) -> tuple[int, int] | None:
         for folder in self._pods.iterdir() if self._pods.is_dir() else ():
-            with contextlib.suppress(OSError, CallRefusedError):
+            with contextlib.suppress(OSError, CallRefusedError, TimeoutError):
                 supervision = Supervision(folder, lambda _: None, lambda: None)
                 try:
-                    return await supervision.namespaces()
+                    async with asyncio.timeout(_SECONDS_TO_ANSWER):
+                        return await supervision.namespaces()
                 finally:
                     supervision.let_go()
         return None
@@ -73,7 +83,11 @@ class Spawning:
         await self.ready()
         if self._connection is None:
             raise CallRefusedError("the process that starts pods has gone")
-        await self._connection.call(lambda call: messages.Spawn(call, pod))
+        try:
+            async with asyncio.timeout(_SECONDS_TO_START):
+                await self._connection.call(lambda call: messages.Spawn(call, pod))
+        except TimeoutError as error:
+            raise CallRefusedError("the process that starts pods does not answer") from error
 
     async def listen(self, port: int) -> socket.socket:
         """At the gateway of the pods' own network. Raises CallRefusedError."""
@@ -82,17 +96,21 @@ class Spawning:
         _, descriptors = await self._connection.call(lambda call: messages.Listen(call, port))
         return socket.socket(fileno=descriptors[0])
 
-    def _hear(self, message: messages.FromSpawner) -> None:
-        if isinstance(message, messages.Ready) and self._ready is not None and not self._ready.done():
-            self._ready.set_result(message)
+    def _hear(self, message: messages.FromSpawner, descriptors: list[int]) -> None:
+        if not isinstance(message, messages.Ready) or self._ready is None or self._ready.done():
+            close_all(descriptors)
+            return
+        close_all(self._namespaces or ())
+        self._namespaces = (descriptors[0], descriptors[1]) if descriptors else None
+        self._has_been_up = True
+        self._ready.set_result(message)
 
     def _lose(self) -> None:
         self._connection = None
         if self._ready is not None and not self._ready.done():
-            # It has never come up, and would not the next time.
             self._ready.set_exception(CallRefusedError("it has ended"))
+            # Nobody may be waiting for it.
             self._ready.exception()
-            return
         self._ready = None
         if not self._is_stopped:
             logger.warning("the process that starts pods was killed, and is started again with the next pod")
@@ -103,6 +121,8 @@ class Spawning:
         self._is_stopped = True
         if self._connection is not None:
             self._connection.close()
+        close_all(self._namespaces or ())
+        self._namespaces = None
         if self._launched is not None:
             process = self._launched.process
             with contextlib.suppress(TimeoutError):

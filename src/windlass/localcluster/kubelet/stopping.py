@@ -14,7 +14,7 @@ class Stopping:
         self._began_at: float | None = None
         self._deadline = float("inf")
         self._asked: set[str] = set()
-        self._is_killing = False
+        self._killed: set[str] = set()
 
     def signals(self, step: StopAll) -> Iterator[tuple[str, int]]:
         """The containers that get a signal now. A later step can only be in more of a hurry."""
@@ -23,9 +23,9 @@ class Stopping:
             self._began_at = now
         self._deadline = min(self._deadline, self._began_at + step.grace_seconds)
         if now >= self._deadline:
-            if not self._is_killing:
-                self._is_killing = True
-                yield from ((name, signal.SIGKILL) for wave in step.waves for name in wave)
+            for name in (name for wave in step.waves for name in wave if name not in self._killed):
+                self._killed.add(name)
+                yield name, signal.SIGKILL
             return
         for name in step.waves[0]:
             if name not in self._asked:
@@ -35,6 +35,6 @@ class Stopping:
     @property
     def seconds_left(self) -> float | None:
         """Until SIGKILL; None when there is nothing to wait for."""
-        if self._began_at is None or self._is_killing:
+        if self._began_at is None or self._killed:
             return None
         return max(self._deadline - self._monotonic(), 0.0)

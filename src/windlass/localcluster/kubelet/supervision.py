@@ -1,6 +1,9 @@
 """The daemon's hold on the supervisor of one pod."""
 
 import asyncio
+import contextlib
+import os
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,8 +11,10 @@ from typing import NamedTuple
 
 from windlass.localcluster.kubelet import connection
 from windlass.localcluster.kubelet.connection import CallRefusedError, Connection
-from windlass.localcluster.sandbox import messages
-from windlass.localcluster.sandbox.supervisor import SOCKET
+from windlass.localcluster.sandbox import messages, processes
+from windlass.localcluster.sandbox.supervisor import PROCESS, SOCKET
+
+_SECONDS_TO_END = 15.0
 
 News = messages.Started | messages.NotStarted | messages.Ended
 
@@ -33,12 +38,17 @@ class Supervision:
         self._hello: asyncio.Future[messages.Hello] = self._loop.create_future()
         self._exits: dict[int, asyncio.Future[int]] = {}
         channel = connection.connect(folder / SOCKET, messages.FromSupervisor)
+        self._process = _identity(folder)
         self._connection = Connection(channel, self._hear, self._lose)
         self._gone = asyncio.Event()
 
-    async def hello(self) -> messages.Hello:
-        """Raises CallRefusedError when the supervisor ends before it says anything."""
-        return await self._hello
+    async def hello(self, seconds: float) -> messages.Hello:
+        """Raises CallRefusedError when the supervisor ends before it says anything, or is killed for saying nothing."""
+        try:
+            return await asyncio.wait_for(asyncio.shield(self._hello), seconds)
+        except TimeoutError as error:
+            self._kill()
+            raise CallRefusedError("the pod's supervisor does not answer, and was killed") from error
 
     def start(self, container: messages.ContainerPlan) -> None:
         self._connection.send(messages.Start(container))
@@ -47,10 +57,21 @@ class Supervision:
         self._connection.send(messages.Signal(container, number))
 
     async def end(self) -> None:
-        """Kill what runs. Returns when the supervisor has gone."""
-        if self._connection.is_open:
-            self._connection.send(messages.End())
-            await self._gone.wait()
+        """Kill what runs. Returns when the supervisor has gone, after it was killed itself if it takes too long."""
+        if not self._connection.is_open:
+            return
+        self._connection.send(messages.End())
+        try:
+            async with asyncio.timeout(_SECONDS_TO_END):
+                await self._gone.wait()
+        except TimeoutError:
+            self._kill()
+
+    def _kill(self) -> None:
+        """One that was stopped, say. Its containers end with it."""
+        if self._process and processes.is_alive(self._process):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(self._process.partition(":")[0]), signal.SIGKILL)
 
     def let_go(self) -> None:
         """Without ending anything."""
@@ -89,7 +110,8 @@ class Supervision:
         _, descriptors = await self._connection.call(lambda call: messages.Connect(call, port, host))
         return socket.socket(fileno=descriptors[0])
 
-    def _hear(self, message: messages.FromSupervisor) -> None:
+    def _hear(self, message: messages.FromSupervisor, descriptors: list[int]) -> None:
+        connection.close_all(descriptors)
         match message:
             case messages.Hello():
                 if not self._hello.done():
@@ -113,3 +135,11 @@ class Supervision:
         future.set_exception(CallRefusedError(why))
         # Nobody may be waiting for it.
         future.exception()
+
+
+def _identity(folder: Path) -> str:
+    """Of the supervisor of a pod; empty where it is not known."""
+    try:
+        return (folder / PROCESS).read_text(encoding="ascii")
+    except (OSError, UnicodeError):
+        return ""

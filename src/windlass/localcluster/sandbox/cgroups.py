@@ -122,6 +122,16 @@ class Cgroups(msgspec.Struct, frozen=True):
                         group.remove()
                 _try_to_remove(parent)
 
+    def remove_empty(self, seconds: float) -> None:
+        """For a cluster whose pods are all ending: waits until its groups are gone, but no longer than that."""
+        deadline = time.monotonic() + seconds
+        parents = [place.folder / _parent_name(self.cluster) for place in self.places]
+        while time.monotonic() < deadline:
+            are_gone = [_try_to_remove_all(parent) for parent in parents]
+            if all(are_gone):
+                return
+            time.sleep(0.02)
+
     def _make(self, place: Place, name: str) -> Path | None:
         parent = place.folder / _parent_name(self.cluster)
         for _ in range(_ATTEMPTS):

@@ -31,8 +31,7 @@ class Channel(Generic[Message]):
 
     def send(self, message: msgspec.Struct, *descriptors: int) -> None:
         """The descriptors stay open on this side. Raises OSError when nobody is there any more."""
-        body = _encoder.encode(message)
-        data = _HEADER.pack(len(body), len(descriptors)) + body
+        data = encoded(message, len(descriptors))
         sent = socket.send_fds(self.socket, [data], descriptors) if descriptors else self.socket.send(data)
         if sent < len(data):
             self.socket.sendall(data[sent:])
@@ -81,6 +80,12 @@ class Channel(Generic[Message]):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         self._descriptors.clear()
+
+
+def encoded(message: msgspec.Struct, descriptors: int = 0) -> bytes:
+    """As it goes over the socket, together with so many descriptors."""
+    body = _encoder.encode(message)
+    return _HEADER.pack(len(body), descriptors) + body
 
 
 def pair(left_type: Any, right_type: Any) -> tuple[Channel[Any], Channel[Any]]:

@@ -262,7 +262,9 @@ class Init:
 def _exec(argv: Sequence[bytes], environment: dict[bytes, bytes]) -> NoReturn:
     """As `exec` in a shell finds it, with the container's own PATH."""
     name = os.fsdecode(argv[0])
-    if b"/" in argv[0]:
+    if not name:
+        candidates = []
+    elif b"/" in argv[0]:
         candidates = [argv[0]]
     else:
         candidates = [

@@ -81,6 +81,8 @@ class ContainerPlan(msgspec.Struct, frozen=True):
     user: User = User()
     limits: Limits = Limits()
     has_stdin: bool = False
+    # After the first who is attached to it.
+    ends_stdin: bool = False
     is_terminal: bool = False
 
 
@@ -163,7 +165,11 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The first thing a spawner says: what this machine lets it give to pods, and in `notes` why not more."""
+    """The first thing a spawner says: what this machine lets it give to pods, and in `notes` why not more.
+
+    Where pods have a network of their own, the user namespace and the hub of that network come with it: what the next
+    spawner joins.
+    """
 
     # Mounts, processes and a hostname of their own.
     isolates: bool

@@ -56,6 +56,15 @@ class Hub(msgspec.Struct, frozen=True):
         (descriptor,) = visits.visit(self.namespace, lambda: [_listening(self.gateway, port)])
         return socket.socket(fileno=descriptor)
 
+    def with_new_uplink(self) -> "Hub":
+        """For one that has ended by itself."""
+        if self.uplink:
+            self.uplink.keeper.end()
+        try:
+            return msgspec.structs.replace(self, uplink=uplinks.open_uplink(self.namespace), reason="")
+        except (uplinks.NoUplinkError, OSError) as error:
+            return msgspec.structs.replace(self, uplink=None, reason=str(error))
+
     def close(self) -> None:
         if self.uplink:
             self.uplink.keeper.end()

@@ -26,6 +26,8 @@ _PIECE = 64 * 1024
 _SECONDS_BETWEEN_MEMORY_LOOKS = 1.0
 # What an ended container has still to say is waited for so long: something that escaped may hold its output open.
 _SECONDS_FOR_LAST_WORDS = 2.0
+_SECONDS_TO_KILL = 2.0
+_KILLED = 137
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -62,6 +64,7 @@ class ContainerRun:
         self._copies: dict[int, int] = {}
         # Of processes that the init was asked to start: what is for whoever asked.
         self._promised: dict[int, list[int]] = {}
+        self._executing: set[int] = set()
         self._end: messages.Ended | messages.NotStarted | None = None
         self._was_out_of_memory = False
 
@@ -181,6 +184,7 @@ class ContainerRun:
                 case messages.Done() | messages.Refused():
                     self._keep_promise(message)
                 case messages.Exited():
+                    self._executing.discard(message.call)
                     self._listener.tell(message)
 
     def _lose_init(self) -> None:
@@ -191,6 +195,9 @@ class ContainerRun:
             self._control = None
         for call in tuple(self._promised):
             self._keep_promise(messages.Refused(call, "the container has ended"))
+        for call in self._executing:
+            self._listener.tell(messages.Exited(call, _KILLED))
+        self._executing.clear()
         if self._end is None:
             if not self._setting.isolates:
                 marker = container_init.MARKER
@@ -199,9 +206,20 @@ class ContainerRun:
         self._finish_if_all_is_said()
 
     def signal(self, number: int) -> None:
+        if self._control is None or self._end is not None:
+            return
+        with contextlib.suppress(OSError):
+            self._control.send(messages.Signal(self._plan.id, number))
+        if number == signal.SIGKILL:
+            # It is the init that kills, and knows how the container ended. One that was stopped does not.
+            self._watch.at((self, "kill"), _SECONDS_TO_KILL, self._kill_init)
+
+    def _kill_init(self) -> None:
         if self._control is not None and self._end is None:
-            with contextlib.suppress(OSError):
-                self._control.send(messages.Signal(self._plan.id, number))
+            if not self._setting.isolates:
+                processes.kill_all(lambda: processes.descendants(self._pid))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
 
     def _has_ended(self, end: messages.Ended | messages.NotStarted) -> None:
         if isinstance(end, messages.Ended):
@@ -255,6 +273,7 @@ class ContainerRun:
             return
         self.is_over = True
         self._watch.forget((self, "end"))
+        self._watch.forget((self, "kill"))
         for descriptor in self._outputs:
             self._watch.remove(descriptor)
         _close({*self._outputs, *self._copies.values()})
@@ -288,13 +307,10 @@ class ContainerRun:
     # Others that want to talk to it
 
     def execute(self, wanted: messages.Execute) -> None:
-        if wanted.is_terminal:
-            master, slave = os.openpty()
-            theirs, ours = [slave], [master]
-        else:
-            (stdin, write_in), (read_out, stdout), (read_err, stderr) = os.pipe(), os.pipe(), os.pipe()
-            theirs, ours = [stdin, stdout, stderr], [write_in, read_out, read_err]
+        theirs: list[int] = []
+        ours: list[int] = []
         try:
+            _open_ends(theirs, ours, is_terminal=wanted.is_terminal)
             if self._control is None:
                 raise OSError("the container has ended")
             self._control.send(wanted, *theirs)
@@ -308,18 +324,27 @@ class ContainerRun:
     def _keep_promise(self, answer: messages.Done | messages.Refused) -> None:
         ours = self._promised.pop(answer.call, [])
         if isinstance(answer, messages.Done):
+            self._executing.add(answer.call)
             self._listener.tell(messages.Opened(answer.call), *ours)
         else:
             self._listener.tell(answer)
         _close(ours)
 
     def attach(self, call: int) -> None:
-        reader, writer = os.pipe()
+        try:
+            reader, writer = os.pipe()
+        except OSError as error:
+            self._listener.tell(messages.Refused(call, str(error)))
+            return
         os.set_blocking(writer, False)
         self._copies[call] = writer
         stdin = () if self._stdin is None else (self._stdin,)
         self._listener.tell(messages.Opened(call), reader, *stdin)
         os.close(reader)
+        if self._stdin is not None and self._plan.ends_stdin:
+            # When the one who has it now is through, so is the container's input.
+            os.close(self._stdin)
+            self._stdin = None
 
     def abandon(self, call: int) -> None:
         if call in self._copies:
@@ -330,6 +355,20 @@ class ContainerRun:
 
 
 _PID = struct.Struct("!q")
+
+
+def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None:
+    """Of the streams of a process: a terminal, or its stdin, stdout and stderr. What is open already stays in the lists
+    when there can be no more."""
+    if is_terminal:
+        master, slave = os.openpty()
+        theirs.append(slave)
+        ours.append(master)
+        return
+    for is_input in (True, False, False):
+        reader, writer = os.pipe()
+        theirs.append(reader if is_input else writer)
+        ours.append(writer if is_input else reader)
 
 
 def write_run(folder: Path, run: Run) -> None:

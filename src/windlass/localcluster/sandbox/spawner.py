@@ -8,23 +8,28 @@ to which pods are linked. It ends with the daemon; the supervisors need not.
 import argparse
 import contextlib
 import os
+import select
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
 import msgspec
 
-from windlass.localcluster.sandbox import abilities, cgroups, kernel, messages, network, watching
+from windlass.localcluster.sandbox import abilities, cgroups, kernel, messages, network, processes, watching
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import FromSpawner, PodPlan, ToSpawner
 from windlass.localcluster.sandbox.network import Hub
 from windlass.localcluster.sandbox.runs import Setting
-from windlass.localcluster.sandbox.supervisor import SOCKET, Supervisor
+from windlass.localcluster.sandbox.supervisor import PROCESS, SOCKET, Supervisor
 
 SUBNET = "10.86.0.0/16"
 """Of pods on a network of their own. It is seen nowhere else, so that all clusters of a machine can have the same."""
+
+_SECONDS_TO_CLEAR = 20.0
+_SECONDS_BETWEEN_UPLINKS = 5.0
 
 PLAIN = "plain"
 AUTOMATIC = "auto"
@@ -38,10 +43,12 @@ class Spawner:
         self._setting = setting
         self._hub = hub
         self._lifeline = lifeline
+        self._opened_at = time.monotonic() - _SECONDS_BETWEEN_UPLINKS
 
     def run(self) -> None:
         """Until the daemon has gone."""
         while True:
+            self._wait_for_message()
             try:
                 received = self._control.receive()
             except (EOFError, OSError):
@@ -52,6 +59,20 @@ class Spawner:
                         self._answer(self._spawn(call, pod))
                     case messages.Listen(call=call, port=port):
                         self._listen(call, port)
+
+    def _wait_for_message(self) -> None:
+        """Meanwhile, a way out of the pods' network that has ended is opened again, though not over and over."""
+        while self._hub is not None and self._hub.uplink is not None:
+            lifeline = self._hub.uplink.keeper.lifeline
+            ready, _, _ = select.select([self._control.fileno(), lifeline], [], [])
+            if lifeline not in ready:
+                return
+            print("the way out of the pods' network has ended", file=sys.stderr, flush=True)
+            if time.monotonic() - self._opened_at < _SECONDS_BETWEEN_UPLINKS:
+                self._hub = msgspec.structs.replace(self._hub, uplink=None)
+                return
+            self._opened_at = time.monotonic()
+            self._hub = self._hub.with_new_uplink()
 
     def _answer(self, message: FromSpawner, *descriptors: int) -> None:
         with contextlib.suppress(OSError):
@@ -79,6 +100,11 @@ class Spawner:
                 return messages.Refused(call, f"cannot fork: {error.strerror}")
             if pid == 0:
                 self._be_supervisor(pod, listener)
+        try:
+            (Path(pod.folder) / PROCESS).write_text(processes.identity(pid) or "", encoding="ascii")
+        except OSError as error:
+            os.kill(pid, signal.SIGKILL)
+            return messages.Refused(call, f"{pod.folder}: {error}")
         return messages.Done(call)
 
     def _be_supervisor(self, pod: PodPlan, listener: socket.socket) -> NoReturn:
@@ -160,6 +186,15 @@ def _enter_user_namespace(of_others: int | None) -> None:
     kernel.map_own_user(uid, gid)
 
 
+def _tell(control: Channel[ToSpawner], ready: messages.Ready, hub: Hub | None) -> None:
+    if hub is None:
+        control.send(ready)
+        return
+    own = os.open("/proc/self/ns/user", os.O_RDONLY)
+    control.send(ready, own, hub.namespace)
+    os.close(own)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m windlass.localcluster.sandbox.spawner", description=__doc__
@@ -188,7 +223,7 @@ def main() -> int:
                 hub=arguments.hub,
             )
         )
-        control.send(ready)
+        _tell(control, ready, hub)
     except OSError as error:
         print(f"the spawner cannot start: {error}", file=sys.stderr)
         return 1
@@ -196,6 +231,9 @@ def main() -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with contextlib.suppress(msgspec.MsgspecError):
         Spawner(control, setting, hub, arguments.lifeline).run()
+    if arguments.lifeline is not None and setting.cgroups is not None:
+        # What a supervisor has left that somebody killed.
+        setting.cgroups.remove_empty(_SECONDS_TO_CLEAR)
     return 0
 
 

@@ -22,6 +22,8 @@ from windlass.localcluster.sandbox.runs import ContainerRun, Setting
 from windlass.localcluster.sandbox.watching import Watch
 
 SOCKET = "socket"
+PROCESS = "supervisor"
+"""In a pod's folder: which process its supervisor is, in the words of `processes.identity`."""
 RUNS = "containers"
 
 

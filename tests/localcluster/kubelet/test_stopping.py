@@ -1,0 +1,86 @@
+"""Who gets which signal when a pod is stopped, as time passes."""
+
+import signal
+
+import pytest
+
+from windlass.localcluster.kubelet.stopping import Stopping
+from windlass.localcluster.podlife.restarts import StopAll
+
+TERM, KILL = signal.SIGTERM, signal.SIGKILL
+ONE = (("a", "b"),)
+WITH_SIDECAR = (("a", "b"), ("s",))
+# When, what the step says, who gets what, and how long it is until SIGKILL then.
+Row = tuple[float, StopAll, list[tuple[str, int]], float | None]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(
+            [
+                (0, StopAll(30, ONE), [("a", TERM), ("b", TERM)], 30),
+                (10, StopAll(30, ONE), [], 20),
+                (30, StopAll(30, ONE), [("a", KILL), ("b", KILL)], None),
+                (31, StopAll(30, ONE), [], None),
+            ],
+            id="asked once and killed once",
+        ),
+        pytest.param(
+            [
+                (0, StopAll(30, WITH_SIDECAR), [("a", TERM), ("b", TERM)], 30),
+                (5, StopAll(30, (("b",), ("s",))), [], 25),
+                (9, StopAll(30, (("s",),)), [("s", TERM)], 21),
+                (30, StopAll(30, (("s",),)), [("s", KILL)], None),
+            ],
+            id="one wave after the other, in one grace period",
+        ),
+        pytest.param(
+            [
+                (0, StopAll(30, WITH_SIDECAR), [("a", TERM), ("b", TERM)], 30),
+                (30, StopAll(30, (("a",), ("s",))), [("a", KILL), ("s", KILL)], None),
+            ],
+            id="all waves are killed together",
+        ),
+        pytest.param(
+            [
+                (0, StopAll(30, ONE), [("a", TERM), ("b", TERM)], 30),
+                (4, StopAll(5, ONE), [], 1),
+                (4.5, StopAll(30, ONE), [], 0.5),
+                (5, StopAll(30, ONE), [("a", KILL), ("b", KILL)], None),
+            ],
+            id="a later step is in more of a hurry, never in less",
+        ),
+        pytest.param(
+            [
+                (0, StopAll(30, ONE), [("a", TERM), ("b", TERM)], 30),
+                (10, StopAll(5, ONE), [("a", KILL), ("b", KILL)], None),
+            ],
+            id="a shorter grace that is over already",
+        ),
+        pytest.param([(7, StopAll(0, ONE), [("a", KILL), ("b", KILL)], None)], id="no grace at all"),
+        pytest.param(
+            [
+                (0, StopAll(30, (("a",),)), [("a", TERM)], 30),
+                (1, StopAll(30, (("a", "late"),)), [("late", TERM)], 29),
+            ],
+            id="one that has started meanwhile",
+        ),
+    ],
+)
+def test_signals(rows: list[Row]) -> None:
+    now = 1000.0
+    stopping = Stopping(lambda: now)
+    assert stopping.seconds_left is None
+    for after, step, signals, left in rows:
+        now = 1000.0 + after
+        assert list(stopping.signals(step)) == signals
+        assert stopping.seconds_left == left
+
+
+def test_the_time_left_is_never_less_than_none() -> None:
+    now = 0.0
+    stopping = Stopping(lambda: now)
+    list(stopping.signals(StopAll(3, ONE)))
+    now = 10.0
+    assert stopping.seconds_left == 0

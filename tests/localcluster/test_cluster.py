@@ -1,0 +1,377 @@
+"""The embedded cluster in this process: it starts and stops, pods end with it or wait for the next one."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
+from windlass.localcluster.sandbox import processes
+
+PATIENCE_SECONDS = 120
+EPHEMERAL = ClusterOptions(is_ephemeral=True)
+LASTING = ClusterOptions()
+FOREVER = "while true; do sleep 1000; done"
+
+
+@pytest.fixture(params=["auto", "plain"])
+def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As much as this machine allows, and as little as any does."""
+    if request.param == "auto" and sys.platform != "linux":
+        pytest.skip("no namespaces here")
+    monkeypatch.setenv("WINDLASS_SANDBOX", request.param)
+    return str(request.param)
+
+
+@pytest.fixture
+def data() -> Iterator[Path]:
+    """A short path, for all that it holds. Whatever still runs for it is ended."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-cluster-"))
+    yield folder / "data"
+    for pid in processes_of(folder):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def processes_of(data: Path) -> list[int]:
+    """Those that pods started with this folder in their environment, and all above them but this one."""
+    marker = str(data).encode()
+    found = [
+        int(each.name)
+        for each in Path("/proc").glob("[0-9]*")
+        if int(each.name) != os.getpid() and marker in environment_of(each)
+    ]
+    own = {1, os.getpid(), *processes.ancestors(os.getpid())}
+    return sorted({pid for each in found for pid in (each, *processes.ancestors(each))} - own)
+
+
+def environment_of(process: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return (process / "environ").read_bytes()
+    return b""
+
+
+class Client:
+    """The plainest that there is, over the cluster's own socket."""
+
+    def __init__(self, cluster: LocalCluster, session: aiohttp.ClientSession) -> None:
+        self.cluster = cluster
+        self._session = session
+
+    async def ask(self, method: str, path: str, body: Any = None) -> Any:
+        async with self._session.request(method, f"http://local{path}", json=body) as answer:
+            return await answer.json()
+
+    async def create(self, name: str, script: str, grace: int = 30, policy: str = "Never") -> None:
+        env = [{"name": "DATA", "value": str(self.cluster.data)}]
+        container = {"name": "main", "image": "none", "command": ["sh", "-c", script], "env": env}
+        spec = {"containers": [container], "restartPolicy": policy, "terminationGracePeriodSeconds": grace}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        created = await self.ask("POST", "/api/v1/namespaces/default/pods", body)
+        assert created["kind"] == "Pod", created
+
+    async def pod(self, name: str) -> Any:
+        return await self.ask("GET", f"/api/v1/namespaces/default/pods/{name}")
+
+    async def log(self, name: str) -> str:
+        async with self._session.get(f"http://local/api/v1/namespaces/default/pods/{name}/log") as answer:
+            return await answer.text()
+
+    async def wait(self, name: str, is_it: Callable[[Any], bool]) -> Any:
+        return await until(lambda: self.pod(name), is_it)
+
+    async def running(self, name: str) -> Any:
+        return await self.wait(name, lambda pod: container_of(pod).get("state", {}).get("running"))
+
+    async def says(self, name: str, word: str) -> None:
+        await until(lambda: self.log(name), lambda text: word in text)
+
+
+async def until(look: Callable[[], Awaitable[Any]], is_it: Callable[[Any], bool]) -> Any:
+    while True:
+        seen = await look()
+        if is_it(seen):
+            return seen
+        await asyncio.sleep(0.05)
+
+
+def container_of(pod: Any) -> Any:
+    return next(iter(pod.get("status", {}).get("containerStatuses", ())), {})
+
+
+@contextlib.asynccontextmanager
+async def client_of(cluster: LocalCluster) -> AsyncIterator[Client]:
+    connector = aiohttp.UnixConnector(str(short(cluster.socket)))
+    async with aiohttp.ClientSession(connector=connector) as session:
+        yield Client(cluster, session)
+
+
+def short(path: Path) -> Path:
+    """The path of a socket has at most a hundred characters."""
+    return path if len(str(path)) < 100 else Path(os.path.relpath(path))
+
+
+@contextlib.asynccontextmanager
+async def started(data: Path, options: ClusterOptions) -> AsyncIterator[Client]:
+    """Stopped by the test, or when that has failed."""
+    cluster = LocalCluster(data, options)
+    await cluster.start()
+    try:
+        async with client_of(cluster) as client:
+            yield client
+    except BaseException:
+        await cluster.stop(ends_pods=True)
+        raise
+
+
+def run(test: Awaitable[None]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await test
+
+    asyncio.run(main())
+
+
+def test_a_cluster_tells_where_it_is(level: str, data: Path) -> None:
+    async def test() -> None:
+        async with started(data, EPHEMERAL) as client:
+            cluster = client.cluster
+            config = yaml.safe_load(cluster.kubeconfig.read_text())
+            assert config["clusters"][0]["cluster"]["server"] == cluster.url
+            assert cluster.network in ("isolated", "shared")
+            nodes = await client.ask("GET", "/api/v1/nodes")
+            assert len(nodes["items"]) == 1
+            await cluster.stop()
+            assert not cluster.socket.exists()
+
+    run(test())
+
+
+def test_a_pod_runs_to_its_end(level: str, data: Path) -> None:
+    async def test() -> None:
+        async with started(data, EPHEMERAL) as client:
+            await client.create("one", "echo hello; exit 3")
+            pod = await client.wait("one", lambda pod: pod["status"]["phase"] == "Failed")
+            assert container_of(pod)["state"]["terminated"]["exitCode"] == 3
+            assert await client.log("one") == "hello\n"
+            await client.cluster.stop()
+
+    run(test())
+
+
+def test_a_second_cluster_of_the_same_folder_is_refused(data: Path) -> None:
+    async def test() -> None:
+        async with started(data, EPHEMERAL) as client:
+            other = LocalCluster(data, EPHEMERAL)
+            with pytest.raises(CannotStartError) as refusal:
+                await other.start()
+            assert str(refusal.value) == (
+                f"{data} is in use by another cluster (process {os.getpid()}). "
+                "Stop that, or choose another folder."
+            )
+            # Nothing of the first has been touched.
+            await client.create("one", "true")
+            await client.wait("one", lambda pod: pod["status"]["phase"] == "Succeeded")
+            await client.cluster.stop()
+        async with started(data, EPHEMERAL) as client:
+            await client.cluster.stop()
+
+    run(test())
+
+
+def test_a_port_that_is_taken_is_one_message_and_leaves_nothing(data: Path) -> None:
+    async def test() -> None:
+        before = children()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            cluster = LocalCluster(data, ClusterOptions(port=taken.getsockname()[1]))
+            with pytest.raises(CannotStartError, match=f"127.0.0.1:{taken.getsockname()[1]}"):
+                await cluster.start()
+        assert children() == before
+        async with started(data, EPHEMERAL) as client:
+            await client.cluster.stop()
+
+    run(test())
+
+
+def test_a_network_that_cannot_be_had_is_one_message(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WINDLASS_SANDBOX", "plain")
+
+    async def test() -> None:
+        before = children()
+        cluster = LocalCluster(data, ClusterOptions(network="isolated"))
+        with pytest.raises(CannotStartError, match=r"spawner\.log") as refusal:
+            await cluster.start()
+        assert "\n" not in str(refusal.value)
+        assert "network of their own" in (data / "spawner.log").read_text()
+        assert children() == before
+
+    run(test())
+
+
+def children() -> list[int]:
+    return sorted(processes.children_of(os.getpid()))
+
+
+def test_pods_of_an_ephemeral_cluster_end_with_it(level: str, data: Path) -> None:
+    async def test() -> None:
+        before = children()
+        async with started(data, EPHEMERAL) as client:
+            for name in ("one", "two"):
+                await client.create(name, "trap '' TERM; (setsid sleep 100000 &); echo armed; " + FOREVER)
+            for name in ("one", "two"):
+                await client.says(name, "armed")
+            assert len(processes_of(data)) >= 4
+            await client.cluster.stop()
+        assert processes_of(data) == []
+        assert children() == before
+
+    run(test())
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "lost its spawner"])
+def test_pods_go_on_without_a_cluster_and_the_next_one_has_them(
+    level: str, data: Path, is_killed: bool
+) -> None:
+    async def test() -> None:
+        script = "echo before; while [ ! -e $DATA/go ]; do sleep 0.1; done; echo after; exit 4"
+        async with started(data, LASTING) as client:
+            await client.create("one", script)
+            await client.says("one", "before")
+            first = container_of(await client.running("one"))
+            if is_killed:
+                os.kill(spawner_of(data), signal.SIGKILL)
+            await client.cluster.stop()
+        assert processes_of(data)
+        async with started(data, LASTING) as client:
+            again = container_of(await client.running("one"))
+            assert (again["containerID"], again["restartCount"]) == (first["containerID"], 0)
+            await client.create("two", "echo new")
+            await client.wait("two", lambda pod: pod["status"]["phase"] == "Succeeded")
+            (data / "go").touch()
+            pod = await client.wait("one", lambda pod: pod["status"]["phase"] == "Failed")
+            assert container_of(pod)["state"]["terminated"]["exitCode"] == 4
+            assert await client.log("one") == "before\nafter\n"
+            await client.cluster.stop(ends_pods=True)
+        assert processes_of(data) == []
+
+    run(test())
+
+
+def spawner_of(data: Path) -> int:
+    """The child of this process that pods descend from."""
+    (found,) = set(processes.children_of(os.getpid())) & set(processes_of(data))
+    return found
+
+
+def test_what_ended_meanwhile_is_known_afterwards(level: str, data: Path) -> None:
+    async def test() -> None:
+        script = "echo armed; while [ ! -e $DATA/go ]; do sleep 0.1; done; exit 5"
+        async with started(data, LASTING) as client:
+            await client.create("one", script)
+            await client.says("one", "armed")
+            await client.cluster.stop()
+        (data / "go").touch()
+        await until(lambda: asyncio.to_thread(ends_in, data), bool)
+        async with started(data, LASTING) as client:
+            pod = await client.wait("one", lambda pod: pod["status"]["phase"] == "Failed")
+            assert container_of(pod)["state"]["terminated"]["exitCode"] == 5
+            await client.cluster.stop(ends_pods=True)
+
+    run(test())
+
+
+def ends_in(data: Path) -> list[Path]:
+    return list(data.glob("pods/*/containers/*/end"))
+
+
+def test_a_pod_that_was_deleted_while_nobody_was_there_is_ended(level: str, data: Path) -> None:
+    """As by somebody who restores the database."""
+
+    async def test() -> None:
+        async with started(data, LASTING) as client:
+            await client.create("one", FOREVER)
+            await client.running("one")
+            await client.cluster.stop()
+        for file in data.glob("cluster.db*"):
+            file.unlink()
+        assert processes_of(data)
+        async with started(data, LASTING) as client:
+            assert processes_of(data) == []
+            assert list((data / "pods").iterdir()) == []
+            await client.cluster.stop()
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("trap", "grace", "is_asked_enough"),
+    [("sleep 1; touch $DATA/done; exit 0", 100, True), ("", 1, False)],
+    ids=["uses its grace", "ignores it"],
+)
+def test_pods_that_are_ended_have_their_grace(
+    level: str, data: Path, trap: str, grace: int, is_asked_enough: bool
+) -> None:
+    async def test() -> None:
+        async with started(data, LASTING) as client:
+            script = f"trap '{trap}' TERM; echo armed; while true; do sleep 0.1; done"
+            await client.create("one", script, grace, "Always")
+            await client.says("one", "armed")
+            await client.cluster.stop(ends_pods=True)
+        assert (data / "done").exists() == is_asked_enough
+        assert processes_of(data) == []
+        # It was not deleted, and is wanted again.
+        async with started(data, LASTING) as client:
+            pod = await client.wait("one", lambda pod: container_of(pod).get("restartCount") == 1)
+            last = container_of(pod)["lastState"]["terminated"]
+            assert last["exitCode"] == (0 if is_asked_enough else 137)
+            await client.running("one")
+            await client.cluster.stop(ends_pods=True)
+        assert processes_of(data) == []
+
+    run(test())
+
+
+def test_the_path_of_a_cluster_may_be_long(level: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deep = data.joinpath(*["long" * 20] * 2)
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+
+    async def test() -> None:
+        async with started(deep, LASTING) as client:
+            await client.create("one", "echo hello; " + FOREVER)
+            await client.says("one", "hello")
+            await client.cluster.stop()
+        async with started(deep, LASTING) as client:
+            assert container_of(await client.running("one"))["restartCount"] == 0
+            await client.cluster.stop(ends_pods=True)
+        assert processes_of(data) == []
+
+    run(test())
+
+
+def test_nothing_is_left_open(data: Path) -> None:
+    async def test() -> None:
+        for _ in range(2):
+            async with started(data, EPHEMERAL) as client:
+                await client.create("one", FOREVER)
+                await client.running("one")
+                await client.ask("DELETE", "/api/v1/namespaces/default/pods/one?gracePeriodSeconds=0")
+                await client.wait("one", lambda pod: pod["kind"] == "Status")
+                await client.cluster.stop()
+
+    run(test())
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    run(test())
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
