@@ -103,6 +103,7 @@ class LocalCluster:
         self.network = "isolated" if ready.gateway else "shared"
         self._kubelet = Kubelet(await self._means(server, spawning, ready))
         server.run_pods_with(self._kubelet)
+        server.on_store_failure = self._kubelet.relieve_disk
         await self._kubelet.start()
         self._open.push_async_callback(_cancelled, asyncio.create_task(Scheduler(server.lifecycle).run()))
 

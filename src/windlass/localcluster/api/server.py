@@ -70,6 +70,8 @@ class ApiServer:
         )
         self.watches = Watches(self.store)
         self.url = ""
+        # Somebody may be able to make room.
+        self.on_store_failure: Callable[[], None] = lambda: None
         self._api = Api(self.lifecycle, self.watches, body_seconds, self._settled)
         self._publications = Publications(self.registry, lambda: urlsplit(self.url).netloc)
         self._runners: list[web.ServerRunner] = []
@@ -187,7 +189,8 @@ class ApiServer:
         except RecursionError:
             return refuse(failures.bad_request("what was sent is nested too deeply"), request)
         except StoreError as error:
-            logger.exception("the store failed")
+            logger.warning("%s", error)
+            self.on_store_failure()
             return refuse(failures.internal(str(error)), request)
         except ConnectionError:
             raise
@@ -199,6 +202,7 @@ class ApiServer:
         try:
             await self._settled()
         except StoreError as failure:
+            self.on_store_failure()
             return refuse(failures.internal(str(failure)), request)
         return refuse(error, request)
 

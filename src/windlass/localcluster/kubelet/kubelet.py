@@ -12,7 +12,14 @@ from pathlib import Path
 
 from windlass.localcluster import bodies, failures
 from windlass.localcluster.api.stream_requests import LogOptions
-from windlass.localcluster.kubelet import log_reader, pod_folder, pod_place, pod_state, remote_processes
+from windlass.localcluster.kubelet import (
+    disk_pressure,
+    log_reader,
+    pod_folder,
+    pod_place,
+    pod_state,
+    remote_processes,
+)
 from windlass.localcluster.kubelet.connection import CallRefusedError
 from windlass.localcluster.kubelet.means import Means
 from windlass.localcluster.kubelet.pod_worker import PodWorker
@@ -42,6 +49,7 @@ class Kubelet:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[tuple[str, str]] = set()
         self._refreshing: asyncio.TimerHandle | None = None
+        means.store_has_failed = self.relieve_disk
 
     async def start(self) -> None:
         """Adopt or end what an earlier daemon has left, then look after every pod that has a node."""
@@ -144,6 +152,10 @@ class Kubelet:
     def _forget(self, uid: str) -> None:
         self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
+
+    def relieve_disk(self) -> None:
+        """Something could not be stored: a pod may have to give back what it holds of the disk."""
+        disk_pressure.relieve(self._means.folder, self._workers.values())
 
     # Files that follow from other objects
 

@@ -66,6 +66,8 @@ class Means:
         self.token = token
         self.claim_folder = claim_folder
         self.log_news = log_news
+        # Set by the kubelet, who knows all pods.
+        self.store_has_failed: Callable[[], None] = lambda: None
 
     def write_status(self, pod: Json, status: Json) -> Json:
         """The pod as it is then. One of the same name that came later is another pod, and is left as it is."""

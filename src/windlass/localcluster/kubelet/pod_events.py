@@ -7,7 +7,7 @@ import logging
 
 from windlass.localcluster.containers.refusals import RefusedError
 from windlass.localcluster.events import EventRecorder
-from windlass.localcluster.podlife import back_off, specs
+from windlass.localcluster.podlife import back_off, endings, specs
 from windlass.localcluster.podlife.probes import Kill
 from windlass.localcluster.podlife.records import ContainerRecord, Ending
 from windlass.localcluster.stored import StoreError
@@ -75,7 +75,7 @@ class PodEvents:
     def ending(self, pod: Json, ending: Ending) -> None:
         """Evicted, or past its deadline. A deletion has no reason, and is not told."""
         if ending.reason:
-            type_ = _WARNING if ending.reason == "Evicted" else _NORMAL
+            type_ = _WARNING if ending.reason == endings.EVICTED else _NORMAL
             self._tell(pod, type_, ending.reason, ending.message)
 
     def _tell(self, pod: Json, type_: str, reason: str, message: str, container: str = "") -> None:

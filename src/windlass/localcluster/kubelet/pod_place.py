@@ -188,6 +188,12 @@ class PodPlace:
         """It has a network of its own."""
         return self._link is not None
 
+    def give_back_disk(self) -> None:
+        """What the pod has written: its logs and the volumes that are its own. What cannot be removed stays."""
+        for folder in (self.folder.path / "logs", self.folder.volumes):
+            with contextlib.suppress(OSError):
+                pod_folder.remove(pod_folder.PodFolder(folder))
+
     async def kill_leftovers(self) -> None:
         await kill_leftovers(self.uid)
 

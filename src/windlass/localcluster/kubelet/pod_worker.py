@@ -29,7 +29,7 @@ from windlass.localcluster.kubelet.probing_way import PodWay
 from windlass.localcluster.kubelet.spawning import CannotSpawnError
 from windlass.localcluster.kubelet.stopping import Stopping
 from windlass.localcluster.kubelet.supervision import News, Supervision
-from windlass.localcluster.podlife import records, restarts, specs, statuses
+from windlass.localcluster.podlife import endings, records, restarts, specs, statuses
 from windlass.localcluster.podlife.records import PodRecord, Running
 from windlass.localcluster.podlife.restarts import Finished, StartContainer, StopAll, WaitUntil
 from windlass.localcluster.sandbox import messages, runs
@@ -130,6 +130,7 @@ class PodWorker:
             # That it is gone is still to be heard of.
         except StoreError as error:
             logger.warning("pod %s: %s", self.place.shown, error)
+            self._means.store_has_failed()
         except Exception:
             logger.exception("pod %s", self.place.shown)
         return _SECONDS_AFTER_A_FAULT
@@ -436,6 +437,16 @@ class PodWorker:
 
     # Stopping
 
+    @property
+    def is_being_evicted(self) -> bool:
+        ending = self._record.ending
+        return ending is not None and ending.reason == endings.EVICTED and self._record.is_anything_running
+
+    def evict(self, message: str) -> None:
+        """It ends as failed, and gives back what it holds of the disk."""
+        self._record = self._record.with_ending(endings.eviction(message))
+        self._news.set()
+
     def _stop(self, step: StopAll) -> Iterable[float]:
         if step.reason and self._record.ending is None:
             ending = records.Ending(step.grace_seconds, step.reason, step.message)
@@ -468,6 +479,11 @@ class PodWorker:
 
     async def _finish(self) -> None:
         """Nothing runs and nothing will, which is told before the pod's place is cleared."""
+        if self._record.ending is not None and self._record.ending.reason == endings.EVICTED:
+            # Before: nothing can be told while the disk is full.
+            await asyncio.to_thread(self.place.give_back_disk)
+            if not specs.has_final_phase(self.pod):
+                self._means.events.ending(self.pod, self._record.ending)
         self._record = msgspec.structs.replace(self._record, has_sandbox=False)
         self._publish()
         await self._end_supervision()

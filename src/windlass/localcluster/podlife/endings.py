@@ -11,6 +11,8 @@ from windlass.model.base import Json
 # What a kubelet always leaves between SIGTERM and SIGKILL, whatever was asked for.
 SHORTEST_GRACE_SECONDS = 2
 
+EVICTED = "Evicted"
+
 _TOO_LATE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -31,7 +33,7 @@ def deadline(pod: Json, record: PodRecord) -> datetime | None:
 
 
 def eviction(message: str, grace_seconds: int = 0) -> Ending:
-    return Ending(max(grace_seconds, SHORTEST_GRACE_SECONDS), "Evicted", message)
+    return Ending(max(grace_seconds, SHORTEST_GRACE_SECONDS), EVICTED, message)
 
 
 def _deletion(pod: Json) -> Ending | None:
