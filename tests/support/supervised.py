@@ -149,10 +149,11 @@ class Pod:
         return self.hear(NotStarted, lambda said: said.container == run_id)
 
     def log(self, run_id: str) -> list[tuple[str, str]]:
-        """Stream and text of each line."""
+        """Stream and text of each line; one that is being written is none yet."""
         path = self.folder / f"{run_id}.log"
-        lines = path.read_text(errors="surrogateescape").splitlines() if path.exists() else []
-        return [(line.split(" ", 3)[1], line.split(" ", 3)[3]) for line in lines]
+        text = path.read_text(errors="surrogateescape") if path.exists() else ""
+        words = [line.split(" ", 3) for line in text.split("\n")[:-1]]
+        return [(stream, rest) for _, stream, _, rest in words]
 
     def wait_for_line(self, run_id: str, text: str) -> None:
         wait_for(f"{text!r} in the log", lambda: text in [line for _, line in self.log(run_id)])
@@ -315,8 +316,11 @@ def spawner(level: levels.Level, **wanted: Any) -> Iterator[Spawner]:
         reader, writer = os.pipe()
         sandbox = level.environment.get(levels.PLAIN, "auto")
         options = {"lifeline": reader, "level": sandbox, "cluster": folder.name, **wanted}
+        # What the daemon keeps to itself, containers need not.
+        before = os.umask(0o077)
         with mock.patch.object(sys, "executable", _interpreter(level, folder)):
             launched = launching.launch(launching.Wanted(folder=folder, **options))
+        os.umask(before)
         os.close(reader)
         launched_family = Spawner(folder, launched, writer)
         stack.callback(_end, launched_family)

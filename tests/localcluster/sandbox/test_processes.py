@@ -121,7 +121,7 @@ def test_what_would_not_die_is_told(start: Start, monkeypatch: pytest.MonkeyPatc
     assert set(killed) <= {process.pid}
 
 
-@pytest.mark.parametrize("pid", [os.getpid(), 1, 0, -1])
+@pytest.mark.parametrize("pid", [os.getpid(), 1, 0, -1], ids=["itself", "the first", "0", "-1"])
 def test_some_are_spared(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "kill", lambda *_: pytest.fail("must not be killed"))
     assert processes.kill_all(lambda: [pid]) == []

@@ -180,6 +180,19 @@ def test_a_supervisor_that_is_killed(doomed: Spawner, word: str) -> None:
     assert doomed.pod().hello == messages.Hello(())
 
 
+def test_an_init_that_stands_still_ends_with_its_supervisor(doomed: Spawner, word: str) -> None:
+    if not doomed.ready.isolates:
+        pytest.skip("nobody ends it at this level but who starts the cluster again")
+    pod = doomed.pod()
+    run_id = pod.start(with_daemons(word))
+    wait_for_daemons(pod, run_id, word)
+    supervisor, init = supervised.supervisor_of(run_id), supervised.init_of(run_id)
+    everybody = supervised.family(supervisor)
+    os.kill(init, signal.SIGSTOP)
+    supervised.kill(supervisor)
+    supervised.wait_until_gone(everybody)
+
+
 def test_a_supervisor_that_is_killed_while_a_container_starts(doomed: Spawner) -> None:
     """However far it has come: nothing is left of it."""
     for _ in range(10):
