@@ -67,6 +67,12 @@ def test_the_size_of_a_terminal(pod: Pod) -> None:
     assert pod.sh(run, tty=True, size=(132, 50)).stdout == b"50 132\r\n"
 
 
+def test_a_size_that_no_terminal_has(pod: Pod) -> None:
+    done = pod.sh("read line; echo got $line", tty=True, size=(1_000_000, 1_000_000), stdin=b"word\n")
+    assert done.stdout.endswith(b"got word\r\n")
+    assert done.code == 0
+
+
 def test_what_is_typed(pod: Pod) -> None:
     """With an echo, as a terminal does."""
     done = pod.execute("sh", "-c", "read line; echo got $line", tty=True, stdin=b"word\n")
@@ -93,6 +99,15 @@ def test_nobody_is_there_any_more(place: Place) -> None:
 def test_it_does_not_end_the_container(pod: Pod) -> None:
     pod.sh("exit 3")
     pod.stays("running", lambda seen: seen.running() and seen.restarts() == 0)
+
+
+def test_it_ends_with_the_container(place: Place) -> None:
+    run = "rm -f /data/go; touch /data/armed; until [ -e /data/go ]; do sleep 0.1; done"
+    pod = place.start(mounted(run), volumes=scratch(), restartPolicy="Always")
+    pod.running()
+    done = pod.sh("until [ -e /data/armed ]; do sleep 0.1; done; touch /data/go; sleep 100000")
+    assert (done.status["reason"], done.code) == ("NonZeroExitCode", 137)
+    pod.wait("to restart", lambda seen: seen.restarts() >= 1)
 
 
 def test_what_it_left_behind_goes_with_the_container(pod: Pod) -> None:
@@ -123,3 +138,20 @@ def test_attaching_with_input(place: Place) -> None:
     pod.running()
     streaming.execute(place.client.access, f"{pod.path}/attach", stdin=b"word\n", until=b"got word\n")
     assert pod.output() == ["got word"]
+
+
+def test_the_input_of_a_container_ends_with_the_one_who_gave_it(place: Place) -> None:
+    pod = place.start(container(["cat"], stdin=True, stdinOnce=True))
+    pod.running()
+    streaming.execute(place.client.access, f"{pod.path}/attach", stdin=b"word\n", until=b"word\n")
+    assert pod.output() == ["word"]
+
+
+def test_the_size_of_a_terminal_that_is_attached_to(place: Place) -> None:
+    run = "until [ \"$(stty size)\" = '50 132' ]; do sleep 0.1; done; echo as wanted; exec cat"
+    pod = place.start(container(run, stdin=True, tty=True))
+    pod.running()
+    seen = streaming.execute(
+        place.client.access, f"{pod.path}/attach", tty=True, size=(132, 50), until=b"as wanted\r\n"
+    )
+    assert seen.stdout.endswith(b"as wanted\r\n")

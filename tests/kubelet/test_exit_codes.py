@@ -38,6 +38,12 @@ def test_a_command_that_cannot_be_run(place: Place, named: str) -> None:
     assert named in terminated["message"]
 
 
+def test_a_command_without_a_name(place: Place) -> None:
+    terminated = place.start([""]).ended().terminated() or {}
+    assert (terminated["exitCode"], terminated["reason"]) == (128, "StartError")
+    assert 'exec: "": executable file not found in $PATH' in terminated["message"]
+
+
 def test_a_command_that_cannot_be_run_is_tried_again(place: Place) -> None:
     pod = place.start(["there-is-no-such-command"], restartPolicy="Always")
     seen = pod.waiting("CrashLoopBackOff")

@@ -91,6 +91,17 @@ def test_liveness_of_one_that_is_never_started_again(place: Place) -> None:
     assert (seen.phase, seen.exit_code(), seen.restarts()) == ("Failed", 5, 0)
 
 
+def test_a_hook_runs_before_one_that_is_not_alive_is_ended(place: Place) -> None:
+    run = "trap '[ -e /data/hooked ] && exit 5; exit 6' TERM; touch /data/good; echo up; sleep 100000 & wait"
+    hook = {"preStop": {"exec": {"command": ["touch", "/data/hooked"]}}}
+    main = mounted(run, livenessProbe=FILE, lifecycle=hook)
+    pod = place.start(main, volumes=scratch(), terminationGracePeriodSeconds=30)
+    pod.says("up")
+    assert pod.sh("rm /data/good").code == 0
+    seen = pod.ended()
+    assert (seen.phase, seen.exit_code()) == ("Failed", 5)
+
+
 def test_liveness_over_http(place: Place) -> None:
     """A server that does not answer well is ended."""
     probe = {**QUICK, "httpGet": {"port": PORT + 4, "path": "/good"}}

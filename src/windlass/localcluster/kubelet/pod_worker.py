@@ -150,7 +150,9 @@ class PodWorker:
                 case StopAll():
                     pauses += self._stop(step)
                 case Finished():
-                    await self._finish()
+                    # What is about to start is told to end when it has.
+                    if not self._starting:
+                        await self._finish()
         if self._is_winding_down:
             pauses += self._stop_for_now()
         self._tell_back_offs()
@@ -177,9 +179,10 @@ class PodWorker:
             return []
         self._means.events.pulled(self.pod, name)
         self._means.events.created(self.pod, name)
+        supervision = self.supervision
         self._starting[name] = run_id
         self._keep()
-        self.supervision.start(plan)
+        supervision.start(plan)
         return []
 
     def _known_runs(self) -> set[str]:

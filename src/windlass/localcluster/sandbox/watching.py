@@ -14,18 +14,14 @@ class Watch:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._moments: dict[object, tuple[float, Act]] = {}
-        self._closed: set[int] = set()
 
     def add(self, descriptor: int, act: Act) -> None:
         """Do it whenever there is something to read, the end included."""
         self._selector.register(descriptor, selectors.EVENT_READ, act)
-        self._closed.discard(descriptor)
 
     def remove(self, descriptor: int) -> None:
         with contextlib.suppress(KeyError, ValueError):
             self._selector.unregister(descriptor)
-        # Of what was found together with this one, nothing may be done any more.
-        self._closed.add(descriptor)
 
     def at(self, key: object, seconds: float, act: Act) -> None:
         """Do it once, so many seconds from now; a second time for the same key replaces the first."""
@@ -39,9 +35,9 @@ class Watch:
         now = time.monotonic()
         next_moment = min((moment for moment, _ in self._moments.values()), default=None)
         pause = None if next_moment is None else max(next_moment - now, 0)
-        self._closed.clear()
         for key, _ in self._selector.select(pause):
-            if key.fd not in self._closed:
+            # One of those before it may have removed it, and another may have its number by now.
+            if self._selector.get_map().get(key.fd) is key:
                 key.data()
         now = time.monotonic()
         for due, (moment, act) in tuple(self._moments.items()):
