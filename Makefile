@@ -30,7 +30,11 @@ check: $(VENV)/installed ## Format, lint, types and import contracts
 
 .PHONY: unit
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes'
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes' --ignore tests/kubelet --ignore tests/local
+
+.PHONY: test-pods
+test-pods: $(VENV)/installed ## Pods that really run: as a kubelet runs them, and on every level that this machine has
+	$(BIN)/python -m pytest -n 3 --dist worksteal tests/kubelet tests/local
 
 .PHONY: test-kubernetes
 test-kubernetes: $(VENV)/installed ## The same conformance tests on a real Kubernetes API, and kubectl on both
