@@ -58,6 +58,11 @@ def cluster(request: pytest.FixtureRequest, best: Level) -> Iterator[Daemon]:
 
 
 @pytest.fixture
+def level(best: Level) -> Level:
+    return best
+
+
+@pytest.fixture
 def isolated(best: Level) -> Iterator[Daemon]:
     if not best.has_own_network:
         pytest.skip("pods can have no network of their own here")
@@ -80,14 +85,14 @@ def test_pods_notice_nothing(cluster: Daemon) -> None:
         each.wait_until_nothing_is_left()
 
 
-def test_the_next_one_is_killed_before_it_is_ready(cluster: Daemon) -> None:
-    place = cluster.new_place()
-    kill_spawner(cluster)
+def test_the_next_one_is_killed_before_it_is_ready(lasting: Daemon) -> None:
+    place = lasting.new_place()
+    kill_spawner(lasting)
     pods = [place.start("echo hello")]
-    next_spawner(cluster).kill()
+    next_spawner(lasting).kill()
     pods.append(place.start("echo hello"))
     assert [pod.output() for pod in pods] == [["hello"]] * 2
-    assert "Traceback" not in cluster.log.read_text()
+    assert "Traceback" not in lasting.log.read_text()
 
 
 def next_spawner(daemon: Daemon) -> Process:

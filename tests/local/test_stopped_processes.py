@@ -6,7 +6,6 @@ import pytest
 from pod_keepers import Kept, spawners
 from pods.daemons import Daemon
 from pods.levels import Level
-from pods.specs import container
 
 from conformance.waiting import wait_for
 
@@ -16,22 +15,17 @@ def level(best: Level) -> Level:
     return best
 
 
-@pytest.mark.parametrize("grace", [None, 0], ids=["asked", "forced"])
-def test_a_pod_whose_supervisor_is_stopped_is_deleted(lasting: Daemon, grace: int | None) -> None:
-    kept = Kept(lasting, terminationGracePeriodSeconds=1)
-    kept.supervisor.kill(signal.SIGSTOP)
-    kept.pod.delete(grace)
-    assert kept.place.start("echo hello").output() == ["hello"], "the cluster does not wait for one pod"
-    kept.wait_until_nothing_is_left()
-
-
-@pytest.mark.parametrize("grace", [1, 0], ids=["asked", "forced"])
-def test_a_pod_whose_init_is_stopped_is_deleted(lasting: Daemon, grace: int) -> None:
-    kept = Kept(lasting)
-    kept.init.kill(signal.SIGSTOP)
-    kept.pod.delete(grace)
-    kept.wait_until_nothing_is_left()
-    wait_for("no init", lambda: not kept.init.is_alive)
+def test_pods_whose_keepers_are_stopped_are_deleted(lasting: Daemon) -> None:
+    """With force and without, all at once, since each takes as long as it is given to answer."""
+    place = lasting.new_place()
+    ways = [(which, grace) for which in ("init", "supervisor") for grace in (0, 1)]
+    pods = {way: Kept(lasting, f"{way[0]}-{way[1]}", place=place) for way in ways}
+    for (which, grace), kept in pods.items():
+        (kept.init if which == "init" else kept.supervisor).kill(signal.SIGSTOP)
+        kept.pod.delete(grace)
+    assert place.start("echo hello").output() == ["hello"], "the cluster does not wait for them"
+    for kept in pods.values():
+        kept.wait_until_nothing_is_left()
 
 
 def test_a_stopped_supervisor_does_not_keep_a_daemon_from_starting(lasting: Daemon) -> None:
@@ -53,7 +47,7 @@ def test_pods_end_while_the_spawner_is_stopped(lasting: Daemon) -> None:
     kept = Kept(lasting)
     (spawner,) = spawners(lasting)
     spawner.kill(signal.SIGSTOP)
-    waiting = kept.place.start(container("echo hello"))
+    waiting = kept.place.start("echo hello")
     kept.pod.delete()
     kept.wait_until_nothing_is_left()
     spawner.kill(signal.SIGCONT)

@@ -50,7 +50,7 @@ class Kept:
     def wait_until_nothing_is_left(self) -> None:
         self.pod.wait_until_gone()
         wait_for("no process", lambda: not self.processes)
-        wait_for("no supervisor", lambda: not self.supervisor.is_alive)
+        wait_for("no keeper", lambda: not self.supervisor.is_alive and not self.init.is_alive)
         folder = self.daemon.data / "pods" / self.before.uid
         wait_for("its folder to be gone", lambda: not folder.exists())
 

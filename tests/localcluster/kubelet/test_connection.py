@@ -148,6 +148,7 @@ def test_an_answer_that_comes_together_with_the_cancellation_leaves_no_descripto
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
+        os.set_blocking(reader, False)
         assert os.read(reader, 1) == b""
         os.close(reader)
 

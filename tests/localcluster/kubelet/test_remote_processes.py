@@ -62,7 +62,16 @@ class World:
         if not has_stdin:
             os.close(stdin)
         descriptors = [output, stdin] if has_stdin else [output]
-        return remote_processes.of_attached(self.supervision, CALL, descriptors), writer, reader
+        process = remote_processes.of_attached(self.supervision, CALL, descriptors, is_terminal=False)
+        return process, writer, reader
+
+    def attached_terminal(self) -> tuple[RemoteProcess, int]:
+        master, slave = os.openpty()
+        output, writer = os.pipe()
+        os.close(writer)
+        self._own.add(slave)
+        descriptors = [output, master]
+        return remote_processes.of_attached(self.supervision, CALL, descriptors, is_terminal=True), slave
 
     def close(self, *descriptors: int) -> None:
         for each in descriptors:
@@ -101,9 +110,13 @@ async def all_of(process: RemoteProcess) -> dict[int, bytes]:
 
 
 async def read_all(descriptor: int, count: int) -> bytes:
+    os.set_blocking(descriptor, False)
     found = b""
     while len(found) < count:
-        found += await asyncio.to_thread(os.read, descriptor, count)
+        try:
+            found += os.read(descriptor, count)
+        except BlockingIOError:
+            await asyncio.sleep(0.001)
     return found
 
 
@@ -181,8 +194,7 @@ def test_a_terminal() -> None:
     async def test(world: World) -> None:
         process, slave = world.terminal()
         await process.resize(100, 40)
-        size = fcntl.ioctl(slave, termios.TIOCGWINSZ, b"\0" * 8)
-        assert struct.unpack("HHHH", size)[:2] == (40, 100)
+        assert size_of(slave) == (40, 100)
         await process.write_stdin(b"word\n")
         assert os.read(slave, 100) == b"word\n"
         await process.close_stdin()
@@ -216,6 +228,38 @@ def test_attached(has_stdin: bool) -> None:
         assert world.left_open() == 0
 
     run(test)
+
+
+def test_attached_to_a_terminal() -> None:
+    async def test(world: World) -> None:
+        process, slave = world.attached_terminal()
+        await process.resize(100, 40)
+        assert size_of(slave) == (40, 100)
+        await process.write_stdin(b"word\n")
+        assert os.read(slave, 100) == b"word\n"
+        await process.close_stdin()
+        assert os.read(slave, 100) == b""
+        assert await all_of(process) == {}
+        assert world.left_open() == 0
+
+    run(test)
+
+
+@pytest.mark.parametrize(("width", "seen"), [(1 << 20, 0xFFFF), (-1, 0)])
+def test_a_size_that_no_terminal_has(width: int, seen: int) -> None:
+    async def test(world: World) -> None:
+        process, slave = world.terminal()
+        await process.resize(width, 40)
+        assert size_of(slave) == (40, seen)
+        await process.abandon()
+
+    run(test)
+
+
+def size_of(terminal: int) -> tuple[int, int]:
+    """Rows and columns."""
+    rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(terminal, termios.TIOCGWINSZ, b"\0" * 8))
+    return rows, columns
 
 
 def test_who_abandons_it_closes_all_and_says_so_once() -> None:

@@ -1,0 +1,289 @@
+"""`windlass local` with a daemon and pods that run: up, status, down and reset, and what becomes of the pods."""
+
+import json
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pods import commands, levels, machine
+from pods.commands import GROUP, Home, Local, framework, role
+from pods.levels import Level
+from pods.place import Place, Pod
+from pods.specs import FOREVER, STUBBORN, config_map
+
+from conformance.client import Answer
+from conformance.waiting import wait_for
+
+FRAMEWORKS = f"/apis/{GROUP}/namespaces/default/frameworks"
+
+
+@pytest.fixture
+def home(best: Level) -> Iterator[Home]:
+    with commands.home(best) as made:
+        yield made
+
+
+@pytest.fixture
+def local(home: Home) -> Iterator[Local]:
+    with commands.local(home) as made:
+        yield made
+
+
+@pytest.fixture
+def anyone(level: Level) -> Iterator[Local]:
+    with commands.home(level) as home, commands.local(home) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Local]:
+    """For tests that do it no harm."""
+    with commands.home(commands.best()) as home, commands.local(home, "--nodes", "2") as made:
+        yield made
+
+
+# One that runs
+
+
+def test_the_kubeconfig_is_one_line_and_works(shared: Local) -> None:
+    done = shared.tell("up").expect(0)
+    assert done.lines == [f"export KUBECONFIG={shared.data}/kubeconfig"]
+    assert stat.S_IMODE((shared.data / "kubeconfig").stat().st_mode) == 0o600
+    place = shared.new_place()
+    assert place.start("echo hello").output() == ["hello"]
+
+
+def test_up_twice_is_harmless(shared: Local) -> None:
+    before = shared.status()
+    done = shared.tell("up", "--nodes", "3").expect(0)
+    assert f"the cluster was running already: {before['url']}, 2 nodes" in done.stderr
+    assert "it was started with --nodes 2" in done.stderr
+    after = shared.status()
+    assert (after["pid"], after["nodes"]) == (before["pid"], before["nodes"])
+
+
+def test_status(shared: Local) -> None:
+    pod = shared.new_place().start(FOREVER)
+    pod.running()
+    found = shared.status()
+    access = shared.client.access
+    assert (found["running"], found["controller"], found["trouble"]) == (True, True, "")
+    assert (found["url"], len(found["nodes"])) == (f"https://{access.host}:{access.port}", 2)
+    assert (found["dataDir"], found["kubeconfig"]) == (str(shared.data), f"{shared.data}/kubeconfig")
+    assert found["pods"]["Running"] == 1
+    said = shared.tell("status").expect(0).stdout
+    assert said.startswith(f"running, process {found['pid']}\n")
+    assert all(words in said for words in (*found["nodes"], found["url"], "1 Running"))
+
+
+def created(local: Local, body: object) -> Answer:
+    """As soon as the controller has defined what a Framework is."""
+
+    def look() -> Answer | None:
+        answer = local.client.post(FRAMEWORKS, body)
+        return None if answer.code == 404 else answer
+
+    return wait_for("Frameworks to be known", look).expect(201)
+
+
+def test_a_framework_completes(shared: Local) -> None:
+    run = 'test "$FC_TASK_INDEX" = 0 || exit 3'
+    created(shared, framework(role(shared.home.container(run), tasks=2), name="failing"))
+
+    def look() -> Answer | None:
+        answer = shared.client.get(f"{FRAMEWORKS}/failing").expect(200)
+        return answer if answer.body.get("status", {}).get("state") == "Completed" else None
+
+    answer = wait_for("the Framework to complete", look)
+    assert answer.body["status"]["attemptStatus"]["completionStatus"]["code"] == 3
+
+
+def test_without_a_controller(home: Home) -> None:
+    with commands.local(home, "--no-controller") as local:
+        assert local.status()["controller"] is False
+        assert local.client.get(FRAMEWORKS).code == 404
+        assert local.new_place().start("echo hello").output() == ["hello"]
+
+
+# Down
+
+
+def polite(place: Place, told: Path) -> Pod:
+    """Takes its time to end, of which it has plenty, and says then that it did."""
+    run = f"trap 'sleep 0.5; echo asked >> {told}; exit 0' TERM; echo armed; sleep 100000 & wait"
+    pod = place.start(run, terminationGracePeriodSeconds=600)
+    pod.says("armed")
+    return pod
+
+
+def test_down_ends_pods_in_their_own_time(anyone: Local, open_folder: Path) -> None:
+    told = open_folder / "told"
+    place = anyone.new_place()
+    polite(place, told)
+    place.start(STUBBORN, terminationGracePeriodSeconds=1).says("armed")
+    traces = anyone.home.traces()
+    assert anyone.tell("down").expect(0).stdout == "the cluster has stopped\n"
+    assert told.read_text() == "asked\n"
+    traces.wait_until_gone()
+
+
+def test_what_is_stored_stays(local: Local) -> None:
+    """And the address with it."""
+    path = "/api/v1/namespaces/default/configmaps"
+    local.client.post(path, config_map("words", a="b")).expect(201)
+    url = local.status()["url"]
+    local.tell("down").expect(0)
+    assert local.tell("status").expect(3).stdout.startswith("not running\n")
+    assert json.loads(local.tell("status", "--output", "json").expect(3).stdout)["running"] is False
+    assert local.tell("down").expect(0).stdout == "the cluster is not running\n"
+    done = local.up()
+    assert f"the cluster is running: {url}," in done.stderr
+    assert local.client.get(f"{path}/words").expect(200).body["data"] == {"a": "b"}
+
+
+# A daemon that ended otherwise
+
+
+def test_the_next_daemon_adopts_what_runs(anyone: Local, open_folder: Path) -> None:
+    place = anyone.new_place()
+    pod = place.start(f"echo begun; until [ -e {open_folder}/go ]; do sleep 0.1; done; echo gone; exit 7")
+    pod.says("begun")
+    before = pod.running()
+    anyone.kill()
+    assert anyone.tell("status").expect(3).stdout.startswith("not running\n")
+    anyone.up()
+    place.client = anyone.client
+    after = pod.running()
+    assert (after.container(), after.address) == (before.container(), before.address)
+    (open_folder / "go").touch()
+    assert pod.ended().exit_code() == 7
+    assert pod.log().splitlines() == ["begun", "gone"]
+
+
+def test_down_ends_what_a_killed_daemon_left(local: Local, open_folder: Path) -> None:
+    told = open_folder / "told"
+    polite(local.new_place(), told)
+    traces = local.home.traces()
+    local.kill()
+    done = local.tell("down").expect(0)
+    assert done.stdout == "the cluster was not running; the pods that it had left have ended\n"
+    assert told.read_text() == "asked\n"
+    traces.wait_until_gone()
+
+
+def test_in_the_foreground(home: Home) -> None:
+    """Ctrl-C ends the daemon and leaves the pods to the next one."""
+    command = home.begin("local", "up", "--foreground")
+    command.says("export KUBECONFIG=")
+    local = Local(home)
+    local.connect(commands.Done(0, command.output, ""))
+    try:
+        place = local.new_place()
+        pod = place.start(FOREVER)
+        before = pod.running()
+        assert local.daemon().pid == command.process.pid
+        command.press_ctrl_c()
+        command.done().expect(0)
+        local.up()
+        place.client = local.client
+        assert pod.running().container() == before.container()
+    finally:
+        local.close()
+
+
+# Folders
+
+
+def test_two_at_once(local: Local) -> None:
+    with commands.local(local.home, data=local.home.folder / "the second one") as other:
+        assert local.status()["url"] != other.status()["url"]
+        pods = [each.new_place().start(FOREVER) for each in (local, other)]
+        for pod in pods:
+            pod.running()
+        other.tell("down").expect(0)
+        other.tell("status").expect(3)
+        pods[0].stays("running", lambda seen: seen.running(), seconds=0.5)
+        assert pods[0].execute("true").code == 0
+        assert local.status()["pods"] == {"Running": 1}
+
+
+def test_reset(local: Local, open_folder: Path) -> None:
+    told = open_folder / "told"
+    polite(local.new_place(), told)
+    traces = local.home.traces()
+    local.tell("reset", given=b"n\n").expect(1)
+    assert local.status()["pods"] == {"Running": 1}
+    done = local.tell("reset", "--yes").expect(0)
+    assert done.lines == ["the cluster has stopped", f"{local.data} is deleted"]
+    assert told.read_text() == "asked\n"
+    assert not local.data.exists()
+    traces.wait_until_gone()
+    assert local.tell("reset", "--yes").expect(0).lines == [f"there is nothing in {local.data}"]
+
+
+@pytest.mark.parametrize("command", [["reset", "--yes"], ["up"]], ids=lambda command: str(command[0]))
+def test_a_folder_of_somebody_else(home: Home, command: list[str]) -> None:
+    folder = home.folder / "thesis"
+    folder.mkdir()
+    (folder / "thesis.tex").write_text("all of it")
+    done = Local(home, folder).tell(*command).expect(1)
+    assert done.stdout == ""
+    (message,) = done.stderr.splitlines()
+    assert f"{folder} is " in message
+    assert "no data directory of Windlass" in message
+    assert [each.name for each in folder.iterdir()] == ["thesis.tex"]
+
+
+# One that cannot start
+
+
+def test_a_port_that_is_taken(home: Home) -> None:
+    local = Local(home)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        done = local.tell("up", "--listen", address).expect(1)
+    assert done.stdout == ""
+    (message,) = done.stderr.splitlines()
+    assert message.startswith("Error: the cluster cannot start: ")
+    assert address in message
+    local.tell("status").expect(3)
+    wait_for("nothing to be left", lambda: not machine.marked(home.mark))
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "words"),
+    [
+        ("0.0.0.0:0", 1, "0.0.0.0 is not an address of loopback"),
+        ("nowhere", 2, "'nowhere' is not host:port"),
+        ("127.0.0.1:100000", 2, "'127.0.0.1:100000' is not host:port"),
+    ],
+)
+def test_an_address_that_it_does_not_take(home: Home, address: str, code: int, words: str) -> None:
+    done = Local(home).tell("up", "--listen", address).expect(code)
+    assert done.stdout == ""
+    assert words in done.stderr.splitlines()[-1]
+    wait_for("nothing to be left", lambda: not machine.marked(home.mark))
+
+
+def test_a_network_that_cannot_be_had() -> None:
+    with commands.home(levels.level("plain")) as home:
+        done = Local(home).tell("up", "--network", "isolated").expect(1)
+        assert done.stdout == ""
+        (message,) = done.stderr.splitlines()
+        assert message.startswith("Error: the cluster cannot start: ")
+        assert "pods cannot have a network of their own" in message
+        wait_for("nothing to be left", lambda: not machine.marked(home.mark))
+
+
+def test_what_is_stored_cannot_be_read(home: Home) -> None:
+    local = Local(home)
+    home.windlass("local", "image", "add", "x", home.folder).expect(0)
+    (local.data / "cluster.db").write_bytes(b"this is no database" * 1000)
+    done = local.tell("up").expect(1)
+    assert done.stdout == ""
+    (message,) = done.stderr.splitlines()
+    words = f"the cluster cannot start: {local.data}/cluster.db is not a database of this program"
+    assert message.startswith(f"Error: {words}")
+    wait_for("nothing to be left", lambda: not machine.marked(home.mark))

@@ -1,0 +1,324 @@
+"""`windlass run` with pods that run: what it exits with, how it is ended, and that nothing of it stays."""
+
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from pods import commands, levels, machine
+from pods.commands import Command, Home, framework, role
+from pods.daemons import Network
+from pods.levels import Level, Name
+from pods.specs import STUBBORN, config_map, host_path, mount
+
+from conformance.client import Json
+from conformance.waiting import wait_for
+
+HELLO = Path(__file__).parents[2] / "examples" / "hello" / "framework.yaml"
+
+
+@pytest.fixture
+def home(best: Level) -> Iterator[Home]:
+    with commands.home(best) as made:
+        yield made
+
+
+@pytest.fixture
+def anyone(level: Level) -> Iterator[Home]:
+    with commands.home(level) as made:
+        yield made
+
+
+# How it ends
+
+
+class End(msgspec.Struct, frozen=True):
+    run: str | list[str]
+    exit: int
+    code: int
+    phrase: str
+    pod: dict[str, Any] = {}
+    framework: dict[str, Any] = {}
+
+
+DEADLINE = {"activeDeadlineSeconds": 1}
+ENDS = {
+    "success": End("true", 0, 0, "Succeeded"),
+    "code": End("exit 3", 3, 3, "ContainerUnrecognizedFailed"),
+    "largest-code": End("exit 255", 255, 255, "ContainerUnrecognizedFailed"),
+    "signal": End("kill -9 $$$$; sleep 100000", 137, 137, "ContainerSigKillReceived"),
+    "no-such-command": End(["there-is-no-such-command"], 125, -1201, "ContainerCommandCannotRun"),
+    "deadline-of-pod": End("sleep 100000", 125, -1004, "PodDeadlineExceeded", pod=DEADLINE),
+    "deadline": End("sleep 100000", 125, -250, "ActiveDeadlineExceeded", framework=DEADLINE),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+def test_exit_code(home: Home, end: End) -> None:
+    job = framework(role(home.container(end.run), **end.pod), **end.framework)
+    done = home.run(job, options=("--output", "json")).expect(end.exit)
+    assert all({"event", "time", "object"} <= line.keys() for line in done.told)
+    last = done.told[-1]
+    assert (last["event"], last["object"]) == ("completed", "job")
+    assert (last["exit"], last["code"], last["phrase"]) == (end.exit, end.code, end.phrase)
+    assert done.stderr == ""
+    assert not home.runs
+    assert not machine.marked(home.mark)
+
+
+def written(*documents: Json) -> str:
+    return yaml.safe_dump_all(documents)
+
+
+JOB = framework(role({"name": "main", "image": "x"}))
+BAD_FILES = {
+    "misspelt-field": (
+        written({**JOB, "spec": {**JOB["spec"], "taskRoels": []}}),
+        'Did you mean "taskRoles"?',
+    ),
+    "two-frameworks": (written(JOB, JOB), "this is a second Framework"),
+    "no-framework": (written(config_map("words", a="b")), "there is no Framework in the file"),
+    "empty": ("", "there is no Framework in the file"),
+    "not-yaml": ("a: [", "this is not YAML"),
+    "no-object": ("just words", 'found the string "just words", expected an object'),
+}
+
+
+@pytest.mark.parametrize(("text", "words"), BAD_FILES.values(), ids=BAD_FILES.keys())
+def test_a_bad_file(home: Home, text: str, words: str) -> None:
+    file = home.file(text)
+    done = home.windlass("run", file).expect(2)
+    assert done.stdout == ""
+    (message,) = done.stderr.splitlines()
+    assert message.startswith(f"{file}:")
+    assert words in message
+    assert not home.state.exists(), "nothing was started"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["no-such-file.yaml"], "Error: no-such-file.yaml: cannot be read: No such file or directory"),
+        (["--nodes", "0", "-"], "Error: Invalid value for '--nodes'"),
+        ([], "Error: Missing argument 'FILE'"),
+    ],
+)
+def test_usage(home: Home, arguments: list[str], words: str) -> None:
+    done = home.windlass("run", *arguments).expect(2)
+    assert done.stdout == ""
+    assert words in done.stderr.splitlines()[-1]
+    assert not home.state.exists(), "nothing was started"
+
+
+def test_an_object_that_the_cluster_does_not_take(home: Home) -> None:
+    done = home.run(config_map("Bad_Name"), JOB, options=("--output", "json")).expect(2)
+    (last,) = [line for line in done.told if line["event"] != "note"]
+    assert (last["event"], last["exit"]) == ("error", 2)
+    assert 'does not take the ConfigMap Bad_Name: ConfigMap "Bad_Name" is invalid' in last["message"]
+    assert not home.runs
+
+
+def test_timeout(home: Home) -> None:
+    """However long its pods would like to take."""
+    job = framework(role(home.container(STUBBORN), terminationGracePeriodSeconds=600))
+    done = home.run(job, options=("--timeout", "2", "--output", "json")).expect(124)
+    last = done.told[-1]
+    assert (last["event"], last["message"]) == ("error", "ended: not completed after 2 s")
+    assert not home.runs
+    assert not machine.marked(home.mark)
+
+
+def test_a_network_that_cannot_be_had() -> None:
+    """What it says is all that is left of it."""
+    with commands.home(levels.level("plain")) as home:
+        done = home.run(JOB, options=("--network", "isolated")).expect(124)
+        (message,) = done.lines
+        assert "the cluster cannot start: " in message
+        assert "pods cannot have a network of their own" in message
+        assert not home.runs
+
+
+# How it is ended
+
+
+def polite(home: Home, folder: Path) -> Json:
+    """Says what it was told, in a folder of the machine; until then, it says something every moment."""
+    run = f"trap 'echo asked >> {folder}/told; exit 0' TERM; while true; do echo tick; sleep 0.1; done"
+    container = home.container(run, volumeMounts=[mount(str(folder))])
+    return framework(role(container, terminationGracePeriodSeconds=600, volumes=host_path(str(folder))))
+
+
+def check_that_it_stops(home: Home, folder: Path, ask: Callable[[Command], None]) -> None:
+    command = home.begin_run(polite(home, folder))
+    command.says("worker-0 | tick")
+    traces = home.traces()
+    ask(command)
+    done = command.done().expect(130)
+    assert (folder / "told").read_text() == "asked\n"
+    assert "has completed with StopFrameworkRequested (-210)" in done.lines[-1]
+    assert not home.runs
+    traces.wait_until_gone()
+
+
+def test_ctrl_c(anyone: Home, open_folder: Path) -> None:
+    check_that_it_stops(anyone, open_folder, Command.press_ctrl_c)
+
+
+def test_sigterm(home: Home, open_folder: Path) -> None:
+    check_that_it_stops(home, open_folder, lambda command: command.process.send_signal(signal.SIGTERM))
+
+
+def test_nobody_reads_any_more(home: Home, open_folder: Path) -> None:
+    """As with `| head -1`."""
+    file = home.written(polite(home, open_folder))
+    process = home.started(("run", file), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert b"job       is submitted" in b"".join(iter(process.stdout.readline, b"worker-0 | tick\n"))
+    traces = home.traces()
+    process.stdout.close()
+    assert process.wait(commands.SECONDS) == 130
+    assert (open_folder / "told").read_text() == "asked\n"
+    traces.wait_until_gone()
+
+
+def stubborn(home: Home) -> Command:
+    """A run of two pods that would take ten minutes to end, with processes that have gone far from their parents."""
+    container = home.container(f"setsid sleep 100000 & {STUBBORN}")
+    command = home.begin_run(framework(role(container, tasks=2, terminationGracePeriodSeconds=600)))
+    for number in range(2):
+        command.says(f"worker-{number} | armed")
+    return command
+
+
+def test_ctrl_c_twice(anyone: Home) -> None:
+    command = stubborn(anyone)
+    traces = anyone.traces()
+    command.press_ctrl_c()
+    command.says("is asked to stop")
+    assert command.process.poll() is None
+    command.press_ctrl_c()
+    done = command.done().expect(130)
+    assert done.lines[-1].endswith("job       ended at once")
+    assert not anyone.runs
+    traces.wait_until_gone()
+
+
+def test_kill_9(anyone: Home) -> None:
+    """Its pods end with it, and the next run removes what it had stored."""
+    command = stubborn(anyone)
+    traces = anyone.traces()
+    assert traces.left().keys() >= {"processes"}
+    command.kill()
+    traces.wait_until_gone()
+    (left,) = anyone.runs
+    assert (anyone.state / "runs" / left / "pods").is_dir()
+    anyone.run(framework(role(anyone.container("true")))).expect(0)
+    assert not anyone.runs
+
+
+def test_another_one_that_runs_is_left_alone(home: Home) -> None:
+    """By a run that looks for what others left behind."""
+    command = stubborn(home)
+    (first,) = home.runs
+    home.run(framework(role(home.container("true")))).expect(0)
+    assert home.runs == [first]
+    assert command.process.poll() is None
+    command.kill()
+
+
+# What it is given, and what it says
+
+
+class Kind(msgspec.Struct, frozen=True):
+    level: Name
+    network: Network
+    address: str
+    """What every address of a pod begins with."""
+
+    def __str__(self) -> str:
+        return f"{self.level}-{self.network}"
+
+
+KINDS = (
+    Kind("root", "isolated", "10."),
+    Kind("root", "shared", "127."),
+    Kind("nobody", "auto", ""),
+    Kind("plain", "auto", "127."),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_the_example(kind: Kind) -> None:
+    if reason := levels.why_not(kind.level):
+        pytest.skip(reason)
+    with commands.home(levels.level(kind.level)) as home:
+        command = home.begin("run", "--network", kind.network, "-", given=HELLO.read_bytes())
+        command.says("worker-0 | step 1: the average is 15")
+        traces = home.traces()
+        done = command.done().expect(0)
+        for worker in ("worker-0", "worker-1"):
+            assert any(line.startswith(f"{worker} | step 5: the average is 15") for line in done.lines)
+            assert f"{worker}  runs at {kind.address}" in done.stdout
+            assert f"{worker}  has succeeded" in done.stdout
+        assert "hello     has completed with Succeeded (0)" in done.lines[-1]
+        assert not home.runs
+        traces.wait_until_gone()
+
+
+def test_a_task_is_retried(home: Home, open_folder: Path) -> None:
+    once = open_folder / "once"
+    done = home.run(
+        framework(role(home.container(f"[ -e {once} ] || {{ touch {once}; exit 5; }}"), retries=2))
+    )
+    done.expect(0)
+    words = "job       Task worker-0 is retried after attempt 0 ended with 5: 0 of maxRetryCount 2 are used"
+    assert [line for line in done.lines if words in line], done.stdout
+
+
+def test_what_else_is_in_the_file(home: Home) -> None:
+    if not home.level.has_mounts:
+        pytest.skip("a ConfigMap is a volume only where pods have mounts of their own")
+    container = home.container('test "$(cat /words/greeting)" = hello', volumeMounts=[mount("/words")])
+    volumes = [{"name": "data", "configMap": {"name": "words"}}]
+    home.run(config_map("words", greeting="hello"), framework(role(container, volumes=volumes))).expect(0)
+
+
+def test_nodes(home: Home) -> None:
+    wanted = {f"role{number}": f"windlass-{number}" for number in range(3)}
+    roles = [
+        role(home.container("true"), name, nodeSelector={"kubernetes.io/hostname": node})
+        for name, node in wanted.items()
+    ]
+    done = home.run(framework(*roles), options=("--nodes", "3", "--output", "json")).expect(0)
+    scheduled = {
+        line["object"]: line["message"]
+        for line in done.told
+        if line["event"] == "pod" and line["reason"] == "Scheduled"
+    }
+    assert scheduled == {f"{name}-0": f"is scheduled to {node}" for name, node in wanted.items()}
+
+
+@pytest.mark.parametrize(("options", "is_shown"), [((), True), (("--no-logs",), False)])
+def test_logs(home: Home, open_folder: Path, options: tuple[str, ...], is_shown: bool) -> None:
+    run = f"echo my words; touch {open_folder}/said; until [ -e {open_folder}/go ]; do sleep 0.1; done"
+    command = home.begin_run(framework(role(home.container(run))), options=options)
+    wait_for("the container to say something", (open_folder / "said").exists)
+    command.says("worker-0 | my words" if is_shown else "worker-0  runs at")
+    (open_folder / "go").touch()
+    lines = command.done().expect(0).lines
+    assert lines.count("worker-0 | my words") == is_shown
+    assert any("my words" in line for line in lines) == is_shown
+
+
+def test_what_is_kept(home: Home) -> None:
+    """Until somebody deletes it: no later run does."""
+    job = framework(role(home.container("true")))
+    done = home.run(job, options=("--keep",)).expect(0)
+    data = Path(done.stderr.strip().removeprefix("the data are kept in "))
+    home.run(job).expect(0)
+    assert home.runs == [data.name]
+    assert (data / "cluster.db").stat().st_size > 0
