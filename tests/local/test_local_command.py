@@ -137,24 +137,33 @@ def test_what_is_stored_stays(local: Local) -> None:
     local.tell("down").expect(0)
     assert local.tell("status").expect(3).stdout.startswith("not running\n")
     assert json.loads(local.tell("status", "--output", "json").expect(3).stdout)["running"] is False
-    assert local.tell("down").expect(0).stdout == "the cluster is not running\n"
     done = local.up()
     assert f"the cluster is running: {url}," in done.stderr
     assert local.client.get(f"{path}/words").expect(200).body["data"] == {"a": "b"}
 
 
+def test_down_twice_is_harmless(local: Local, open_folder: Path) -> None:
+    """It has nothing to end, and starts nothing, although a pod is stored that will run again."""
+    starts = open_folder / "starts"
+    run = f"echo started >> {starts}; trap 'exit 0' TERM; echo armed; sleep 100000 & wait"
+    local.new_place().start(run, restartPolicy="Always").says("armed")
+    local.tell("down").expect(0)
+    assert local.tell("down").expect(0) == commands.Done(0, "the cluster is not running\n", "")
+    assert starts.read_text() == "started\n"
+
+
 # A daemon that ended otherwise
 
 
-def test_the_next_daemon_adopts_what_runs(anyone: Local, open_folder: Path) -> None:
-    place = anyone.new_place()
+def test_the_next_daemon_adopts_what_runs(local: Local, open_folder: Path) -> None:
+    place = local.new_place()
     pod = place.start(f"echo begun; until [ -e {open_folder}/go ]; do sleep 0.1; done; echo gone; exit 7")
     pod.says("begun")
     before = pod.running()
-    anyone.kill()
-    assert anyone.tell("status").expect(3).stdout.startswith("not running\n")
-    anyone.up()
-    place.client = anyone.client
+    local.kill()
+    assert local.tell("status").expect(3).stdout.startswith("not running\n")
+    local.up()
+    place.client = local.client
     after = pod.running()
     assert (after.container(), after.address) == (before.container(), before.address)
     (open_folder / "go").touch()
@@ -162,33 +171,23 @@ def test_the_next_daemon_adopts_what_runs(anyone: Local, open_folder: Path) -> N
     assert pod.log().splitlines() == ["begun", "gone"]
 
 
-def test_down_ends_what_a_killed_daemon_left(local: Local, open_folder: Path) -> None:
+def test_in_the_foreground(home: Home, open_folder: Path) -> None:
+    """Ctrl-C ends the daemon, and `down` what it left."""
     told = open_folder / "told"
-    polite(local.new_place(), told)
-    traces = local.home.traces()
-    local.kill()
-    done = local.tell("down").expect(0)
-    assert done.stdout == "the cluster was not running; the pods that it had left have ended\n"
-    assert told.read_text() == "asked\n"
-    traces.wait_until_gone()
-
-
-def test_in_the_foreground(home: Home) -> None:
-    """Ctrl-C ends the daemon and leaves the pods to the next one."""
     command = home.begin("local", "up", "--foreground")
     command.says("export KUBECONFIG=")
     local = Local(home)
-    local.connect(commands.Done(0, command.output, ""))
+    local.connect(command.output)
     try:
-        place = local.new_place()
-        pod = place.start(FOREVER)
-        before = pod.running()
-        assert local.daemon().pid == command.process.pid
+        polite(local.new_place(), told)
+        traces = home.traces()
         command.press_ctrl_c()
         command.done().expect(0)
-        local.up()
-        place.client = local.client
-        assert pod.running().container() == before.container()
+        assert not told.exists(), "the pod goes on running"
+        done = local.tell("down").expect(0)
+        assert done.stdout == "the cluster was not running; the pods that it had left have ended\n"
+        assert told.read_text() == "asked\n"
+        traces.wait_until_gone()
     finally:
         local.close()
 
@@ -198,13 +197,11 @@ def test_in_the_foreground(home: Home) -> None:
 
 def test_two_at_once(local: Local) -> None:
     with commands.local(local.home, data=local.home.folder / "the second one") as other:
-        assert local.status()["url"] != other.status()["url"]
+        assert local.client.access.port != other.client.access.port
         pods = [each.new_place().start(FOREVER) for each in (local, other)]
         for pod in pods:
             pod.running()
         other.tell("down").expect(0)
-        other.tell("status").expect(3)
-        pods[0].stays("running", lambda seen: seen.running(), seconds=0.5)
         assert pods[0].execute("true").code == 0
         assert local.status()["pods"] == {"Running": 1}
 

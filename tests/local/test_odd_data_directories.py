@@ -17,7 +17,6 @@ from conformance.waiting import wait_for
 
 PATHS = {
     "long": b"/".join([b"n" * 90] * 3),
-    "no-utf-8": b"caf\xe9 \xff",
     "spaces-and-signs": "a b\n'ü\"$(x)%s\\".encode(),
 }
 

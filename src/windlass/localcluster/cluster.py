@@ -82,6 +82,10 @@ class LocalCluster:
             raise
 
     async def _start(self) -> None:
+        if not _is_text(self.data):
+            raise CannotStartError(
+                f"{str(self.data)!r} is no text: choose a data directory whose path is UTF-8"
+            )
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._open.callback(os.close, _locked(self.data / _LOCK))
         _raise_limit_of_open_files()
@@ -222,6 +226,14 @@ def _raise_limit_of_open_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _short_name(data: Path) -> str:

@@ -1,6 +1,7 @@
 """Calls and news over a channel, in an event loop: every call gets its answer, or hears that there will be none."""
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -191,6 +192,34 @@ def test_a_message_that_cannot_be_sent_is_a_loss() -> None:
         world.connection.send(messages.End())
         await world.lost.wait()
         assert world.losses == 1
+
+    run(test)
+
+
+def test_one_who_does_not_read_keeps_nobody_waiting_and_gets_all_in_the_end() -> None:
+    async def test(world: World) -> None:
+        sent = [messages.Attach(number, "x" * 1000) for number in range(2000)]
+        for message in sent:
+            world.connection.send(message)
+        found: list[Any] = []
+        while len(found) < len(sent):
+            with contextlib.suppress(BlockingIOError):
+                found += [message for message, _ in world.other.receive()]
+            await asyncio.sleep(0)
+        assert found == sent
+        world.connection.send(messages.End())
+        assert await world.asked() == messages.End()
+
+    run(test)
+
+
+def test_one_who_does_not_read_can_be_let_go() -> None:
+    async def test(world: World) -> None:
+        for number in range(2000):
+            world.connection.send(messages.Attach(number, "x" * 1000))
+        world.connection.close()
+        await asyncio.sleep(0)
+        assert world.losses == 0
 
     run(test)
 

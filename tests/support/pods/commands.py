@@ -198,13 +198,14 @@ class Local:
 
     def up(self, *options: str) -> Done:
         done = self.tell("up", *options).expect(0)
-        self.connect(done)
+        self.connect(done.stdout)
         return done
 
-    def connect(self, done: Done) -> None:
+    def connect(self, printed: str) -> None:
         """By what was printed, and by nothing else."""
-        name, _, kubeconfig = shlex.split(done.stdout)[1].partition("=")
-        assert (done.stdout.split()[0], name) == ("export", "KUBECONFIG")
+        export, setting = shlex.split(printed)
+        name, _, kubeconfig = setting.partition("=")
+        assert (export, name) == ("export", "KUBECONFIG")
         self.client = Client(Access.of_kubeconfig(Path(kubeconfig)))
         self._clients.append(self.client)
 

@@ -17,6 +17,7 @@ from windlass.localcluster.sandbox.channel import Channel
 # Of a unix socket, on every system that there is.
 _LONGEST_PATH = 100
 
+_GONE = "the other side has gone"
 _numbers = itertools.count(1)
 
 
@@ -57,9 +58,7 @@ class Connection:
         except BlockingIOError:
             sent = 0
         except OSError:
-            # That it has gone is heard where its messages are.
-            self._outgoing.clear()
-            self._loop.remove_writer(self._channel.fileno())
+            self._loop.call_soon(self._end)
             return
         del self._outgoing[:sent]
         if self._outgoing:
@@ -69,6 +68,8 @@ class Connection:
 
     async def call(self, make: Callable[[int], msgspec.Struct]) -> tuple[int, list[int]]:
         """The number of the call and the descriptors that came with the answer, which the caller closes."""
+        if not self.is_open:
+            raise CallRefusedError(_GONE)
         number = next(_numbers)
         future = self._answers[number] = self._loop.create_future()
         self.send(make(number))
@@ -112,7 +113,7 @@ class Connection:
         self._channel.close()
         for future in self._answers.values():
             if not future.done():
-                future.set_exception(CallRefusedError("the other side has gone"))
+                future.set_exception(CallRefusedError(_GONE))
 
 
 def connect(path: Path, incoming: Any) -> Channel[Any]:

@@ -402,9 +402,10 @@ class PodWorker:
         return await self.open_port(hosts[-1], port)
 
     async def open_port(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Where the pod's own processes would find it. Raises OSError."""
+        """Where the pod's own processes would find it; the machine looks up its name. Raises OSError."""
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         try:
-            connection = await self.supervision.connect(host, port)
+            connection = await self.supervision.connect(str(found[0][4][0]), port)
         except CallRefusedError as error:
             raise ConnectionRefusedError(str(error)) from error
         connection.setblocking(False)
@@ -465,6 +466,10 @@ class PodWorker:
                 if self._hook(name, run, hooks.PRE_STOP, self._stopping.seconds_left or 0.0):
                     continue
             self._supervision.signal(run.id, number)
+        if self._stopping.is_overdue and self._supervision is not None:
+            # Somebody has stopped it, say. What it looks after ends with it.
+            self._supervision.kill()
+            return []
         left = self._stopping.seconds_left
         return [] if left is None else [left]
 

@@ -56,7 +56,9 @@ class Spawning:
         try:
             return await asyncio.wait_for(asyncio.shield(ready), _SECONDS_TO_START)
         except (TimeoutError, CallRefusedError) as error:
-            self._ready = None
+            if self._ready is ready:
+                # Nobody has begun anew meanwhile.
+                self._ready = None
             log = self._wanted.folder / launching.COMPLAINTS
             raise CannotSpawnError(f"the process that starts pods does not start: see {log}") from error
 

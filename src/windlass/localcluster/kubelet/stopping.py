@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 
 from windlass.localcluster.podlife.restarts import StopAll
 
+SECONDS_TO_DIE = 10.0
+
 
 class Stopping:
     """Kept from the first `StopAll` of a pod to its end. The clock is one that never steps back."""
@@ -15,6 +17,7 @@ class Stopping:
         self._deadline = float("inf")
         self._asked: set[str] = set()
         self._killed: set[str] = set()
+        self._killed_at = 0.0
 
     def signals(self, step: StopAll) -> Iterator[tuple[str, int]]:
         """The containers that get a signal now. A later step can only be in more of a hurry."""
@@ -25,6 +28,7 @@ class Stopping:
         if now >= self._deadline:
             for name in (name for wave in step.waves for name in wave if name not in self._killed):
                 self._killed.add(name)
+                self._killed_at = now
                 yield name, signal.SIGKILL
             return
         for name in step.waves[0]:
@@ -33,8 +37,14 @@ class Stopping:
                 yield name, signal.SIGTERM
 
     @property
+    def is_overdue(self) -> bool:
+        """What was killed does not end: whoever was to kill it does not do its part."""
+        return bool(self._killed) and self._monotonic() - self._killed_at >= SECONDS_TO_DIE
+
+    @property
     def seconds_left(self) -> float | None:
-        """Until SIGKILL; None when there is nothing to wait for."""
-        if self._began_at is None or self._killed:
+        """Until SIGKILL, or until that is overdue; None when nothing has begun."""
+        if self._began_at is None:
             return None
-        return max(self._deadline - self._monotonic(), 0.0)
+        until = self._killed_at + SECONDS_TO_DIE if self._killed else self._deadline
+        return max(until - self._monotonic(), 0.0)

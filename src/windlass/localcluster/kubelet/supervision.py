@@ -47,7 +47,7 @@ class Supervision:
         try:
             return await asyncio.wait_for(asyncio.shield(self._hello), seconds)
         except TimeoutError as error:
-            self._kill()
+            self.kill()
             raise CallRefusedError("the pod's supervisor does not answer, and was killed") from error
 
     def start(self, container: messages.ContainerPlan) -> None:
@@ -65,9 +65,9 @@ class Supervision:
             async with asyncio.timeout(_SECONDS_TO_END):
                 await self._gone.wait()
         except TimeoutError:
-            self._kill()
+            self.kill()
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
         """One that was stopped, say. Its containers end with it."""
         if self._process and processes.is_alive(self._process):
             with contextlib.suppress(ProcessLookupError):

@@ -42,6 +42,10 @@ class Setting(msgspec.Struct, frozen=True):
 class Listener(Protocol):
     def tell(self, message: FromSupervisor, *descriptors: int) -> None: ...
 
+    def kill_strays(self) -> None:
+        """What is below this process, and below no init that lives."""
+        ...
+
 
 class ContainerRun:
     def __init__(
@@ -69,6 +73,11 @@ class ContainerRun:
         self._was_out_of_memory = False
 
     @property
+    def init(self) -> int:
+        """The process; 0 when there is none."""
+        return 0 if self._control is None else self._pid
+
+    @property
     def is_running(self) -> bool:
         return self.told.started is not None and self._end is None
 
@@ -89,6 +98,10 @@ class ContainerRun:
         streams, kept = self._open_streams()
         try:
             self._pid = self._fork(theirs, streams, str(scratch))
+        except OSError:
+            ours.close()
+            _close([descriptor for descriptor, _ in kept])
+            raise
         finally:
             theirs.close()
             _close({*streams})
@@ -199,9 +212,9 @@ class ContainerRun:
             self._listener.tell(messages.Exited(call, _KILLED))
         self._executing.clear()
         if self._end is None:
+            self._pid = 0
             if not self._setting.isolates:
-                marker = container_init.MARKER
-                processes.kill_all(lambda: processes.marked(marker, self._plan.id.encode()))
+                self._listener.kill_strays()
             self._has_ended(messages.Ended(self._plan.id, time.time(), 0, signal.SIGKILL))
         self._finish_if_all_is_said()
 

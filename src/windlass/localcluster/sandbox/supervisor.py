@@ -6,6 +6,7 @@ over, is the daemon's to say. While no daemon is there it goes on, and tells the
 
 import contextlib
 import errno
+import ipaddress
 import os
 import signal
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.sandbox import kernel, messages, network, watching
+from windlass.localcluster.sandbox import kernel, messages, network, processes, watching
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import FromSupervisor, PodPlan, ToSupervisor
 from windlass.localcluster.sandbox.pod_mounts import CannotMountError, mount_volumes
@@ -76,6 +77,16 @@ class Supervisor:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
+    def kill_strays(self) -> None:
+        """They have come to this process because their init was killed."""
+
+        def find() -> set[int]:
+            inits = [run.init for run in self._runs.values() if run.init]
+            kept = {pid for init in inits for pid in (init, *processes.descendants(init))}
+            return {*processes.descendants(os.getpid())} - kept
+
+        processes.kill_all(find)
+
     def _end(self) -> None:
         self._is_ending = True
         if self._lifeline is not None:
@@ -98,6 +109,10 @@ class Supervisor:
             self._watch.remove(self._daemon.fileno())
             self._daemon.close()
             self._daemon = None
+        # The next one knows nothing of them, and counts its calls from the beginning.
+        calls, self._calls = self._calls, {}
+        for call, run in calls.items():
+            run.abandon(call)
 
     def _hear(self) -> None:
         if self._daemon is None:
@@ -145,14 +160,17 @@ class Supervisor:
 
     def _connect(self, wanted: messages.Connect) -> None:
         """Not waited for: who gets the socket sees what becomes of it."""
-        family = socket.AF_INET6 if ":" in wanted.host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as connection:
-            connection.setblocking(False)
-            code = connection.connect_ex((wanted.host, wanted.port))
-            if code in (0, errno.EINPROGRESS):
+        try:
+            # Names are not looked up here, where everything would have to wait for it.
+            family = socket.AF_INET6 if ipaddress.ip_address(wanted.host).version == 6 else socket.AF_INET
+            with socket.socket(family, socket.SOCK_STREAM) as connection:
+                connection.setblocking(False)
+                code = connection.connect_ex((wanted.host, wanted.port))
+                if code not in (0, errno.EINPROGRESS):
+                    raise OSError(code, os.strerror(code))
                 self.tell(messages.Opened(wanted.call), connection.fileno())
-            else:
-                self.tell(messages.Refused(wanted.call, os.strerror(code)))
+        except (OSError, OverflowError, ValueError) as error:
+            self.tell(messages.Refused(wanted.call, getattr(error, "strerror", None) or str(error)))
 
     def _share_namespaces(self, call: int) -> None:
         if self._setting.hub is None:
