@@ -35,7 +35,9 @@ class RemoteProcess:
         self._stdin = stdin
         self._terminal = terminal
         self._exit_code = exit_code
-        self._open = {descriptor for _, descriptor in self._streams}
+        self._open = {descriptor for _, descriptor in self._streams} | (
+            {stdin} if stdin is not None else set()
+        )
         self._is_abandoned = False
 
     async def write_stdin(self, data: bytes) -> None:
@@ -57,6 +59,7 @@ class RemoteProcess:
             with contextlib.suppress(OSError):
                 os.write(stdin, b"\x04")
             return
+        self._open.discard(stdin)
         os.close(stdin)
 
     async def resize(self, width: int, height: int) -> None:
@@ -97,9 +100,7 @@ class RemoteProcess:
         self._close()
 
     def _close(self) -> None:
-        stdin, self._stdin = self._stdin, None
-        if stdin is not None and stdin not in self._open:
-            os.close(stdin)
+        self._stdin = None
         while self._open:
             os.close(self._open.pop())
         self._terminal = None

@@ -127,7 +127,7 @@ class Spawning:
         self._namespaces = None
         if self._launched is not None:
             process = self._launched.process
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError, ProcessLookupError, ChildProcessError):
                 async with asyncio.timeout(_SECONDS_TO_END):
                     await _exited(process.pid)
             if process.poll() is None:

@@ -133,7 +133,11 @@ class ContainerRun:
                 self._be_init(control, streams, scratch)
             return pid
         reader, writer = os.pipe()
-        starter = os.fork()
+        try:
+            starter = os.fork()
+        except OSError:
+            _close((reader, writer))
+            raise
         if starter == 0:
             self._be_starter(control, streams, scratch, writer)
         os.close(writer)
