@@ -1,6 +1,7 @@
 """The output of containers, line by line as it comes."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 
@@ -8,6 +9,9 @@ from windlass.cli.run_report import Container, Pod
 from windlass.kubeapi import requests
 from windlass.kubeapi.resources import PODS
 from windlass.kubeapi.transport import Transport
+from windlass.localcluster.cluster import PODS as PODS_FOLDER
+from windlass.localcluster.kubelet import log_reader, pod_folder
+from windlass.localcluster.podlife import logs
 
 LONGEST_LINE = 64 * 1024
 """Bytes; what is longer is told in pieces."""
@@ -56,6 +60,13 @@ async def follow(transport: Transport, namespace: str, pod: str, container: str)
                 yield line
     for line in lines.end():
         yield line
+
+
+def kept(data: Path, uid: str, container: str, restart_count: int) -> list[str]:
+    """The output of a run that has ended, from where the cluster keeps it."""
+    folder = pod_folder.of(data / PODS_FOLDER, uid).logs(container)
+    lines = Lines()
+    return [*lines.feed(log_reader.all_text(folder, logs.file_name(restart_count))), *lines.end()]
 
 
 def _text(line: bytes) -> str:

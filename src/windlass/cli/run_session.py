@@ -8,7 +8,6 @@ import secrets
 import socket
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,10 +19,11 @@ from windlass.cli.run_objects import RefusedError
 from windlass.cli.run_output import Output
 from windlass.cli.run_report import Event, Line, LogLine, Pod, Report, Topic, Verdict
 from windlass.kubeapi import access, answers, requests
-from windlass.kubeapi.errors import ApiError
+from windlass.kubeapi.errors import ApiError, NotFoundError
 from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
 from windlass.kubeapi.resources import EVENTS, PODS, Resource, frameworks
 from windlass.kubeapi.transport import Transport
+from windlass.localcluster.cluster import LocalCluster
 from windlass.model import names
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
@@ -52,10 +52,11 @@ class NoAnswerError(Exception):
 
 class Session:
     def __init__(
-        self, job: Job, socket_path: Path, interrupts: Interrupts, output: Output, *, shows_logs: bool
+        self, job: Job, cluster: LocalCluster, interrupts: Interrupts, output: Output, *, shows_logs: bool
     ) -> None:
         self._job = job
-        self._access = access.unix(socket_path)
+        self._data = cluster.data
+        self._access = access.unix(cluster.socket)
         self._interrupts = interrupts
         self._output = output
         self._shows_logs = shows_logs
@@ -194,7 +195,8 @@ class Session:
             return
         for run, container in run_logs.runs(pod):
             if run not in self._logs:
-                self._logs[run] = asyncio.create_task(self._show_log(pod, container.name))
+                shown = self._show_log(pod, container.name, container.restart_count)
+                self._logs[run] = asyncio.create_task(shown)
 
     def _on_deleted_pod(self, body: msgspec.Raw) -> None:
         self._tell(*self._report.deleted_pod(_decode_pod(body), _now()))
@@ -202,12 +204,16 @@ class Session:
     def _on_event(self, body: msgspec.Raw) -> None:
         self._tell(*self._report.event(_decode_event(body), _now()))
 
-    async def _show_log(self, pod: Pod, container: str) -> None:
+    async def _show_log(self, pod: Pod, container: str, restart_count: int) -> None:
         try:
             async for line in run_logs.follow(
                 self._transport, self._job.namespace, pod.metadata.name, container
             ):
                 await self._output.room()
+                self._output.say(LogLine(Topic.LOG, _now(), pod.short_name, container, line))
+        except NotFoundError:
+            # The pod has gone faster than it could be asked for its log, which is still there.
+            for line in run_logs.kept(self._data, pod.metadata.uid, container, restart_count):
                 self._output.say(LogLine(Topic.LOG, _now(), pod.short_name, container, line))
         except ApiError as error:
             message = f"the output of container {container} cannot be read: {error}"

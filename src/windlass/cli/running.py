@@ -60,7 +60,7 @@ async def _work(
     for note in cluster.notes:
         output.say(Line(Topic.NOTE, datetime.now(UTC), "cluster", "Note", note))
     try:
-        session = run_session.Session(job, cluster.socket, interrupts, output, shows_logs=plan.shows_logs)
+        session = run_session.Session(job, cluster, interrupts, output, shows_logs=plan.shows_logs)
         return await session.run()
     except run_session.RefusedError as error:
         return _error(job, str(error), run_report.USAGE)

@@ -39,7 +39,9 @@ _SOCKET = "api.socket"
 _LONGEST_SOCKET_PATH = 100
 # A descriptor per pod, and one per request: more than a shell allows for.
 _OPEN_FILES = 65536
-_PODS = "pods"
+PODS = "pods"
+"""The folder of a data directory that has one for each pod, by UID."""
+
 _LEVEL = "WINDLASS_SANDBOX"
 _API_PORT = 443
 
@@ -93,7 +95,7 @@ class LocalCluster:
             self.socket = (
                 Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="windlass-"))) / _SOCKET
             )
-        spawning = Spawning(self._wanted_spawner(), self.data / _PODS)
+        spawning = Spawning(self._wanted_spawner(), self.data / PODS)
         self._open.push_async_callback(spawning.stop)
         # Nothing needs it before the server is up.
         await spawning.begin()
@@ -141,7 +143,7 @@ class LocalCluster:
         found = machine.find_out(self.data)
         lifecycle = server.lifecycle
         node_objects.keep(lifecycle, nodes.nodes(found, self._options.nodes, lifecycle.now()))
-        pods = self.data / _PODS
+        pods = self.data / PODS
         pods.mkdir(exist_ok=True, mode=0o700)
         address = urlsplit(server.url)
         outside = (address.hostname or "127.0.0.1", address.port or 0)

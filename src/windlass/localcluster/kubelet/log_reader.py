@@ -64,6 +64,17 @@ async def read(
             await watch.wait()
 
 
+def all_text(folder: Path, file: str) -> bytes:
+    """Of a log that nobody writes any more; nothing, if there is none."""
+    found = b""
+    with contextlib.suppress(OSError):
+        names = [path.name for path in folder.iterdir()]
+        for name in (*logs.rotated_names(names, file), file):
+            text, _ = logs.shown((folder / name).read_bytes(), logs.Selection())
+            found += text
+    return found
+
+
 def last_lines(folder: Path, file: str, count: int, most_bytes: int) -> list[bytes]:
     """The last text of a log, with line ends: no more lines and bytes than asked for, so the first may be cut."""
     # One line at the beginning is cut, and the others hold all that is wanted, if there is as much.

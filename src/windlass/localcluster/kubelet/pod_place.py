@@ -188,6 +188,14 @@ class PodPlace:
         """It has a network of its own."""
         return self._link is not None
 
+    def remove(self) -> None:
+        """All of it; the logs of an ephemeral cluster, whose data go soon enough, stay for who has not read them yet."""
+        if not self._means.is_ephemeral:
+            pod_folder.remove(self.folder)
+            return
+        for folder in (self.folder.volumes, self.folder.run("")):
+            pod_folder.remove(pod_folder.PodFolder(folder))
+
     def give_back_disk(self) -> None:
         """What the pod has written: its logs and the volumes that are its own. What cannot be removed stays."""
         for folder in (self.folder.path / "logs", self.folder.volumes):

@@ -19,7 +19,7 @@ import msgspec
 
 from windlass.localcluster.containers.refusals import RefusedError
 from windlass.localcluster.failures import ApiError
-from windlass.localcluster.kubelet import hooks, pod_folder, pod_state
+from windlass.localcluster.kubelet import hooks, pod_state
 from windlass.localcluster.kubelet.addresses import NetworkFullError
 from windlass.localcluster.kubelet.connection import CallRefusedError
 from windlass.localcluster.kubelet.means import Means
@@ -515,7 +515,7 @@ class PodWorker:
         await self._end_supervision()
         self.place.give_back_addresses()
         try:
-            await asyncio.to_thread(pod_folder.remove, self.place.folder)
+            await asyncio.to_thread(self.place.remove)
         except OSError as error:
             logger.warning("pod %s: its folder is removed at the next start: %s", self.place.shown, error)
         self.is_over = True

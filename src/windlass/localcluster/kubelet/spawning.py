@@ -37,6 +37,7 @@ class Spawning:
         self._is_stopped = False
         self._namespaces: tuple[int, int] | None = None
         self._has_been_up = False
+        self._reason = ""
 
     async def begin(self) -> None:
         """Launch it, and do not wait for it: it takes a while."""
@@ -60,7 +61,8 @@ class Spawning:
                 # Nobody has begun anew meanwhile.
                 self._ready = None
             log = self._wanted.folder / launching.COMPLAINTS
-            raise CannotSpawnError(f"the process that starts pods does not start: see {log}") from error
+            reason = str(error) or f"see {log}"
+            raise CannotSpawnError(f"the process that starts pods does not start: {reason}") from error
 
     async def _launch(self) -> None:
         if not self._has_been_up:
@@ -99,6 +101,8 @@ class Spawning:
         return socket.socket(fileno=descriptors[0])
 
     def _hear(self, message: messages.FromSpawner, descriptors: list[int]) -> None:
+        if isinstance(message, messages.Refused):
+            self._reason = message.message
         if not isinstance(message, messages.Ready) or self._ready is None or self._ready.done():
             close_all(descriptors)
             return
@@ -110,7 +114,7 @@ class Spawning:
     def _lose(self) -> None:
         self._connection = None
         if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(CallRefusedError("it has ended"))
+            self._ready.set_exception(CallRefusedError(self._reason))
             # Nobody may be waiting for it.
             self._ready.exception()
         self._ready = None

@@ -31,7 +31,7 @@ class Stopping:
                 self._killed_at = now
                 yield name, signal.SIGKILL
             return
-        for name in step.waves[0]:
+        for name in next(iter(step.waves), ()):
             if name not in self._asked:
                 self._asked.add(name)
                 yield name, signal.SIGTERM

@@ -31,6 +31,9 @@ SUBNET = "10.86.0.0/16"
 _SECONDS_TO_CLEAR = 20.0
 _SECONDS_BETWEEN_UPLINKS = 5.0
 
+NO_CALL = 0
+"""Of a refusal that answers nothing: the spawner cannot start at all."""
+
 PLAIN = "plain"
 AUTOMATIC = "auto"
 
@@ -225,7 +228,8 @@ def main() -> int:
         )
         _tell(control, ready, hub)
     except OSError as error:
-        print(f"the spawner cannot start: {error}", file=sys.stderr)
+        with contextlib.suppress(OSError):
+            control.send(messages.Refused(NO_CALL, str(error)))
         return 1
     # Nobody waits for supervisors.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
