@@ -400,6 +400,7 @@ def test_down_ends_the_pods_that_a_killed_daemon_left(
 ) -> None:
     data_folders.claim(data)
     (data / "pods" / "some-uid").mkdir(parents=True)
+    (data / "pods" / "some-uid" / "socket").touch()
     result = windlass("down")
     assert (result.exit_code, result.output) == (
         0,

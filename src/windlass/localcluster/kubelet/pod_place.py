@@ -189,7 +189,7 @@ class PodPlace:
         return self._link is not None
 
     def remove(self) -> None:
-        """All of it; the logs of an ephemeral cluster, whose data go soon enough, stay for who has not read them yet."""
+        """All of it; the logs of an ephemeral cluster, whose data go soon enough, stay for who has yet to read them."""
         if not self._means.is_ephemeral:
             pod_folder.remove(self.folder)
             return

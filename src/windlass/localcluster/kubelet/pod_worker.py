@@ -44,6 +44,7 @@ _SECONDS_AFTER_A_FAULT = 1.0
 # A volume that is mounted over a network may take its time.
 _SECONDS_TO_SET_UP = 180.0
 _SECONDS_TO_ANSWER = 10.0
+_PAUSES_BETWEEN_REMOVALS = (0.0, 0.1, 1.0)
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
@@ -514,11 +515,20 @@ class PodWorker:
             self._stop_probing(name)
         await self._end_supervision()
         self.place.give_back_addresses()
-        try:
-            await asyncio.to_thread(self.place.remove)
-        except OSError as error:
-            logger.warning("pod %s: its folder is removed at the next start: %s", self.place.shown, error)
+        await self._remove_folder()
         self.is_over = True
+
+    async def _remove_folder(self) -> None:
+        problem = None
+        for pause in _PAUSES_BETWEEN_REMOVALS:
+            await asyncio.sleep(pause)
+            try:
+                await asyncio.to_thread(self.place.remove)
+                return
+            except OSError as error:
+                # A process that is only just ending may still have written something.
+                problem = error
+        logger.warning("pod %s: its folder is removed at the next start: %s", self.place.shown, problem)
 
     # Writing down
 

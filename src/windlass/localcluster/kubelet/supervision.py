@@ -61,11 +61,13 @@ class Supervision:
         if not self._connection.is_open:
             return
         self._connection.send(messages.End())
-        try:
-            async with asyncio.timeout(_SECONDS_TO_END):
-                await self._gone.wait()
-        except TimeoutError:
-            self.kill()
+        for insist in (self.kill, lambda: None):
+            try:
+                async with asyncio.timeout(_SECONDS_TO_END):
+                    await self._gone.wait()
+                return
+            except TimeoutError:
+                insist()
 
     def kill(self) -> None:
         """One that was stopped, say. Its containers end with it."""
