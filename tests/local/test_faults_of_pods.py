@@ -136,7 +136,7 @@ def test_a_pod_that_is_deleted_at_once(daemon: Daemon) -> None:
     wait_for("all to be gone", lambda: not place.client.get(place.path("pods")).expect(200).names)
     is_well(daemon)
     folder = daemon.data / "pods"
-    wait_for("their processes to be gone", lambda: len(list(folder.iterdir())) <= 1)
+    wait_for("their supervisors to be gone", lambda: not any(folder.glob("*/socket")))
 
 
 def test_it_writes_to_the_files_that_keep_it(daemon: Daemon) -> None:

@@ -211,10 +211,9 @@ def test_a_network_that_cannot_be_had_is_one_message(data: Path, monkeypatch: py
     async def test() -> None:
         before = children()
         cluster = LocalCluster(data, ClusterOptions(network="isolated"))
-        with pytest.raises(CannotStartError, match=r"spawner\.log") as refusal:
+        with pytest.raises(CannotStartError, match="network of their own") as refusal:
             await cluster.start()
         assert "\n" not in str(refusal.value)
-        assert "network of their own" in (data / "spawner.log").read_text()
         assert children() == before
 
     run(test())

@@ -18,6 +18,7 @@ from windlass.localcluster.kubelet import (
     pod_folder,
     pod_place,
     pod_state,
+    ports,
     remote_processes,
 )
 from windlass.localcluster.kubelet.connection import CallRefusedError
@@ -237,7 +238,13 @@ class Kubelet:
     async def open_port(
         self, namespace: str, pod: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await self._worker(namespace, pod).forward(port)
+        worker = self._worker(namespace, pod)
+        try:
+            supervision = worker.supervision
+        except CallRefusedError as error:
+            raise OSError(str(error)) from error
+        addresses = worker.record.pod_ips
+        return await ports.forward(supervision, addresses, port, is_isolated=worker.place.is_isolated)
 
 
 def _run_id(worker: PodWorker, container: str) -> str:

@@ -3,22 +3,17 @@
 import asyncio
 import contextlib
 import functools
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import UTC, datetime
+from typing import NamedTuple
 
 from windlass.localcluster.containers.refusals import RefusedError
 from windlass.localcluster.kubelet import container_plans, log_reader, pod_folder, pod_volumes
 from windlass.localcluster.kubelet.means import Means
 from windlass.localcluster.kubelet.pod_volumes import PodVolumes, Sources
-from windlass.localcluster.kubelet.probing import Prober
-from windlass.localcluster.kubelet.probing_way import PodWay, WorkerListener
 from windlass.localcluster.podlife import logs, specs, termination
-from windlass.localcluster.podlife.records import PodRecord, Running
+from windlass.localcluster.podlife.records import PodRecord
 from windlass.localcluster.sandbox import messages, processes
 from windlass.model.base import Json
-
-if TYPE_CHECKING:
-    from windlass.localcluster.kubelet.pod_worker import PodWorker
 
 
 class PodAddresses(NamedTuple):
@@ -173,15 +168,6 @@ class PodPlace:
             )
         except OSError:
             return []
-
-    def prober(self, worker: "PodWorker", name: str, run: Running, age: timedelta) -> Prober:
-        return Prober(
-            specs.container(worker.pod, name),
-            lambda: worker.pod,
-            PodWay(worker, run.id),
-            WorkerListener(worker, self._means.events, name),
-            age=age,
-        )
 
     @property
     def is_isolated(self) -> bool:

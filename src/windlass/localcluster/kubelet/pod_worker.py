@@ -7,10 +7,8 @@ task, woken by news of the pod, of its supervisor, of its probes, and by time.
 import asyncio
 import contextlib
 import logging
-import os
 import secrets
 import signal
-import socket
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -21,11 +19,11 @@ from windlass.localcluster.containers.refusals import RefusedError
 from windlass.localcluster.failures import ApiError
 from windlass.localcluster.kubelet import hooks, pod_state
 from windlass.localcluster.kubelet.addresses import NetworkFullError
+from windlass.localcluster.kubelet.care import Care
 from windlass.localcluster.kubelet.connection import CallRefusedError
 from windlass.localcluster.kubelet.means import Means
 from windlass.localcluster.kubelet.pod_place import PodPlace
 from windlass.localcluster.kubelet.pod_state import PodState
-from windlass.localcluster.kubelet.probing_way import PodWay
 from windlass.localcluster.kubelet.spawning import CannotSpawnError
 from windlass.localcluster.kubelet.stopping import Stopping
 from windlass.localcluster.kubelet.supervision import News, Supervision
@@ -45,7 +43,6 @@ _SECONDS_AFTER_A_FAULT = 1.0
 _SECONDS_TO_SET_UP = 180.0
 _SECONDS_TO_ANSWER = 10.0
 _PAUSES_BETWEEN_REMOVALS = (0.0, 0.1, 1.0)
-_PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
 class PodWorker:
@@ -59,8 +56,7 @@ class PodWorker:
         self._starting = dict(state.starting) if state else {}
         self._supervision: Supervision | None = None
         self._stopping = Stopping(time.monotonic)
-        self._probing: dict[str, asyncio.Task[None]] = {}
-        self._hooks: set[asyncio.Task[None]] = set()
+        self._care = Care(self, means.events)
         self._news = asyncio.Event()
         self._is_object_gone = False
         self._is_lost = False
@@ -116,8 +112,7 @@ class PodWorker:
                         await self._news.wait()
         finally:
             self._has_wound_down.set()
-            for task in (*self._probing.values(), *self._hooks):
-                task.cancel()
+            self._care.end_all()
             if self._supervision is not None:
                 self._supervision.let_go()
 
@@ -262,7 +257,7 @@ class PodWorker:
                 self._hear(run.end)
         for container in self._record.all_containers:
             if isinstance(container.current, Running):
-                self._probe(container.name, container.current)
+                self._care.probe(container.name, container.current, _now() - container.current.started_at)
 
     # What becomes of containers
 
@@ -296,8 +291,7 @@ class PodWorker:
             self.pod, self._record, name, run, image_id=self.place.image_id(self.pod, name)
         )
         self._means.events.started(self.pod, name)
-        self._probe(name, run)
-        self._hook(name, run, hooks.POST_START, hooks.LONGEST)
+        self._care.begin(name, run)
         self._keep()
 
     def _has_not_started(self, name: str, news: messages.NotStarted) -> None:
@@ -313,7 +307,7 @@ class PodWorker:
         if name in self._starting:
             # Its start was told to a daemon that is no more, or it was killed before it could start.
             self._has_started(name, messages.Started(news.container, news.at))
-        self._stop_probing(name)
+        self._care.end(name)
         container = self._record.container(name)
         run = container.current
         if not isinstance(run, Running):
@@ -347,18 +341,7 @@ class PodWorker:
         currents = [container.current for container in self._record.all_containers]
         return [current.id for current in currents if isinstance(current, Running)]
 
-    # Probes
-
-    def _probe(self, name: str, run: Running) -> None:
-        self._stop_probing(name)
-        if not any(specs.container(self.pod, name).get(field) for field in _PROBES):
-            return
-        prober = self.place.prober(self, name, run, _now() - run.started_at)
-        self._probing[name] = asyncio.create_task(prober.run())
-
-    def _stop_probing(self, name: str) -> None:
-        if name in self._probing:
-            self._probing.pop(name).cancel()
+    # What its containers are asked for
 
     def health(self, name: str, *, has_started: bool, is_ready: bool) -> None:
         """What the probes of a container say."""
@@ -371,14 +354,13 @@ class PodWorker:
 
     def kill_unhealthy(self, name: str, grace_seconds: int) -> None:
         run = self._record.container(name).current
-        if isinstance(run, Running) and self._supervision is not None:
-            if not self._hook(name, run, hooks.PRE_STOP, grace_seconds):
-                self._supervision.signal(run.id, signal.SIGTERM)
-            asyncio.get_running_loop().call_later(grace_seconds, self._kill, run.id)
+        if isinstance(run, Running):
+            self._care.kill(name, run, grace_seconds)
 
-    def _kill(self, run_id: str) -> None:
+    def signal(self, run_id: str, number: int) -> None:
+        """To a run, if it still goes on."""
         if self._supervision is not None and self._name_of(run_id) is not None:
-            self._supervision.signal(run_id, signal.SIGKILL)
+            self._supervision.signal(run_id, number)
 
     def refresh_volumes(self) -> None:
         """What the pod refers to has changed."""
@@ -389,56 +371,6 @@ class PodWorker:
         if self._supervision is not None:
             with contextlib.suppress(RefusedError):
                 self.place.refresh_hosts(self.pod)
-
-    async def forward(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """To whoever in the pod listens on that port: on its loopback, or else on its own address."""
-        hosts = (
-            ("127.0.0.1", *self._record.pod_ips)
-            if self.place.is_isolated
-            else (*self._record.pod_ips, "127.0.0.1")
-        )
-        for host in hosts[:-1]:
-            with contextlib.suppress(OSError):
-                return await self.open_port(host, port)
-        return await self.open_port(hosts[-1], port)
-
-    async def open_port(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Where the pod's own processes would find it; the machine looks up its name. Raises OSError."""
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        try:
-            connection = await self.supervision.connect(str(found[0][4][0]), port)
-        except CallRefusedError as error:
-            raise ConnectionRefusedError(str(error)) from error
-        connection.setblocking(False)
-        try:
-            await _connected(connection)
-            return await asyncio.open_connection(sock=connection)
-        except BaseException:
-            connection.close()
-            raise
-
-    # Hooks
-
-    def _hook(self, name: str, run: Running, kind: str, seconds: float) -> bool:
-        """Whether there is one: then it is run, and what follows it is done when it is through."""
-        handler = hooks.hook(specs.container(self.pod, name), kind)
-        if handler is None:
-            return False
-        task = asyncio.create_task(self._run_hook(name, run, kind, handler, seconds))
-        self._hooks.add(task)
-        task.add_done_callback(self._hooks.discard)
-        return True
-
-    async def _run_hook(self, name: str, run: Running, kind: str, handler: Json, seconds: float) -> None:
-        way, container = PodWay(self, run.id), specs.container(self.pod, name)
-        problem = await hooks.run(handler, container, self.pod, way, seconds)
-        if problem and self._name_of(run.id) is not None:
-            self._means.events.hook_failed(self.pod, name, kind, problem)
-        if kind == hooks.PRE_STOP:
-            if self._supervision is not None:
-                self._supervision.signal(run.id, signal.SIGTERM)
-        elif problem:
-            self.kill_unhealthy(name, specs.grace_seconds(self.pod))
 
     # Stopping
 
@@ -464,7 +396,7 @@ class PodWorker:
                 continue
             if number == signal.SIGTERM:
                 self._means.events.stopping(self.pod, name)
-                if self._hook(name, run, hooks.PRE_STOP, self._stopping.seconds_left or 0.0):
+                if self._care.hook(name, run, hooks.PRE_STOP, self._stopping.seconds_left or 0.0):
                     continue
             self._supervision.signal(run.id, number)
         if self._stopping.is_overdue and self._supervision is not None:
@@ -511,8 +443,7 @@ class PodWorker:
 
     async def _remove(self) -> None:
         """All that there is of the pod on this machine."""
-        for name in tuple(self._probing):
-            self._stop_probing(name)
+        self._care.end_all()
         await self._end_supervision()
         self.place.give_back_addresses()
         await self._remove_folder()
@@ -550,18 +481,6 @@ class PodWorker:
             if is_new and statuses.is_backing_off(self.pod, self._record, container, _now()):
                 self._told_back_offs[container.name] = container.restart_count
                 self._means.events.backing_off(self.pod, container)
-
-
-async def _connected(connection: socket.socket) -> None:
-    loop, ready = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_writer(connection, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_writer(connection)
-    code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
-        raise OSError(code, os.strerror(code))
 
 
 def _end_of(run: messages.Run | None) -> messages.Ended | messages.NotStarted | None:

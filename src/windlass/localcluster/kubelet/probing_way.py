@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from windlass.localcluster.kubelet import remote_processes
+from windlass.localcluster.kubelet import ports, remote_processes
 from windlass.localcluster.kubelet.connection import CallRefusedError
 from windlass.localcluster.kubelet.pod_events import PodEvents
 from windlass.localcluster.podlife.probes import Kill
@@ -43,7 +43,11 @@ class PodWay:
             raise
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await self._worker.open_port(host, port)
+        try:
+            supervision = self._worker.supervision
+        except CallRefusedError as error:
+            raise OSError(str(error)) from error
+        return await ports.connect(supervision, host, port)
 
 
 class WorkerListener:
