@@ -5,6 +5,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.messages import Ended, Limits, Started
 
-PYTHON = levels.interpreter_for_anybody()
+PYTHON = levels.interpreter_for_anybody() or sys.executable
 
 
 # Others that come later

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 import uuid
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from supervised import FOREVER, Pod, Spawner
 from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages
 
-PYTHON = levels.interpreter_for_anybody()
+PYTHON = levels.interpreter_for_anybody() or sys.executable
 PATH = levels.SYSTEM_PATH.encode()
 
 

@@ -3,6 +3,7 @@ this machine allows."""
 
 import os
 import signal
+import sys
 import uuid
 
 import pytest
@@ -14,7 +15,7 @@ from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages, processes, runs
 from windlass.localcluster.sandbox.messages import Ended, Started
 
-PYTHON = levels.interpreter_for_anybody()
+PYTHON = levels.interpreter_for_anybody() or sys.executable
 
 
 @pytest.fixture
