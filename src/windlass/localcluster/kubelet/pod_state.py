@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from windlass.localcluster.podlife.records import PodRecord
+from windlass.localcluster.sandbox import kept_values
 
 _FILE = "state.json"
 
@@ -16,14 +17,9 @@ class PodState(msgspec.Struct, frozen=True):
 
 
 def write(folder: Path, state: PodState) -> None:
-    beside = folder / f".{_FILE}"
-    beside.write_bytes(msgspec.json.encode(state))
-    beside.replace(folder / _FILE)
+    kept_values.write(folder / _FILE, state)
 
 
 def read(folder: Path) -> PodState | None:
-    """None when there is none, or none that can be read: such a pod begins anew."""
-    try:
-        return msgspec.json.decode((folder / _FILE).read_bytes(), type=PodState)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    """A pod that has none begins anew."""
+    return kept_values.read(folder / _FILE, PodState)

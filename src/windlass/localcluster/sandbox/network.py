@@ -43,10 +43,6 @@ class Hub(msgspec.Struct, frozen=True):
     uplink: uplinks.Uplink | None
 
     @property
-    def has_way_out(self) -> bool:
-        return self.uplink is not None
-
-    @property
     def nameservers(self) -> tuple[str, ...]:
         """What pods can ask when the machine's name server is on its loopback, where no pod reaches it."""
         return self.uplink.nameservers if self.uplink else ()

@@ -14,7 +14,7 @@ from typing import NoReturn, Protocol
 
 import msgspec
 
-from windlass.localcluster.sandbox import container_init, kernel, messages, processes, watching
+from windlass.localcluster.sandbox import container_init, kept_values, kernel, messages, processes, watching
 from windlass.localcluster.sandbox.cgroups import Cgroups, Group
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.log_writer import LogWriter, Stream
@@ -306,7 +306,7 @@ class ContainerRun:
         self.told = msgspec.structs.replace(self.told, end=self._end)
         # On disk before it is told: whoever restarts must not hear less than who was there.
         with contextlib.suppress(OSError):
-            write_run(self._folder, self.told)
+            kept_values.write(self._folder / END_FILE, self.told)
         self._listener.tell(self._end)
 
     # Memory, where no cgroup watches it
@@ -388,18 +388,9 @@ def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None
         ours.append(writer if is_input else reader)
 
 
-def write_run(folder: Path, run: Run) -> None:
-    beside = folder / f".{END_FILE}"
-    beside.write_bytes(msgspec.json.encode(run))
-    beside.replace(folder / END_FILE)
-
-
 def read_run(folder: Path) -> Run | None:
     """What a supervisor that is no more wrote down of a run that has ended."""
-    try:
-        return msgspec.json.decode((folder / END_FILE).read_bytes(), type=Run)
-    except (OSError, msgspec.MsgspecError):
-        return None
+    return kept_values.read(folder / END_FILE, Run)
 
 
 def _close(descriptors: Iterable[int]) -> None:
