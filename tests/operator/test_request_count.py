@@ -8,7 +8,7 @@ from operated.clusters import CONTROLLER
 from operated.controllers import Controller
 from operated.jobs import PENDING, framework, role
 from operated.place import Place, completion_of, tasks_of
-from operated.proxy import Asked
+from operated.proxy import Asked, Exchange
 
 from windlass.model.base import Json
 from windlass.testing.hollow_lives import Life
@@ -29,8 +29,8 @@ def test_the_budget(place: Place, controller: Controller, tasks: int, completed_
     place.world.tell(place, "job", Life(gang=tasks))
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
 
-    inside = f"/namespaces/{place.name}/"
-    exchanges = [each for each in controller.proxy.exchanges if inside in each.asked.path]
+    place.world.wait_for("the answer to its last status", lambda: _is_last_status_answered(place, controller))
+    exchanges = _exchanges(place, controller)
     counted = [each.asked for each in exchanges if each.asked.is_counted]
     budget = tasks + (KEPT if completed_pods == "Keep" else REMOVED)
     assert len(counted) <= budget, _table(counted)
@@ -39,12 +39,25 @@ def test_the_budget(place: Place, controller: Controller, tasks: int, completed_
     events = {(each.asked.path, each.asked.body) for each in exchanges if each.asked.is_of_event}
     assert len(events) <= 3
     if place.world.cluster.is_real:
-        assert _audited(place) == len(counted), "the server's own count is another one"
+        what = f"the server's own count to be {len(counted)} as well"
+        place.world.wait_for(what, lambda: _audited(place) == len(counted))
 
 
 def _are_all(body: Json, state: str, tasks: int) -> bool:
     """The status tells of each burst before the next one comes: none is spared for being quick."""
     return [task["state"] for task in tasks_of(body)] == [state] * tasks if body.get("status") else False
+
+
+def _exchanges(place: Place, controller: Controller) -> list[Exchange]:
+    return [each for each in controller.proxy.exchanges if f"/namespaces/{place.name}/" in each.asked.path]
+
+
+def _is_last_status_answered(place: Place, controller: Controller) -> bool:
+    """Watches tell of it earlier than the server answers who wrote it, or has it in its log."""
+    return any(
+        each.asked.method == "PATCH" and b'"state":"Completed"' in each.asked.body.replace(b" ", b"")
+        for each in _exchanges(place, controller)
+    )
 
 
 def _audited(place: Place) -> int:
