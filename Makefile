@@ -30,7 +30,7 @@ check: $(VENV)/installed ## Format, lint, types and import contracts
 
 .PHONY: unit
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes' --ignore tests/kubelet --ignore tests/local
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes' --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes
 
 .PHONY: test-pods
 test-pods: $(VENV)/installed ## Pods that really run: as a kubelet runs them, and on every level that this machine has
@@ -49,6 +49,18 @@ fuzz: $(VENV)/installed ## Send the embedded API server what nobody should, for 
 .PHONY: kubernetes-api
 kubernetes-api: $(VENV)/installed ## Build (once) and run a real API server; or KUBECONFIG, KUBEBUILDER_ASSETS
 	$(BIN)/python tools/kubernetes_api.py
+
+.PHONY: kubernetes
+kubernetes: $(VENV)/installed ## A complete Kubernetes on this machine (Debian, root), in namespaces of its own
+	@$(BIN)/python tools/kubernetes_cluster.py up
+
+.PHONY: kubernetes-down
+kubernetes-down: $(VENV)/installed ## End it; nothing of it stays
+	@$(BIN)/python tools/kubernetes_cluster.py down
+
+.PHONY: images
+images: $(VENV)/installed ## Make the container images, without a registry; NAME="…" for some of them
+	@$(BIN)/python tools/build_images.py $(NAME)
 
 .PHONY: format
 format: $(VENV)/installed ## Format the code

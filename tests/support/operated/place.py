@@ -1,23 +1,28 @@
 """A namespace of a test's own, and what a user does there and sees there."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from conformance.client import Answer, Client, Json
+from conformance.waiting import wait_for
 from windlass.model import names
 from windlass.testing import hollow_lives
 
 if TYPE_CHECKING:
     from operated.world import World
 
+T = TypeVar("T")
+
 GROUP = names.CONTROLLER_GROUP
 
 
-class Place:
-    def __init__(self, client: Client, name: str, world: "World") -> None:
+class Namespace:
+    def __init__(self, client: Client, name: str) -> None:
         self.client = client
         self.name = name
-        self.world = world
+
+    def wait_for(self, what: str, look: Callable[[], T | None]) -> T:
+        return wait_for(what, look)
 
     def path(self, plural: str, *rest: str) -> str:
         return "/".join([f"/api/v1/namespaces/{self.name}/{plural}", *rest])
@@ -44,11 +49,6 @@ class Place:
         options = {"propagationPolicy": propagation} if propagation else {}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", **options}
         self.client.delete(self.framework_path(name, group), body).expect(200)
-
-    def end_pod(self, name: str, exit_code: int = 0) -> None:
-        """One that runs for ever comes to its end."""
-        said = hollow_lives.annotations(runs_for=0, exit_code=exit_code)
-        self.client.patch(self.path("pods", name), {"metadata": {"annotations": said}}).expect(200)
 
     # What a user sees
 
@@ -87,7 +87,7 @@ class Place:
             return body if last[0].code == 200 and is_true(body) else None
 
         try:
-            return self.world.wait_for(f"{name}: {what}", look)
+            return self.wait_for(f"{name}: {what}", look)
         except AssertionError as error:
             found = last[0].raw.decode(errors="replace") if last else "nothing"
             raise AssertionError(f"{error}; it is\n{found}") from error
@@ -105,7 +105,7 @@ class Place:
 
     def wait_until_gone(self, name: str, group: str = GROUP) -> None:
         path = self.framework_path(name, group)
-        self.world.wait_for(f"{name} to be gone", lambda: self.client.get(path).code == 404)
+        self.wait_for(f"{name} to be gone", lambda: self.client.get(path).code == 404)
 
     def wait_for_condition(self, name: str, kind: str, group: str = GROUP) -> Json:
         """The condition, once it is true."""
@@ -117,7 +117,23 @@ class Place:
             found = self.events(uid)
             return found if {event["reason"] for event in found} >= set(reasons) else None
 
-        return self.world.wait_for(f"events {reasons} on {uid}", look)
+        return self.wait_for(f"events {reasons} on {uid}", look)
+
+
+class Place(Namespace):
+    """In a world whose parts are watched while one waits, and whose kubelet can be told what becomes of a pod."""
+
+    def __init__(self, client: Client, name: str, world: "World") -> None:
+        super().__init__(client, name)
+        self.world = world
+
+    def wait_for(self, what: str, look: Callable[[], T | None]) -> T:
+        return self.world.wait_for(what, look)
+
+    def end_pod(self, name: str, exit_code: int = 0) -> None:
+        """One that runs for ever comes to its end."""
+        said = hollow_lives.annotations(runs_for=0, exit_code=exit_code)
+        self.client.patch(self.path("pods", name), {"metadata": {"annotations": said}}).expect(200)
 
 
 def status_of(framework: Json) -> Json:

@@ -1,0 +1,43 @@
+"""Windlass in a complete Kubernetes: the controller is a Deployment there, and the pods are real.
+
+make kubernetes && pytest tests/kubernetes         on this machine
+KUBECONFIG=… pytest tests/kubernetes               on any cluster whose nodes have the images; it is not broken
+"""
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+from live import clusters
+from live.clusters import Cluster
+from live.place import Place
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.kubernetes)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    with clusters.with_windlass() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def place(cluster: Cluster) -> Iterator[Place]:
+    place = cluster.new_place()
+    yield place
+    cluster.client.delete(f"/api/v1/namespaces/{place.name}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("cluster")
+    if report.failed and isinstance(cluster, Cluster):
+        report.sections += [(f"log of {name}", log) for name, log in cluster.controller_logs().items()]
+    return report

@@ -1,0 +1,41 @@
+"""Makes container images from Debian's and Python's packages, without a registry, in a cache outside the checkout.
+
+    python tools/build_images.py                    all of them
+    python tools/build_images.py windlass/test:1    only those named
+
+Prints the name and the archive of each, a line per image; progress goes to stderr. `ctr --namespace k8s.io images
+import ARCHIVE` gives one to a kubelet's containerd, `docker load --input ARCHIVE` to Docker. The first run takes
+minutes, every later one makes only what has changed. Only the standard library and pip are used here.
+"""
+
+import argparse
+import sys
+
+import programs  # beside this file
+from images import building, catalogue, checkout
+from workshops import WorkshopError  # beside this file
+
+
+def main() -> int:
+    known = tuple(catalogue.images(checkout.read()))
+    parser = argparse.ArgumentParser(
+        description="Makes container images, and prints where their archives are."
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"one of {', '.join(known)}; none: all of them"
+    )
+    names = parser.parse_args().names or known
+    try:
+        with programs.cleaning_up_on_sigterm():
+            for name in names:
+                print(name, building.ensure(name), flush=True)
+    except WorkshopError as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,188 @@
+"""Serves the names of a cluster's Services by DNS, by UDP and TCP, from what its API server says.
+
+    python tools/cluster_dns.py --kubeconfig FILE --address 198.18.0.1 --port 53
+
+Prints `serving` and where, once everything has been listed for the first time. A name outside the domain does not
+exist, at once, unless --upstream names a server to ask: on a machine without a way out, nobody should have to wait to
+learn that. While the API server is away, what was last known is served.
+
+What is in the domain, and how questions are answered, is in `service_names`. Here are the sockets.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import functools
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, NoReturn
+
+import dns.asyncquery
+import dns.exception
+
+from service_names import answers  # beside this file
+from service_names.directory import Directory
+from service_names.zone import Zone
+from windlass.kubeapi import access
+from windlass.kubeapi.errors import AccessError, ApiError
+from windlass.kubeapi.following import Follower
+from windlass.kubeapi.resources import Resource
+from windlass.kubeapi.transport import Transport
+
+log = logging.getLogger(__name__)
+
+SERVICES = Resource("", "v1", "services")
+ENDPOINTS = Resource("", "v1", "endpoints")
+UPSTREAM_SECONDS = 5.0
+IDLE_SECONDS = 30.0
+"""How long a connection may be open without a whole question on it."""
+
+Reply = Callable[[bytes, bool], Awaitable[bytes]]
+"""From a question, and whether it came by UDP, to the answer. Empty: there is none."""
+
+
+class Upstream(NamedTuple):
+    address: str
+    port: int
+
+
+class BindError(Exception):
+    """The address cannot be had."""
+
+
+def bind(address: str, port: int) -> tuple[socket.socket, socket.socket]:
+    """One for UDP and one for TCP, of the same number. Raises BindError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with contextlib.ExitStack() as stack:
+        udp = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+        tcp = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tcp.bind((address, port))
+            udp.bind((address, tcp.getsockname()[1]))
+        except OSError as error:
+            raise BindError(
+                f"cannot serve DNS at {address} port {port}: {error.strerror or error}"
+            ) from error
+        stack.pop_all()
+    udp.setblocking(False)
+    return udp, tcp
+
+
+async def reply(zone: Zone, upstream: Upstream | None, wire: bytes, by_udp: bool) -> bytes:
+    try:
+        query = answers.read(wire) if answers.is_query(wire) else None
+        if upstream is None or query is None or not answers.belongs_elsewhere(query, zone):
+            return answers.answer(wire, zone, by_udp=by_udp)
+        try:
+            told, _ = await dns.asyncquery.udp_with_fallback(
+                query, upstream.address, UPSTREAM_SECONDS, upstream.port
+            )
+        except (dns.exception.DNSException, OSError):
+            told = answers.failure(query)
+        return answers.packed(query, told, by_udp=by_udp)
+    except Exception:
+        log.exception("a question of %d bytes could not be answered: %s", len(wire), wire[:600].hex())
+        return b""
+
+
+async def answer_datagrams(reply: Reply, udp: socket.socket) -> NoReturn:
+    loop = asyncio.get_running_loop()
+
+    async def answer(question: bytes, sender: tuple[Any, ...]) -> None:
+        if told := await reply(question, True):
+            with contextlib.suppress(OSError):  # who asked may be gone
+                await loop.sock_sendto(udp, told, sender)
+
+    async with asyncio.TaskGroup() as group:
+        while True:
+            with contextlib.suppress(OSError):
+                question, sender = await loop.sock_recvfrom(udp, answers.LARGEST)
+                group.create_task(answer(question, sender))
+
+
+async def converse(reply: Reply, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Every message on a connection has its length in front."""
+    with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        while True:
+            async with asyncio.timeout(IDLE_SECONDS):
+                length = int.from_bytes(await reader.readexactly(2), "big")
+                question = await reader.readexactly(length)
+            answer = await reply(question, False)
+            if not answer:
+                break
+            writer.write(len(answer).to_bytes(2, "big") + answer)
+            async with asyncio.timeout(IDLE_SECONDS):
+                await writer.drain()
+    writer.close()
+
+
+async def serve(kubeconfig: str, address: str, port: int, domain: str, upstream: Upstream | None) -> None:
+    """Until it is cancelled. Raises BindError and AccessError."""
+    udp, tcp = bind(address, port)
+    with udp, tcp:
+        zone = Zone(domain, address)
+        directory = Directory(zone, domain)
+        answering: Reply = functools.partial(reply, zone, upstream)
+        async with Transport(await access.load(kubeconfig), user_agent="windlass-dns") as transport:
+            followers = [
+                _follower(transport, SERVICES, directory.services_said),
+                _follower(transport, ENDPOINTS, directory.endpoints_said),
+            ]
+            async with asyncio.TaskGroup() as group:
+                for follower in followers:
+                    group.create_task(follower.run())
+                for follower in followers:
+                    # Until then what comes by UDP waits in the socket: nobody is told that a name does not exist.
+                    await follower.listed.wait()
+                group.create_task(answer_datagrams(answering, udp))
+                await asyncio.start_server(functools.partial(converse, answering), sock=tcp)
+                print(f"serving {domain} at {address} port {tcp.getsockname()[1]}", flush=True)
+
+
+def _follower(transport: Transport, resource: Resource, receive: Callable[..., None]) -> Follower:
+    def troubled(error: ApiError) -> None:
+        log.warning("%s: %s", resource.full_name, error)
+
+    return Follower(transport, resource, receive=receive, troubled=troubled)
+
+
+async def _until_told_to_stop(serving: Awaitable[None]) -> None:
+    task = asyncio.ensure_future(serving)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kubeconfig", required=True, help="of a user who may list and watch services and endpoints"
+    )
+    parser.add_argument("--address", required=True, help="the one to serve at")
+    parser.add_argument("--port", type=int, default=53, help="of UDP and of TCP (default: 53; 0: a free one)")
+    parser.add_argument("--domain", default="cluster.local", help="of the cluster (default: cluster.local)")
+    parser.add_argument("--upstream", default="", help="the address of a server that knows all other names")
+    parser.add_argument("--upstream-port", type=int, default=53, help="of that server (default: 53)")
+    options = parser.parse_args()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    upstream = Upstream(options.upstream, options.upstream_port) if options.upstream else None
+    domain = options.domain.strip(".").lower()
+    serving = serve(options.kubeconfig, options.address, options.port, domain, upstream)
+    try:
+        asyncio.run(_until_told_to_stop(serving))
+    except (BindError, AccessError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

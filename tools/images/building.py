@@ -1,0 +1,111 @@
+"""Keeps images and their layers in a cache outside the checkout, and has made what is missing there.
+
+The name of a file in the cache holds a hash of all that determines its content, so that it is either right or not there.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import workshops  # of the folder above
+from images import archives, catalogue, checkout, making
+from workshops import Workshop, WorkshopError
+
+RECIPE: Final = 1
+"""Part of every key: to be raised when the same catalogue is made in another way."""
+
+
+def ensure(name: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """The archive of that image, after making it where it is missing."""
+    image = named(name, catalogue.images(checkout.read()))
+    cache = Cache(workshops.cache_root(environment) / "images", workshops.architecture(platform.machine()))
+    kept = cache.path(image)
+    if kept.exists():
+        return kept
+    with _locked(cache.folder):
+        if not kept.exists():
+            _build(cache, image)
+    return kept
+
+
+def named(name: str, images: Mapping[str, catalogue.Image]) -> catalogue.Image:
+    if name not in images:
+        raise WorkshopError(f"There is no image {name}, only {', '.join(images)}.")
+    return images[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Cache:
+    folder: Path
+    architecture: str
+
+    def path(self, what: catalogue.Image | catalogue.Layer) -> Path:
+        return self.folder / f"{self._stem(what)}-{self._key(what)}.tar"
+
+    def keep(self, file: Path, what: catalogue.Image | catalogue.Layer) -> Path:
+        """Puts it into its place, and removes those that it follows."""
+        kept = self.path(what)
+        file.rename(kept)
+        versions = re.compile(re.escape(self._stem(what)) + r"-[0-9a-f]{16}\.tar")
+        for other in self.folder.iterdir():
+            if other != kept and versions.fullmatch(other.name):
+                other.unlink()
+        return kept
+
+    def _stem(self, what: catalogue.Image | catalogue.Layer) -> str:
+        kind = "image" if isinstance(what, catalogue.Image) else "layer"
+        without_version = what.name.partition(":")[0].replace("/", "-")
+        return f"{kind}-{without_version}-{self.architecture}"
+
+    def _key(self, what: catalogue.Image | catalogue.Layer) -> str:
+        return hashlib.sha256(repr((RECIPE, self.architecture, what)).encode()).hexdigest()[:16]
+
+
+def _build(cache: Cache, image: catalogue.Image) -> None:
+    for left_over in cache.folder.glob("work-*"):  # of a builder that was killed: the lock is ours
+        shutil.rmtree(left_over, ignore_errors=True)
+    log = cache.folder / "log"
+    log.write_text("")
+    with tempfile.TemporaryDirectory(prefix="work-", dir=cache.folder) as folder:
+        shop = Workshop(Path(folder), log, time.monotonic())
+        layers = [_layer(shop, cache, layer) for layer in image.layers]
+        shop.say(f"writing the archive of {image.name}")
+        archive = shop.folder / "archive.tar"
+        archives.write(archive, image.tags, layers, image.config, cache.architecture)
+        cache.keep(archive, image)
+
+
+def _layer(shop: Workshop, cache: Cache, layer: catalogue.Layer) -> Path:
+    kept = cache.path(layer)
+    if kept.exists():
+        return kept
+    made = shop.folder / f"{layer.name}.tar"
+    if isinstance(layer, catalogue.DebianRoot):
+        making.debian(shop, layer, made)
+    else:
+        making.on_debian(shop, layer, _layer(shop, cache, catalogue.DEBIAN), made)
+    return cache.keep(made, layer)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One builder at a time. The lock is the kernel's: it ends with its holder, however that one ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another process is making images; waiting for it.", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,108 @@
+"""Which images there are, and what is in each. Values only: how a layer is made is making.py's to know."""
+
+import dataclasses
+from typing import Final
+
+from images.archives import Config
+from images.checkout import Checkout
+
+SUITE: Final = "bookworm"
+PYTHON: Final = "3.11"
+"""That suite's."""
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+WINDLASS: Final = "/opt/windlass"
+TENSORFLOW: Final = "/opt/tensorflow"
+
+
+@dataclasses.dataclass(frozen=True)
+class DebianRoot:
+    """A small Debian with those packages."""
+
+    name: str
+    packages: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class FileOfDebian:
+    """One file of the Debian root at its place, and nothing else."""
+
+    name: str
+    path: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PythonPackages:
+    """A virtual environment of the Debian root's Python with those packages and all that they need."""
+
+    name: str
+    folder: str
+    requirements: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    """Patterns of paths below the folder of packages, for what no program reads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class WindlassItself:
+    """Windlass without what it needs, in a virtual environment that another layer makes."""
+
+    name: str
+    folder: str
+    checkout: Checkout
+
+
+Layer = DebianRoot | FileOfDebian | PythonPackages | WindlassItself
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    tags: tuple[str, ...]
+    layers: tuple[Layer, ...]
+    config: Config
+
+    @property
+    def name(self) -> str:
+        return self.tags[0]
+
+
+DEBIAN: Final = DebianRoot("debian", ("python3", "ca-certificates", "libstdc++6", "busybox-static"))
+
+PAUSE: Final = Image(
+    ("windlass/pause:1",),
+    (FileOfDebian("busybox", "usr/bin/busybox"),),
+    Config((("PATH", "/usr/bin"),), entry_point=("/usr/bin/busybox", "sleep", "2147483647")),
+)
+TEST: Final = Image(("windlass/test:1",), (DEBIAN,), Config((("PATH", PATH),), command=("bash",)))
+WITH_TENSORFLOW: Final = Image(
+    ("windlass/tensorflow:1",),
+    (DEBIAN, PythonPackages("tensorflow", TENSORFLOW, ("tensorflow==2.21.*",), ("tensorflow/include",))),
+    Config((("PATH", f"{TENSORFLOW}/bin:{PATH}"), ("PYTHONUNBUFFERED", "1")), command=("python3",)),
+)
+
+
+def controller(checkout: Checkout) -> Image:
+    """What the Dockerfile makes too, on another Python."""
+    return Image(
+        (f"windlass:{checkout.version}",),
+        (
+            DEBIAN,
+            PythonPackages("dependencies", WINDLASS, checkout.dependencies),
+            WindlassItself("windlass", WINDLASS, checkout),
+        ),
+        Config(
+            (
+                ("PATH", f"{WINDLASS}/bin:{PATH}"),
+                ("PYTHONDONTWRITEBYTECODE", "1"),
+                ("PYTHONUNBUFFERED", "1"),
+            ),
+            entry_point=("windlass",),
+            command=("controller",),
+            user="65532:65532",
+            ports=("8080/tcp",),
+        ),
+    )
+
+
+def images(checkout: Checkout) -> dict[str, Image]:
+    """All of them by name, in the order in which they are quickest to have."""
+    return {image.name: image for image in (PAUSE, TEST, controller(checkout), WITH_TENSORFLOW)}

@@ -1,0 +1,46 @@
+"""The files of this checkout that Windlass's own package is built from, read once: what is hashed is what is built."""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+PROJECT: Final = "pyproject.toml"
+BESIDE: Final = (PROJECT, "README.md", "LICENSE")
+SOURCE: Final = "src/windlass"
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkout:
+    files: tuple[tuple[str, bytes], ...]
+    """By their paths in the checkout, which they are sorted by."""
+
+    @property
+    def version(self) -> str:
+        return str(self._project["version"])
+
+    @property
+    def dependencies(self) -> tuple[str, ...]:
+        dependencies = self._project["dependencies"]
+        assert isinstance(dependencies, list)  # noqa: S101
+        return tuple(dependencies)
+
+    @property
+    def _project(self) -> dict[str, object]:
+        project: dict[str, object] = tomllib.loads(dict(self.files)[PROJECT].decode())["project"]
+        return project
+
+    def copy_into(self, folder: Path) -> None:
+        for name, content in self.files:
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def read(root: Path = ROOT) -> Checkout:
+    source = (
+        path for path in (root / SOURCE).rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    )
+    paths = sorted([*(root / name for name in BESIDE), *source])
+    return Checkout(tuple((path.relative_to(root).as_posix(), path.read_bytes()) for path in paths))

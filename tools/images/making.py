@@ -1,0 +1,204 @@
+"""Makes the layers of the catalogue: Debian's by mmdebstrap, Python's by this machine's pip, as it is set up here.
+
+pip runs on the Python of the Debian root, without a container: which packages are needed, and what their bytecode
+looks like, is then right for the image whichever Python runs this tool. What is kept, and where, is building.py's task.
+"""
+
+import fnmatch
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import debian_sources  # of the folder above
+import workshops  # of the folder above
+from images import archives, catalogue
+from workshops import Workshop, WorkshopError
+
+UNREAD: Final = ("/usr/share/doc/*", "/usr/share/info/*", "/usr/share/locale/*", "/usr/share/man/*")
+"""What no program in a container reads."""
+
+FORGET_THIS_MACHINE: Final = 'rm -rf "$1"/etc/apt/sources.list* "$1"/etc/apt/apt.conf.d/99mmdebstrap'
+"""Where it gets packages from, by which proxy and maybe with which password, is nothing to put into an image."""
+
+APT_SETTINGS: Final = (
+    'APT::Sandbox::User "root";',  # its own user may not enter the folder
+    'Acquire::Languages "none";',
+    'Acquire::IndexTargets::deb-src::Sources::DefaultEnabled "false";',  # no source is asked for
+)
+PIP_INSTALL: Final = (
+    "install",
+    "--quiet",
+    "--no-compile",
+    "--only-binary=:all:",
+    "--no-warn-script-location",
+)
+PACKAGES: Final = f"lib/python{catalogue.PYTHON}/site-packages"
+
+
+def debian(shop: Workshop, layer: catalogue.DebianRoot, target: Path) -> None:
+    shop.say(f"making a root of Debian {catalogue.SUITE} with {', '.join(layer.packages)}")
+    _ensure_mmdebstrap(shop)
+    _run(
+        shop,
+        # What it mounts as root ends with it, however it ends, and is not there for who tidies up after it.
+        *(["unshare", "--mount"] if os.geteuid() == 0 else []),
+        "mmdebstrap",
+        "--quiet",
+        "--format=tar",
+        "--variant=essential",
+        f"--include={','.join(layer.packages)}",
+        *(f"--dpkgopt=path-exclude={pattern}" for pattern in UNREAD),
+        f"--aptopt={_apt_settings(shop)}",
+        f"--customize-hook={FORGET_THIS_MACHINE}",
+        catalogue.SUITE,
+        target,
+        *_sources(shop),
+    )
+
+
+def on_debian(
+    shop: Workshop,
+    layer: catalogue.FileOfDebian | catalogue.PythonPackages | catalogue.WindlassItself,
+    root: Path,
+    target: Path,
+) -> None:
+    """Any other layer. The root is the layer of Debian."""
+    tree = shop.folder / layer.name
+    tree.mkdir()
+    match layer:
+        case catalogue.FileOfDebian():
+            _extract(shop, root, layer.path, tree)
+        case catalogue.PythonPackages():
+            _install_packages(shop, layer, _python(shop, root), tree)
+        case catalogue.WindlassItself():
+            _install_windlass(shop, layer, _python(shop, root), tree)
+    archives.write_layer(target, tree)
+    shutil.rmtree(tree)
+
+
+def _run(shop: Workshop, *argv: str | Path) -> None:
+    settings = {"TMPDIR": str(shop.folder), "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
+    shop.run(argv, shop.folder, {**os.environ, **settings})
+
+
+# Debian
+
+
+def _ensure_mmdebstrap(shop: Workshop) -> None:
+    if shutil.which("mmdebstrap"):
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise WorkshopError(
+            "The images are made by mmdebstrap, which this machine lacks. "
+            "As root on Debian: apt-get install --no-install-recommends mmdebstrap"
+        )
+    shop.say("installing mmdebstrap, which makes the images, on this machine")
+    _run(shop, "apt-get", "--quiet", "update")
+    _run(shop, "apt-get", "--quiet", "--yes", "install", "--no-install-recommends", "mmdebstrap")
+
+
+def _apt_settings(shop: Workshop) -> Path:
+    """A file with this machine's settings about fetching."""
+    command = ["apt-config", "dump"]
+    dump = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    file = shop.folder / "apt.conf"
+    fetching = [
+        line for line in dump.splitlines() if re.match(r"Acquire::(?!IndexTargets::|Languages)", line)
+    ]
+    file.write_text("\n".join([*fetching, *APT_SETTINGS, ""]))
+    return file
+
+
+def _sources(shop: Workshop) -> list[Path]:
+    """Files that tell where this machine gets Debian's packages from, for the suite of the images."""
+    folder = shop.folder / "sources"
+    folder.mkdir()
+    try:
+        known = debian_sources.of_machine(Path("/etc/apt"))
+        files = debian_sources.for_release(known, workshops.release_of_machine(), catalogue.SUITE)
+    except debian_sources.SourcesError as error:
+        raise WorkshopError(f"The images are made of Debian's packages, but {error}.") from error
+    for file in files:
+        (folder / file.name).write_text(file.text)
+    return [folder / file.name for file in files]
+
+
+def _extract(shop: Workshop, root: Path, path: str, folder: Path) -> None:
+    _run(shop, "tar", "--extract", f"--file={root}", f"--directory={folder}", "--no-same-owner", f"./{path}")
+
+
+# Python
+
+
+def _python(shop: Workshop, root: Path) -> Path:
+    """A program that is the root's Python, with the root's own libraries, on this machine."""
+    program = shop.folder / "python"
+    if program.exists():
+        return program
+    unpacked = shop.folder / "root"
+    unpacked.mkdir()
+    _extract(shop, root, "usr", unpacked)
+    [loader] = unpacked.glob("usr/lib/*-linux-gnu/ld-linux-*.so.*")
+    python = unpacked / f"usr/bin/python{catalogue.PYTHON}"
+    command = shlex.join([str(loader), "--library-path", str(loader.parent), str(python)])
+    program.write_text(f'#!/bin/sh\nPYTHONHOME={shlex.quote(str(unpacked / "usr"))} exec {command} "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+def _install_packages(shop: Workshop, layer: catalogue.PythonPackages, python: Path, tree: Path) -> None:
+    shop.say(f"installing {', '.join(layer.requirements)}")
+    environment = tree / layer.folder.lstrip("/")
+    packages = environment / PACKAGES
+    _pip(shop, python, *PIP_INSTALL, f"--target={packages}", *layer.requirements)
+    for unread in [path for path in packages.rglob("*") if _is_left_out(layer, path.relative_to(packages))]:
+        shutil.rmtree(unread)
+    _move_programs(layer.folder, environment)
+    (environment / "bin/python3").symlink_to(f"/usr/bin/python{catalogue.PYTHON}")
+    (environment / "bin/python").symlink_to("python3")
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
+    _compile(shop, python, tree)
+
+
+def _is_left_out(layer: catalogue.PythonPackages, path: Path) -> bool:
+    return any(fnmatch.fnmatchcase(path.as_posix(), pattern) for pattern in layer.left_out)
+
+
+def _install_windlass(shop: Workshop, layer: catalogue.WindlassItself, python: Path, tree: Path) -> None:
+    shop.say("building Windlass's package")
+    source, wheels = shop.folder / "checkout", shop.folder / "wheels"
+    layer.checkout.copy_into(source)
+    pip = (sys.executable, "-m", "pip")
+    _run(shop, *pip, "wheel", "--quiet", "--no-deps", f"--wheel-dir={wheels}", source)
+    environment = tree / layer.folder.lstrip("/")
+    _pip(shop, python, *PIP_INSTALL, "--no-deps", f"--target={environment / PACKAGES}", *wheels.glob("*.whl"))
+    _move_programs(layer.folder, environment)
+    _compile(shop, python, tree)
+
+
+def _pip(shop: Workshop, python: Path, *arguments: str | Path) -> None:
+    _run(shop, sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", *arguments)
+
+
+def _move_programs(folder: str, environment: Path) -> None:
+    """From where pip puts them to the virtual environment's own, whose Python they then run on."""
+    programs = environment / PACKAGES / "bin"
+    (environment / "bin").mkdir()
+    if not programs.is_dir():
+        return
+    for program in programs.iterdir():
+        _, _, text = program.read_text().partition("\n")
+        (environment / "bin" / program.name).write_text(f"#!{folder}/bin/python3\n{text}")
+        (environment / "bin" / program.name).chmod(0o755)
+    shutil.rmtree(programs)
+
+
+def _compile(shop: Workshop, python: Path, tree: Path) -> None:
+    """Into bytecode that is never compared with its source, whose time is not kept."""
+    how = ("--invalidation-mode", "unchecked-hash", "-q", "-j", "0", "-s", tree, "-p", "/")
+    _run(shop, python, "-m", "compileall", *how, tree)

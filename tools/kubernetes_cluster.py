@@ -1,0 +1,57 @@
+"""A complete Kubernetes with one node on this machine: etcd, the control plane, containerd, a kubelet, kube-proxy, DNS.
+
+    python tools/kubernetes_cluster.py up       brings it up, where it is not, and says how to use it
+    python tools/kubernetes_cluster.py down     ends it; nothing of it stays
+
+It runs in namespaces of its own: the host sees one network link that leads to it, and keeps all else as it was. Where
+KUBECONFIG is set, that cluster is meant, and nothing is started or ended. For tests only: whoever is on this machine
+can reach it, and it trusts its pods more than a real one should.
+"""
+
+import argparse
+import os
+import sys
+import time
+
+import kubernetes_binaries
+import programs
+import workshops
+from images.workshop import ImagesError
+from one_node import cluster
+from one_node.machine import MachineError
+
+
+def up() -> None:
+    if named := os.environ.get("KUBECONFIG"):
+        print(f"export KUBECONFIG={named}  # it was set already: nothing was started")
+        return
+    started = time.monotonic()
+    found = cluster.up()
+    took = time.monotonic() - started
+    print(f"export KUBECONFIG={found.kubeconfig}  # up after {took:.0f} s; `make kubernetes-down` ends it")
+
+
+def down() -> None:
+    if named := os.environ.get("KUBECONFIG"):
+        print(f"KUBECONFIG is set: the cluster of {named} is left as it is.")
+        return
+    cluster.down()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="A complete Kubernetes with one node on this machine.")
+    parser.add_argument("what", choices=("up", "down"))
+    arguments = parser.parse_args()
+    try:
+        with programs.cleaning_up_on_sigterm():
+            up() if arguments.what == "up" else down()
+    except (MachineError, kubernetes_binaries.BinariesError, workshops.WorkshopError, ImagesError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

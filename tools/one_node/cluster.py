@@ -1,0 +1,234 @@
+"""Brings the cluster up and takes it down, and does to its components what happens to components.
+
+`up` starts only what does not run, so that it can be said again at any time.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import kubernetes_binaries
+import programs
+from images import building, catalogue, checkout
+from one_node import components, container_runtime, layout, machine, settings
+from one_node.components import Component
+from one_node.layout import Layout
+from one_node.machine import Machine, MachineError, wait_for
+
+TOOLS: Final = {
+    # Which package has the program.
+    "conntrack": "conntrack",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "nsenter": "util-linux",
+    "socat": "socat",
+    "unshare": "util-linux",
+}
+CONTROL_PLANE: Final = (
+    components.ETCD,
+    components.API_SERVER,
+    components.CONTROLLER_MANAGER,
+    components.SCHEDULER,
+    components.DNS,
+)
+SECONDS: Final = 180.0
+
+
+class Cluster:
+    """One that is up, or was: its components may be ended and started."""
+
+    def __init__(self, place: Layout, node: Machine) -> None:
+        self.place = place
+        self.kubeconfig = place.kubeconfig()
+        self.audit_log = place.audit_log
+        self._node = node
+        self._components = components.table(place)
+
+    def start(self, name: str) -> None:
+        """Unless it runs; returns when it serves."""
+        self.launch(name)
+        self.wait_until_it_serves(name)
+
+    def launch(self, name: str) -> None:
+        component = self._components[name]
+        if not self._pids(component):
+            self._node.start(component.argv, self._log(name), self._environment())
+
+    def kill(self, name: str) -> None:
+        """As a crash does it."""
+        pids = self._pids(self._components[name])
+        if not pids:
+            raise MachineError(f"{name} does not run. The end of its log:\n{programs.tail(self._log(name))}")
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(f"the end of {name}", lambda: not self._pids(self._components[name]))
+
+    def lose_node(self) -> None:
+        """As when its plug is pulled: kubelet, containerd and every container, all at once."""
+        control_plane = [self._components[name].argv for name in CONTROL_PLANE]
+
+        def others() -> list[int]:
+            found = self._node.processes()
+            return [pid for pid, argv in found.items() if pid != self._node.pid and argv not in control_plane]
+
+        for pid in others():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_for("the end of all that the node ran", lambda: not others())
+
+    def load(self, archive: Path) -> None:
+        """An image into the node. Once is enough for as long as the cluster lives."""
+        stamp = self.place.data / "images" / archive.name
+        if stamp.exists():
+            return
+        self.wait_until_it_serves(components.CONTAINERD)
+        ctr = self.place.runtime / "bin" / "ctr"
+        self._node.run(ctr, "--namespace=k8s.io", "images", "import", archive)
+        stamp.parent.mkdir(exist_ok=True)
+        stamp.touch()
+
+    def answer(self, url: str) -> bytes | None:
+        """The body of a good answer to the administrator; None while there is none."""
+        return _answer(url, settings.token(self.place))
+
+    def _pids(self, component: Component) -> list[int]:
+        return [pid for pid, argv in self._node.processes().items() if argv == component.argv]
+
+    def _log(self, name: str) -> Path:
+        return self.place.logs / f"{name}.log"
+
+    def _environment(self) -> dict[str, str]:
+        path = f"{self.place.runtime / 'bin'}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        return {"PATH": path, "HOME": "/root", "LC_ALL": "C.UTF-8"}
+
+    def wait_until_it_serves(self, name: str) -> None:
+        component = self._components[name]
+        deadline = time.monotonic() + SECONDS
+        while not self._serves(component):
+            if not self._pids(component):
+                raise self._failure(component, "has ended")
+            if time.monotonic() > deadline:
+                raise self._failure(component, f"did not serve within {SECONDS:.0f} s")
+            time.sleep(0.05)
+
+    def _serves(self, component: Component) -> bool:
+        if component.health:
+            return self.answer(component.health) is not None
+        if component.check:
+            return self._node.succeeds(*component.check)
+        return bool(self._pids(component))
+
+    def _failure(self, component: Component, how: str) -> MachineError:
+        log = self._log(component.name)
+        return MachineError(f"{component.name} {how}. The end of {log}:\n{programs.tail(log)}")
+
+
+# Up and down
+
+
+def up(environment: Mapping[str, str] = os.environ) -> Cluster:
+    _refuse_who_is_not_root()
+    _install_missing_tools()
+    data = layout.data_folder(environment)
+    place = Layout(data, kubernetes_binaries.ensure(environment), container_runtime.ensure(environment))
+    archives = [building.ensure(image.name, environment) for image in _images()]
+    with _locked(data):
+        node = machine.running(data) or _new_machine(place)
+        cluster = Cluster(place, node)
+        for name in (components.ETCD, components.CONTAINERD, components.API_SERVER):
+            cluster.launch(name)
+        cluster.wait_until_it_serves(components.API_SERVER)
+        settings.write_kubeconfigs(place)
+        for name in components.table(place):
+            cluster.launch(name)
+        for archive in archives:
+            cluster.load(archive)
+        for name in components.table(place):
+            cluster.wait_until_it_serves(name)
+        wait_for("the node to be ready", lambda: is_node_ready(cluster), SECONDS)
+    return cluster
+
+
+def down(environment: Mapping[str, str] = os.environ) -> None:
+    _refuse_who_is_not_root()
+    data = layout.data_folder(environment)
+    if data.exists():
+        with _locked(data):
+            machine.end(data)
+
+
+def _images() -> tuple[catalogue.Image, ...]:
+    """Those that every test may use."""
+    return catalogue.PAUSE, catalogue.TEST, catalogue.controller(checkout.read())
+
+
+def _new_machine(place: Layout) -> Machine:
+    machine.end(place.data)  # what is left of one that was not taken down
+    settings.write(place)
+    for group in machine.control_groups():
+        group.mkdir()
+    return machine.start(place.data)
+
+
+def is_node_ready(cluster: Cluster) -> bool:
+    body = cluster.answer(f"{layout.URL}/api/v1/nodes/{layout.NODE}")
+    conditions: list[dict[str, Any]] = json.loads(body)["status"]["conditions"] if body else []
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+@contextlib.contextmanager
+def _locked(data: Path) -> Iterator[None]:
+    data.parent.mkdir(parents=True, exist_ok=True)
+    with data.with_name(f"{data.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _refuse_who_is_not_root() -> None:
+    if os.geteuid() != 0 or sys.platform != "linux":
+        raise MachineError(
+            "A complete Kubernetes on this machine needs Linux and root. "
+            "Set KUBECONFIG to use a cluster that is there already."
+        )
+
+
+def _install_missing_tools() -> None:
+    missing = sorted({package for program, package in TOOLS.items() if shutil.which(program) is None})
+    if not missing:
+        return
+    command = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *missing]
+    if shutil.which("apt-get") is None:
+        raise MachineError(f"This machine has no {', '.join(missing)}: install them first.")
+    print(f"Installing {', '.join(missing)}.", file=sys.stderr, flush=True)
+    for step in (["apt-get", "update", "--quiet"], command):
+        done = subprocess.run(step, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise MachineError(f"`{' '.join(step)}` failed:\n{done.stderr}")
+
+
+def _answer(url: str, token: str) -> bytes | None:
+    # The certificates are the components' own, and this host talks to itself.
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+    )
+    try:
+        with opener.open(request, timeout=10) as response:
+            body: bytes = response.read()
+            return body
+    except (OSError, urllib.error.URLError):
+        return None

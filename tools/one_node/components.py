@@ -1,0 +1,146 @@
+"""The programs of the cluster: what each is told, and by what one sees that it serves. Values only."""
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Final
+
+import cluster_dns  # beside this package
+from one_node import layout
+from one_node.layout import Layout
+
+ETCD: Final = "etcd"
+API_SERVER: Final = "kube-apiserver"
+CONTROLLER_MANAGER: Final = "kube-controller-manager"
+SCHEDULER: Final = "kube-scheduler"
+CONTAINERD: Final = "containerd"
+KUBELET: Final = "kubelet"
+PROXY: Final = "kube-proxy"
+DNS: Final = "dns"
+
+
+@dataclasses.dataclass(frozen=True)
+class Component:
+    name: str
+    argv: list[str]
+    health: str = ""
+    """An address that answers with 200 once it serves."""
+    check: list[str] = dataclasses.field(default_factory=list)
+    """Or a command that succeeds then. Neither: a component that needs it tells."""
+
+
+def table(place: Layout) -> dict[str, Component]:
+    """By name, in the order in which they are started."""
+    made = (
+        _etcd(place),
+        _api_server(place),
+        _containerd(place),
+        _controller_manager(place),
+        _scheduler(place),
+        _kubelet(place),
+        _proxy(place),
+        _dns(place),
+    )
+    return {each.name: each for each in made}
+
+
+def _etcd(place: Layout) -> Component:
+    url = "http://127.0.0.1:2379"
+    arguments = [
+        "--data-dir=/var/lib/etcd",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        "--logger=zap",
+    ]
+    return Component(ETCD, [str(place.binaries / "etcd"), *arguments])
+
+
+def _api_server(place: Layout) -> Component:
+    key = place.secrets / "service-accounts.key"
+    arguments = [
+        "--etcd-servers=http://127.0.0.1:2379",
+        f"--bind-address={layout.ADDRESS}",
+        f"--advertise-address={layout.ADDRESS}",
+        f"--secure-port={layout.API_PORT}",
+        f"--cert-dir={place.certificate.parent}",
+        f"--token-auth-file={place.secrets / 'tokens.csv'}",
+        "--anonymous-auth=false",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={key}",
+        f"--service-account-signing-key-file={key}",
+        f"--service-cluster-ip-range={layout.SERVICES}",
+        "--kubelet-preferred-address-types=InternalIP",
+        "--allow-privileged=true",
+        f"--audit-policy-file={place.settings / 'audit-policy.json'}",
+        f"--audit-log-path={place.audit_log}",
+    ]
+    return Component(API_SERVER, [str(place.binaries / API_SERVER), *arguments], f"{layout.URL}/readyz")
+
+
+def _controller_manager(place: Layout) -> Component:
+    arguments = [
+        f"--kubeconfig={place.kubeconfig('system:kube-controller-manager')}",
+        "--use-service-account-credentials",
+        f"--root-ca-file={place.certificate}",
+        f"--service-account-private-key-file={place.secrets / 'service-accounts.key'}",
+        # A node that says nothing for so long is lost.
+        "--node-monitor-grace-period=20s",
+        "--node-monitor-period=2s",
+        *_serving(place, CONTROLLER_MANAGER),
+    ]
+    argv = [str(place.binaries / CONTROLLER_MANAGER), *arguments]
+    return Component(CONTROLLER_MANAGER, argv, f"https://{layout.ADDRESS}:10257/healthz")
+
+
+def _scheduler(place: Layout) -> Component:
+    arguments = [
+        f"--kubeconfig={place.kubeconfig('system:kube-scheduler')}",
+        *_serving(place, SCHEDULER),
+    ]
+    argv = [str(place.binaries / SCHEDULER), *arguments]
+    return Component(SCHEDULER, argv, f"https://{layout.ADDRESS}:10259/healthz")
+
+
+def _serving(place: Layout, name: str) -> list[str]:
+    return [
+        "--leader-elect=false",
+        f"--bind-address={layout.ADDRESS}",
+        "--port=0",  # up to 1.23 there is a second, insecure one
+        f"--cert-dir={place.secrets / name}",
+    ]
+
+
+def _containerd(place: Layout) -> Component:
+    argv = [str(place.runtime / "bin" / CONTAINERD), f"--config={place.settings / 'containerd.toml'}"]
+    return Component(CONTAINERD, argv, check=[str(place.runtime / "bin" / "ctr"), "version"])
+
+
+def _kubelet(place: Layout) -> Component:
+    arguments = [
+        f"--config={place.settings / 'kubelet.json'}",
+        f"--kubeconfig={place.kubeconfig(f'system:node:{layout.NODE}')}",
+        "--container-runtime=remote",
+        f"--container-runtime-endpoint=unix://{layout.CONTAINERD_SOCKET}",
+        f"--hostname-override={layout.NODE}",
+        f"--node-ip={layout.ADDRESS}",
+        f"--cert-dir={place.secrets / KUBELET}",
+    ]
+    argv = [str(place.binaries / KUBELET), *arguments]
+    return Component(KUBELET, argv, f"http://{layout.ADDRESS}:10248/healthz")
+
+
+def _proxy(place: Layout) -> Component:
+    argv = [str(place.binaries / PROXY), f"--config={place.settings / 'kube-proxy.json'}"]
+    return Component(PROXY, argv, f"http://{layout.ADDRESS}:10256/healthz")
+
+
+def _dns(place: Layout) -> Component:
+    arguments = [
+        f"--kubeconfig={place.kubeconfig('system:serviceaccount:kube-system:kube-dns')}",
+        f"--address={layout.ADDRESS}",
+        "--port=53",
+        f"--domain={layout.DOMAIN}",
+    ]
+    return Component(DNS, [sys.executable, str(Path(cluster_dns.__file__)), *arguments])

@@ -1,0 +1,82 @@
+"""Where things are: the addresses, the ports and the folders of the cluster."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import workshops
+
+NODE: Final = "one-node"
+DOMAIN: Final = "cluster.local"
+
+# A range that is set aside for tests of networks: nobody's own network is in it.
+NETWORK: Final = "198.18.0.0/15"
+PODS: Final = "198.18.0.0/24"
+SERVICES: Final = "198.19.0.0/16"
+BRIDGE: Final = "pods"
+ADDRESS: Final = "198.18.0.1"
+"""The bridge's own, at which everything listens that pods or the host ask."""
+UPLINK: Final = "windlass-node"
+"""The host's end of the link that leads to the node."""
+HOST_END: Final = "198.18.255.1/30"
+NODE_END: Final = "198.18.255.2/30"
+
+API_PORT: Final = 6443
+URL: Final = f"https://{ADDRESS}:{API_PORT}"
+CONTAINERD_SOCKET: Final = "/run/containerd/containerd.sock"
+CGROUP: Final = "windlass-one-node"
+
+ADMIN: Final = "admin"
+USERS: Final = {
+    # By its right name each has the role that Kubernetes itself made for it.
+    ADMIN: "system:masters",
+    f"system:node:{NODE}": "system:nodes",
+    "system:kube-proxy": "",
+    "system:kube-scheduler": "",
+    "system:kube-controller-manager": "",
+    "system:serviceaccount:kube-system:kube-dns": "",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    data: Path
+    """All that the cluster writes. It goes with the cluster."""
+    binaries: Path
+    """etcd, Kubernetes and kubectl."""
+    runtime: Path
+    """containerd, runc and the network plugins."""
+
+    @property
+    def secrets(self) -> Path:
+        return self.data / "secrets"
+
+    @property
+    def settings(self) -> Path:
+        return self.data / "settings"
+
+    @property
+    def logs(self) -> Path:
+        """What the components print."""
+        return self.data / "logs"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.logs / "audit.jsonl"
+
+    @property
+    def certificate(self) -> Path:
+        """Of the API server, which makes it itself."""
+        return self.secrets / "api" / "apiserver.crt"
+
+    def kubeconfig(self, user: str = ADMIN) -> Path:
+        return self.secrets / f"{user.replace(':', '-')}.kubeconfig"
+
+    @property
+    def kubectls(self) -> tuple[Path, ...]:
+        return (self.binaries / "kubectl-1.20", self.binaries / "kubectl-1.32")
+
+
+def data_folder(environment: Mapping[str, str]) -> Path:
+    return workshops.cache_root(environment) / "one-node"

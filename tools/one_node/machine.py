@@ -1,0 +1,215 @@
+"""The namespaces that the cluster lives in: made, entered, looked into and ended.
+
+They are those of mounts, processes, network, host name and IPC. A link leads from the host to the node, so that the
+host can reach pods and services. Which programs run there is not known here.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import programs
+from one_node import layout, machine_init
+
+NAMESPACES: Final = ("--mount", "--pid", "--net", "--uts", "--ipc")
+SECONDS: Final = 60.0
+
+
+class MachineError(Exception):
+    """The message says what is wrong with this machine, and what to do."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """That of a cluster which is up."""
+
+    pid: int
+    """Of its first process, as the host sees it."""
+
+    def command(self, *argv: str | Path) -> list[str]:
+        """What runs that inside."""
+        return ["nsenter", f"--target={self.pid}", *NAMESPACES, "--", *map(str, argv)]
+
+    def run(self, *argv: str | Path) -> str:
+        done = subprocess.run(self.command(*argv), capture_output=True, text=True)
+        if done.returncode != 0:
+            raise MachineError(f"`{' '.join(map(str, argv))}` failed on the node: {done.stderr.strip()}")
+        return done.stdout
+
+    def succeeds(self, *argv: str | Path) -> bool:
+        done = subprocess.run(self.command(*argv), capture_output=True)
+        return done.returncode == 0
+
+    def start(self, argv: Sequence[str], log: Path, environment: dict[str, str]) -> None:
+        """It outlives us, and ends with the machine."""
+        with log.open("ab") as output:
+            subprocess.run(
+                ["setsid", "--fork", *self.command(*argv)],
+                check=True,
+                env=environment,
+                cwd=log.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def processes(self) -> dict[int, list[str]]:
+        """All inside: how each was started, by its number on the host."""
+        return dict(_processes_of(_namespace(self.pid)))
+
+
+def _namespace(pid: int) -> Path:
+    """Which one its process number is of."""
+    return Path(f"/proc/{pid}/ns/pid").readlink()
+
+
+def _processes_of(place: Path) -> Iterator[tuple[int, list[str]]]:
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            if _namespace(int(entry.name)) == place:
+                yield int(entry.name), (entry / "cmdline").read_text().split("\0")[:-1]
+
+
+# Its life
+
+
+def start(data: Path) -> Machine:
+    log = data / "machine.log"
+    init = [sys.executable, "-I", "-S", machine_init.__file__, str(data), layout.NODE]
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            ["unshare", *NAMESPACES, "--fork", "--kill-child", "--", *init],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    wait_for("the node's namespaces", lambda: (data / "ready").exists() or _insist_on(process, log))
+    machine = Machine(_only_child(process.pid))
+    _record(data).write_text(json.dumps({"pid": machine.pid, "started": _started(machine.pid)}))
+    _link(machine)
+    return machine
+
+
+def _insist_on(process: subprocess.Popen[bytes], log: Path) -> bool:
+    if process.poll() is None:
+        return False
+    raise MachineError(
+        f"This machine does not let us make namespaces (exit code {process.returncode}). "
+        f"The end of {log}:\n{programs.tail(log)}"
+    )
+
+
+def _only_child(pid: int) -> int:
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
+def _link(machine: Machine) -> None:
+    """The bridge of the pods is made here rather than by the first pod: the API server listens at its address."""
+    _run(
+        "ip",
+        "link",
+        "add",
+        layout.UPLINK,
+        "type",
+        "veth",
+        "peer",
+        "name",
+        "uplink",
+        "netns",
+        str(machine.pid),
+    )
+    _run("ip", "address", "add", layout.HOST_END, "dev", layout.UPLINK)
+    _run("ip", "link", "set", layout.UPLINK, "up")
+    machine.run("ip", "link", "set", "lo", "up")
+    machine.run("ip", "address", "add", layout.NODE_END, "dev", "uplink")
+    machine.run("ip", "link", "set", "uplink", "up")
+    machine.run("ip", "route", "add", "default", "via", layout.HOST_END.partition("/")[0])
+    machine.run("ip", "link", "add", layout.BRIDGE, "type", "bridge")
+    machine.run("ip", "address", "add", f"{layout.ADDRESS}/24", "dev", layout.BRIDGE)
+    machine.run("ip", "link", "set", layout.BRIDGE, "up")
+    _run("ip", "route", "add", layout.NETWORK, "via", layout.NODE_END.partition("/")[0])
+
+
+def running(data: Path) -> Machine | None:
+    """The machine that was started there, unless it has ended since."""
+    try:
+        record = json.loads(_record(data).read_text())
+    except FileNotFoundError:
+        return None
+    return Machine(record["pid"]) if _started(record["pid"]) == record["started"] else None
+
+
+def end(data: Path) -> None:
+    """And all that runs there, is mounted there or was written there."""
+    if machine := running(data):
+        place = _namespace(machine.pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(machine.pid, signal.SIGKILL)
+        wait_for("the node's processes to end", lambda: not list(_processes_of(place)))
+    link = Path("/sys/class/net", layout.UPLINK)
+    wait_for("the link to the node to go", lambda: not link.exists())
+    _remove_control_groups()
+    shutil.rmtree(data, ignore_errors=True)
+
+
+def _remove_control_groups() -> None:
+    for group in control_groups():
+        if group.exists():
+            folders = sorted((each for each in group.rglob("*") if each.is_dir()), reverse=True)
+            for folder in (*folders, group):
+                wait_for(f"{folder} to be empty", lambda at=folder: _is_removed(at))  # type: ignore[misc]
+
+
+def _is_removed(group: Path) -> bool:
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:  # the kernel has not noticed yet that its processes have ended
+        return False
+    return True
+
+
+def control_groups() -> list[Path]:
+    """Ours in every hierarchy that the machine has: one, or with version 1 one per controller."""
+    mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
+    points = {mount[1] for mount in mounts if mount[2] in ("cgroup", "cgroup2")}
+    return [Path(point, layout.CGROUP) for point in sorted(points)]
+
+
+def _record(data: Path) -> Path:
+    return data / "machine.json"
+
+
+def _started(pid: int) -> str:
+    """When, in the kernel's ticks: a process that was given the number later started later. Empty: there is none."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _run(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise MachineError(f"`{' '.join(argv)}` failed: {done.stderr.strip()}")
+
+
+def wait_for(what: str, look: Callable[[], bool], seconds: float = SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        if time.monotonic() > deadline:
+            raise MachineError(f"Waited {seconds:.0f} s in vain for {what}.")
+        time.sleep(0.05)

@@ -1,0 +1,69 @@
+"""Keeps a zone true to what the API server says of Services and Endpoints. It forgets nothing while nothing is said."""
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import msgspec
+
+from service_names import records
+from service_names.records import Endpoints, Metadata, Service
+from service_names.zone import Zone
+from windlass.kubeapi.following import Changed, Deleted, Listed, News
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", Service, Endpoints)
+
+
+class Directory:
+    def __init__(self, zone: Zone, domain: str) -> None:
+        self._zone = zone
+        self._domain = domain
+        self._services: dict[Metadata, Service] = {}
+        self._endpoints: dict[Metadata, Endpoints] = {}
+
+    def services_said(self, news: News) -> None:
+        self._refresh(_take_in(self._services, news, Service))
+
+    def endpoints_said(self, news: News) -> None:
+        self._refresh(_take_in(self._endpoints, news, Endpoints))
+
+    def _refresh(self, changed: Iterable[Metadata]) -> None:
+        for key in changed:
+            name, service = records.service_name(key, self._domain), self._services.get(key)
+            if service is None:
+                self._zone.remove(name)
+                continue
+            try:
+                self._zone.put(name, records.service_records(service, self._endpoints.get(key), self._domain))
+            except Exception:
+                # What a server let pass may still be no name. The other services are not to suffer from it.
+                log.exception("%s keeps the records that it had", name)
+
+
+def _take_in(known: dict[Metadata, T], news: News, kind: type[T]) -> set[Metadata]:
+    """Those that may be different now."""
+    match news:
+        case Listed(items, _):
+            before = set(known)
+            known.clear()
+            known.update((each.metadata, each) for each in _read(items, kind))
+            return before | set(known)
+        case Changed(data):
+            changed = {each.metadata: each for each in _read((data,), kind)}
+            known.update(changed)
+            return set(changed)
+        case Deleted(data):
+            gone = {each.metadata for each in _read((data,), kind)}
+            for key in gone:
+                known.pop(key, None)
+            return gone
+
+
+def _read(items: Iterable[msgspec.Raw], kind: type[T]) -> Iterator[T]:
+    for data in items:
+        try:
+            yield msgspec.json.decode(data, type=kind)
+        except (msgspec.DecodeError, RecursionError) as error:
+            log.warning("an object was sent that cannot be read, and is left alone: %s", error)

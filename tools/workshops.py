@@ -1,0 +1,188 @@
+"""Where things are built once and kept: a cache outside the checkout, and a folder for each build that goes with it.
+
+Packages of Debian are only unpacked: apt works on folders of its own, with this machine's own sources of packages,
+so that nothing is installed and nobody has to be root. What is built of them is not known here. Only the standard
+library is used, so that any Python 3.11 can run it.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import debian_sources  # beside this file
+import programs  # beside this file
+
+ARCHITECTURES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+PROGRAMS_NEEDED: Final = ("apt-get", "apt-config", "dpkg-deb", "tar")
+
+
+class WorkshopError(Exception):
+    """It cannot be built. The message says why."""
+
+
+def cache_root(environment: Mapping[str, str]) -> Path:
+    caches = environment.get("XDG_CACHE_HOME")
+    return (Path(caches) if caches else Path.home() / ".cache") / "windlass" / "kubernetes"
+
+
+def architecture(machine: str) -> str:
+    """As Debian and container images call it."""
+    found = ARCHITECTURES.get(machine.lower())
+    if found is None:
+        known = ", ".join(sorted(set(ARCHITECTURES.values())))
+        raise WorkshopError(f"Nothing is built for this machine ({machine}), only for {known}.")
+    return found
+
+
+# A build
+
+
+@dataclasses.dataclass(frozen=True)
+class Workshop:
+    """The folder of one build, and the log of all that was run there. Only the log outlives the build."""
+
+    folder: Path
+    log: Path
+    started: float
+
+    def say(self, what: str) -> None:
+        print(f"[{time.monotonic() - self.started:4.0f} s] {what}", file=sys.stderr, flush=True)
+
+    def run(self, argv: Sequence[str | Path], cwd: Path, environment: Mapping[str, str]) -> None:
+        """Runs it to its end. Whatever ends us first ends it too, with all that it started."""
+        with self.log.open("a") as log:
+            print("$", *argv, file=log, flush=True)
+            process = subprocess.Popen(  # noqa: S603
+                argv,
+                cwd=cwd,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                code = process.wait()
+            except BaseException:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                raise
+        if code != 0:
+            raise WorkshopError(
+                f"`{' '.join(map(str, argv))[:120]}` ended with exit code {code}. The last lines of {self.log}:\n"
+                f"{programs.tail(self.log)}"
+            )
+
+
+def ensure(
+    destination: Path, is_complete: Callable[[], bool], what: str, build: Callable[[Workshop], Path]
+) -> None:
+    """Has it built where it is not complete. `build` returns what then comes into place, whole."""
+    if is_complete():
+        return
+    with _locked(destination, what):
+        if not is_complete():
+            _build_into(destination, what, build)
+
+
+@contextlib.contextmanager
+def _locked(destination: Path, what: str) -> Iterator[None]:
+    """One builder at a time. The lock is the kernel's: it ends with its holder, however that one ends."""
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    with destination.with_name(f"{destination.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"Another process is building {what}; waiting for it.", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _build_into(destination: Path, what: str, build: Callable[[Workshop], Path]) -> None:
+    root, key = destination.parent, destination.name
+    for left_over in root.glob(f"{key}.work-*"):  # of a builder that was killed: the lock is ours
+        shutil.rmtree(left_over, ignore_errors=True)
+    log = root / f"{key}.log"
+    log.write_text("")
+    with tempfile.TemporaryDirectory(prefix=f"{key}.work-", dir=root) as name:
+        shop = Workshop(Path(name), log, time.monotonic())
+        shop.say(f"{what} is not in {destination}: building it, which takes minutes; log: {log}")
+        built = build(shop)
+        if destination.is_dir():
+            shutil.rmtree(destination)
+        built.rename(destination)
+    shop.say(f"done: {destination}")
+
+
+# Packages
+
+
+def release_of_machine() -> str:
+    try:
+        system = platform.freedesktop_os_release()
+    except OSError:
+        system = {}
+    if system.get("ID") != "debian" or not system.get("VERSION_CODENAME"):
+        found = system.get("PRETTY_NAME", platform.system())
+        raise WorkshopError(f"It is built from Debian's packages, and this machine runs {found}.")
+    return system["VERSION_CODENAME"]
+
+
+def unpacked(shop: Workshop, suite: str, packages: Sequence[str], source: str = "") -> Path:
+    """A folder with the files of those packages, as they would lie under the root folder.
+
+    A source package, where one is named, is fetched into the folder `fetched` and left as it is.
+    """
+    apt = _apt(shop, suite)
+    place = fetched(shop, suite)
+    place.mkdir(parents=True)
+    shop.run(["apt-get", "--quiet", "update"], place, apt)
+    shop.run(["apt-get", "--quiet", "download", *packages], place, apt)
+    if source:
+        shop.run(["apt-get", "--quiet", "source", "--download-only", "--only-source", source], place, apt)
+    tree = shop.folder / "trees" / suite
+    tree.mkdir(parents=True)
+    for package in place.glob("*.deb"):
+        shop.run(["dpkg-deb", "--extract", package, tree], place, os.environ)
+    return tree
+
+
+def fetched(shop: Workshop, suite: str) -> Path:
+    return shop.folder / "packages" / suite
+
+
+def _apt(shop: Workshop, suite: str) -> dict[str, str]:
+    """The environment in which apt-get knows the packages of that suite."""
+    missing = [program for program in PROGRAMS_NEEDED if shutil.which(program) is None]
+    if missing:
+        raise WorkshopError(
+            f"It is built from Debian's packages, and this machine has no {', '.join(missing)}."
+        )
+    sources = _sources(release_of_machine(), suite)
+    folder = shop.folder / "apt" / suite
+    for name in ("no-parts", "sources", "lists/partial", "cache/archives/partial"):
+        (folder / name).mkdir(parents=True)
+    for file in sources:
+        (folder / "sources" / file.name).write_text(file.text)
+    command = ["apt-config", "dump"]
+    dump = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
+    (folder / "apt.conf").write_text(debian_sources.apt_configuration(dump, folder))
+    return {**os.environ, "APT_CONFIG": str(folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
+
+
+def _sources(release: str, suite: str) -> tuple[debian_sources.SourceFile, ...]:
+    try:
+        return debian_sources.for_release(debian_sources.of_machine(Path("/etc/apt")), release, suite)
+    except debian_sources.SourcesError as error:
+        raise WorkshopError(f"It is built from Debian's packages, but {error}.") from error
