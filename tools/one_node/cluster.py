@@ -15,9 +15,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+
+import build_images
 
 import kubernetes_binaries
 import programs
@@ -77,11 +79,14 @@ class Cluster:
 
     def lose_node(self) -> None:
         """As when its plug is pulled: kubelet, containerd and every container, all at once."""
-        control_plane = [self._components[name].argv for name in CONTROL_PLANE]
+        staying = [self._components[name] for name in CONTROL_PLANE]
 
         def others() -> list[int]:
             found = self._node.processes()
-            return [pid for pid, argv in found.items() if pid != self._node.pid and argv not in control_plane]
+            found.pop(self._node.pid)
+            return [
+                pid for pid, argv in found.items() if not any(each.is_started_by(argv) for each in staying)
+            ]
 
         for pid in others():
             with contextlib.suppress(ProcessLookupError):
@@ -104,7 +109,7 @@ class Cluster:
         return _answer(url, settings.token(self.place))
 
     def _pids(self, component: Component) -> list[int]:
-        return [pid for pid, argv in self._node.processes().items() if argv == component.argv]
+        return [pid for pid, argv in self._node.processes().items() if component.is_started_by(argv)]
 
     def _log(self, name: str) -> Path:
         return self.place.logs / f"{name}.log"
@@ -142,8 +147,11 @@ def up(environment: Mapping[str, str] = os.environ) -> Cluster:
     _refuse_who_is_not_root()
     _install_missing_tools()
     data = layout.data_folder(environment)
-    place = Layout(data, kubernetes_binaries.ensure(environment), container_runtime.ensure(environment))
-    archives = [building.ensure(image.name, environment) for image in _images()]
+    images = [image.name for image in _images()]
+    with _made_beside(images):
+        binaries = kubernetes_binaries.ensure(environment)
+    place = Layout(data, binaries, container_runtime.ensure(environment))
+    archives = [building.ensure(image, environment) for image in images]
     with _locked(data):
         node = machine.running(data) or _new_machine(place)
         cluster = Cluster(place, node)
@@ -172,6 +180,19 @@ def down(environment: Mapping[str, str] = os.environ) -> None:
 def _images() -> tuple[catalogue.Image, ...]:
     """Those that every test may use."""
     return catalogue.PAUSE, catalogue.TEST, catalogue.controller(checkout.read())
+
+
+@contextlib.contextmanager
+def _made_beside(images: Sequence[str]) -> Iterator[None]:
+    """While others compute: most of it is waiting for packages. What goes wrong is told when they are asked for."""
+    process = subprocess.Popen([sys.executable, build_images.__file__, *images], stdout=subprocess.DEVNULL)
+    try:
+        yield
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.wait()
 
 
 def _new_machine(place: Layout) -> Machine:

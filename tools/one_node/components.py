@@ -22,11 +22,20 @@ DNS: Final = "dns"
 @dataclasses.dataclass(frozen=True)
 class Component:
     name: str
-    argv: list[str]
+    program: list[str]
+    arguments: list[str]
     health: str = ""
     """An address that answers with 200 once it serves."""
     check: list[str] = dataclasses.field(default_factory=list)
     """Or a command that succeeds then. Neither: a component that needs it tells."""
+
+    @property
+    def argv(self) -> list[str]:
+        return [*self.program, *self.arguments]
+
+    def is_started_by(self, argv: list[str]) -> bool:
+        """Whatever it was told."""
+        return argv[: len(self.program)] == self.program
 
 
 def table(place: Layout) -> dict[str, Component]:
@@ -52,7 +61,7 @@ def _etcd(place: Layout) -> Component:
         f"--advertise-client-urls={url}",
         "--logger=zap",
     ]
-    return Component(ETCD, [str(place.binaries / "etcd"), *arguments])
+    return Component(ETCD, [str(place.binaries / "etcd")], arguments)
 
 
 def _api_server(place: Layout) -> Component:
@@ -76,7 +85,7 @@ def _api_server(place: Layout) -> Component:
         f"--audit-policy-file={place.settings / 'audit-policy.json'}",
         f"--audit-log-path={place.audit_log}",
     ]
-    return Component(API_SERVER, [str(place.binaries / API_SERVER), *arguments], f"{layout.URL}/readyz")
+    return Component(API_SERVER, [str(place.binaries / API_SERVER)], arguments, f"{layout.URL}/readyz")
 
 
 def _controller_manager(place: Layout) -> Component:
@@ -90,8 +99,8 @@ def _controller_manager(place: Layout) -> Component:
         "--node-monitor-period=2s",
         *_serving(place, CONTROLLER_MANAGER),
     ]
-    argv = [str(place.binaries / CONTROLLER_MANAGER), *arguments]
-    return Component(CONTROLLER_MANAGER, argv, f"https://{layout.ADDRESS}:10257/healthz")
+    program = [str(place.binaries / CONTROLLER_MANAGER)]
+    return Component(CONTROLLER_MANAGER, program, arguments, f"https://{layout.ADDRESS}:10257/healthz")
 
 
 def _scheduler(place: Layout) -> Component:
@@ -99,22 +108,28 @@ def _scheduler(place: Layout) -> Component:
         f"--kubeconfig={place.kubeconfig('system:kube-scheduler')}",
         *_serving(place, SCHEDULER),
     ]
-    argv = [str(place.binaries / SCHEDULER), *arguments]
-    return Component(SCHEDULER, argv, f"https://{layout.ADDRESS}:10259/healthz")
+    program = [str(place.binaries / SCHEDULER)]
+    return Component(SCHEDULER, program, arguments, f"https://{layout.ADDRESS}:10259/healthz")
 
 
 def _serving(place: Layout, name: str) -> list[str]:
     return [
         "--leader-elect=false",
         f"--bind-address={layout.ADDRESS}",
+        # By default it is slow on purpose, which every new namespace would feel.
+        "--kube-api-qps=200",
+        "--kube-api-burst=400",
         "--port=0",  # up to 1.23 there is a second, insecure one
         f"--cert-dir={place.secrets / name}",
     ]
 
 
 def _containerd(place: Layout) -> Component:
-    argv = [str(place.runtime / "bin" / CONTAINERD), f"--config={place.settings / 'containerd.toml'}"]
-    return Component(CONTAINERD, argv, check=[str(place.runtime / "bin" / "ctr"), "version"])
+    programs = place.runtime / "bin"
+    arguments = [f"--config={place.settings / 'containerd.toml'}"]
+    return Component(
+        CONTAINERD, [str(programs / CONTAINERD)], arguments, check=[str(programs / "ctr"), "version"]
+    )
 
 
 def _kubelet(place: Layout) -> Component:
@@ -127,13 +142,16 @@ def _kubelet(place: Layout) -> Component:
         f"--node-ip={layout.ADDRESS}",
         f"--cert-dir={place.secrets / KUBELET}",
     ]
-    argv = [str(place.binaries / KUBELET), *arguments]
-    return Component(KUBELET, argv, f"http://{layout.ADDRESS}:10248/healthz")
+    return Component(
+        KUBELET, [str(place.binaries / KUBELET)], arguments, f"http://{layout.ADDRESS}:10248/healthz"
+    )
 
 
 def _proxy(place: Layout) -> Component:
-    argv = [str(place.binaries / PROXY), f"--config={place.settings / 'kube-proxy.json'}"]
-    return Component(PROXY, argv, f"http://{layout.ADDRESS}:10256/healthz")
+    arguments = [f"--config={place.settings / 'kube-proxy.json'}"]
+    return Component(
+        PROXY, [str(place.binaries / PROXY)], arguments, f"http://{layout.ADDRESS}:10256/healthz"
+    )
 
 
 def _dns(place: Layout) -> Component:
@@ -143,4 +161,4 @@ def _dns(place: Layout) -> Component:
         "--port=53",
         f"--domain={layout.DOMAIN}",
     ]
-    return Component(DNS, [sys.executable, str(Path(cluster_dns.__file__)), *arguments])
+    return Component(DNS, [sys.executable, str(Path(cluster_dns.__file__))], arguments)

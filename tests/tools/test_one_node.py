@@ -1,0 +1,102 @@
+"""What the components of the one-node cluster are told, and who is refused. The cluster itself: tests/kubernetes."""
+
+import ipaddress
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import kubernetes_cluster
+import pytest
+
+from one_node import cluster, components, layout, machine, settings
+from one_node.layout import Layout
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Layout:
+    place = Layout(tmp_path / "data", tmp_path / "binaries", tmp_path / "runtime")
+    settings.write(place)
+    place.certificate.parent.mkdir()
+    place.certificate.write_text("a certificate")
+    settings.write_kubeconfigs(place)
+    return place
+
+
+def test_every_file_that_a_component_is_told_of_is_there(place: Layout) -> None:
+    written_later = {place.audit_log, place.certificate.parent}
+    for component in components.table(place).values():
+        for argument in component.argv[1:]:
+            path = Path(argument.partition("=")[2])
+            if path.is_relative_to(place.data) and "--cert-dir" not in argument and path not in written_later:
+                assert path.is_file(), f"{component.name}: {argument}"
+
+
+def test_secrets_are_for_nobody_else(place: Layout) -> None:
+    assert stat.S_IMODE(place.secrets.stat().st_mode) == 0o700
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in place.secrets.glob("*.*")}
+    assert modes == {0o600}
+
+
+def test_who_is_in_the_token_file_has_a_kubeconfig_with_that_token(place: Layout) -> None:
+    for line in (place.secrets / "tokens.csv").read_text().splitlines():
+        token, user = line.split(",")[:2]
+        config = json.loads(place.kubeconfig(user).read_text())
+        assert config["users"] == [{"name": user, "user": {"token": token}}]
+        assert config["clusters"][0]["cluster"]["server"] == layout.URL
+
+
+def test_the_components_are_apart_in_the_network() -> None:
+    network = ipaddress.ip_network(layout.NETWORK)
+    pods, services = ipaddress.ip_network(layout.PODS), ipaddress.ip_network(layout.SERVICES)
+    link = ipaddress.ip_interface(layout.HOST_END).network
+    parts = (pods, services, link)
+    assert all(part.subnet_of(network) for part in parts)  # type: ignore[arg-type]
+    assert not any(one.overlaps(other) for one in parts for other in parts if one is not other)
+    assert ipaddress.ip_interface(layout.NODE_END).network == link
+    assert ipaddress.ip_address(layout.ADDRESS) in pods
+
+
+@pytest.mark.parametrize("do", [cluster.up, cluster.down])
+def test_only_root_may(do: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(machine.MachineError, match=r"needs Linux and root\. Set KUBECONFIG"):
+        do({"XDG_CACHE_HOME": str(tmp_path)})  # type: ignore[operator]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("up", "export KUBECONFIG=/some/file  # it was set already: nothing was started\n"),
+        ("down", "KUBECONFIG is set: the cluster of /some/file is left as it is.\n"),
+    ],
+)
+def test_the_cluster_of_kubeconfig_is_left_alone(
+    what: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/some/file")
+    monkeypatch.setattr(sys, "argv", ["kubernetes_cluster.py", what])
+    assert kubernetes_cluster.main() == 0
+    assert capsys.readouterr().out == said
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the cluster needs Linux")
+class TestRecord:
+    def test_a_machine_that_was_never_started(self, tmp_path: Path) -> None:
+        assert machine.running(tmp_path) is None
+
+    @pytest.mark.parametrize(("started", "is_running"), [("its own", True), ("1", False)])
+    def test_a_number_may_be_given_to_another_process_later(
+        self, started: str, is_running: bool, tmp_path: Path
+    ) -> None:
+        own = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+        record = {"pid": os.getpid(), "started": own if started == "its own" else started}
+        (tmp_path / "machine.json").write_text(json.dumps(record))
+        assert (machine.running(tmp_path) is not None) == is_running
+
+    def test_one_that_has_ended(self, tmp_path: Path) -> None:
+        highest = int(Path("/proc/sys/kernel/pid_max").read_text())
+        (tmp_path / "machine.json").write_text(json.dumps({"pid": highest + 1, "started": "5"}))
+        assert machine.running(tmp_path) is None
