@@ -91,6 +91,25 @@ def test_steps(policy: str, init: str, main: str, states: str, steps: tuple[Step
     assert restarts.next_steps(pod, record_of(pod, states), NOW) == steps
 
 
+@pytest.mark.parametrize(
+    ("policy", "init", "main", "states", "name", "is_last"),
+    [
+        ("Never", "", "a", "a+", "a", True),
+        ("Never", "", "ab", "a+ b+", "a", False),
+        ("Never", "", "ab", "a+ b0", "a", True),
+        ("Never", "", "ab", "a+ b!", "a", True),
+        ("Never", "", "ab", "a+", "a", False),
+        ("Never", "S", "a", "S+ a+", "a", True),
+        ("Never", "S", "a", "S+ a+", "S", False),
+        ("OnFailure", "", "a", "a+", "a", False),
+        ("Always", "", "a", "a+", "a", False),
+    ],
+)
+def test_the_last_one(policy: str, init: str, main: str, states: str, name: str, is_last: bool) -> None:
+    pod = pod_of(policy, init, main)
+    assert restarts.is_the_last_one(pod, record_of(pod, states), name) == is_last
+
+
 def test_a_sidecar_that_has_not_started_is_waited_for() -> None:
     pod = pod_of("Never", "S", "a")
     pod["spec"]["initContainers"][0]["startupProbe"] = {}

@@ -98,6 +98,16 @@ def is_to_run_again(pod: Json, container: ContainerRecord) -> bool:
             return end.exit_code != 0
 
 
+def is_the_last_one(pod: Json, record: PodRecord, name: str) -> bool:
+    """Whether the pod is over when that container, which runs, ends."""
+    others = (each for each in record.containers if each.name != name)
+    return (
+        specs.restart_policy(pod) == "Never"
+        and not specs.is_init_container(pod, name)
+        and not any(each.is_running or is_to_run_again(pod, each) for each in others)
+    )
+
+
 def is_initialized(pod: Json, record: PodRecord) -> bool:
     return _initialization(pod, record).is_complete
 
