@@ -16,7 +16,6 @@ import time
 import kubernetes_binaries
 import programs
 import workshops
-from images.workshop import ImagesError
 from one_node import cluster
 from one_node.machine import MachineError
 
@@ -45,7 +44,7 @@ def main() -> int:
     try:
         with programs.cleaning_up_on_sigterm():
             up() if arguments.what == "up" else down()
-    except (MachineError, kubernetes_binaries.BinariesError, workshops.WorkshopError, ImagesError) as error:
+    except (MachineError, kubernetes_binaries.BinariesError, workshops.WorkshopError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

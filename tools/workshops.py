@@ -91,22 +91,31 @@ def ensure(
     """Has it built where it is not complete. `build` returns what then comes into place, whole."""
     if is_complete():
         return
-    with _locked(destination, what):
+    _refuse_a_machine_that_cannot_build(what)
+    with locked(destination.with_name(f"{destination.name}.lock"), what):
         if not is_complete():
             _build_into(destination, what, build)
 
 
 @contextlib.contextmanager
-def _locked(destination: Path, what: str) -> Iterator[None]:
-    """One builder at a time. The lock is the kernel's: it ends with its holder, however that one ends."""
-    destination.parent.mkdir(parents=True, exist_ok=True)
-    with destination.with_name(f"{destination.name}.lock").open("w") as lock:
+def locked(file: Path, what: str) -> Iterator[None]:
+    """One process at a time. The lock is the kernel's: it ends with its holder, however that one ends."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             print(f"Another process is building {what}; waiting for it.", file=sys.stderr)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _refuse_a_machine_that_cannot_build(what: str) -> None:
+    missing = [program for program in PROGRAMS_NEEDED if shutil.which(program) is None]
+    if missing:
+        raise WorkshopError(
+            f"{what} is built from Debian's packages, and this machine has no {', '.join(missing)}."
+        )
 
 
 def _build_into(destination: Path, what: str, build: Callable[[Workshop], Path]) -> None:
@@ -169,20 +178,28 @@ def _apt(shop: Workshop, suite: str) -> dict[str, str]:
         raise WorkshopError(
             f"It is built from Debian's packages, and this machine has no {', '.join(missing)}."
         )
-    sources = _sources(release_of_machine(), suite)
     folder = shop.folder / "apt" / suite
-    for name in ("no-parts", "sources", "lists/partial", "cache/archives/partial"):
+    for name in ("no-parts", "lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)
-    for file in sources:
-        (folder / "sources" / file.name).write_text(file.text)
-    command = ["apt-config", "dump"]
-    dump = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
-    (folder / "apt.conf").write_text(debian_sources.apt_configuration(dump, folder))
+    write_sources(folder / "sources", suite)
+    (folder / "apt.conf").write_text(debian_sources.apt_configuration(apt_settings(), folder))
     return {**os.environ, "APT_CONFIG": str(folder / "apt.conf"), "LC_ALL": "C.UTF-8"}
 
 
-def _sources(release: str, suite: str) -> tuple[debian_sources.SourceFile, ...]:
+def write_sources(folder: Path, suite: str) -> list[Path]:
+    """Files that tell where this machine gets Debian's packages from, for that suite."""
     try:
-        return debian_sources.for_release(debian_sources.of_machine(Path("/etc/apt")), release, suite)
+        known = debian_sources.of_machine(Path("/etc/apt"))
+        files = debian_sources.for_release(known, release_of_machine(), suite)
     except debian_sources.SourcesError as error:
         raise WorkshopError(f"It is built from Debian's packages, but {error}.") from error
+    folder.mkdir(parents=True)
+    for file in files:
+        (folder / file.name).write_text(file.text)
+    return [folder / file.name for file in files]
+
+
+def apt_settings() -> str:
+    """This machine's, a line for each."""
+    command = ["apt-config", "dump"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603

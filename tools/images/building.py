@@ -1,20 +1,18 @@
 """Keeps images and their layers in a cache outside the checkout, and has made what is missing there.
 
-The name of a file in the cache holds a hash of all that determines its content, so that it is either right or not there.
+The name of a file there holds a hash of all that determines its content: it is either right or not there. How
+something is made is making.py's to know.
 """
 
-import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import os
 import platform
 import re
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +20,7 @@ import workshops  # of the folder above
 from images import archives, catalogue, checkout, making
 from workshops import Workshop, WorkshopError
 
-RECIPE: Final = 1
+RECIPE: Final = 2
 """Part of every key: to be raised when the same catalogue is made in another way."""
 
 
@@ -33,7 +31,7 @@ def ensure(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     kept = cache.path(image)
     if kept.exists():
         return kept
-    with _locked(cache.folder):
+    with workshops.locked(cache.folder / "lock", "the images"):
         if not kept.exists():
             _build(cache, image)
     return kept
@@ -96,16 +94,3 @@ def _layer(shop: Workshop, cache: Cache, layer: catalogue.Layer) -> Path:
     else:
         making.on_debian(shop, layer, _layer(shop, cache, catalogue.DEBIAN), made)
     return cache.keep(made, layer)
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One builder at a time. The lock is the kernel's: it ends with its holder, however that one ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            print("Another process is making images; waiting for it.", file=sys.stderr)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

@@ -39,7 +39,7 @@ class PythonPackages:
     folder: str
     requirements: tuple[str, ...]
     left_out: tuple[str, ...] = ()
-    """Patterns of paths below the folder of packages, for what no program reads."""
+    """Folders in that of the packages that no program reads."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import dataclasses
 import tomllib
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
 PROJECT: Final = "pyproject.toml"
@@ -22,13 +22,11 @@ class Checkout:
 
     @property
     def dependencies(self) -> tuple[str, ...]:
-        dependencies = self._project["dependencies"]
-        assert isinstance(dependencies, list)  # noqa: S101
-        return tuple(dependencies)
+        return tuple(self._project["dependencies"])
 
     @property
-    def _project(self) -> dict[str, object]:
-        project: dict[str, object] = tomllib.loads(dict(self.files)[PROJECT].decode())["project"]
+    def _project(self) -> dict[str, Any]:
+        project: dict[str, Any] = tomllib.loads(dict(self.files)[PROJECT].decode())["project"]
         return project
 
     def copy_into(self, folder: Path) -> None:

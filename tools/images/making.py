@@ -1,20 +1,17 @@
 """Makes the layers of the catalogue: Debian's by mmdebstrap, Python's by this machine's pip, as it is set up here.
 
 pip runs on the Python of the Debian root, without a container: which packages are needed, and what their bytecode
-looks like, is then right for the image whichever Python runs this tool. What is kept, and where, is building.py's task.
+looks like, is then right for the image whichever Python runs this tool. What is kept, and where, is said elsewhere.
 """
 
-import fnmatch
 import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
-import debian_sources  # of the folder above
 import workshops  # of the folder above
 from images import archives, catalogue
 from workshops import Workshop, WorkshopError
@@ -57,7 +54,7 @@ def debian(shop: Workshop, layer: catalogue.DebianRoot, target: Path) -> None:
         f"--customize-hook={FORGET_THIS_MACHINE}",
         catalogue.SUITE,
         target,
-        *_sources(shop),
+        *workshops.write_sources(shop.folder / "sources", catalogue.SUITE),
     )
 
 
@@ -104,28 +101,11 @@ def _ensure_mmdebstrap(shop: Workshop) -> None:
 
 def _apt_settings(shop: Workshop) -> Path:
     """A file with this machine's settings about fetching."""
-    command = ["apt-config", "dump"]
-    dump = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
     file = shop.folder / "apt.conf"
-    fetching = [
-        line for line in dump.splitlines() if re.match(r"Acquire::(?!IndexTargets::|Languages)", line)
-    ]
+    about_fetching = re.compile(r"Acquire::(?!IndexTargets::|Languages)")
+    fetching = [line for line in workshops.apt_settings().splitlines() if about_fetching.match(line)]
     file.write_text("\n".join([*fetching, *APT_SETTINGS, ""]))
     return file
-
-
-def _sources(shop: Workshop) -> list[Path]:
-    """Files that tell where this machine gets Debian's packages from, for the suite of the images."""
-    folder = shop.folder / "sources"
-    folder.mkdir()
-    try:
-        known = debian_sources.of_machine(Path("/etc/apt"))
-        files = debian_sources.for_release(known, workshops.release_of_machine(), catalogue.SUITE)
-    except debian_sources.SourcesError as error:
-        raise WorkshopError(f"The images are made of Debian's packages, but {error}.") from error
-    for file in files:
-        (folder / file.name).write_text(file.text)
-    return [folder / file.name for file in files]
 
 
 def _extract(shop: Workshop, root: Path, path: str, folder: Path) -> None:
@@ -156,17 +136,13 @@ def _install_packages(shop: Workshop, layer: catalogue.PythonPackages, python: P
     environment = tree / layer.folder.lstrip("/")
     packages = environment / PACKAGES
     _pip(shop, python, *PIP_INSTALL, f"--target={packages}", *layer.requirements)
-    for unread in [path for path in packages.rglob("*") if _is_left_out(layer, path.relative_to(packages))]:
-        shutil.rmtree(unread)
+    for folder in layer.left_out:
+        shutil.rmtree(packages / folder)
     _move_programs(layer.folder, environment)
     (environment / "bin/python3").symlink_to(f"/usr/bin/python{catalogue.PYTHON}")
     (environment / "bin/python").symlink_to("python3")
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\ninclude-system-site-packages = false\n")
     _compile(shop, python, tree)
-
-
-def _is_left_out(layer: catalogue.PythonPackages, path: Path) -> bool:
-    return any(fnmatch.fnmatchcase(path.as_posix(), pattern) for pattern in layer.left_out)
 
 
 def _install_windlass(shop: Workshop, layer: catalogue.WindlassItself, python: Path, tree: Path) -> None:
@@ -176,7 +152,9 @@ def _install_windlass(shop: Workshop, layer: catalogue.WindlassItself, python: P
     pip = (sys.executable, "-m", "pip")
     _run(shop, *pip, "wheel", "--quiet", "--no-deps", f"--wheel-dir={wheels}", source)
     environment = tree / layer.folder.lstrip("/")
-    _pip(shop, python, *PIP_INSTALL, "--no-deps", f"--target={environment / PACKAGES}", *wheels.glob("*.whl"))
+    # By its name rather than its file's, which would be noted in the package.
+    found = ("--no-deps", "--no-index", f"--find-links={wheels}", f"windlass=={layer.checkout.version}")
+    _pip(shop, python, *PIP_INSTALL, f"--target={environment / PACKAGES}", *found)
     _move_programs(layer.folder, environment)
     _compile(shop, python, tree)
 

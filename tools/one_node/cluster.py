@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -23,6 +22,7 @@ import build_images
 
 import kubernetes_binaries
 import programs
+import workshops
 from images import building, catalogue, checkout
 from one_node import components, container_runtime, layout, machine, settings
 from one_node.components import Component
@@ -152,7 +152,7 @@ def up(environment: Mapping[str, str] = os.environ) -> Cluster:
         binaries = kubernetes_binaries.ensure(environment)
     place = Layout(data, binaries, container_runtime.ensure(environment))
     archives = [building.ensure(image, environment) for image in images]
-    with _locked(data):
+    with workshops.locked(data.with_name("one-node.lock"), "the cluster"):
         node = machine.running(data) or _new_machine(place)
         cluster = Cluster(place, node)
         for name in (components.ETCD, components.CONTAINERD, components.API_SERVER):
@@ -173,7 +173,7 @@ def down(environment: Mapping[str, str] = os.environ) -> None:
     _refuse_who_is_not_root()
     data = layout.data_folder(environment)
     if data.exists():
-        with _locked(data):
+        with workshops.locked(data.with_name("one-node.lock"), "the cluster"):
             machine.end(data)
 
 
@@ -207,14 +207,6 @@ def is_node_ready(cluster: Cluster) -> bool:
     body = cluster.answer(f"{layout.URL}/api/v1/nodes/{layout.NODE}")
     conditions: list[dict[str, Any]] = json.loads(body)["status"]["conditions"] if body else []
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
-
-
-@contextlib.contextmanager
-def _locked(data: Path) -> Iterator[None]:
-    data.parent.mkdir(parents=True, exist_ok=True)
-    with data.with_name(f"{data.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _refuse_who_is_not_root() -> None:

@@ -1,0 +1,82 @@
+"""The catalogue of images, against what else says how Windlass is packaged and installed."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from images import building, catalogue, checkout
+from windlass.install import plan
+
+ROOT = Path(__file__).parents[2]
+CHECKOUT = checkout.read(ROOT)
+CONTROLLER = catalogue.controller(CHECKOUT)
+
+
+def instructions() -> dict[str, str]:
+    """Those of the Dockerfile's last stage. One that is given twice keeps only its last value."""
+    text = (ROOT / "Dockerfile").read_text()
+    lines = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", text)).splitlines()
+    last_stage = max(number for number, line in enumerate(lines) if line.startswith("FROM "))
+    return {line.partition(" ")[0]: line.partition(" ")[2] for line in lines[last_stage:] if line}
+
+
+DOCKERFILE = instructions()
+
+
+@pytest.mark.parametrize(
+    ("instruction", "expected"),
+    [
+        ("USER", CONTROLLER.config.user),
+        ("ENTRYPOINT", str(list(CONTROLLER.config.entry_point)).replace("'", '"')),
+        ("CMD", str(list(CONTROLLER.config.command)).replace("'", '"')),
+        ("EXPOSE", " ".join(port.removesuffix("/tcp") for port in CONTROLLER.config.ports)),
+        ("COPY", f"--from=build {catalogue.WINDLASS} {catalogue.WINDLASS}"),
+    ],
+)
+def test_the_dockerfile_makes_the_same_image(instruction: str, expected: str) -> None:
+    assert DOCKERFILE[instruction] == expected
+
+
+def test_the_dockerfile_sets_the_same_environment() -> None:
+    values = [value.partition("=") for value in shlex.split(DOCKERFILE["ENV"])]
+    found = {name: value.replace("$PATH", catalogue.PATH) for name, _, value in values}
+    assert found == dict(CONTROLLER.config.environment)
+
+
+def test_the_dockerfile_builds_from_the_same_files() -> None:
+    copied = re.findall(r"(?m)^COPY (?!--from)(.+) \S+$", (ROOT / "Dockerfile").read_text())
+    assert sorted(" ".join(copied).split()) == sorted([*checkout.BESIDE, checkout.SOURCE.partition("/")[0]])
+
+
+def test_an_installation_asks_for_the_image_by_its_name() -> None:
+    assert CONTROLLER.name == plan.DEFAULT_IMAGE
+
+
+def test_what_windlass_needs_is_in_a_layer_of_its_own() -> None:
+    [_, dependencies, windlass] = CONTROLLER.layers
+    assert isinstance(dependencies, catalogue.PythonPackages)
+    assert any(requirement.startswith("aiohttp") for requirement in dependencies.requirements)
+    assert isinstance(windlass, catalogue.WindlassItself)
+    assert dependencies.folder == windlass.folder
+
+
+def test_no_two_share_a_place_in_the_cache() -> None:
+    images = catalogue.images(CHECKOUT)
+    layers = {layer for image in images.values() for layer in image.layers}
+    cache = building.Cache(Path(), "arm64")
+    stems = [cache.path(what).name.rpartition("-")[0] for what in (*images.values(), *layers)]
+    assert len(stems) == len(set(stems)) == 9
+
+
+def test_the_checkout_is_read_without_what_running_it_leaves_behind() -> None:
+    names = [name for name, _ in CHECKOUT.files]
+    assert names == sorted(names)
+    assert {"pyproject.toml", "src/windlass/py.typed", "src/windlass/cli/main.py"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name]
+
+
+def test_a_copy_of_the_checkout_is_the_same_checkout(tmp_path: Path) -> None:
+    CHECKOUT.copy_into(tmp_path)
+    assert checkout.read(tmp_path) == CHECKOUT
