@@ -163,6 +163,12 @@ def test_kill(
     assert (found.grace_seconds, found.message) == expected
 
 
+@pytest.mark.parametrize(("metadata", "grace"), [({}, 30), ({"deletionGracePeriodSeconds": 4}, 4)])
+def test_kill_with_pod(metadata: dict[str, int], grace: int) -> None:
+    found = probes.kill_with_pod(pod_of("Never", **metadata), "a")
+    assert (found.grace_seconds, found.message) == (grace, "Stopping container a")
+
+
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [

@@ -202,7 +202,11 @@ class Client:
             except (http.client.RemoteDisconnected, ConnectionError):
                 self.close()  # a kept connection may have been closed by the server since the last request
         self._connection = self.access.connect()
-        return self._exchange(self._connection, method, target, payload, sent)
+        try:
+            return self._exchange(self._connection, method, target, payload, sent)
+        except (http.client.HTTPException, OSError):
+            self.close()  # who asks again asks on another one
+            raise
 
     def _exchange(
         self,

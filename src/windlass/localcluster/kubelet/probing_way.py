@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from windlass.localcluster.kubelet import ports, remote_processes
 from windlass.localcluster.kubelet.connection import CallRefusedError
 from windlass.localcluster.kubelet.pod_events import PodEvents
-from windlass.localcluster.podlife import restarts
+from windlass.localcluster.podlife import probes, restarts
 from windlass.localcluster.podlife.probes import Kill
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ class WorkerListener:
     def on_kill(self, kill: Kill) -> None:
         pod, record = self._worker.pod, self._worker.record
         if restarts.is_the_last_one(pod, record, self._container):
-            # The whole pod goes: of the probe only the event `Unhealthy` tells.
-            self._events.stopping(pod, self._container)
-        else:
-            self._events.killing(pod, self._container, kill)
+            kill = probes.kill_with_pod(pod, self._container)
+        self._events.killing(pod, self._container, kill)
         self._worker.kill_unhealthy(self._container, kill.grace_seconds)

@@ -164,12 +164,17 @@ def kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
     subject = "Init container" if is_initial else "Container"
     returns = not is_initial and specs.restart_policy(pod) != "Never"
     words = f"{subject} {container_name} failed {probe.kind.lower()} probe"
-    return Kill(_grace(pod, probe), words + (", will be restarted" if returns else ""))
+    return Kill(_grace(pod, probe.grace_seconds), words + (", will be restarted" if returns else ""))
 
 
-def _grace(pod: Json, probe: Probe) -> int:
+def kill_with_pod(pod: Json, container_name: str) -> Kill:
+    """What becomes of it where the pod is over without that container: then the probe's own grace does not count."""
+    return Kill(_grace(pod, None), f"Stopping container {container_name}")
+
+
+def _grace(pod: Json, of_probe: int | None) -> int:
     of_deletion: int | None = pod["metadata"].get("deletionGracePeriodSeconds")
-    own = specs.grace_seconds(pod) if probe.grace_seconds is None else probe.grace_seconds
+    own = specs.grace_seconds(pod) if of_probe is None else of_probe
     return max(own if of_deletion is None else of_deletion, endings.SHORTEST_GRACE_SECONDS)
 
 
