@@ -4,8 +4,8 @@
     WINDLASS_TEST_CLUSTER=real KUBECONFIG=… pytest tests/kubelet   on a real one, whose node has the image
                                                                 WINDLASS_TEST_IMAGE (a shell, coreutils and python3)
 
-What may differ between releases of Kubernetes, or between container runtimes, is left open or depends on the version
-that the server says it is. Each test has a namespace of its own.
+What may differ between releases of Kubernetes, or between container runtimes, is left open or written down in
+`pods.known_differences`; a run on a real cluster ends with a report of all that. Each test has a namespace of its own.
 """
 
 import shutil
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pods import clusters
+from pods import clusters, known_differences
 from pods.clusters import Cluster
 from pods.place import Place
 
@@ -29,7 +29,16 @@ def cluster() -> Iterator[Cluster]:
 def place(cluster: Cluster) -> Iterator[Place]:
     place = cluster.new_place()
     yield place
+    if cluster.is_real:
+        # The controller of namespaces asks about every kind again for as long as there are pods.
+        cluster.client.delete(place.path("pods"), {"gracePeriodSeconds": 0})
     cluster.client.delete(f"/api/v1/namespaces/{place.namespace}")
+
+
+@pytest.fixture
+def by_release(request: pytest.FixtureRequest, cluster: Cluster) -> str:
+    """What the test has to expect of this release of Kubernetes."""
+    return known_differences.of_release(_names_of(request.node), cluster.minor)
 
 
 @pytest.fixture
@@ -66,3 +75,48 @@ def storage(cluster: Cluster, place: Place, host_folder: str) -> Iterator[dict[s
     cluster.client.post("/api/v1/persistentvolumes", body).expect(201)
     yield {"storageClassName": place.namespace}
     cluster.client.delete(f"/api/v1/persistentvolumes/{place.namespace}")
+
+
+# What is known to differ
+
+DIFFERENCE = "known difference"
+SLOW = ("test_terminations.py", "test_restart_policies.py", "test_probing.py", "test_volume_contents.py")
+"""Their pods wait for what a real kubelet does once in a while, so they come first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    minor = clusters.release()
+    for item in items:
+        _expect_differences(item, minor)
+    if minor is not None:
+        items.sort(key=lambda item: item.path.name not in SLOW)
+
+
+def _expect_differences(item: pytest.Item, minor: int | None) -> None:
+    for name in _names_of(item):
+        if found := known_differences.of_failure(name, minor):
+            mark = pytest.mark.xfail(
+                reason=found.told(name), raises=AssertionError, strict=not found.may_pass
+            )
+            item.add_marker(mark)
+        if minor is not None and (told := known_differences.told(name, minor)):
+            item.user_properties.append((DIFFERENCE, told))
+
+
+def _names_of(item: pytest.Item) -> set[str]:
+    """Its file and its function, with the case and without."""
+    return {f"{item.path.name}::{name}" for name in (item.name, item.name.partition("[")[0])}
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    reports = [each for group in terminalreporter.stats.values() for each in group]
+    told = {
+        str(text)
+        for each in reports
+        for kind, text in getattr(each, "user_properties", ())
+        if kind == DIFFERENCE
+    }
+    if told:
+        terminalreporter.section("known differences of this cluster from the embedded one")
+        for line in sorted(told):
+            terminalreporter.line(line)

@@ -19,8 +19,7 @@ def test_what_has_to_be_there_is_waited_for(place: Place, host_folder: str, kind
     message = pod.event("FailedMount", words)["message"]
     whole = f'MountVolume.SetUp failed for volume "data" : hostPath type check failed: {host_folder} {words}'
     assert message == whole
-    seen = pod.seen()
-    assert (seen.phase, seen.waits_for()) == ("Pending", "ContainerCreating")
+    assert pod.waiting("ContainerCreating").phase == "Pending"
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ def test_grace_may_be_shortened_later(place: Place) -> None:
 def test_a_pod_that_is_ending_still_runs(place: Place) -> None:
     pod = place.start(STUBBORN, terminationGracePeriodSeconds=100000)
     pod.says("armed")
+    pod.running()
     pod.delete()
     pod.stays("running", lambda seen: seen.phase == "Running" and seen.running())
     assert pod.execute("true").code == 0
@@ -127,14 +128,10 @@ def test_the_watch_tells_the_end(place: Place) -> None:
     assert state["terminated"]["exitCode"] == 7, json.dumps(state)
 
 
-@pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
-def test_eviction(place: Place, version: str) -> None:
-    is_known = version == "policy/v1" if place.minor >= 22 else version == "policy/v1beta1"
-    if not is_known:
-        pytest.skip("another release's")
+def test_eviction(place: Place, by_release: str) -> None:
     pod = place.start(FOREVER)
     pod.running()
-    body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": pod.name}}
+    body = {"apiVersion": by_release, "kind": "Eviction", "metadata": {"name": pod.name}}
     assert place.client.post(f"{pod.path}/eviction", body).code == 201
     pod.wait_until_gone()
 

@@ -74,8 +74,7 @@ def test_what_is_missing_is_waited_for(objects: Place, source: dict[str, Any], m
     event = pod.event("FailedMount", message)
     assert event["message"].startswith('MountVolume.SetUp failed for volume "data" : ')
     assert event["type"] == "Warning"
-    seen = pod.seen()
-    assert (seen.phase, seen.waits_for()) == ("Pending", "ContainerCreating")
+    assert pod.waiting("ContainerCreating").phase == "Pending"
 
 
 def test_what_was_missing_comes(place: Place) -> None:

@@ -2,17 +2,20 @@
 KUBECONFIG, which has to have a node."""
 
 import contextlib
+import functools
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
-from pods import daemons, levels
+from pods import daemons, levels, specs
 from pods.daemons import Daemon
 from pods.place import Place
 
 from conformance import servers
-from conformance.client import Client
+from conformance.client import Access, Client
 from conformance.waiting import wait_for
 
 
@@ -30,9 +33,12 @@ class Cluster(msgspec.Struct, frozen=True):
     def new_place(self) -> Place:
         place = daemons.new_place(self.client, minor=self.minor)
         if self.is_real:
-            account = place.path("serviceaccounts", "default")
-            wait_for("the service account", lambda: self.client.get(account).code == 200)
+            # A new namespace has no service account yet, which every pod needs, nor that its token before 1.24.
+            wait_for("pods to be allowed", lambda: self._would_take_a_pod(place))
         return place
+
+    def _would_take_a_pod(self, place: Place) -> bool:
+        return self.client.post(place.path("pods"), specs.pod("p"), dryRun="All").code == 201
 
 
 @contextlib.contextmanager
@@ -51,6 +57,16 @@ def running() -> Iterator[Cluster]:
         traces = daemon.traces()
         daemon.stop()
         traces.wait_until_gone()
+
+
+@functools.cache
+def release() -> int | None:
+    """The minor version of the real cluster that was chosen; None where it is the embedded one."""
+    kubeconfig = os.environ.get("KUBECONFIG")
+    if servers.chosen() != "real" or not kubeconfig:
+        return None
+    with contextlib.closing(Client(Access.of_kubeconfig(Path(kubeconfig)))) as client:
+        return _minor(client)
 
 
 def _minor(client: Client) -> int:

@@ -107,7 +107,9 @@ def forward(access: Access, path: str, port: int, sent: bytes) -> Forwarded:
 async def _forwarded(access: Access, path: str, port: int, sent: bytes) -> Forwarded:
     said = {0: b"", 1: b""}
     async with _opened(access, path, [("ports", str(port))]) as websocket:
-        await websocket.send_bytes(b"\0" + sent)
+        with contextlib.suppress(aiohttp.ClientConnectionResetError):
+            # Where nobody listens the server may have said so, and closed, before anything could be sent.
+            await websocket.send_bytes(b"\0" + sent)
         async for message in websocket:
             said[message.data[0]] += message.data[1:]
             if len(said[1]) > 2:

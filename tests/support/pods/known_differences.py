@@ -1,0 +1,145 @@
+"""Where pods on a real cluster differ from those on the embedded one, each with its reason. There is no other place for
+an exception.
+
+The embedded cluster follows current releases. A test that one of the two is known to fail has to fail there: an entry
+that is no longer true makes the run fail. Tests are named by their file and their function, and where only one of
+its cases differs, by the whole name.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+ALWAYS: Final = 1000
+"""No release of Kubernetes is as new as this."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    real: str
+    ours: str
+    why: str
+    before: int = ALWAYS
+    """Releases before this minor one differ, and those since do as ours."""
+    may_pass: bool = False
+    """It is a race."""
+
+    def told(self, test: str) -> str:
+        return f"{test}: real: {self.real}; ours: {self.ours}; why: {self.why}"
+
+
+REAL_FAILS: Final[Mapping[str, Difference]] = {
+    **dict.fromkeys(
+        (
+            "test_init_containers.py::test_a_sidecar_runs_beside_the_others_and_ends_after_them",
+            "test_init_containers.py::test_a_sidecar_that_ends_is_started_again",
+            "test_init_containers.py::test_what_follows_a_sidecar_waits_for_its_startup_probe",
+        ),
+        Difference(
+            real="drops the restartPolicy of an init container",
+            ours="runs it beside the others",
+            why="sidecars came with 1.29",
+            before=29,
+        ),
+    ),
+    "test_volume_mounts.py::test_memory_is_a_volume_of_limited_size": Difference(
+        real="limits a volume in memory to half of the node's memory",
+        ours="limits it to its sizeLimit",
+        why="the size of such volumes came with 1.22",
+        before=22,
+    ),
+    "test_pod_logs.py::test_the_tail_of_a_long_line_is_all_of_it": Difference(
+        real="tailLines counts a line of more than 16 KiB as several",
+        ours="a line is a line",
+        why="container runtimes store a long line in parts, and the kubelet counts those",
+    ),
+    "test_pod_logs.py::test_many_lines_right_before_the_end": Difference(
+        real="the end of a long output may be missing",
+        ours="the log is whole",
+        why="containerd 1.6 closes the pipes when a container ends, with up to 100 KB in them",
+        may_pass=True,
+    ),
+}
+"""Tests that a real cluster is known to fail."""
+
+EMBEDDED_FAILS: Final[Mapping[str, Difference]] = {
+    "test_exit_codes.py::test_the_beginning_of_one_that_never_began": Difference(
+        real="1970-01-01T00:00:00Z",
+        ours="null",
+        why="the runtime has no such time, and its zero is one",
+    ),
+}
+"""Tests that the embedded cluster is known to fail."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What a test expects of older releases, and of those since."""
+
+    since: int
+    older: str
+    newer: str
+    why: str
+
+    def of(self, minor: int) -> str:
+        return self.newer if minor >= self.since else self.older
+
+    def told(self, test: str) -> str:
+        return f"{test}: real: {self.older!r}; ours: {self.newer!r}; why: {self.why}"
+
+
+CHANGES: Final[Mapping[str, Change]] = {
+    "test_pod_events.py::test_of_a_start[Pulled]": Change(
+        since=32,
+        older='Container image "{image}" already present on machine',
+        newer='Container image "{image}" already present on machine( and can be accessed by the pod)?',
+        why="newer releases ask who may use an image",
+    ),
+    "test_pod_events.py::test_of_a_start[Created]": Change(
+        since=32,
+        older="Created container main",
+        newer="Created container: main|Container created",
+        why="reworded",
+    ),
+    "test_pod_events.py::test_of_a_start[Started]": Change(
+        since=32,
+        older="Started container main",
+        newer="Started container main|Container started",
+        why="reworded",
+    ),
+    "test_probing.py::test_a_slow_probe_fails": Change(
+        since=24,
+        older=r"Readiness probe failed: ",
+        newer=r"Readiness probe failed: .*(timed out|timeout|DeadlineExceeded).*",
+        why="what a probe that takes too long did is said since 1.24",
+    ),
+    "test_status_stages.py::test_conditions_of_a_failure": Change(
+        since=27, older="ContainersNotReady", newer="PodFailed", why="a reason of its own since 1.27"
+    ),
+    "test_terminations.py::test_eviction": Change(
+        since=22, older="policy/v1beta1", newer="policy/v1", why="evictions are stable since 1.22"
+    ),
+}
+"""What the fixture `by_release` gives to a test."""
+
+
+def of_failure(test: str, minor: int | None) -> Difference | None:
+    """Why a test has to fail on a real cluster of that release; without one, on the embedded cluster."""
+    if minor is None:
+        return EMBEDDED_FAILS.get(test)
+    found = REAL_FAILS.get(test)
+    return found if found and minor < found.before else None
+
+
+def of_release(names: Iterable[str], minor: int) -> str:
+    """What a test, by any of its names, has to expect."""
+    (found,) = (CHANGES[name] for name in names if name in CHANGES)
+    return found.of(minor)
+
+
+def told(test: str, minor: int) -> str | None:
+    """What is to be reported of a test on a real cluster of that release."""
+    found = of_failure(test, minor) or EMBEDDED_FAILS.get(test)
+    if found:
+        return found.told(test)
+    change = CHANGES.get(test)
+    return change.told(test) if change and minor < change.since else None
