@@ -86,20 +86,21 @@ SLOW = ("test_terminations.py", "test_restart_policies.py", "test_probing.py", "
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     minor = clusters.release()
+    if minor is None:
+        return
     for item in items:
         _expect_differences(item, minor)
-    if minor is not None:
-        items.sort(key=lambda item: item.path.name not in SLOW)
+    items.sort(key=lambda item: item.path.name not in SLOW)
 
 
-def _expect_differences(item: pytest.Item, minor: int | None) -> None:
+def _expect_differences(item: pytest.Item, minor: int) -> None:
     for name in _names_of(item):
         if found := known_differences.of_failure(name, minor):
             mark = pytest.mark.xfail(
                 reason=found.told(name), raises=AssertionError, strict=not found.may_pass
             )
             item.add_marker(mark)
-        if minor is not None and (told := known_differences.told(name, minor)):
+        if told := known_differences.told(name, minor):
             item.user_properties.append((DIFFERENCE, told))
 
 

@@ -40,8 +40,6 @@ def test_an_end_has_a_code_and_a_reason(given: dict[str, Any], code: int, reason
 def test_what_cannot_be_started() -> None:
     error = records.start_error("no such file", NOW, "id1")
     assert (error.exit_code, error.reason, error.started_at) == (128, "StartError", None)
-    refused = records.cannot_run(126, "permission denied", NOW, "id1")
-    assert (refused.exit_code, refused.reason) == (126, "ContainerCannotRun")
 
 
 def test_a_restart_counts_and_keeps_the_last_end() -> None:

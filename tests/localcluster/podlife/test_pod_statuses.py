@@ -292,7 +292,7 @@ def test_a_start_that_failed() -> None:
         "exitCode": 128,
         "reason": "StartError",
         "message": "no such command",
-        "startedAt": None,
+        "startedAt": "1970-01-01T00:00:00Z",
         "finishedAt": WRITTEN_NOW,
         "containerID": "windlass://x",
     }

@@ -1,7 +1,7 @@
 """Where pods on a real cluster differ from those on the embedded one, each with its reason. There is no other place for
 an exception.
 
-The embedded cluster follows current releases. A test that one of the two is known to fail has to fail there: an entry
+The embedded cluster follows current releases. A test that the real one is known to fail has to fail there: an entry
 that is no longer true makes the run fail. Tests are named by their file and their function, and where only one of
 its cases differs, by the whole name.
 """
@@ -62,15 +62,6 @@ REAL_FAILS: Final[Mapping[str, Difference]] = {
 }
 """Tests that a real cluster is known to fail."""
 
-EMBEDDED_FAILS: Final[Mapping[str, Difference]] = {
-    "test_exit_codes.py::test_the_beginning_of_one_that_never_began": Difference(
-        real="1970-01-01T00:00:00Z",
-        ours="null",
-        why="the runtime has no such time, and its zero is one",
-    ),
-}
-"""Tests that the embedded cluster is known to fail."""
-
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What a test expects of older releases, and of those since."""
@@ -122,10 +113,8 @@ CHANGES: Final[Mapping[str, Change]] = {
 """What the fixture `by_release` gives to a test."""
 
 
-def of_failure(test: str, minor: int | None) -> Difference | None:
-    """Why a test has to fail on a real cluster of that release; without one, on the embedded cluster."""
-    if minor is None:
-        return EMBEDDED_FAILS.get(test)
+def of_failure(test: str, minor: int) -> Difference | None:
+    """Why a test has to fail on a real cluster of that release."""
     found = REAL_FAILS.get(test)
     return found if found and minor < found.before else None
 
@@ -138,7 +127,7 @@ def of_release(names: Iterable[str], minor: int) -> str:
 
 def told(test: str, minor: int) -> str | None:
     """What is to be reported of a test on a real cluster of that release."""
-    found = of_failure(test, minor) or EMBEDDED_FAILS.get(test)
+    found = of_failure(test, minor)
     if found:
         return found.told(test)
     change = CHANGES.get(test)

@@ -168,14 +168,3 @@ def start_error(message: str, at: datetime, container_id: str) -> Terminated:
     return Terminated(
         exit_code=_SIGNAL_BASE, reason="StartError", message=message, finished_at=at, id=container_id
     )
-
-
-def cannot_run(exit_code: int, message: str, at: datetime, container_id: str) -> Terminated:
-    """The command is there and cannot be run (126, 127)."""
-    return Terminated(
-        exit_code=exit_code,
-        reason="ContainerCannotRun",
-        message=message,
-        finished_at=at,
-        id=container_id,
-    )

@@ -1,7 +1,7 @@
 """The status of a pod as a kubelet writes it, from the pod as it is stored and from what is known of its containers."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -168,7 +168,7 @@ def _state(pod: Json, state: State) -> Json:
             return {
                 "terminated": {
                     "exitCode": state.exit_code,
-                    "startedAt": times.written_or_null(state.started_at),
+                    "startedAt": times.written_or_null(_beginning(state)),
                     "finishedAt": times.written_or_null(state.finished_at),
                 }
                 | _without_empty(
@@ -177,6 +177,12 @@ def _state(pod: Json, state: State) -> Json:
                     containerID=_container_id(state.id) if state.id else "",
                 )
             }
+
+
+def _beginning(end: Terminated) -> datetime | None:
+    """Of a container that could not be started, a runtime tells the time that is its zero."""
+    is_known = end.finished_at is not None
+    return end.started_at or (datetime.fromtimestamp(0, UTC) if is_known else None)
 
 
 def _without_empty(**fields: Any) -> Json:
