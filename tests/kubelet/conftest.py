@@ -1,8 +1,9 @@
 """Pods that run, seen through the Kubernetes API alone.
 
     pytest tests/kubelet                                        on the embedded cluster
-    WINDLASS_TEST_CLUSTER=real KUBECONFIG=… pytest tests/kubelet   on a real one, whose node has the image
-                                                                WINDLASS_TEST_IMAGE (a shell, coreutils and python3)
+    WINDLASS_TEST_CLUSTER=real pytest tests/kubelet             on that of `make kubernetes`, or that of KUBECONFIG,
+                                                                whose nodes have the image WINDLASS_TEST_IMAGE (a shell,
+                                                                coreutils and python3)
 
 What may differ between releases of Kubernetes, or between container runtimes, is left open or written down in
 `pods.known_differences`; a run on a real cluster ends with a report of all that. Each test has a namespace of its own.

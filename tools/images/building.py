@@ -24,10 +24,15 @@ RECIPE: Final = 2
 """Part of every key: to be raised when the same catalogue is made in another way."""
 
 
+def is_kept(name: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether nothing has to be made."""
+    return _cache(environment).path(named(name, catalogue.images(checkout.read()))).exists()
+
+
 def ensure(name: str, environment: Mapping[str, str] = os.environ) -> Path:
     """The archive of that image, after making it where it is missing."""
     image = named(name, catalogue.images(checkout.read()))
-    cache = Cache(workshops.cache_root(environment) / "images", workshops.architecture(platform.machine()))
+    cache = _cache(environment)
     kept = cache.path(image)
     if kept.exists():
         return kept
@@ -68,6 +73,10 @@ class Cache:
 
     def _key(self, what: catalogue.Image | catalogue.Layer) -> str:
         return hashlib.sha256(repr((RECIPE, self.architecture, what)).encode()).hexdigest()[:16]
+
+
+def _cache(environment: Mapping[str, str]) -> Cache:
+    return Cache(workshops.cache_root(environment) / "images", workshops.architecture(platform.machine()))
 
 
 def _build(cache: Cache, image: catalogue.Image) -> None:

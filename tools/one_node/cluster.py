@@ -148,7 +148,7 @@ def up(environment: Mapping[str, str] = os.environ) -> Cluster:
     _install_missing_tools()
     data = layout.data_folder(environment)
     images = [image.name for image in _images()]
-    with _made_beside(images):
+    with _made_beside([image for image in images if not building.is_kept(image, environment)]):
         binaries = kubernetes_binaries.ensure(environment)
     place = Layout(data, binaries, container_runtime.ensure(environment))
     archives = [building.ensure(image, environment) for image in images]
@@ -185,6 +185,9 @@ def _images() -> tuple[catalogue.Image, ...]:
 @contextlib.contextmanager
 def _made_beside(images: Sequence[str]) -> Iterator[None]:
     """While others compute: most of it is waiting for packages. What goes wrong is told when they are asked for."""
+    if not images:
+        yield
+        return
     process = subprocess.Popen([sys.executable, build_images.__file__, *images], stdout=subprocess.DEVNULL)
     try:
         yield

@@ -1,5 +1,5 @@
 """The cluster that the conformance tests of pods run on: the embedded one, or with WINDLASS_TEST_CLUSTER=real that of
-KUBECONFIG, which has to have a node."""
+KUBECONFIG; without one, that of `make kubernetes`, which is brought up where it is not."""
 
 import contextlib
 import functools
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pytest
 from pods import daemons, levels, specs
 from pods.daemons import Daemon
 from pods.place import Place
@@ -17,6 +16,7 @@ from pods.place import Place
 from conformance import servers
 from conformance.client import Access, Client
 from conformance.waiting import wait_for
+from one_node import cluster as one_node
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -44,10 +44,8 @@ class Cluster(msgspec.Struct, frozen=True):
 @contextlib.contextmanager
 def running() -> Iterator[Cluster]:
     if servers.chosen() == "real":
-        with servers.running() as real:
-            if not daemons.has_ready_node(real.client):
-                pytest.skip("this cluster has no node that could run a pod")
-            yield Cluster(real.client, _minor(real.client))
+        with _client_of_real() as client:
+            yield Cluster(client, _minor(client))
         return
     name: levels.Name = "nobody" if levels.why_not("root") else "root"
     reason = levels.why_not(name)
@@ -59,13 +57,20 @@ def running() -> Iterator[Cluster]:
         traces.wait_until_gone()
 
 
+@contextlib.contextmanager
+def _client_of_real() -> Iterator[Client]:
+    named = os.environ.get("KUBECONFIG")
+    kubeconfig = Path(named) if named else one_node.up().kubeconfig
+    with contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))) as client:
+        yield client
+
+
 @functools.cache
 def release() -> int | None:
     """The minor version of the real cluster that was chosen; None where it is the embedded one."""
-    kubeconfig = os.environ.get("KUBECONFIG")
-    if servers.chosen() != "real" or not kubeconfig:
+    if servers.chosen() != "real":
         return None
-    with contextlib.closing(Client(Access.of_kubeconfig(Path(kubeconfig)))) as client:
+    with _client_of_real() as client:
         return _minor(client)
 
 
