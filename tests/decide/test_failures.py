@@ -170,6 +170,18 @@ def test_statement_22_reasons_of_pods(reason: str, code: int, phrase: str, attri
             {"Transient", "Platform"},
         ),
         (
+            ended(
+                128,
+                reason="StartError",
+                message="failed to create containerd task: failed to create shim task: OCI runtime create failed: "
+                "runc create failed: unable to start container process: error during container init: "
+                "mkdir /etc/passwd: not a directory: unknown",
+            ),
+            -1203,
+            "ContainerStartFailed",
+            set(),
+        ),
+        (
             ended(128, reason="RunContainerError", message="something new"),
             -1203,
             "ContainerStartFailed",

@@ -81,9 +81,9 @@ WITH_TENSORFLOW: Final = Image(
 
 
 def controller(checkout: Checkout) -> Image:
-    """What the Dockerfile makes too, on another Python."""
+    """What the Dockerfile makes too, on another Python. By its second name, every state of the checkout has its own."""
     return Image(
-        (f"windlass:{checkout.version}",),
+        (f"windlass:{checkout.version}", f"windlass:{checkout.digest}"),
         (
             DEBIAN,
             PythonPackages("dependencies", WINDLASS, checkout.dependencies),

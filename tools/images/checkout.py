@@ -1,6 +1,7 @@
 """The files of this checkout that Windlass's own package is built from, read once: what is hashed is what is built."""
 
 import dataclasses
+import hashlib
 import tomllib
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +24,11 @@ class Checkout:
     @property
     def dependencies(self) -> tuple[str, ...]:
         return tuple(self._project["dependencies"])
+
+    @property
+    def digest(self) -> str:
+        """Another one for every change."""
+        return hashlib.sha256(repr(self.files).encode()).hexdigest()[:12]
 
     @property
     def _project(self) -> dict[str, Any]:

@@ -70,8 +70,10 @@ _COMMAND_CANNOT_RUN = (
     "(?is)(exec:? |chdir to cwd).*"
     "(executable file not found|no such file or directory|permission denied|exec format error|is a directory)"
 )
+# Every message of containerd begins with "failed to create containerd task: failed to create shim task": that tells
+# nothing.
 _RUNTIME_FAILED = (
-    "(?i)(nvidia-container-cli|docker daemon|containerd-shim|failed to create (containerd|shim) task|cgroup"
+    "(?i)(nvidia-container-cli|docker daemon|containerd-shim|cgroup"
     "|no space left on device|resource temporarily unavailable|context deadline exceeded|connection refused)"
 )
 

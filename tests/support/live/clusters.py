@@ -6,30 +6,41 @@ where it is not. Only the latter may be broken.
 
 import contextlib
 import fcntl
-import json
 import os
 import subprocess
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import pytest
+from live import accounts
 from live.place import Place
 
 from conformance.client import Access, Client, Json
 from conformance.objects import path as path_of
 from conformance.waiting import wait_for
+from images import catalogue, checkout
+from one_node import layout
 from one_node.cluster import Cluster as OneNode
+from one_node.layout import Layout
 from windlass.install import plan
 
 NAMESPACE: Final = plan.DEFAULT_NAMESPACE
 CONTROLLER: Final = f"system:serviceaccount:{NAMESPACE}:{plan.CONTROLLER}"
 """The name by which the API server knows it."""
-IMAGE: Final = os.environ.get("WINDLASS_TEST_CONTROLLER_IMAGE", plan.DEFAULT_IMAGE)
+IMAGE: Final = os.environ.get("WINDLASS_TEST_CONTROLLER_IMAGE") or (
+    plan.DEFAULT_IMAGE if os.environ.get("KUBECONFIG") else catalogue.controller(checkout.read()).tags[-1]
+)
+"""Of the controller; on our own cluster by the name that no other state of the checkout has."""
+LONGEST_LINE: Final = 300
+"""Of a log, where it is shown: the whole object is in some of them."""
+TEST_NAMESPACE: Final = "live-"
+"""How the names of the tests' own begin."""
 SECONDS: Final = 300.0
 
 
@@ -46,7 +57,7 @@ class Cluster(msgspec.Struct, frozen=True):
         return self.node
 
     def new_place(self) -> Place:
-        name = f"live-{uuid.uuid4().hex[:10]}"
+        name = f"{TEST_NAMESPACE}{uuid.uuid4().hex[:10]}"
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.client.post("/api/v1/namespaces", body).expect(201)
         place = Place(self.client, name)
@@ -69,8 +80,13 @@ class Cluster(msgspec.Struct, frozen=True):
     # The controller
 
     def install(self) -> None:
-        self.windlass("install", "--image", IMAGE, "--apply")
+        if not self._is_installed():
+            self.windlass("install", "--image", IMAGE, "--apply")
         self.wait_for_controllers()
+
+    def _is_installed(self) -> bool:
+        found = self.client.get(path_of("deployments", plan.CONTROLLER, namespace=NAMESPACE))
+        return found.code == 200 and IMAGE in found.raw.decode()
 
     def wait_for_controllers(self) -> None:
         """Both replicas are there, and one of them leads."""
@@ -96,22 +112,22 @@ class Cluster(msgspec.Struct, frozen=True):
         return {item["metadata"]["name"]: item for item in pods.body["items"]}
 
     def controller_logs(self) -> dict[str, str]:
-        inside = path_of("pods", namespace=NAMESPACE)
-        return {
-            name: self.client.get(
-                f"{inside}/{name}/log", headers={"Accept": "*/*"}, tailLines="60"
-            ).raw.decode()
-            for name in self.controllers()
-        }
+        return {name: self._log_of(name) for name in self.controllers()}
+
+    def _log_of(self, controller: str) -> str:
+        path = path_of("pods", controller, "log", namespace=NAMESPACE)
+        lines = self.client.get(path, headers={"Accept": "*/*"}, tailLines="60").raw.decode().splitlines()
+        return "\n".join(line[:LONGEST_LINE] for line in lines)
 
     def audited(self, user: str = CONTROLLER) -> list[Json]:
         """The requests of a user that the API server has answered."""
-        entries = [json.loads(line) for line in self.breakable().audit_log.read_text().splitlines()]
-        return [
-            entry
-            for entry in entries
-            if entry["stage"] == "ResponseComplete" and entry["user"]["username"] == user
-        ]
+        entries = accounts.read(self.breakable().audit_log, user)
+        return [entry for entry in entries if entry["user"]["username"] == user]
+
+    def audited_in(self, namespace: str) -> list[Json]:
+        """Everybody's requests there."""
+        entries = accounts.read(self.breakable().audit_log, namespace)
+        return [entry for entry in entries if entry.get("objectRef", {}).get("namespace") == namespace]
 
 
 @contextlib.contextmanager
@@ -136,3 +152,12 @@ def with_windlass() -> Iterator[Cluster]:
             fcntl.flock(lock, fcntl.LOCK_EX)
             cluster.install()
         yield cluster
+
+
+def account_of_the_run(began: datetime) -> list[str]:
+    """What the Frameworks of all tests since then have cost. Empty: there is no audit log that could be read."""
+    log = Layout(layout.data_folder(os.environ), Path(), Path()).audit_log
+    if os.environ.get("KUBECONFIG") or not log.exists():
+        return []
+    found = accounts.by_namespace(accounts.read(log, TEST_NAMESPACE, began), CONTROLLER)
+    return list(accounts.lines(found)) if found else []

@@ -1,0 +1,242 @@
+"""What users do with a job in the course of its life, and what time does to it."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from live.clusters import Cluster
+from live.jobs import FOREVER, framework, role
+from live.place import SECONDS, Place
+from operated.place import completion_of, condition_of, retries_of, status_of, summary_of, tasks_of
+
+from conformance.client import Json
+from windlass.model import names
+from windlass.wire.crd import PRINTER_COLUMNS
+
+SECOND_ENDS = f'[ "$FC_FRAMEWORK_ATTEMPT_ID" -ge 1 ] || {{ {FOREVER}; }}'
+"""The first attempt runs until it is asked to end; the second succeeds."""
+
+
+def is_empty(place: Place, name: str) -> bool:
+    return not place.pods(name) and not place.config_maps(name)
+
+
+# Held and stopped (35, A3)
+
+
+def test_create_then_start(place: Place) -> None:
+    place.submit(framework("job", role(tasks=2), executionType="Create"))
+    found = place.wait_for_state("job", "AttemptCreationPending")
+    assert [task["state"] for task in tasks_of(found)] == ["AttemptCreationPending"] * 2
+    place.submit(framework("another"))
+    place.wait_for_completed("another")
+    assert is_empty(place, "job"), "something was made for it while it was held"
+    place.change("job", {"executionType": "Start"})
+    assert completion_of(place.wait_for_completed("job"))["code"] == 0
+
+
+@pytest.mark.parametrize("before", ["Create", "Start"])
+def test_stop(place: Place, before: str) -> None:
+    """It is not tried again, whatever its policy says (24)."""
+    tasks = role(tasks=2, script=FOREVER, retry={"maxRetryCount": -2})
+    place.submit(framework("job", tasks, executionType=before, retryPolicy={"maxRetryCount": -2}))
+    if before == "Create":
+        place.wait_for_state("job", "AttemptCreationPending")
+    else:
+        place.wait_for_running("job", 2)
+    place.change("job", {"executionType": "Stop"})
+    found = place.wait_for_completed("job")
+    completion = completion_of(found)
+    assert (completion["code"], completion["phrase"]) == (-210, "StopFrameworkRequested")
+    assert retries_of(found) == 0
+    assert condition_of(found, "Failed")
+    assert is_empty(place, "job")
+
+
+def test_suspend_and_resume(place: Place) -> None:
+    place.submit(framework("job", role(tasks=2, script=SECOND_ENDS)))
+    before = place.wait_for_running("job", 2)
+    place.change("job", {"suspend": True})
+    place.wait_for_condition("job", "Suspended")
+    assert is_empty(place, "job")
+    place.change("job", {"suspend": False})
+    after = place.wait_for_completed("job")
+    assert completion_of(after)["code"] == 0
+    assert not condition_of(after, "Suspended")
+    counts = status_of(after)["retryPolicyStatus"]
+    assert (counts["totalRetriedCount"], counts["accountableRetriedCount"]) == (1, 0)
+    assert _pod_uids(after).isdisjoint(_pod_uids(before))
+
+
+def _pod_uids(framework: Json) -> set[str]:
+    return {task["attemptStatus"]["podUID"] for task in tasks_of(framework)}
+
+
+def test_suspended_from_the_start(place: Place) -> None:
+    place.submit(framework("job", role(tasks=2), suspend=True))
+    place.wait_for_condition("job", "Suspended")
+    place.submit(framework("another"))
+    place.wait_for_completed("another")
+    assert is_empty(place, "job")
+    place.change("job", {"suspend": False})
+    found = place.wait_for_completed("job")
+    assert (completion_of(found)["code"], retries_of(found)) == (0, 0)
+
+
+# Time (A4, 42)
+
+
+def test_active_deadline_over_attempts(place: Place) -> None:
+    """It ends the job for good, whatever the policy says, and in whichever attempt it is."""
+    script = f'[ "$FC_FRAMEWORK_ATTEMPT_ID" -ge 1 ] || exit 1; {FOREVER}'
+    place.submit(framework("job", role(tasks=1, script=script), retryPolicy={"maxRetryCount": -2}))
+    place.wait("job", lambda body: status_of(body) and retries_of(body) == 1, "a second attempt")
+    place.wait_for_running("job", 1)
+    place.change("job", {"activeDeadlineSeconds": 1})
+    found = place.wait_for_completed("job")
+    completion = completion_of(found)
+    assert (completion["code"], completion["phrase"]) == (-250, "ActiveDeadlineExceeded")
+    assert completion["type"]["attributes"] == ["Permanent"]
+    assert retries_of(found) == 1
+    assert is_empty(place, "job")
+
+
+def test_pending_deadline_is_of_any_task(place: Place) -> None:
+    """One that finds no place ends the others, which run."""
+    nowhere = {"nodeSelector": {"no-node-has": "this-label"}}
+    waits = role("waits", script=FOREVER, pod_spec=nowhere)
+    place.submit(framework("job", role(script=FOREVER), waits))
+    place.wait_for_running("job", 1)
+    place.change("job", {"pendingDeadlineSeconds": 1})
+    completion = completion_of(place.wait_for_completed("job"))
+    assert (completion["code"], completion["phrase"]) == (-240, "PendingDeadlineExceeded")
+    assert (completion["trigger"]["taskRoleName"], completion["trigger"]["taskIndex"]) == ("waits", 0)
+    assert is_empty(place, "job")
+
+
+def test_time_to_live(place: Place) -> None:
+    """With all that was kept."""
+    place.submit(framework("job", role(tasks=2), completedPods="Keep", ttlSecondsAfterFinished=3600))
+    place.wait_for_completed("job")
+    assert sorted(place.pods("job")) == ["job-worker-0", "job-worker-1"]
+    place.change("job", {"ttlSecondsAfterFinished": 0})
+    place.wait_until_gone("job")
+    place.wait_until_empty()
+
+
+def test_a_pod_that_does_not_go(place: Place) -> None:
+    """It is removed when its time is over, not when its grace is (42)."""
+    deaf = role(
+        script="trap '' TERM; sleep 100000",
+        graceful_timeout=1,
+        pod_spec={"terminationGracePeriodSeconds": 100000},
+    )
+    place.submit(framework("job", deaf))
+    place.wait_for_running("job", 1)
+    place.change("job", {"executionType": "Stop"})
+    assert completion_of(place.wait_for_completed("job"))["code"] == -210
+    place.wait_until_empty()
+
+
+# Deletion
+
+
+@pytest.mark.parametrize("propagation", ["Foreground", "Background", ""])
+def test_nothing_is_left_of_a_deleted_job(place: Place, propagation: str) -> None:
+    place.submit(framework("job", role(tasks=2, script=FOREVER), role("ps", script=FOREVER)))
+    place.submit(framework("kept", role(tasks=1), completedPods="Keep"))
+    place.wait_for_running("job", 3)
+    place.wait_for_completed("kept")
+    for name in ("job", "kept"):
+        place.delete(name, propagation)
+    for name in ("job", "kept"):
+        place.wait_until_gone(name)
+    place.wait_until_empty()
+
+
+# A quota that is too small (23)
+
+
+def test_a_gang_waits_for_its_quota(place: Place) -> None:
+    """And says so; when there is room, it goes on as if nothing had been."""
+    quotas = place.path("resourcequotas")
+    body = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small"},
+        "spec": {"hard": {"pods": "1"}},
+    }
+    place.client.post(quotas, body).expect(201)
+    place.wait_for("the quota to be counted", lambda: _is_counted(place, f"{quotas}/small"))
+    uid = place.submit(framework("job", role(tasks=2, script=FOREVER)))["metadata"]["uid"]
+    told = place.wait_for_events(uid, "Postponed")
+    assert any("exceeded quota: small" in event["message"] for event in told)
+    found = place.wait_for_running("job", 1)
+    waiting = [task for task in tasks_of(found) if task["state"] != "AttemptRunning"]
+    assert [task["state"].startswith("AttemptCreation") for task in waiting] == [True]
+    assert len(place.pods("job")) == 1
+    place.client.patch(f"{quotas}/small", {"spec": {"hard": {"pods": "2"}}}).expect(200)
+    found = place.wait_for_running("job", 2)
+    assert [task["attemptStatus"]["id"] for task in tasks_of(found)] == [0, 0]
+    assert retries_of(found) == 0
+
+
+def _is_counted(place: Place, quota: str) -> bool:
+    return bool(place.client.get(quota).expect(200).body.get("status", {}).get("hard"))
+
+
+# kubectl (A6)
+
+
+@pytest.fixture(params=[0, -1], ids=["oldest", "newest"])
+def kubectl(request: pytest.FixtureRequest, cluster: Cluster, place: Place) -> Callable[..., str]:
+    """Both versions that come with a cluster of ours; whichever is there for another one."""
+    found = shutil.which("kubectl")
+    programs = cluster.node.place.kubectls if cluster.node else [Path(found)] if found else []
+    if not programs:
+        pytest.skip("there is no kubectl")
+    program = programs[request.param]
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(  # noqa: S603
+            [program, f"--namespace={place.name}", *arguments],
+            env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{program.name} {' '.join(arguments)}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("script", "condition"), [("exit 0", "Complete"), ("exit 3", "Failed")], ids=["complete", "failed"]
+)
+def test_kubectl_waits(place: Place, kubectl: Callable[..., str], script: str, condition: str) -> None:
+    place.submit(framework("job", role(script=script)))
+    resource = f"{names.PLURAL}.{names.CONTROLLER_GROUP}/job"
+    said = kubectl("wait", f"--for=condition={condition}", f"--timeout={SECONDS:.0f}s", resource)
+    assert "condition met" in said
+    reason = kubectl(
+        "get", resource, f"--output=jsonpath={{.status.conditions[?(@.type=='{condition}')].reason}}"
+    )
+    assert reason == ("Succeeded" if condition == "Complete" else "ContainerUnrecognizedFailed")
+
+
+def test_kubectl_shows_how_it_stands(place: Place, kubectl: Callable[..., str]) -> None:
+    tasks = role(tasks=3, script="exit $FC_TASK_INDEX", min_failed=-1)
+    place.submit(framework("job", tasks, role("ps", script="exit 1"), retryPolicy={"maxRetryCount": 1}))
+    found = place.wait_for_completed("job")
+    header, row = kubectl("get", f"{names.PLURAL}.{names.CONTROLLER_GROUP}").splitlines()
+    assert header.split() == ["NAME", *(name.upper() for name, _, _, _ in PRINTER_COLUMNS)]
+    summary = summary_of(found)
+    assert row.split()[:-1] == [
+        "job",
+        "Completed",
+        *(str(summary[each]) for each in ("tasks", "running", "succeeded", "failed")),
+        "1",
+    ]

@@ -1,0 +1,141 @@
+"""What Frameworks cost in requests, by the audit log of the API server.
+
+Watches, the lease and Events do not count; Events are shown. The log does not tell what a request held, and a removal
+of all pods of an attempt names none of them: so accounts are kept by namespace, and most tests have one Framework in
+theirs.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from conformance.client import Json
+from windlass.model import names
+
+KEPT: Final = 6
+"""A success whose pods are kept: the ConfigMap and five statuses, besides one request for each pod."""
+REMOVED: Final = 9
+"""Besides: the pods in one request, the ConfigMap, one more status."""
+BURSTS: Final = 3
+"""So often the status has to be written anyway, since the pods of a Framework come, start and end."""
+
+LONG_AGO: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+_READS = frozenset({"get", "list"})
+
+
+class Account(msgspec.Struct):
+    frameworks: int = 0
+    attempts: int = 0
+    pods: int = 0
+    """Made by the controller."""
+    deleted_pods: int = 0
+    """One by one, by the controller."""
+    statuses: int = 0
+    others: int = 0
+    reads: int = 0
+    events: int = 0
+    refused: int = 0
+    changes: int = 0
+    """By others, of pods and Frameworks: each may be what a status has to be written for."""
+
+    @property
+    def requests(self) -> int:
+        return self.attempts + self.pods + self.deleted_pods + self.statuses + self.others + self.reads
+
+    @property
+    def budget(self) -> int:
+        """Where nothing is merged, because each change came alone."""
+        further = max(0, self.changes - BURSTS * self.attempts)
+        return self.pods + self.deleted_pods + REMOVED * max(self.attempts, self.frameworks) + further
+
+
+def read(log: Path, mentioning: str, since: datetime = LONG_AGO) -> Iterator[Json]:
+    """Requests that were answered. The log is long: only lines that have these characters in them are decoded."""
+    # The API server begins a new file now and then, and gives the old one's name the time.
+    for file in (*sorted(log.parent.glob(f"{log.stem}-*{log.suffix}")), log):
+        with file.open(encoding="utf-8") as lines:
+            for line in lines:
+                if mentioning in line and line.endswith("\n"):  # the last one may still be written
+                    entry = json.loads(line)
+                    is_done = entry["stage"] == "ResponseComplete"
+                    if is_done and datetime.fromisoformat(entry["stageTimestamp"]) >= since:
+                        yield entry
+
+
+def by_namespace(entries: Iterable[Json], controller: str) -> dict[str, Account]:
+    accounts: dict[str, Account] = {}
+    for entry in entries:
+        namespace = entry.get("objectRef", {}).get("namespace", "")
+        if namespace and entry["verb"] != "watch":
+            _book(accounts.setdefault(namespace, Account()), entry, controller)
+    return {name: account for name, account in accounts.items() if account.frameworks}
+
+
+def _book(account: Account, entry: Json, controller: str) -> None:
+    what = _resource(entry)
+    if entry["user"]["username"] != controller:
+        is_success = entry["responseStatus"]["code"] < 300
+        account.frameworks += is_success and (entry["verb"], what) == ("create", names.PLURAL)
+        account.changes += is_success and _is_change(entry["verb"], what)
+        return
+    if what == "events":
+        account.events += 1
+        return
+    account.refused += entry["responseStatus"]["code"] >= 400
+    match entry["verb"], what:
+        case "create", "pods":
+            account.pods += 1
+        case "delete", "pods":
+            account.deleted_pods += 1
+        case "create", "configmaps":
+            account.attempts += 1
+        case "patch", "frameworks/status":
+            account.statuses += 1
+        case verb, _ if verb in _READS:
+            account.reads += 1
+        case _:
+            account.others += 1
+
+
+def _is_change(verb: str, what: str) -> bool:
+    if verb in _READS:
+        return False
+    return what in (names.PLURAL, "pods", "pods/status", "pods/binding", "pods/eviction")
+
+
+def _resource(entry: Json) -> str:
+    target = entry["objectRef"]
+    return "/".join(filter(None, (target.get("resource", ""), target.get("subresource", ""))))
+
+
+COLUMNS: Final = (*Account.__struct_fields__, "requests", "budget")
+
+
+def lines(accounts: dict[str, Account]) -> Iterator[str]:
+    """A table: all of them together, and those that cost more than they should."""
+    total = Account()
+    for account in accounts.values():
+        for field in Account.__struct_fields__:
+            setattr(total, field, getattr(total, field) + getattr(account, field))
+    yield f"{'':<16}" + "".join(f"{_title(name):>{_width(name)}}" for name in COLUMNS)
+    yield line("all", total)
+    for name, account in sorted(accounts.items()):
+        if account.requests > account.budget:
+            yield f"{line(name, account)}  over budget"
+
+
+def line(name: str, account: Account) -> str:
+    return f"{name:<16}" + "".join(f"{getattr(account, column):>{_width(column)}}" for column in COLUMNS)
+
+
+def _title(column: str) -> str:
+    return column.replace("_", " ")
+
+
+def _width(column: str) -> int:
+    return max(len(column), 6) + 2
