@@ -5,14 +5,17 @@ KUBECONFIG=… pytest tests/kubernetes               on any cluster whose nodes 
 """
 
 from collections.abc import Generator, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from live import clusters
+from live import accounts, clusters
+from live.accounts import Account
 from live.clusters import Cluster
 from live.place import Place
 
 HERE = Path(__file__).parent
+BEGAN = datetime.now(UTC)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,3 +44,25 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     if report.failed and isinstance(cluster, Cluster):
         report.sections += [(f"log of {name}", log) for name, log in cluster.controller_logs().items()]
     return report
+
+
+# What it has cost
+
+COSTS = pytest.StashKey[dict[str, Account]]()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A run is not good in which the controller asked for more than its budget."""
+    if hasattr(session.config, "workerinput"):
+        return
+    found = session.config.stash[COSTS] = clusters.accounts_since(BEGAN)
+    if session.exitstatus == pytest.ExitCode.OK and any(each.is_over_budget for each in found.values()):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if found := terminalreporter.config.stash.get(COSTS, {}):
+        terminalreporter.section("requests of the controller, by the audit log")
+        for line in accounts.lines(found):
+            terminalreporter.write_line(line)

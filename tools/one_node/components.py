@@ -84,6 +84,7 @@ def _api_server(place: Layout) -> Component:
         "--allow-privileged=true",
         f"--audit-policy-file={place.settings / 'audit-policy.json'}",
         f"--audit-log-path={place.audit_log}",
+        "--audit-log-maxsize=10000",
     ]
     return Component(API_SERVER, [str(place.binaries / API_SERVER)], arguments, f"{layout.URL}/readyz")
 

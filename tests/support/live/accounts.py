@@ -49,9 +49,13 @@ class Account(msgspec.Struct):
 
     @property
     def budget(self) -> int:
-        """Where nothing is merged, because each change came alone."""
-        further = max(0, self.changes - BURSTS * self.attempts)
+        """Where nothing is merged, because each change came alone, and what was refused is tried again."""
+        further = max(0, self.changes - BURSTS * self.attempts) + self.refused
         return self.pods + self.deleted_pods + REMOVED * max(self.attempts, self.frameworks) + further
+
+    @property
+    def is_over_budget(self) -> bool:
+        return self.requests > self.budget
 
 
 def read(log: Path, mentioning: str, since: datetime = LONG_AGO) -> Iterator[Json]:
@@ -125,7 +129,7 @@ def lines(accounts: dict[str, Account]) -> Iterator[str]:
     yield f"{'':<16}" + "".join(f"{_title(name):>{_width(name)}}" for name in COLUMNS)
     yield line("all", total)
     for name, account in sorted(accounts.items()):
-        if account.requests > account.budget:
+        if account.is_over_budget:
             yield f"{line(name, account)}  over budget"
 
 

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 import pytest
 from live import accounts
+from live.accounts import Account
 from live.place import Place
 
 from conformance.client import Access, Client, Json
@@ -154,10 +155,9 @@ def with_windlass() -> Iterator[Cluster]:
         yield cluster
 
 
-def account_of_the_run(began: datetime) -> list[str]:
+def accounts_since(began: datetime) -> dict[str, Account]:
     """What the Frameworks of all tests since then have cost. Empty: there is no audit log that could be read."""
     log = Layout(layout.data_folder(os.environ), Path(), Path()).audit_log
     if os.environ.get("KUBECONFIG") or not log.exists():
-        return []
-    found = accounts.by_namespace(accounts.read(log, TEST_NAMESPACE, began), CONTROLLER)
-    return list(accounts.lines(found)) if found else []
+        return {}
+    return accounts.by_namespace(accounts.read(log, TEST_NAMESPACE, began), CONTROLLER)

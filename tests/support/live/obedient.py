@@ -1,0 +1,58 @@
+"""Tasks that do what a test tells them, through the API server's proxy to their pods."""
+
+from typing import Any, Final
+
+from live import jobs
+from live.place import Place
+
+from conformance.client import Json
+
+PORT: Final = 8080
+
+PROGRAM: Final = f"""
+import http.server, os, signal
+
+def leave(*_): os._exit(0)
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        what, _, number = self.path.strip('/').partition('/')
+        if what == 'stay':
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self.send_response(200)
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+        self.wfile.flush()
+        if what == 'exit':
+            os._exit(int(number))
+
+signal.signal(signal.SIGTERM, leave)
+http.server.HTTPServer(('', {PORT}), Handler).serve_forever()
+"""
+GRACE_SECONDS: Final = 1200
+"""Longer than any test: one that was told to stay goes when it is told to end, or its namespace waits that long."""
+
+
+def role(name: str = "worker", tasks: int = 1, **more: Any) -> Json:
+    """Its tasks run until they are told otherwise, and go at once when Kubernetes asks them to."""
+    spec = {
+        "container": {"command": ["python3", "-c", PROGRAM]},
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+    }
+    return jobs.role(name, tasks, pod_spec=spec, **more)
+
+
+def end(place: Place, pod: str, code: int = 0) -> None:
+    _tell(place, pod, f"exit/{code}")
+
+
+def stay(place: Place, pod: str) -> None:
+    """From now on it does not mind being asked to go."""
+    _tell(place, pod, "stay")
+
+
+def _tell(place: Place, pod: str, what: str) -> None:
+    """One request; the program may take a while to listen."""
+    at = f"{place.path('pods', pod)}:{PORT}/proxy"
+    place.wait_for(f"{pod} to listen", lambda: place.client.get(f"{at}/").code == 200)
+    place.client.get(f"{at}/{what}").expect(200)
