@@ -37,10 +37,21 @@ test-pods: $(VENV)/installed ## Pods that really run: as a kubelet runs them, an
 	$(BIN)/python -m pytest -n 3 --dist worksteal tests/kubelet tests/local
 
 .PHONY: test-kubernetes
-test-kubernetes: $(VENV)/installed ## The same conformance tests on a real Kubernetes API, and kubectl on both
+test-kubernetes: ## All that needs a real Kubernetes: its API, then a complete cluster, which ends with the tests
+	$(MAKE) test-api
+	code=0; $(MAKE) test-cluster || code=$$?; $(MAKE) kubernetes-down && exit $$code
+
+.PHONY: test-api
+test-api: $(VENV)/installed ## The conformance and operator tests on a real API server, and kubectl on both
 	$(BIN)/python tools/kubernetes_api.py --check
 	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 2 tests/cluster tests/operator
-	$(BIN)/python -m pytest -n 2 -m kubernetes tests --ignore tests/operator
+	$(BIN)/python -m pytest -n 2 -m kubernetes tests --ignore tests/operator --ignore tests/kubernetes
+
+.PHONY: test-cluster
+test-cluster: $(VENV)/installed ## Pods and Windlass in a complete Kubernetes: that of KUBECONFIG, or `make kubernetes`
+	@$(BIN)/python tools/kubernetes_cluster.py up
+	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 4 --dist worksteal -m 'not serial' tests/kubernetes tests/kubelet
+	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -m serial tests/kubernetes
 
 .PHONY: fuzz
 fuzz: $(VENV)/installed ## Send the embedded API server what nobody should, for SECONDS=n (default 60), SEED=n
@@ -81,6 +92,11 @@ bench: $(VENV)/installed ## Measure, and print beside the aims
 	$(BIN)/python bench/api.py
 	$(BIN)/python bench/pods.py
 	$(BIN)/python bench/controller.py
+
+.PHONY: bench-kubernetes
+bench-kubernetes: $(VENV)/installed ## Measure jobs beside bare pods, on that of KUBECONFIG or `make kubernetes`
+	eval "$$($(BIN)/python tools/kubernetes_cluster.py up)" && $(BIN)/windlass install --apply \
+	    && $(BIN)/python bench/kubernetes_jobs.py
 
 .PHONY: docs
 docs: $(VENV)/installed ## Write the generated parts of the documentation anew
