@@ -1,9 +1,10 @@
 """Two electors, real time and a real server. Nothing is measured: a test waits for what must happen."""
 
 import asyncio
+import functools
 import json
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,17 +81,28 @@ async def _embedded() -> AsyncIterator[Access]:
 
 
 @asynccontextmanager
-async def _real() -> AsyncIterator[Access]:
+async def _real(kubeconfig: Path) -> AsyncIterator[Access]:
+    yield await access.load(str(kubeconfig))
+
+
+@pytest.fixture(scope="module")
+def kubeconfig() -> Iterator[Path]:
     import kubernetes_api  # the embedded server's tests run without it
 
     with kubernetes_api.serve() as api:
-        yield await access.load(str(api.kubeconfig))
+        yield api.kubeconfig
 
 
-on_each_server = pytest.mark.parametrize(
-    "server",
-    [pytest.param(_embedded, id="embedded"), pytest.param(_real, id="real", marks=pytest.mark.kubernetes)],
+@pytest.fixture(
+    params=[
+        "embedded",
+        pytest.param("real", marks=pytest.mark.kubernetes),
+    ]
 )
+def server(request: pytest.FixtureRequest) -> Server:
+    if request.param == "embedded":
+        return _embedded
+    return functools.partial(_real, request.getfixturevalue("kubeconfig"))
 
 
 def _run(server: Server, story: Story) -> None:
@@ -118,7 +130,6 @@ async def _stop(leading: "asyncio.Task[Any]") -> None:
         await leading
 
 
-@on_each_server
 def test_when_the_leader_dies_the_other_takes_over(server: Server) -> None:
     async def story(candidate: _Candidates) -> None:
         first, second = candidate("a", _SHORT), candidate("b", _SHORT)
@@ -134,7 +145,6 @@ def test_when_the_leader_dies_the_other_takes_over(server: Server) -> None:
     _run(server, story)
 
 
-@on_each_server
 def test_when_the_leader_lets_go_the_other_does_not_wait_for_the_end_of_the_lease(server: Server) -> None:
     async def story(candidate: _Candidates) -> None:
         first, second = candidate("a", _NEVER_ENDING), candidate("b", _NEVER_ENDING)
@@ -151,7 +161,6 @@ def test_when_the_leader_lets_go_the_other_does_not_wait_for_the_end_of_the_leas
     _run(server, story)
 
 
-@on_each_server
 def test_a_leader_hears_of_it_when_somebody_takes_its_lease(server: Server) -> None:
     async def story(candidate: _Candidates) -> None:
         leader = candidate("a", _NEVER_ENDING)
@@ -164,7 +173,6 @@ def test_a_leader_hears_of_it_when_somebody_takes_its_lease(server: Server) -> N
     _run(server, story)
 
 
-@on_each_server
 def test_a_lease_that_was_deleted_is_made_again_by_its_holder(server: Server) -> None:
     async def story(candidate: _Candidates) -> None:
         leader = candidate("a", _NEVER_ENDING)

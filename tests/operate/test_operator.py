@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from windlass.kubeapi.requests import Verb
 from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, PODS, frameworks
 from windlass.model.names import CONTROLLER_GROUP, GROUPS
 from windlass.operate import definitions, operator
+from windlass.operate.clock import Clock
 from windlass.operate.definitions import NotEstablishedError
 from windlass.operate.endpoints import ListenError
 from windlass.operate.lease import Elector
@@ -51,10 +53,17 @@ def _all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "windlass")
 
 
+class Hasty(SystemClock):
+    """A machine's clock that is an hour ahead."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(hours=1)
+
+
 class Replica:
-    def __init__(self, cluster: Cluster, settings: Settings, identity: str) -> None:
+    def __init__(self, cluster: Cluster, settings: Settings, identity: str, clock: Clock) -> None:
         self._stop = asyncio.Event()
-        made = Operator(settings, cluster.access, SystemClock(), identity=identity, stream=None)
+        made = Operator(settings, cluster.access, clock, identity=identity, stream=None)
         self.running = asyncio.create_task(made.run(self._stop))
 
     def ask_to_stop(self) -> None:
@@ -66,8 +75,10 @@ class Replica:
 
 
 @asynccontextmanager
-async def replica(cluster: Cluster, settings: Settings, identity: str = "me") -> AsyncIterator[Replica]:
-    made = Replica(cluster, settings, identity)
+async def replica(
+    cluster: Cluster, settings: Settings, identity: str = "me", clock: Clock | None = None
+) -> AsyncIterator[Replica]:
+    made = Replica(cluster, settings, identity, clock or SystemClock())
     try:
         yield made
         await made.stop()
@@ -99,6 +110,21 @@ def test_it_leads_works_and_lets_go_of_the_lease_when_it_stops(monkeypatch: pyte
         first = cluster.sent.requests[0]
         assert first.resource == LEASES, "nothing is asked before the lease is held"
         assert await cluster.pods() == ["job-worker-0"], "what runs goes on"
+
+    embedded.play(monkeypatch, story)
+
+
+@pytest.mark.parametrize("given", [ELECTED, ALONE], ids=["elected", "alone"])
+def test_the_time_is_the_servers(monkeypatch: pytest.MonkeyPatch, given: Settings) -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        await cluster.submit("job")
+        async with replica(cluster, given, clock=Hasty()):
+            await cluster.until_pods("job-worker-0")
+        framework = await cluster.framework("job")
+        made = datetime.fromisoformat(framework["metadata"]["creationTimestamp"])
+        began = datetime.fromisoformat(framework["status"]["startTime"])
+        assert began - made < timedelta(minutes=30)
 
     embedded.play(monkeypatch, story)
 

@@ -41,6 +41,8 @@ _READ_BYTES = 2**21
 """A watch event may be larger than a megabyte."""
 
 Observe = Callable[[Request, int, float], None]
+HearTime = Callable[[str, float], None]
+"""Is told the `Date` of an answer, and how many seconds after the question it came."""
 
 
 class Transport:
@@ -57,6 +59,7 @@ class Transport:
         user_agent: str = "windlass",
         rate_limit: RateLimit | None = None,
         observe: Observe | None = None,
+        hear_time: HearTime | None = None,
         connections: int = CONNECTIONS,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -64,6 +67,7 @@ class Transport:
         self._user_agent = user_agent
         self._rate_limit = rate_limit
         self._observe = observe or _ignore
+        self._hear_time = hear_time
         self._sleep = sleep
         self._slots = asyncio.Semaphore(connections)
         self._proxy, self._proxy_headers = _proxy(access)
@@ -179,6 +183,8 @@ class Transport:
                 code = response.status
                 if not _is_kubernetes(response):
                     raise UnansweredError(f"{request}: {_not_kubernetes(response)}")
+                if self._hear_time is not None and "Date" in response.headers:
+                    self._hear_time(response.headers["Date"], time.monotonic() - began)
                 if 200 <= code < 300:
                     return response
                 raise errors.from_answer(code, response.headers, await response.read())

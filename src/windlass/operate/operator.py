@@ -21,6 +21,7 @@ from windlass.operate.informers import HistoryError
 from windlass.operate.lease import Elector, LostError
 from windlass.operate.metrics import CONTENT_TYPE, Metrics
 from windlass.operate.observers import Observers
+from windlass.operate.server_clock import ServerClock
 from windlass.operate.term import Term
 from windlass.settings import Settings
 
@@ -37,10 +38,16 @@ class Operator:
     """One replica, from its start to its stop."""
 
     def __init__(
-        self, settings: Settings, access: Access, clock: Clock, *, identity: str, stream: TextIO | None
+        self,
+        settings: Settings,
+        access: Access,
+        machine_clock: Clock,
+        *,
+        identity: str,
+        stream: TextIO | None,
     ) -> None:
         self._settings = settings
-        self._clock = clock
+        clock = self._clock = ServerClock(machine_clock)
         self._identity = identity
         self._lease_namespace = settings.lease_namespace or access.namespace
         self._term: Term | None = None
@@ -56,10 +63,14 @@ class Operator:
             user_agent=user_agent,
             rate_limit=_rate_limit(settings),
             observe=self._metrics.observe_request,
+            hear_time=clock.heard,
         )
         # A lease that waits behind a thousand pods is a lease that is lost.
         self._lease_transport = Transport(
-            access, user_agent=user_agent, observe=self._metrics.observe_request
+            access,
+            user_agent=user_agent,
+            observe=self._metrics.observe_request,
+            hear_time=clock.heard,
         )
         self._recorder = (
             Recorder(self._transport.send, clock, instance=identity, count=self._metrics.event)
