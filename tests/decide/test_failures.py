@@ -194,6 +194,12 @@ def test_statement_22_reasons_of_pods(reason: str, code: int, phrase: str, attri
             {"Transient", "Platform"},
         ),
         (
+            ended(255, reason="Unknown"),
+            -1204,
+            "ContainerStatusUnknown",
+            {"Transient", "Platform"},
+        ),
+        (
             ended(127, message="exec: x: no such file or directory"),
             127,
             "ContainerUnrecognizedFailed",

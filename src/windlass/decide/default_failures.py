@@ -118,9 +118,14 @@ DEFAULT_FAILURE_CLASSES: tuple[FailureClass, ...] = (
     ),
     _container_class(-1202, "ContainerRuntimeFailed", _START_REASONS, _RUNTIME_FAILED, _TRANSIENT, _PLATFORM),
     _container_class(-1203, "ContainerStartFailed", _START_REASONS, ANYTHING),
-    # The kubelet lost track of the container, as after a restart of its machine.
+    # The kubelet lost track of the container, as after a restart of its machine; containerd then says `Unknown`, 255.
     _container_class(
-        -1204, "ContainerStatusUnknown", ("ContainerStatusUnknown",), ANYTHING, _TRANSIENT, _PLATFORM
+        -1204,
+        "ContainerStatusUnknown",
+        ("ContainerStatusUnknown", "Unknown"),
+        ANYTHING,
+        _TRANSIENT,
+        _PLATFORM,
     ),
     # 128 + the signal. Those sent from outside are Transient; those that a fault in the program raises are
     # Permanent; an abort may come from either.
