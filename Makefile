@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 2000
+# What was imported once is quicker to import again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
@@ -44,8 +46,9 @@ test-kubernetes: ## All that needs a real Kubernetes: its API, then a complete c
 .PHONY: test-api
 test-api: $(VENV)/installed ## The conformance and operator tests on a real API server, and kubectl on both
 	$(BIN)/python tools/kubernetes_api.py --check
-	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 2 tests/cluster tests/operator
-	$(BIN)/python -m pytest -n 2 -m kubernetes tests --ignore tests/operator --ignore tests/kubernetes
+	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 6 -p no:schemathesis -p tests.support.workers \
+	    tests/operator tests/clients/kubectl tests/cluster tests/install/test_on_kubernetes.py \
+	    tests/operate/test_lease_on_a_server.py
 
 .PHONY: test-cluster
 test-cluster: $(VENV)/installed ## Pods and Windlass in a complete Kubernetes: that of KUBECONFIG, or `make kubernetes`

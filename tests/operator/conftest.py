@@ -16,12 +16,13 @@ from operated.controllers import Controller, options
 from operated.place import Place
 from operated.world import World
 
-QUICK = options(
-    lease_duration_sec="3",
-    lease_renew_deadline_sec="2",
+OFTEN_RENEWED = options(
+    lease_duration_sec="120",
+    lease_renew_deadline_sec="90",
     lease_retry_period_sec="0.3",
-    request_timeout_sec="2",
+    request_timeout_sec="60",
 )
+"""And never lost: no test of the shared controller waits for that, and a machine may be slow."""
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +42,7 @@ def shared_world(shared_cluster: Cluster) -> Iterator[World]:
 
 @pytest.fixture(scope="session")
 def shared_controller(shared_world: World) -> Controller:
-    return shared_world.controller("shared", *QUICK)
+    return shared_world.controller("shared", *OFTEN_RENEWED)
 
 
 @pytest.fixture

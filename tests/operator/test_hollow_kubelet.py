@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from operated import clusters
 from operated.place import Place
-from operated.processes import Process
+from operated.processes import Spawned
 from operated.world import World
 
 from conformance.waiting import wait_for
@@ -104,7 +104,7 @@ def test_the_command() -> None:
     with clusters.running() as cluster:
         command = [sys.executable, "-m", "windlass.testing.hollow_kubelet"]
         options = ["--kubeconfig", str(cluster.kubelets_kubeconfig), "--namespace", "default"]
-        process = Process("hollow kubelet", [*command, *options], cluster.folder / "hollow.log")
+        process = Spawned("hollow kubelet", [*command, *options], cluster.folder / "hollow.log")
         try:
             place = Place(cluster.client, "default", None)  # type: ignore[arg-type]
             create(place, "commanded")

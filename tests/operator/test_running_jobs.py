@@ -27,6 +27,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     phrase: str = ""
     made: dict[str, int]
     """How many pods each task had, by role and index."""
+    is_cut_short: bool = False
+    """A deadline of seconds: on a slow machine it is over before there are so many pods."""
     left: tuple[str, ...] = ()
     """The tasks whose pods are still there."""
     retries: int = 0
@@ -116,7 +118,7 @@ CASES: dict[str, tuple[Json, Outcome]] = {
     ),
     "pending-for-too-long": (
         framework("pending-for-too-long", role(tasks=1, life=PENDING), pendingDeadlineSeconds=1),
-        Outcome(code=-240, phrase="PendingDeadlineExceeded", made={"worker-0": 1}),
+        Outcome(code=-240, phrase="PendingDeadlineExceeded", made={"worker-0": 1}, is_cut_short=True),
     ),
     "running-for-too-long": (
         framework(
@@ -125,7 +127,7 @@ CASES: dict[str, tuple[Json, Outcome]] = {
             activeDeadlineSeconds=2,
             retryPolicy={"maxRetryCount": -2},
         ),
-        Outcome(code=-250, phrase="ActiveDeadlineExceeded", made=two()),
+        Outcome(code=-250, phrase="ActiveDeadlineExceeded", made=two(), is_cut_short=True),
     ),
     "stopped-before-it-started": (
         framework("stopped-before-it-started", executionType="Stop"),
@@ -162,7 +164,7 @@ def test_the_outcome(submitted: Place, controller: Controller, name: str) -> Non
     seen = submitted.world.history.of(submitted.name, name)
     # A task whose attempt is over before its pod was seen needs none.
     made = Counter(pod.name.removeprefix(f"{name}-") for pod in seen)
-    assert made == expected.made
+    assert made <= Counter(expected.made) if expected.is_cut_short else made == expected.made
     assert not hollow_history.started_together(seen)
     assert sorted(submitted.pods(name)) == [f"{name}-{task}" for task in expected.left]
     assert len(submitted.config_maps(name)) == bool(expected.left)

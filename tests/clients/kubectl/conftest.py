@@ -7,13 +7,13 @@ cluster of KUBECONFIG others would do too.
 
 import contextlib
 import os
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.clients.kubectl import things
+from tests.clients.kubectl.namespaces import Namespaces, unique
 from tests.clients.kubectl.runs import Kubectl, Server, ServerName
 
 import kubernetes_api
@@ -76,38 +76,17 @@ def program(binaries: Path, version: str) -> Path:
     return found
 
 
-class Namespaces:
-    """Gives out kubectls, each in a new namespace, and deletes those in the end."""
-
-    def __init__(self, program: Path, version: str, homes: Path) -> None:
-        self._program = program
-        self._version = version
-        self._homes = homes
-        self._opened: list[Kubectl] = []
-
-    def open(self, server: Server, name: str | None = None) -> Kubectl:
-        namespace = name or unique()
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-        server.api.post("/api/v1/namespaces", body).expect(201)
-        home = self._homes / f"{server.name}-{namespace}"
-        opened = Kubectl(self._program, self._version, server, namespace, home)
-        self._opened.append(opened)
-        return opened
-
-    def close(self) -> None:
-        for kubectl in self._opened:
-            kubectl.server.api.delete(f"/api/v1/namespaces/{kubectl.namespace}")
-
-
-def unique() -> str:
-    return f"t-{uuid.uuid4().hex[:10]}"
+@pytest.fixture(scope="session")
+def learned(version: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What kubectl has found out about the servers, which users keep in their homes as well."""
+    return tmp_path_factory.mktemp(f"learned-{version}")
 
 
 @pytest.fixture(scope="module")
-def namespaces(program: Path, version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Namespaces]:
-    namespaces = Namespaces(program, version, tmp_path_factory.mktemp("homes"))
-    yield namespaces
-    namespaces.close()
+def namespaces(
+    program: Path, version: str, learned: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Namespaces:
+    return Namespaces(program, version, tmp_path_factory.mktemp("homes"), learned)
 
 
 @pytest.fixture

@@ -81,15 +81,19 @@ class Running:
 
 
 class Kubectl:
-    """One version of kubectl, with one server and one namespace. Each has a home, and thereby a cache, of its own."""
+    """One version of kubectl, with one server, one namespace and a home; the cache there may be known to others."""
 
-    def __init__(self, program: Path, version: str, server: Server, namespace: str, home: Path) -> None:
+    def __init__(
+        self, program: Path, version: str, server: Server, namespace: str, home: Path, cache: Path
+    ) -> None:
         self.version = version
         self.server = server
         self.namespace = namespace
         self._program = program
         self._home = home
         home.mkdir(parents=True)
+        cache.mkdir(parents=True, exist_ok=True)
+        (home / ".kube").symlink_to(cache)
         config = yaml.safe_load(server.kubeconfig.read_text(encoding="utf-8"))
         for context in config["contexts"]:
             context["context"]["namespace"] = namespace
@@ -161,5 +165,10 @@ class Kubectl:
 
     @property
     def _environment(self) -> dict[str, str]:
-        path = os.environ.get("PATH", os.defpath)  # `kubectl diff` looks for diff there
-        return {"HOME": str(self._home), "KUBECONFIG": str(self._kubeconfig), "PATH": path, "LC_ALL": "C"}
+        return {
+            "HOME": str(self._home),
+            "KUBECONFIG": str(self._kubeconfig),
+            "PATH": os.environ.get("PATH", os.defpath),  # `kubectl diff` looks for diff there
+            "LC_ALL": "C",
+            "GOGC": "off",  # it ends before it pays to clean up
+        }

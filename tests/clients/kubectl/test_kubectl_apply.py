@@ -18,10 +18,6 @@ def applied(kubectl: Kubectl, body: object, *options: str) -> str:
     return kubectl("apply", "-f", "-", *options, stdin=json.dumps(body))
 
 
-def created(kubectl: Kubectl, body: object) -> None:
-    kubectl("create", "-f", "-", stdin=json.dumps(body))
-
-
 def widget(**spec: Any) -> dict[str, Any]:
     return {"apiVersion": things.WIDGETS, "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
 
@@ -132,7 +128,7 @@ CONTAINERS = "/spec/template/spec/containers"
 def test_a_deployment_is_patched(kubectl: Kubectl, kind: str, patch: object, expected: list[str]) -> None:
     containers = [{"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}]
     template = {"metadata": {"labels": {"app": "d"}}, "spec": {"containers": containers}}
-    created(kubectl, objects.deployment("d", template=template))
+    things.post(kubectl, objects.deployment("d", template=template))
     arguments = ["patch", "deployment", "d", f"--type={kind}", "-p", json.dumps(patch)]
     assert kubectl(*arguments) == "deployment.apps/d patched"
     found = kubectl("get", "deployment", "d", "-o", "jsonpath={.spec.template.spec.containers[*].image}")
@@ -140,7 +136,7 @@ def test_a_deployment_is_patched(kubectl: Kubectl, kind: str, patch: object, exp
 
 
 def test_a_patch_that_changes_nothing(kubectl: Kubectl) -> None:
-    created(kubectl, objects.config_map("m", {"a": "1"}))
+    things.post(kubectl, objects.config_map("m", {"a": "1"}))
     patch = ["patch", "configmap", "m", "-p", '{"data": {"a": "1"}}']
     assert kubectl(*patch) == "configmap/m patched (no change)"
 
@@ -162,7 +158,7 @@ def test_a_patch_that_changes_nothing(kubectl: Kubectl) -> None:
 )
 def test_a_patch_is_refused(kubectl: Kubectl, arguments: str, patch: object, complaint: str) -> None:
     for body in (objects.config_map("m", {"a": "1"}), widget(size=1), objects.pod("p")):
-        created(kubectl, body)
+        things.post(kubectl, body)
     assert complaint in kubectl.refused("patch", *arguments.split(), "-p", json.dumps(patch))
 
 
@@ -170,7 +166,7 @@ def test_a_patch_is_refused(kubectl: Kubectl, arguments: str, patch: object, com
 
 
 def test_labels_and_annotations(kubectl: Kubectl) -> None:
-    created(kubectl, objects.config_map("m"))
+    things.post(kubectl, objects.config_map("m"))
     assert kubectl("label", "configmap", "m", "a=1", "b=2") == "configmap/m labeled"
     assert "already has a value (1)" in kubectl.refused("label", "configmap", "m", "a=9")
     kubectl("label", "configmap", "m", "a=9", "b-", "--overwrite")
@@ -182,7 +178,7 @@ def test_labels_and_annotations(kubectl: Kubectl) -> None:
 
 
 def test_an_image_is_set(kubectl: Kubectl) -> None:
-    created(kubectl, objects.deployment("d"))
+    things.post(kubectl, objects.deployment("d"))
     assert kubectl("set", "image", "deployment/d", "main=new:2") == "deployment.apps/d image updated"
     path = "{.spec.template.spec.containers[0].image}"
     assert kubectl("get", "deployment", "d", "-o", f"jsonpath={path}") == "new:2"
@@ -194,14 +190,14 @@ def test_an_image_is_set(kubectl: Kubectl) -> None:
 @pytest.mark.parametrize("kind", ["deployment", "statefulset", "widget"])
 def test_it_is_scaled(kubectl: Kubectl, kind: str) -> None:
     bodies = {"deployment": objects.deployment, "statefulset": objects.stateful_set}
-    created(kubectl, bodies[kind]("w") if kind in bodies else widget(size=1, replicas=1))
+    things.post(kubectl, bodies[kind]("w") if kind in bodies else widget(size=1, replicas=1))
     assert kubectl("scale", kind, "w", "--replicas=3").endswith("/w scaled")
     assert "was 3" in kubectl.refused("scale", kind, "w", "--replicas=5", "--current-replicas=4")
     assert kubectl("get", kind, "w", "-o", "jsonpath={.spec.replicas}") == "3"
 
 
 def test_a_rollout_is_followed(kubectl: Kubectl) -> None:
-    created(kubectl, objects.deployment("d", replicas=2))
+    things.post(kubectl, objects.deployment("d", replicas=2))
     counts = {"replicas": 2, "updatedReplicas": 2, "readyReplicas": 2}
     status = {"observedGeneration": 1, **counts, "availableReplicas": 1}
     with kubectl.running("rollout", "status", "deployment/d") as following:
@@ -215,7 +211,7 @@ def test_a_rollout_is_followed(kubectl: Kubectl) -> None:
 
 
 def test_a_rollout_is_restarted(kubectl: Kubectl) -> None:
-    created(kubectl, objects.deployment("d"))
+    things.post(kubectl, objects.deployment("d"))
     assert kubectl("rollout", "restart", "deployment/d") == "deployment.apps/d restarted"
     template = kubectl.json("get", "deployment", "d")["spec"]["template"]
     assert "kubectl.kubernetes.io/restartedAt" in template["metadata"]["annotations"]

@@ -16,10 +16,6 @@ pytestmark = pytest.mark.kubernetes
 DEFINITIONS = Path(__file__).parents[3] / "docs" / "crds"
 
 
-def created(kubectl: Kubectl, body: object) -> Any:
-    return kubectl.json("create", "-f", "-", stdin=json.dumps(body))
-
-
 def names(kubectl: Kubectl) -> list[str]:
     return kubectl("get", "configmaps", "-o", "name").splitlines()
 
@@ -38,7 +34,7 @@ def let_go(kubectl: Kubectl, name: str) -> None:
 
 def test_by_name_by_file_by_label_and_all(kubectl: Kubectl) -> None:
     for name, labels in [("a", {}), ("b", {}), ("c", {"x": "y"}), ("d", {"x": "y"}), ("e", {}), ("f", {})]:
-        created(kubectl, objects.config_map(name, labels=labels))
+        things.post(kubectl, objects.config_map(name, labels=labels))
     assert kubectl("delete", "configmap", "a") == 'configmap "a" deleted'
     assert kubectl("delete", "-f", "-", stdin=json.dumps(objects.config_map("b"))) == 'configmap "b" deleted'
     assert kubectl("delete", "cm", "-l", "x=y") == 'configmap "c" deleted\nconfigmap "d" deleted'
@@ -54,7 +50,7 @@ def test_what_is_gone_already(kubectl: Kubectl) -> None:
 
 
 def test_a_deletion_waits_for_finalizers(kubectl: Kubectl) -> None:
-    created(kubectl, held("m"))
+    things.post(kubectl, held("m"))
     with kubectl.running("delete", "configmap", "m", "-v=6") as deleting:
         deleting.until_it_says("watch=true")
         let_go(kubectl, "m")
@@ -63,7 +59,7 @@ def test_a_deletion_waits_for_finalizers(kubectl: Kubectl) -> None:
 
 
 def test_only_trying_to_delete(kubectl: Kubectl) -> None:
-    created(kubectl, objects.config_map("m"))
+    things.post(kubectl, objects.config_map("m"))
     tried = kubectl("delete", "configmap", "m", "--dry-run=server")
     assert tried == 'configmap "m" deleted (server dry run)'
     assert names(kubectl) == ["configmap/m"]
@@ -75,7 +71,7 @@ def test_only_trying_to_delete(kubectl: Kubectl) -> None:
     ids=["given", "default", "now"],
 )
 def test_a_pod_on_a_node_has_time_to_end(kubectl: Kubectl, options: list[str], deletion: int) -> None:
-    created(kubectl, objects.pod("p", {"nodeName": "nowhere"}))
+    things.post(kubectl, objects.pod("p", {"nodeName": "nowhere"}))
     kubectl("delete", "pod", "p", "--wait=false", *options)
     assert kubectl.json("get", "pod", "p")["metadata"]["deletionGracePeriodSeconds"] == deletion
     assert kubectl.rows("get", "pod", "p")[1][2] == "Terminating"
@@ -88,10 +84,10 @@ def test_a_pod_on_a_node_has_time_to_end(kubectl: Kubectl, options: list[str], d
 
 
 def family(kubectl: Kubectl, child: Any) -> None:
-    owner = created(kubectl, objects.config_map("owner"))
+    owner = things.post(kubectl, objects.config_map("owner"))
     reference = objects.owner("ConfigMap", owner, blockOwnerDeletion=True)
     child["metadata"]["ownerReferences"] = [reference]
-    created(kubectl, child)
+    things.post(kubectl, child)
 
 
 def test_cascade_foreground(kubectl: Kubectl) -> None:
@@ -126,9 +122,8 @@ def test_cascade_orphan(kubectl: Kubectl) -> None:
 def test_a_namespace_takes_what_is_in_it_along(kubectl: Kubectl) -> None:
     name = f"{kubectl.namespace}-more"
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    created(kubectl, namespace)
-    inside = objects.config_map("m", namespace=name)
-    created(kubectl, inside)
+    for body in (namespace, objects.config_map("m", namespace=name)):
+        kubectl("create", "-f", "-", stdin=json.dumps(body))
     assert kubectl("delete", "namespace", name) == f'namespace "{name}" deleted'
     assert "not found" in kubectl.refused("get", "namespace", name)
     assert kubectl("get", "configmaps", "-n", name, "-o", "name") == ""
@@ -138,7 +133,7 @@ def test_a_namespace_takes_what_is_in_it_along(kubectl: Kubectl) -> None:
 
 
 def test_waiting_for_a_condition(kubectl: Kubectl) -> None:
-    created(kubectl, objects.deployment("d"))
+    things.post(kubectl, objects.deployment("d"))
     condition = {"type": "Available", "status": "False", "lastTransitionTime": things.LONG_AGO}
     with kubectl.running("wait", "--for=condition=Available", "deployment/d", "-v=6") as waiting:
         waiting.until_it_says("watch=true")
@@ -149,13 +144,13 @@ def test_waiting_for_a_condition(kubectl: Kubectl) -> None:
 
 
 def test_waiting_in_vain(kubectl: Kubectl) -> None:
-    created(kubectl, objects.pod("p"))
+    things.post(kubectl, objects.pod("p"))
     complaint = kubectl.refused("wait", "--for=condition=Ready", "pod/p", "--timeout=1s")
     assert "timed out waiting for the condition on pods/p" in complaint
 
 
 def test_waiting_for_a_deletion(kubectl: Kubectl) -> None:
-    created(kubectl, held("m"))
+    things.post(kubectl, held("m"))
     kubectl("delete", "configmap", "m", "--wait=false")
     with kubectl.running("wait", "--for=delete", "configmap/m", "-v=6") as waiting:
         waiting.until_it_says("watch=true")
@@ -166,7 +161,7 @@ def test_waiting_for_a_deletion(kubectl: Kubectl) -> None:
 
 def test_waiting_for_a_custom_resource(kubectl: Kubectl) -> None:
     widget = {"apiVersion": things.WIDGETS, "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}}
-    created(kubectl, widget)
+    things.post(kubectl, widget)
     things.write_status(
         kubectl, "widgets", "w", {"conditions": [{"type": "Made", "status": "True"}]}, things.WIDGETS
     )
@@ -208,6 +203,6 @@ def test_a_framework_from_its_definition_to_its_deletion(kubectl: Kubectl, group
 
     owner = kubectl.json("get", f"frameworks.{group}", "tf")
     reference = objects.owner("Framework", owner, blockOwnerDeletion=True)
-    created(kubectl, objects.config_map("attempt", ownerReferences=[reference]))
+    things.post(kubectl, objects.config_map("attempt", ownerReferences=[reference]))
     kubectl("delete", f"frameworks.{group}", "tf", "--cascade=foreground")
     assert names(kubectl) == [], "the dependents go first"

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 from tests.clients.kubectl import things
-from tests.clients.kubectl.runs import Kubectl
+from tests.clients.kubectl.namespaces import Namespaces
+from tests.clients.kubectl.runs import Kubectl, Server
 
 from conformance import objects
 
@@ -17,9 +18,14 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
     return json.dumps(objects.config_map(name, data, **metadata))
 
 
-def create_config_maps(kubectl: Kubectl) -> None:
-    for name, labels in [("a", {"tier": "1"}), ("b", {"tier": "2"}), ("c", {})]:
-        kubectl("create", "-f", "-", stdin=config_map(name, {"key": name}, labels=labels))
+@pytest.fixture(scope="module")
+def three(namespaces: Namespaces, server: Server) -> Kubectl:
+    """In a namespace with three ConfigMaps, which no test changes."""
+    kubectl = namespaces.open(server)
+    labels = {"a": {"tier": "1"}, "b": {"tier": "2"}, "c": {}}
+    maps = [config_map(name, {"key": name}, labels=labels[name]) for name in labels]
+    kubectl("create", "-f", "-", stdin="\n".join(maps))
+    return kubectl
 
 
 # What there is
@@ -101,9 +107,8 @@ def test_an_object_as_it_is_can_be_sent_back(kubectl: Kubectl, form: str) -> Non
         ("go-template={{range .items}}{{.data.key}};{{end}}", "a;b;c;"),
     ],
 )
-def test_an_output_form(kubectl: Kubectl, form: str, expected: str) -> None:
-    create_config_maps(kubectl)
-    printed = kubectl("get", "configmaps", "-o", form)
+def test_an_output_form(three: Kubectl, form: str, expected: str) -> None:
+    printed = three("get", "configmaps", "-o", form)
     assert "\n".join(" ".join(line.split()) for line in printed.splitlines()) == expected
 
 
@@ -128,9 +133,8 @@ def test_sorted(kubectl: Kubectl) -> None:
     ],
     ids=" ".join,
 )
-def test_selectors(kubectl: Kubectl, options: list[str], expected: list[str]) -> None:
-    create_config_maps(kubectl)
-    found = kubectl("get", "configmaps", "-o", "name", *options).splitlines()
+def test_selectors(three: Kubectl, options: list[str], expected: list[str]) -> None:
+    found = three("get", "configmaps", "-o", "name", *options).splitlines()
     assert found == [f"configmap/{name}" for name in expected]
 
 
@@ -140,16 +144,14 @@ def test_pods_by_phase(furnished: Kubectl) -> None:
     assert "field label not supported: spec.nosuch" in complaint
 
 
-def test_all_namespaces(kubectl: Kubectl) -> None:
-    create_config_maps(kubectl)
-    listed = kubectl("get", "configmaps", "-A", "--no-headers")
-    mine = [line.split()[:2] for line in listed.splitlines() if line.startswith(kubectl.namespace)]
-    assert mine == [[kubectl.namespace, name] for name in ("a", "b", "c")]
+def test_all_namespaces(three: Kubectl) -> None:
+    listed = three("get", "configmaps", "-A", "--no-headers")
+    mine = [line.split()[:2] for line in listed.splitlines() if line.startswith(three.namespace)]
+    assert mine == [[three.namespace, name] for name in ("a", "b", "c")]
 
 
-def test_a_list_in_pages(kubectl: Kubectl) -> None:
-    create_config_maps(kubectl)
-    shown = kubectl("get", "configmaps", "--chunk-size=2", "-o", "name")
+def test_a_list_in_pages(three: Kubectl) -> None:
+    shown = three("get", "configmaps", "--chunk-size=2", "-o", "name")
     assert shown == "configmap/a\nconfigmap/b\nconfigmap/c"
 
 

@@ -70,6 +70,13 @@ def create(kubectl: Kubectl) -> None:
     tell_event(kubectl, "Widget", "small", "Made", "It was made", WIDGETS)
 
 
+def post(kubectl: Kubectl, body: Any) -> Any:
+    """In the namespace of a kubectl, but without it, which takes its time. For what is not itself tested."""
+    plural = f"{body['kind'].lower()}s"
+    path = objects.path(plural, namespace=kubectl.namespace, group=body["apiVersion"])
+    return kubectl.server.api.post(path, body).expect(201).body
+
+
 def write_status(kubectl: Kubectl, plural: str, name: str, status: dict[str, Any], group: str = "") -> None:
     path = objects.path(plural, name, "status", namespace=kubectl.namespace, group=group)
     kubectl.server.api.patch(path, {"status": status}).expect(200)

@@ -29,6 +29,8 @@ class Cluster(msgspec.Struct, frozen=True):
     versions: dict[str, Any]
     images: tuple[str, ...]
     """Images that a pod may name. Nothing runs them on a server without nodes."""
+    ends_with_the_tests: bool
+    """It need not be tidied: what it takes a real one to delete a namespace is more than most tests ask of it."""
 
     @property
     def is_real(self) -> bool:
@@ -52,7 +54,9 @@ def running() -> Iterator[Cluster]:
         client = stack.enter_context(contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))))
         wait_for("the server to be ready", lambda: client.get("/readyz").code == 200)
         versions = client.get("/version").expect(200).body
-        yield Cluster(kind, kubeconfig, client, versions, ("windlass/test:1", "windlass/test:2"))
+        is_somebodys = kind == "real" and "KUBECONFIG" in os.environ
+        images = ("windlass/test:1", "windlass/test:2")
+        yield Cluster(kind, kubeconfig, client, versions, images, not is_somebodys)
 
 
 @contextlib.contextmanager

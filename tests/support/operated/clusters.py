@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from operated.processes import Process
+from operated.processes import Process, Spawned
 from operated.proxy import Upstream, upstream_of_kubeconfig
 
 from conformance import servers
@@ -147,7 +147,7 @@ class Embedded(Cluster):
             *("--socket", str(self._socket)),
             *("--port", str(self._port)),
         ]
-        process = Process("API server", command, self._folder / f"api-{self._starts}.log")
+        process = Spawned("API server", command, self._folder / f"api-{self._starts}.log")
         wait_for("the embedded server to start", lambda: _is_ready(process))
         return process
 
@@ -175,7 +175,7 @@ class Real(Cluster):
     def restart(self) -> None:
         self.client.close()
         log = self.folder / "kube-apiserver.log"
-        self._restarted = Process("kube-apiserver", self._command, log)
+        self._restarted = Spawned("kube-apiserver", self._command, log)
         self.wait_for_answers()
 
     def stop(self) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from operated.processes import Process
+from operated.forked import Forked
+from operated.processes import Process, Spawned
 from operated.proxy import Proxy
 
 from conformance.waiting import wait_for
@@ -27,12 +28,15 @@ class Controller:
         folder: Path,
         options: Sequence[str],
         environment: Mapping[str, str],
+        *,
+        is_forked: bool,
     ) -> None:
         self.name = name
         self.proxy = proxy
         self._folder = folder
         self._options = list(options)
         self._environment = environment
+        self._is_forked = is_forked
         self.process = self._started()
 
     @property
@@ -45,15 +49,18 @@ class Controller:
 
     def _started(self) -> Process:
         number = next(STARTS)
-        command = [
-            *(sys.executable, "-m", "windlass.cli.main", "controller"),
+        arguments = [
+            "controller",
             *("--kubeconfig", str(self.proxy.kubeconfig)),
             *("--metrics-address", "127.0.0.1:0"),
             *("--log-format", "json"),
             *self._options,
         ]
-        log = self._folder / f"{self.name}-{number}.log"
-        return Process(f"{self.name} ({number})", command, log, self._environment)
+        name, log = f"{self.name} ({number})", self._folder / f"{self.name}-{number}.log"
+        if self._is_forked:
+            return Forked(name, arguments, log)
+        command = [sys.executable, "-m", "windlass.cli.main", *arguments]
+        return Spawned(name, command, log, self._environment)
 
     def lines(self) -> list[dict[str, Any]]:
         """The structured lines of its log. Snapshots are plain lines, as the reference writes them."""

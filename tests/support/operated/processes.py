@@ -15,44 +15,35 @@ STARTED: "list[Process]" = []
 
 
 class Process:
-    def __init__(
-        self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
-    ) -> None:
+    """How it was started is known to its subclass."""
+
+    def __init__(self, name: str, log: Path) -> None:
         self.name = name
         self.log = log
         self._last_words = ""
-        whole = list(command)
-        if sys.platform == "linux":
-            whole = [sys.executable, "-I", "-S", "-c", programs.UNTIL_PARENT_ENDS, str(os.getpid()), *whole]
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603
-                whole,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})},
-                start_new_session=True,
-            )
         STARTED.append(self)
 
     @property
     def pid(self) -> int:
-        return self._process.pid
+        raise NotImplementedError
 
     @property
     def code(self) -> int | None:
         """How it ended; None while it runs."""
-        return self._process.poll()
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        """With -9; returns when it has ended."""
+        raise NotImplementedError
 
     def kill(self) -> None:
         """With -9: it has no chance to say good-bye."""
-        self._process.kill()
-        self._process.wait()
+        self._end()
         self._last_words = self.tail()
 
     def stop(self) -> int:
         """With SIGTERM, as Kubernetes does it; waits for its end."""
-        self._process.send_signal(signal.SIGTERM)
+        os.kill(self.pid, signal.SIGTERM)
         code = wait_for(f"{self.name} to end\n{self.text()}", lambda: self._ended())
         return code - 1
 
@@ -72,3 +63,36 @@ class Process:
         if not self.log.exists():
             return self._last_words
         return "\n".join(line[:600] for line in self.text().splitlines()[-lines:])
+
+
+class Spawned(Process):
+    """Any program."""
+
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    ) -> None:
+        whole = list(command)
+        if sys.platform == "linux":
+            whole = [sys.executable, "-I", "-S", "-c", programs.UNTIL_PARENT_ENDS, str(os.getpid()), *whole]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(  # noqa: S603
+                whole,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
+        super().__init__(name, log)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        return self._process.poll()
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()

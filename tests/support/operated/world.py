@@ -69,12 +69,18 @@ class World:
         self.stage.call(functools.partial(self.kubelet.tell, place.name, framework, life))
 
     def controller(
-        self, name: str, *options: str, environment: Mapping[str, str] | None = None
+        self,
+        name: str,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+        is_forked: bool = False,
     ) -> Controller:
         """A new process, behind a proxy of its own."""
         proxy = Proxy(self.cluster.upstream(), self.cluster.folder, name)
         self.stage.wait(proxy.start())
-        self.controllers[name] = Controller(name, proxy, self.cluster.folder, options, environment or {})
+        self.controllers[name] = Controller(
+            name, proxy, self.cluster.folder, options, environment or {}, is_forked=is_forked
+        )
         return self.controllers[name]
 
     def insist_on_sanity(self) -> None:
