@@ -75,7 +75,8 @@ class Cluster:
             raise MachineError(f"{name} does not run. The end of its log:\n{programs.tail(self._log(name))}")
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
-        wait_for(f"the end of {name}", lambda: not self._pids(self._components[name]))
+        # Its ports are free when the kernel is done with it.
+        wait_for(f"the end of {name}", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
     def lose_node(self) -> None:
         """As when its plug is pulled: kubelet, containerd and every container, all at once."""
