@@ -57,6 +57,8 @@ class Cluster:
         self.audit_log = place.audit_log
         self._node = node
         self._components = components.table(place)
+        self._launched: dict[str, subprocess.Popen[bytes]] = {}
+        """By us. They may have been started by another process, too."""
 
     def start(self, name: str) -> None:
         """Unless it runs; returns when it serves."""
@@ -66,13 +68,13 @@ class Cluster:
     def launch(self, name: str) -> None:
         component = self._components[name]
         if not self._pids(component):
-            self._node.start(component.argv, self._log(name), self._environment())
+            self._launched[name] = self._node.start(component.argv, self._log(name), self._environment())
 
     def kill(self, name: str) -> None:
         """As a crash does it."""
         pids = self._pids(self._components[name])
         if not pids:
-            raise MachineError(f"{name} does not run. The end of its log:\n{programs.tail(self._log(name))}")
+            raise self._failure(self._components[name], "does not run")
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
         # Its ports are free when the kernel is done with it.
@@ -123,11 +125,17 @@ class Cluster:
         component = self._components[name]
         deadline = time.monotonic() + SECONDS
         while not self._serves(component):
-            if not self._pids(component):
+            if self._has_ended(component):
                 raise self._failure(component, "has ended")
             if time.monotonic() > deadline:
                 raise self._failure(component, f"did not serve within {SECONDS:.0f} s")
             time.sleep(0.05)
+
+    def _has_ended(self, component: Component) -> bool:
+        """One that we have just launched may not be seen yet."""
+        launched = self._launched.get(component.name)
+        is_under_way = launched is not None and launched.poll() is None
+        return not is_under_way and not self._pids(component)
 
     def _serves(self, component: Component) -> bool:
         if component.health:

@@ -49,17 +49,17 @@ class Machine:
         done = subprocess.run(self.command(*argv), capture_output=True)
         return done.returncode == 0
 
-    def start(self, argv: Sequence[str], log: Path, environment: dict[str, str]) -> None:
-        """It outlives us, and ends with the machine."""
+    def start(self, argv: Sequence[str], log: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        """It outlives us, and ends with the machine. What is returned ends when it ends."""
         with log.open("ab") as output:
-            subprocess.run(
-                ["setsid", "--fork", *self.command(*argv)],
-                check=True,
+            return subprocess.Popen(
+                self.command(*argv),
                 env=environment,
                 cwd=log.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     def processes(self) -> dict[int, list[str]]:
