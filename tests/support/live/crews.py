@@ -1,0 +1,209 @@
+"""Jobs of all sorts around a fault, what each has to come to, and the account of what became of them."""
+
+import contextlib
+import http.client
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from live.place import SECONDS, Place
+from live.records import FOREVER, Records
+from operated.jobs import framework
+from operated.place import completion_of, state_of
+
+from conformance.client import Json
+from conformance.waiting import wait_for
+
+TRANSIENT: Final = {"fancyRetryPolicy": True, "maxRetryCount": 0}
+"""What happens to the platform is no fault of the job: it is tried again, and that does not count."""
+
+GONE: Final = "gone"
+HALF_AN_HOUR: Final = 1800
+
+
+class Job(msgspec.Struct, frozen=True):
+    framework: Json
+    code: int | None = 0
+    """What it ends with. None: it goes away by itself."""
+
+    @property
+    def name(self) -> str:
+        return str(self.framework["metadata"]["name"])
+
+    @property
+    def tasks(self) -> int:
+        return sum(role["taskNumber"] for role in self.framework["spec"]["taskRoles"])
+
+
+def job(name: str, *roles: Json, code: int | None = 0, **spec: Any) -> Job:
+    return Job(framework(name, *roles, **{"retryPolicy": TRANSIENT, **spec}), code)
+
+
+class Account(msgspec.Struct, frozen=True):
+    jobs: int
+    tasks: int
+    runs: int
+    twice: list[str]
+    lost: list[str]
+    left_over: list[str]
+    log: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.jobs} jobs, {self.tasks} tasks in {self.runs} runs, {len(self.twice)} twice, "
+            f"{len(self.lost)} lost, {len(self.left_over)} left over"
+        )
+
+    def insist_on_perfection(self) -> None:
+        assert not self.twice, f"ran twice at once: {self.twice}\n{self.log}"
+        assert not self.lost, f"lost: {self.lost}\n{self.log}"
+        assert not self.left_over, f"left over: {self.left_over}"
+
+
+class Crew:
+    def __init__(self, place: Place, records: Records, pod_spec: Json = None) -> None:
+        self.place = place
+        self.records = records
+        self._pod_spec = pod_spec or {}
+        self._jobs: dict[str, Job] = {}
+        self._runs_told = 0
+
+    # Jobs
+
+    def role(self, name: str = "worker", tasks: int = 1, script: str = "true", **more: Any) -> Json:
+        given = {"retry": TRANSIENT, **more}
+        return self.records.role(name, tasks, script, pod_spec=self._pod_spec, **given)
+
+    def short(self, name: str) -> Job:
+        return job(name, self.role(tasks=2, script="sleep 0.3"))
+
+    def failing(self, name: str) -> Job:
+        return job(name, self.role(script="exit 3"), code=3)
+
+    def retried(self, name: str) -> Job:
+        """Its task fails twice before it succeeds."""
+        script = "[ $FC_TASK_ATTEMPT_ID -ge 2 ]"
+        return job(name, self.role(script=script, retry={"fancyRetryPolicy": True, "maxRetryCount": 2}))
+
+    def retried_as_a_whole(self, name: str) -> Job:
+        """Its first attempt fails."""
+        script = "[ $FC_FRAMEWORK_ATTEMPT_ID -ge 1 ]"
+        policy = {"fancyRetryPolicy": True, "maxRetryCount": 1}
+        return job(name, self.role(tasks=2, script=script), retryPolicy=policy)
+
+    def training(self, name: str, gate: str) -> Job:
+        """A ps that never ends, and workers that end when the gate is open."""
+        workers = self.role("worker", 2, self.records.until_open(gate), min_succeeded=2)
+        return job(name, self.role("ps", 1, FOREVER), workers)
+
+    def long(self, name: str, gate: str, **spec: Any) -> Job:
+        return job(name, self.role(tasks=2, script=self.records.until_open(gate)), **spec)
+
+    def delayed(self, name: str, seconds: int) -> Job:
+        """Its task fails once, and is tried again so much later."""
+        backoff = {"initialSec": seconds, "maxSec": seconds}
+        retry = {"fancyRetryPolicy": True, "maxRetryCount": 1, "retryBackoff": backoff}
+        return job(name, self.role(script="[ $FC_TASK_ATTEMPT_ID -ge 1 ]", retry=retry))
+
+    def slow_to_end(self, name: str) -> Job:
+        """One whose first attempt goes on for a while after it was asked to end."""
+        script = "[ $FC_TASK_ATTEMPT_ID -ge 1 ] && exit 0\ntrap 'sleep 3; exit 143' TERM\nwhile :; do sleep 0.2; done"
+        spec = {**self._pod_spec, "terminationGracePeriodSeconds": 60}
+        role = self.records.role(script=script, retry=TRANSIENT, graceful_timeout=HALF_AN_HOUR, pod_spec=spec)
+        return job(name, role)
+
+    def timed(self, prefix: str) -> list[Job]:
+        """Those for which it matters what time it is."""
+        short = self.role(script="sleep 0.3")
+        nowhere = {"container": {"image": "windlass/nowhere:1"}}
+        later = HALF_AN_HOUR
+        return [
+            self.delayed(f"{prefix}-delayed", 2),
+            job(f"{prefix}-in-time", short, activeDeadlineSeconds=later, pendingDeadlineSeconds=later),
+            job(f"{prefix}-kept", short, ttlSecondsAfterFinished=later),
+            job(f"{prefix}-removed", short, ttlSecondsAfterFinished=1, code=None),
+            job(f"{prefix}-overdue", self.role(script=FOREVER), activeDeadlineSeconds=3, code=-250),
+            job(f"{prefix}-stuck", self.records.role(pod_spec=nowhere), pendingDeadlineSeconds=3, code=-240),
+        ]
+
+    def some(self, prefix: str) -> list[Job]:
+        """One of each sort that ends by itself."""
+        sorts = (self.short, self.failing, self.retried, self.retried_as_a_whole)
+        return [sort(f"{prefix}-{sort.__name__.replace('_', '-')}") for sort in sorts]
+
+    # What is done with them
+
+    def submit(self, *jobs: Job) -> None:
+        """As often as it takes: the API server may be down."""
+        for each in jobs:
+            self._jobs[each.name] = each
+            self.place.wait_for(f"{each.name} to be taken", lambda: self._is_taken(each.framework))  # noqa: B023
+
+    def _is_taken(self, framework: Json) -> bool:
+        client = self.place.client
+        try:
+            answer = client.post(self.place.framework_path(), framework)
+        except (OSError, http.client.HTTPException):
+            client.close()
+            return False
+        # A request may have been heard though its answer was lost.
+        return answer.code in (201, 409)
+
+    def settle(self) -> Account:
+        """Waits for the jobs to end, deletes them, and waits for all of them to go."""
+        _until_empty(self._unfinished)
+        lost = self._lost()
+        for name in self._frameworks():
+            self.place.delete(name)
+        left_over = _until_empty(lambda: [*self._frameworks(), *self.place.pods(), *self.place.config_maps()])
+        runs = len(self.records.starts(self.place.name))
+        account = Account(
+            jobs=len(self._jobs),
+            tasks=sum(each.tasks for each in self._jobs.values()),
+            runs=runs - self._runs_told,
+            twice=self.records.twice(),
+            lost=lost,
+            left_over=left_over,
+            log=self.records.log(),
+        )
+        self._jobs.clear()
+        self._runs_told = runs
+        return account
+
+    def _unfinished(self) -> list[str]:
+        """The jobs that have not come to any end, or not gone though they should."""
+        found = self._frameworks()
+        return [
+            name
+            for name, each in self._jobs.items()
+            if name in found and (each.code is None or state_of(found[name]) != "Completed")
+        ]
+
+    def _lost(self) -> list[str]:
+        """The jobs that have not come to what they have to come to."""
+        found = self._frameworks()
+        ends = {name: (_end_of(found.get(name)), _end_wanted(each)) for name, each in self._jobs.items()}
+        return [f"{name}: {end} instead of {wanted}" for name, (end, wanted) in ends.items() if end != wanted]
+
+    def _frameworks(self) -> dict[str, Json]:
+        items = self.place.client.get(self.place.framework_path()).expect(200).body["items"]
+        return {item["metadata"]["name"]: item for item in items}
+
+
+def _end_wanted(wanted: Job) -> str:
+    return GONE if wanted.code is None else str(wanted.code)
+
+
+def _end_of(framework: Json) -> str:
+    if framework is None:
+        return GONE
+    if state_of(framework) != "Completed":
+        return state_of(framework) or "not looked at"
+    return str(completion_of(framework)["code"])
+
+
+def _until_empty(look: Callable[[], list[str]]) -> list[str]:
+    """What is still there when the time is over."""
+    with contextlib.suppress(AssertionError):
+        wait_for("nothing", lambda: not look(), SECONDS)
+    return look()
