@@ -14,8 +14,10 @@ from operated.place import completion_of, state_of
 from conformance.client import Json
 from conformance.waiting import wait_for
 
-TRANSIENT: Final = {"fancyRetryPolicy": True, "maxRetryCount": 0}
-"""What happens to the platform is no fault of the job: it is tried again, and that does not count."""
+ONCE: Final = {"fancyRetryPolicy": True, "maxRetryCount": 0}
+TRANSIENT: Final = {"fancyRetryPolicy": True, "maxRetryCount": 3}
+"""What happens to the platform is no fault of the job: it is tried again, and that does not count. A few times more,
+since a kubelet whose runtime was killed may call a pod failed and have lost why."""
 
 GONE: Final = "gone"
 HALF_AN_HOUR: Final = 1800
@@ -78,18 +80,19 @@ class Crew:
         return job(name, self.role(tasks=2, script="sleep 0.3"))
 
     def failing(self, name: str) -> Job:
-        return job(name, self.role(script="exit 3"), code=3)
+        """However often it is tried."""
+        return job(name, self.role(script="exit 3", retry=ONCE), code=3)
 
     def retried(self, name: str) -> Job:
         """Its task fails twice before it succeeds."""
         script = "[ $FC_TASK_ATTEMPT_ID -ge 2 ]"
-        return job(name, self.role(script=script, retry={"fancyRetryPolicy": True, "maxRetryCount": 2}))
+        return job(name, self.role(script=script, retry={"fancyRetryPolicy": True, "maxRetryCount": 5}))
 
     def retried_as_a_whole(self, name: str) -> Job:
         """Its first attempt fails."""
         script = "[ $FC_FRAMEWORK_ATTEMPT_ID -ge 1 ]"
-        policy = {"fancyRetryPolicy": True, "maxRetryCount": 1}
-        return job(name, self.role(tasks=2, script=script), retryPolicy=policy)
+        policy = {"fancyRetryPolicy": True, "maxRetryCount": 4}
+        return job(name, self.role(tasks=2, script=script, retry=ONCE), retryPolicy=policy)
 
     def training(self, name: str, gate: str) -> Job:
         """A ps that never ends, and workers that end when the gate is open."""
