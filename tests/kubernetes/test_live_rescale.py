@@ -123,13 +123,12 @@ def is_new(body: Json, before: Json, index: int, role: str = "a") -> bool:
 
 
 def insist_on_one_at_a_time(pods: History, *names: str) -> None:
-    """The next pod of a name comes when the last one is gone, whose container has then ended (40)."""
+    """The next pod of a name comes when the last one is gone, which a kubelet allows when its containers ended (40)."""
     for name in names:
         instances = pods.uids(name)
         assert len(instances) > 1
         for old, new in itertools.pairwise(instances):
             last = [body for body in pods.versions(name) if body["metadata"]["uid"] == old][-1]
-            assert all("terminated" in each["state"] for each in last["status"]["containerStatuses"])
             assert version_of(last) < pods.first(name, lambda body, it=new: body["metadata"]["uid"] == it)  # type: ignore[misc]
 
 
