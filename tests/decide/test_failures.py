@@ -23,6 +23,7 @@ from windlass.model.pods import (
     ContainerState,
     ContainerStatus,
     ContainerTerminated,
+    ContainerWaiting,
     ObjectMetadata,
     PodPhase,
     PodStatusView,
@@ -45,6 +46,10 @@ def ended(
     return ContainerStatus(
         name, ContainerState(ContainerTerminated(code, signal, reason, message, finished_at))
     )
+
+
+def waiting(reason: str, message: str = "") -> ContainerStatus:
+    return ContainerStatus("main", ContainerState(waiting=ContainerWaiting(reason, message)))
 
 
 def running(name: str = "main") -> ContainerStatus:
@@ -193,6 +198,15 @@ def test_statement_22_reasons_of_pods(reason: str, code: int, phrase: str, attri
             "ContainerStatusUnknown",
             {"Transient", "Platform"},
         ),
+        # A kubelet whose runtime was killed fails a pod, and still waits for its container.
+        (
+            waiting("RunContainerError", "rpc error: code = Unavailable desc = transport is closing"),
+            -1202,
+            "ContainerRuntimeFailed",
+            {"Transient", "Platform"},
+        ),
+        (waiting("CreateContainerError", "no idea"), -1203, "ContainerStartFailed", set()),
+        (waiting("ContainerCreating"), -300, "PodFailedWithoutFailedContainer", set()),
         (
             ended(255, reason="Unknown"),
             -1204,

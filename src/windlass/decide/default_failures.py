@@ -74,7 +74,8 @@ _COMMAND_CANNOT_RUN = (
 # nothing.
 _RUNTIME_FAILED = (
     "(?i)(nvidia-container-cli|docker daemon|containerd-shim|cgroup"
-    "|no space left on device|resource temporarily unavailable|context deadline exceeded|connection refused)"
+    "|no space left on device|resource temporarily unavailable|context deadline exceeded|connection refused"
+    "|transport is closing|error reading from server)"
 )
 
 

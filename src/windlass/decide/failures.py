@@ -127,7 +127,7 @@ def with_defaults(configured: Sequence[FailureClass]) -> tuple[FailureClass, ...
 
 
 def pod_completion(pod: PodView) -> PodCompletionStatus:
-    """What is worth keeping of a pod when it is gone: all containers that ended, init containers first."""
+    """What is worth keeping of a pod when it is gone: containers that ended or could not be started, init ones first."""
     containers = [
         ContainerCompletionStatus(
             name=container.name,
@@ -137,7 +137,7 @@ def pod_completion(pod: PodView) -> PodCompletionStatus:
             code=ended.exit_code,
         )
         for container in pod.containers
-        if (ended := container.state.terminated) is not None
+        if (ended := container.state.end) is not None
     ]
     return PodCompletionStatus(pod.status.reason, pod.status.message, tuple(containers))
 
@@ -217,7 +217,7 @@ def _unmatched(pod: PodView, diagnostics: str, kept: PodCompletionStatus) -> Tas
     """The code of the failed container that ended last; of two that ended at once, the later in order."""
     last_code, last_end = 0, _LONG_AGO
     for container in pod.containers:
-        ended = container.state.terminated
+        ended = container.state.end
         if ended is None or ended.exit_code == 0:
             continue
         end = ended.finished_at or _LONG_AGO
