@@ -127,7 +127,7 @@ def with_defaults(configured: Sequence[FailureClass]) -> tuple[FailureClass, ...
 
 
 def pod_completion(pod: PodView) -> PodCompletionStatus:
-    """What is worth keeping of a pod when it is gone: containers that ended or could not be started, init ones first."""
+    """What is worth keeping of a pod that is gone: containers that ended or could not be started, init ones first."""
     containers = [
         ContainerCompletionStatus(
             name=container.name,
