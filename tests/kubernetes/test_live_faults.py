@@ -29,7 +29,7 @@ from windlass.model import names
 pytestmark = pytest.mark.serial
 
 Tell = Callable[[str, Account], None]
-ROUNDS = 10
+ROUNDS = 7
 SEED = int(os.environ.get("WINDLASS_SEED") or time.time())
 A_WHILE = 60
 """In seconds: longer than it takes until another controller leads."""
