@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 import pytest
-from live import accounts
+from live import accounts, jobs
 from live.accounts import Account
 from live.place import Place
 
@@ -62,8 +62,11 @@ class Cluster(msgspec.Struct, frozen=True):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.client.post("/api/v1/namespaces", body).expect(201)
         place = Place(self.client, name)
-        account = place.path("serviceaccounts", "default")
-        wait_for("the service account", lambda: self.client.get(account).code == 200)
+        # Before 1.24 a pod needs the token of its service account, which comes after the namespace.
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "any"}, **jobs.template("true")}
+        wait_for(
+            "pods to be allowed", lambda: self.client.post(place.path("pods"), pod, dryRun="All").code == 201
+        )
         return place
 
     def windlass(self, *arguments: str, is_expected_to_work: bool = True) -> subprocess.CompletedProcess[str]:
