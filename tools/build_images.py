@@ -10,10 +10,16 @@ minutes, every later one makes only what has changed. Only the standard library 
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 import programs  # beside this file
 from images import building, catalogue, checkout
 from workshops import WorkshopError  # beside this file
+
+
+def make(names: Sequence[str]) -> None:
+    for name in names:
+        print(name, building.ensure(name), flush=True)
 
 
 def main() -> int:
@@ -25,16 +31,7 @@ def main() -> int:
         "names", nargs="*", metavar="NAME", help=f"one of {', '.join(known)}; none: all of them"
     )
     names = parser.parse_args().names or known
-    try:
-        with programs.cleaning_up_on_sigterm():
-            for name in names:
-                print(name, building.ensure(name), flush=True)
-    except WorkshopError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return programs.exit_code(lambda: make(names), WorkshopError)
 
 
 if __name__ == "__main__":

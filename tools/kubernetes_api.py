@@ -158,7 +158,7 @@ def _served(start: _Start) -> Iterator[Api]:
         etcd_url, url = f"http://127.0.0.1:{etcd_port}", f"https://127.0.0.1:{api_port}"
 
         etcd = stack.enter_context(programs.running(_etcd(start, folder, etcd_url, peer_port)))
-        etcd.wait_until(lambda: _answer(f"{etcd_url}/health"))
+        etcd.wait_until(lambda: answer(f"{etcd_url}/health"))
 
         groups = {ADMIN: MASTERS, CONTROLLERS: MASTERS, **start.users}
         users = {name: User(secrets.token_hex(16), folder / f"{name}.kubeconfig") for name in groups}
@@ -166,7 +166,7 @@ def _served(start: _Start) -> Iterator[Api]:
         server = stack.enter_context(programs.running(_api_server(start, folder, etcd_url, api_port)))
         certificate = server.wait_until(lambda: _certificate(folder / "certificates"))
         context = ssl.create_default_context(cadata=certificate)
-        ask = functools.partial(_answer, token=users[ADMIN].token, context=context)
+        ask = functools.partial(answer, token=users[ADMIN].token, context=context)
         server.wait_until(lambda: ask(f"{url}/readyz"))
         server.wait_until(lambda: ask(f"{url}/api/v1/namespaces/default"))
         version = json.loads(server.wait_until(lambda: ask(f"{url}/version")))
@@ -207,7 +207,7 @@ def _etcd(start: _Start, folder: Path, url: str, peer_port: int) -> programs.Pro
 
 def _api_server(start: _Start, folder: Path, etcd_url: str, port: int) -> programs.Program:
     key = folder / "service-accounts.key"
-    _write_signing_key(key)
+    _write_private(key, signing_key())
     audit = []
     if start.audit:
         (folder / "audit-policy.json").write_text(json.dumps(AUDIT_POLICY))
@@ -259,7 +259,7 @@ def _wait_for_controllers(manager: programs.Running, port: int) -> None:
     # Its certificate is its own too, and there is no secret in this question.
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    manager.wait_until(lambda: _answer(f"https://127.0.0.1:{port}/healthz", None, context))
+    manager.wait_until(lambda: answer(f"https://127.0.0.1:{port}/healthz", None, context))
 
 
 def kubeconfig(url: str, certificate: str, user: str, token: str) -> str:
@@ -280,7 +280,8 @@ def _token_file(users: Mapping[str, User], groups: Mapping[str, str]) -> str:
     return "".join(f'{user.token},{name},{name},"{groups[name]}"\n' for name, user in users.items())
 
 
-def _write_signing_key(path: Path) -> None:
+def signing_key() -> str:
+    """With which the tokens of service accounts are signed."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -289,10 +290,10 @@ def _write_signing_key(path: Path) -> None:
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
-    _write_private(path, key.decode())
+    return key.decode()
 
 
-def _answer(url: str, token: str | None = None, context: ssl.SSLContext | None = None) -> bytes | None:
+def answer(url: str, token: str | None = None, context: ssl.SSLContext | None = None) -> bytes | None:
     """The body of a good answer; None while there is none."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310

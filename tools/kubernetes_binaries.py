@@ -212,15 +212,7 @@ def _link_flags() -> str:
 
 
 def main() -> int:
-    try:
-        with programs.cleaning_up_on_sigterm():
-            print(ensure())
-    except BinariesError as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    return programs.exit_code(lambda: print(ensure()), BinariesError)
 
 
 if __name__ == "__main__":

@@ -40,16 +40,10 @@ def down() -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="A complete Kubernetes with one node on this machine.")
     parser.add_argument("what", choices=("up", "down"))
-    arguments = parser.parse_args()
-    try:
-        with programs.cleaning_up_on_sigterm():
-            up() if arguments.what == "up" else down()
-    except (MachineError, kubernetes_binaries.BinariesError, workshops.WorkshopError) as error:
-        print(error, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
+    command = up if parser.parse_args().what == "up" else down
+    return programs.exit_code(
+        command, MachineError, kubernetes_binaries.BinariesError, workshops.WorkshopError
+    )
 
 
 if __name__ == "__main__":

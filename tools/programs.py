@@ -97,6 +97,19 @@ def running(program: Program) -> Iterator[Running]:
         process.wait()
 
 
+def exit_code(command: Callable[[], None], *refusals: type[Exception]) -> int:
+    """Of a tool that does this: 1 after a refusal, which is all that is printed of it."""
+    try:
+        with cleaning_up_on_sigterm():
+            command()
+    except refusals as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
 @contextlib.contextmanager
 def cleaning_up_on_sigterm() -> Iterator[None]:
     """SIGTERM leaves the `with` blocks as an exception does, unless somebody else attends to it."""

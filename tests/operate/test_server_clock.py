@@ -81,7 +81,9 @@ def test_a_clock_that_is_set_right_is_believed_again(caplog: pytest.LogCaptureFi
     assert re.search(r"is \+(3599|3600) s off", caplog.text)
 
 
-@pytest.mark.parametrize("date", ["", "yesterday", "Tue, 99 Jan 2030 12:00:00 GMT"])
+@pytest.mark.parametrize(
+    "date", ["", "yesterday", "Tue, 99 Jan 2030 12:00:00 GMT", "Tue, 01 Jan 2030 13:00:00 -0000"]
+)
 def test_nonsense_is_not_heard(date: str) -> None:
     clock = ServerClock(Machine())
     clock.heard(date, 0)

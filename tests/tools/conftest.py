@@ -1,5 +1,7 @@
 """What the tests of the tools share."""
 
+import fcntl
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,3 +14,19 @@ def lifeline(tmp_path: Path) -> Iterator[Lifeline]:
     line = Lifeline(tmp_path)
     yield line
     line.close()
+
+
+@pytest.fixture
+def second_waits(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Is set when somebody finds a lock taken."""
+    found, lock = threading.Event(), fcntl.flock
+
+    def spy(file: int, how: int) -> None:
+        try:
+            lock(file, how)
+        except BlockingIOError:
+            found.set()
+            raise
+
+    monkeypatch.setattr(fcntl, "flock", spy)
+    return found

@@ -1,6 +1,5 @@
 """The cache of images: what makes a new one necessary, what goes, and what is left when making one is cut short."""
 
-import fcntl
 import platform
 import shutil
 import signal
@@ -206,24 +205,16 @@ def test_two_at_once_build_once(
     sources: Path,
     made: list[str],
     environment: dict[str, str],
+    second_waits: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    second_waits = threading.Event()
-    lock, make = fcntl.flock, making.debian
-
-    def spy(file: int, how: int) -> None:
-        try:
-            lock(file, how)
-        except BlockingIOError:
-            second_waits.set()
-            raise
+    make = making.debian
 
     def wait_and_make(shop: Workshop, layer: catalogue.DebianRoot, target: Path) -> None:
         assert second_waits.wait(60)
         make(shop, layer, target)
 
-    monkeypatch.setattr(fcntl, "flock", spy)
     monkeypatch.setattr(making, "debian", wait_and_make)
     threads = [
         threading.Thread(target=building.ensure, args=("windlass/test:1", environment)) for _ in range(2)

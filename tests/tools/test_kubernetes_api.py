@@ -137,6 +137,6 @@ def test_etcd_waits_for_the_disk_when_asked(tmp_path: Path, durable: bool) -> No
 
 def test_what_is_secret_is_for_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "service-accounts.key"
-    kubernetes_api._write_signing_key(path)
+    kubernetes_api._write_private(path, kubernetes_api.signing_key())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert path.read_text().startswith("-----BEGIN EC PRIVATE KEY-----")

@@ -1,6 +1,5 @@
 """What is built once and kept: where it is, who builds it, and what is left when that fails."""
 
-import fcntl
 import platform
 import shutil
 import signal
@@ -57,25 +56,15 @@ def test_another_system_is_refused(monkeypatch: pytest.MonkeyPatch, system: dict
 
 
 def test_two_at_once_build_once(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    kept: Path, second_waits: threading.Event, capsys: pytest.CaptureFixture[str]
 ) -> None:
     built: list[Path] = []
-    second_waits = threading.Event()
-    lock = fcntl.flock
-
-    def spy(file: int, how: int) -> None:
-        try:
-            lock(file, how)
-        except BlockingIOError:
-            second_waits.set()
-            raise
 
     def build(shop: Workshop) -> Path:
         assert second_waits.wait(60)
         built.append(shop.folder)
         return fill(shop.folder / "done")
 
-    monkeypatch.setattr(fcntl, "flock", spy)
     arguments = (kept, lambda: is_complete(kept), "a thing", build)
     threads = [threading.Thread(target=workshops.ensure, args=arguments) for _ in range(2)]
     for thread in threads:

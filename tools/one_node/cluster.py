@@ -12,14 +12,13 @@ import ssl
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import build_images
 
+import kubernetes_api
 import kubernetes_binaries
 import programs
 import workshops
@@ -46,6 +45,10 @@ CONTROL_PLANE: Final = (
     components.DNS,
 )
 SECONDS: Final = 180.0
+
+# The certificates are the components' own, and this host talks to itself.
+UNVERIFIED: Final = ssl.create_default_context()
+UNVERIFIED.check_hostname, UNVERIFIED.verify_mode = False, ssl.CERT_NONE
 
 
 class Cluster:
@@ -109,7 +112,7 @@ class Cluster:
 
     def answer(self, url: str) -> bytes | None:
         """The body of a good answer to the administrator; None while there is none."""
-        return _answer(url, settings.token(self.place))
+        return kubernetes_api.answer(url, settings.token(self.place), UNVERIFIED)
 
     def _pids(self, component: Component) -> list[int]:
         return [pid for pid, argv in self._node.processes().items() if component.is_started_by(argv)]
@@ -241,19 +244,3 @@ def _install_missing_tools() -> None:
         done = subprocess.run(step, capture_output=True, text=True)
         if done.returncode != 0:
             raise MachineError(f"`{' '.join(step)}` failed:\n{done.stderr}")
-
-
-def _answer(url: str, token: str) -> bytes | None:
-    # The certificates are the components' own, and this host talks to itself.
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-    )
-    try:
-        with opener.open(request, timeout=10) as response:
-            body: bytes = response.read()
-            return body
-    except (OSError, urllib.error.URLError):
-        return None

@@ -93,9 +93,13 @@ def start(data: Path) -> Machine:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    wait_for("the node's namespaces", lambda: (data / "ready").exists() or _insist_on(process, log))
-    machine = Machine(_only_child(process.pid))
-    _record(data).write_text(json.dumps({"pid": machine.pid, "started": _started(machine.pid)}))
+    try:
+        wait_for("the node's namespaces", lambda: (data / "ready").exists() or _insist_on(process, log))
+        machine = Machine(_only_child(process.pid))
+        _record(data).write_text(json.dumps({"pid": machine.pid, "started": _started(machine.pid)}))
+    except BaseException:
+        process.kill()  # nobody would find it
+        raise
     _link(machine)
     return machine
 

@@ -1,15 +1,12 @@
 """The files that the components read: who everybody is, and what each of them is told."""
 
-import base64
 import json
 import os
 import secrets
 from pathlib import Path
 from typing import Any, Final
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
+import kubernetes_api
 from one_node import layout
 from one_node.layout import Layout
 
@@ -49,26 +46,14 @@ def write(place: Layout) -> None:
     _write(place.secrets / "tokens.csv", "".join(lines))
     for user, token in tokens.items():
         _write(place.secrets / f"{user}.token", token)
-    _write(place.secrets / "service-accounts.key", _signing_key())
+    _write(place.secrets / "service-accounts.key", kubernetes_api.signing_key())
 
 
 def write_kubeconfigs(place: Layout) -> None:
     """Once the API server has made its certificate."""
-    authority = base64.b64encode(place.certificate.read_bytes()).decode()
+    certificate = place.certificate.read_text()
     for user in layout.USERS:
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {
-                    "name": layout.NODE,
-                    "cluster": {"server": layout.URL, "certificate-authority-data": authority},
-                }
-            ],
-            "users": [{"name": user, "user": {"token": token(place, user)}}],
-            "contexts": [{"name": layout.NODE, "context": {"cluster": layout.NODE, "user": user}}],
-            "current-context": layout.NODE,
-        }
+        config = kubernetes_api.kubeconfig(layout.URL, certificate, user, token(place, user))
         _write(place.kubeconfig(user), config)
 
 
@@ -149,15 +134,6 @@ def _proxy(place: Layout) -> dict[str, Any]:
         "conntrack": {"maxPerCore": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "iptables": {"minSyncPeriod": "0s"},
     }
-
-
-def _signing_key() -> str:
-    key = ec.generate_private_key(ec.SECP256R1())
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.TraditionalOpenSSL,
-        serialization.NoEncryption(),
-    ).decode()
 
 
 def _write(path: Path, content: str | dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from windlass.model.completion import (
     TaskAttemptCompletionStatus,
 )
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
-from windlass.model.pods import PodPhase, PodView
+from windlass.model.pods import ContainerStatus, ContainerTerminated, PodPhase, PodView
 
 SUCCEEDED_DIAGNOSTICS = "Pod succeeded"
 UNRECOGNIZED_PHRASE = "ContainerUnrecognizedFailed"
@@ -46,6 +46,10 @@ _CREATION_CODES = {
     "RequestEntityTooLarge": CompletionCode.POD_CREATION_PERMANENT_ERROR,
 }
 
+NOT_STARTED = frozenset({"RunContainerError", "CreateContainerError", "CreateContainerConfigError"})
+"""Why a kubelet waits for a container that it could not start."""
+NOT_STARTED_CODE = 128
+"""The exit code of a container that could not be started, where one is told."""
 MOST_REMEMBERED = 1000
 _Match = tuple[FailureClass | None, str]
 """The class that matched first, if one did, and the diagnostics."""
@@ -137,9 +141,17 @@ def pod_completion(pod: PodView) -> PodCompletionStatus:
             code=ended.exit_code,
         )
         for container in pod.containers
-        if (ended := container.state.end) is not None
+        if (ended := _end(container)) is not None
     ]
     return PodCompletionStatus(pod.status.reason, pod.status.message, tuple(containers))
+
+
+def _end(container: ContainerStatus) -> ContainerTerminated | None:
+    """How a container of a pod that is over ended. A kubelet may still wait for one that it could not start."""
+    waiting = container.state.waiting
+    if container.state.terminated is None and waiting is not None and waiting.reason in NOT_STARTED:
+        return ContainerTerminated(NOT_STARTED_CODE, reason=waiting.reason, message=waiting.message)
+    return container.state.terminated
 
 
 def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatus | None:
@@ -217,7 +229,7 @@ def _unmatched(pod: PodView, diagnostics: str, kept: PodCompletionStatus) -> Tas
     """The code of the failed container that ended last; of two that ended at once, the later in order."""
     last_code, last_end = 0, _LONG_AGO
     for container in pod.containers:
-        ended = container.state.end
+        ended = _end(container)
         if ended is None or ended.exit_code == 0:
             continue
         end = ended.finished_at or _LONG_AGO

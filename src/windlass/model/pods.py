@@ -6,7 +6,6 @@ first of all.
 
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
@@ -110,24 +109,9 @@ class ContainerWaiting(Sparse, frozen=True):
     message: str = ""
 
 
-NOT_STARTED: Final = frozenset({"RunContainerError", "CreateContainerError", "CreateContainerConfigError"})
-"""Why a kubelet still waits for a container that it could not start."""
-NOT_STARTED_CODE: Final = 128
-"""The exit code of a container that could not be started, wherever one is told."""
-
-
 class ContainerState(Sparse, frozen=True):
     terminated: ContainerTerminated | None = None
     waiting: ContainerWaiting | None = None
-
-    @property
-    def end(self) -> ContainerTerminated | None:
-        """In a pod that is over: how the container ended, or that it could not be started."""
-        if self.terminated is None and self.waiting is not None and self.waiting.reason in NOT_STARTED:
-            return ContainerTerminated(
-                NOT_STARTED_CODE, reason=self.waiting.reason, message=self.waiting.message
-            )
-        return self.terminated
 
 
 class ContainerStatus(Sparse, frozen=True):

@@ -37,6 +37,8 @@ class ServerClock:
             told = parsedate_to_datetime(date)
         except ValueError:
             return
+        if told.tzinfo is None:
+            return
         arrived = self._machine.now()
         least, most = told - arrived, told + _SECOND - (arrived - timedelta(seconds=seconds))
         if _is_between(self._ahead, least, most):

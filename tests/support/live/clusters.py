@@ -5,7 +5,6 @@ where it is not. Only the latter may be broken.
 """
 
 import contextlib
-import fcntl
 import os
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from live import accounts, jobs
 from live.accounts import Account
 from live.place import Place
 
+import workshops
 from conformance.client import Access, Client, Json
 from conformance.objects import path as path_of
 from conformance.waiting import wait_for
@@ -152,8 +152,7 @@ def _one_node() -> OneNode:
 @contextlib.contextmanager
 def with_windlass() -> Iterator[Cluster]:
     with running() as cluster:
-        with Path(tempfile.gettempdir(), "windlass-live-install.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with workshops.locked(Path(tempfile.gettempdir(), "windlass-live-install.lock"), "the installation"):
             cluster.install()
         yield cluster
 

@@ -56,7 +56,7 @@ REAL_FAILS: Final[Mapping[str, Difference]] = {
     "test_pod_logs.py::test_many_lines_right_before_the_end": Difference(
         real="the end of a long output may be missing",
         ours="the log is whole",
-        why="containerd 1.6 closes the pipes when a container ends, with up to 100 KB in them",
+        why="containerd 1.6 was seen to lose up to 100 KB that were written right before the end",
         may_pass=True,
     ),
 }
