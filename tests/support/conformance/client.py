@@ -140,6 +140,9 @@ def _bytes(entry: Json, field: str, folder: Path) -> bytes | None:
     return (folder / entry[field]).read_bytes() if field in entry else None
 
 
+CLOSED_BY_THE_SERVER = (http.client.RemoteDisconnected, ConnectionError, ssl.SSLEOFError)
+
+
 class Client:
     """Requests over one kept connection; each watch has a connection of its own."""
 
@@ -197,16 +200,10 @@ class Client:
         payload = body if isinstance(body, bytes | None) else json.dumps(body).encode()
         sent = self._headers(payload, headers)
         if self._connection is not None:
-            try:
+            with contextlib.suppress(*CLOSED_BY_THE_SERVER):  # perhaps since the last request
                 return self._exchange(self._connection, method, target, payload, sent)
-            except (http.client.RemoteDisconnected, ConnectionError):
-                self.close()  # a kept connection may have been closed by the server since the last request
         self._connection = self.access.connect()
-        try:
-            return self._exchange(self._connection, method, target, payload, sent)
-        except (http.client.HTTPException, OSError):
-            self.close()  # who asks again asks on another one
-            raise
+        return self._exchange(self._connection, method, target, payload, sent)
 
     def _exchange(
         self,
@@ -216,9 +213,13 @@ class Client:
         payload: bytes | None,
         headers: Headers,
     ) -> Answer:
-        connection.request(method, target, body=payload, headers=dict(headers))
-        response = connection.getresponse()
-        return _answer(response, response.read())
+        try:
+            connection.request(method, target, body=payload, headers=dict(headers))
+            response = connection.getresponse()
+            return _answer(response, response.read())
+        except (http.client.HTTPException, OSError):
+            self.close()  # who asks again asks on another one
+            raise
 
     def _headers(self, payload: bytes | None, given: Headers) -> Headers:
         authorization = {"Authorization": f"Bearer {self.access.token}"} if self.access.token else {}
