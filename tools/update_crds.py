@@ -17,21 +17,22 @@ from types import ModuleType
 import yaml
 
 import docstrings  # beside this file
-from windlass.model import completion, framework, names, states, status
+from windlass.model import completion, framework, gang, names, states, status
 from windlass.wire import crd
 
 FOLDER = Path(__file__).parents[1] / "docs" / "crds"
-MODULES = (framework, status, completion, states)
+MODULES = (framework, status, completion, states, gang)
 HEADER = "# Made from the model by tools/update_crds.py. Do not edit.\n"
 
 
 def documents() -> dict[Path, str]:
     """Each file, and what it has to hold."""
     prose = {entry: text for module in MODULES for entry, text in descriptions(module)}
+    definitions = [*(crd.framework_crd(group, prose) for group in names.GROUPS), crd.gang_crd(prose)]
     return {
-        FOLDER / f"{names.PLURAL}.{group}.yaml": HEADER
-        + yaml.dump(crd.framework_crd(group, prose), Dumper=_Dumper, sort_keys=False, width=110)
-        for group in names.GROUPS
+        FOLDER / f"{definition['metadata']['name']}.yaml": HEADER
+        + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=110)
+        for definition in definitions
     }
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from windlass import __version__
 from windlass.model import names
 from windlass.model.base import Sparse
 from windlass.model.failures import FailureClass
@@ -20,6 +21,8 @@ Seconds = Annotated[float, msgspec.Meta(ge=0.1)]
 Namespace = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
 
 OFF = "off"
+IMAGE = f"windlass:{__version__}"
+"""Of the controller and of the barrier: there is one for both."""
 BURST_PER_QPS = 1.5
 """What the reference's 120 is to its 80."""
 
@@ -122,6 +125,9 @@ class Settings(Sparse, frozen=True):
     """The least important kind of message that is logged."""
     events: bool = True
     """Write Kubernetes events about Frameworks."""
+    barrier_image: str = IMAGE
+    """The image of the init container that waits for a gang, in pods of Frameworks that ask for one. `windlass install`
+    sets it to the controller's own."""
     large_framework_compression: bool = True
     """Store the task statuses of a large Framework compressed. The reference's default is false; without it a Framework
     of some 2,000 tasks cannot be stored."""

@@ -11,7 +11,7 @@ from conformance.waiting import wait_for
 from one_node import cluster as one_node
 from one_node import components, layout, machine
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.renewal
 
 
 @pytest.fixture

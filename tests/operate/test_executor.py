@@ -46,6 +46,7 @@ class RecordingPort:
         self.continue_tokens: list[str] = []
         self.failures: list[str] = []
         self.stored: Framework | None = None
+        self.gangs: list[Json] = []
 
     def _do(self, what: str) -> None:
         self.log.append(what)
@@ -69,6 +70,13 @@ class RecordingPort:
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
         self._do("create ConfigMap")
         return msgspec.convert(self._metadata(manifest, "cm-1"), ConfigMapView)
+
+    async def create_service(self, framework: Framework, manifest: Json) -> None:
+        self._do("create Service")
+
+    async def publish_gang(self, namespace: str, manifest: Json) -> None:
+        self._do("publish Gang")
+        self.gangs.append(manifest)
 
     async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
         answers: list[PodView | PortError] = []

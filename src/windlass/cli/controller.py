@@ -41,6 +41,7 @@ HELP = {
     "lease_retry_period_sec": "How often the lease is renewed, or tried for.",
     "request_timeout_sec": "How long a request may take.",
     "worker_number": "How many Frameworks are worked on at once.",
+    "barrier_image": "The image of the barrier, in pods of Frameworks that ask for one.",
     "metrics_address": "Where /metrics, /healthz and /readyz are served: host:port, or off.",
     "log_format": "json or text.",
     "log_level": "debug, info, warning or error.",

@@ -13,7 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from windlass.cli import data_folders, local_records
+from windlass.cli import data_folders, free_ports, local_records
 from windlass.cli.data_folders import Lock
 from windlass.cli.local_records import Record, Wanted
 from windlass.localcluster.cluster import ClusterOptions, LocalCluster
@@ -65,7 +65,9 @@ async def _serve(wanted: Wanted, ready: Callable[[Record], None]) -> None:
     cluster = LocalCluster(wanted.data, options)
     try:
         await cluster.start()
-        async with _controlled(cluster.socket) if wanted.has_controller else contextlib.nullcontext():
+        is_shared = cluster.network == "shared"
+        controlled = _controlled(cluster.socket, is_network_shared=is_shared)
+        async with controlled if wanted.has_controller else contextlib.nullcontext():
             record = Record(
                 pid=os.getpid(),
                 url=cluster.url,
@@ -99,7 +101,7 @@ def _port(wanted: Wanted) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _controlled(socket_path: Path) -> AsyncIterator[None]:
+async def _controlled(socket_path: Path, *, is_network_shared: bool) -> AsyncIterator[None]:
     """With a controller beside it, which is begun anew if it fails."""
     from windlass.kubeapi import access
     from windlass.operate import election
@@ -114,7 +116,12 @@ async def _controlled(socket_path: Path) -> AsyncIterator[None]:
         while not stop.is_set():
             identity = election.identity(socket.gethostname(), secrets.token_hex(8))
             operator = Operator(
-                settings, access.unix(socket_path), SystemClock(), identity=identity, stream=None
+                settings,
+                access.unix(socket_path),
+                SystemClock(),
+                identity=identity,
+                stream=None,
+                choose_ports=free_ports.choose if is_network_shared else None,
             )
             try:
                 await operator.run(stop)

@@ -16,6 +16,9 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS = {
+    "barrier": LazyCommand(
+        "windlass.cli.barrier", "In a pod: wait until every task of its Framework has an address."
+    ),
     "controller": LazyCommand("windlass.cli.controller", "Run Frameworks, in a cluster or from a laptop."),
     "install": LazyCommand(
         "windlass.cli.install", "Print what a cluster needs to run the controller, or put it there."
@@ -24,7 +27,12 @@ COMMANDS = {
     "local": LazyCommand(
         "windlass.cli.local", "Keep a cluster on this machine, without Docker and without root."
     ),
+    "env": LazyCommand("windlass.cli.env", "Print what a task is told of its peers, for a shell."),
     "run": LazyCommand("windlass.cli.run", "Run one Framework on this machine, and exit as it does."),
+    "tf-server": LazyCommand(
+        "windlass.cli.tf_server",
+        "Be an idle TensorFlow server of the cluster that the environment describes.",
+    ),
     "uninstall": LazyCommand("windlass.cli.uninstall", "Take away what install has made."),
 }
 
@@ -36,7 +44,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name].module), cmd_name)
+        command = getattr(importlib.import_module(COMMANDS[cmd_name].module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)  # noqa: S101
         return command
 

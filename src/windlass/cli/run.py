@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 
-from windlass.cli import data_folders, lint, run_file
+from windlass.cli import config_map_files, data_folders, lint, run_file
 from windlass.cli.run_file import Job, Plan
 from windlass.cli.run_output import Output
 from windlass.cli.run_report import INTERRUPTED, USAGE
@@ -38,6 +39,13 @@ _TRUSTED = "SSL_CERT_FILE"
 @click.option("--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Give up after so many seconds.")
 @click.option("--image", "images", metavar="NAME=DIR", multiple=True, help="A local image. May be repeated.")
+@click.option(
+    "--config-map",
+    "config_maps",
+    metavar="NAME=PATH",
+    multiple=True,
+    help="A ConfigMap made from a file, or from the files of a folder. May be repeated.",
+)
 @click.option("--no-logs", is_flag=True, help="Without what the containers write.")
 @click.option("--keep", is_flag=True, help="Keep the cluster's data, and say where they are.")
 @click.option("--verbose", is_flag=True, help="Show what the cluster and the controller log, on stderr.")
@@ -48,6 +56,7 @@ def run(
     form: str,
     timeout: float | None,
     images: tuple[str, ...],
+    config_maps: tuple[str, ...],
     no_logs: bool,
     keep: bool,
     verbose: bool,
@@ -57,7 +66,7 @@ def run(
     FILE is YAML or JSON: one Framework, and before it what else it needs, such as ConfigMaps and Services. Ctrl-C stops
     it gracefully, a second Ctrl-C at once.
     """
-    job = _job(file)
+    job = _with_config_maps(_job(file), config_maps)
     plan = Plan(nodes, network, timeout, shows_logs=not no_logs)
     _log_to_stderr(is_wanted=verbose)
     runs = data_folders.state_folder(os.environ) / "runs"
@@ -85,6 +94,19 @@ def _job(file: str) -> Job:
     if found.job is None:
         sys.exit(USAGE)
     return found.job
+
+
+def _with_config_maps(job: Job, given: tuple[str, ...]) -> Job:
+    made = []
+    for wanted in given:
+        name, equals, path = wanted.partition("=")
+        if not equals:
+            raise click.UsageError(f"--config-map: found {wanted!r}, expected NAME=PATH")
+        try:
+            made.append(config_map_files.config_map(name, job.namespace, Path(path).expanduser()))
+        except (OSError, ValueError) as error:
+            raise click.UsageError(f"--config-map: {error}") from error
+    return msgspec.structs.replace(job, others=(*job.others, *made))
 
 
 def _bind_images(data: Path, given: tuple[str, ...]) -> None:

@@ -11,6 +11,7 @@ from windlass.kubeapi.requests import JSON, Request, Verb
 from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource, frameworks
 from windlass.kubeapi.transport import Transport
 from windlass.model.base import Json
+from windlass.model.wishes import wishes_in
 from windlass.wire import crd
 
 
@@ -31,10 +32,13 @@ class _Discovery(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Discovery).decode
 
 
-async def define_frameworks(transport: Transport, group: str) -> None:
-    """Of the one group that there will be any of: each costs a twentieth of a second. Raises ApiError."""
-    body = msgspec.json.encode(crd.framework_crd(group))
-    await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
+async def define(transport: Transport, job: Job) -> None:
+    """What there will be any of: each costs a twentieth of a second. Raises ApiError."""
+    annotations = job.framework["metadata"].get("annotations") or {}
+    gangs = (crd.gang_crd(),) if wishes_in(annotations).wants_gang else ()
+    for definition in (crd.framework_crd(job.group), *gangs):
+        body = msgspec.json.encode(definition)
+        await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
 
 
 async def create_others(transport: Transport, job: Job) -> None:

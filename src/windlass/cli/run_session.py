@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.cli import run_logs, run_objects, run_report
+from windlass.cli import free_ports, run_logs, run_objects, run_report
 from windlass.cli.interrupts import Interrupts
 from windlass.cli.run_file import Job
 from windlass.cli.run_objects import RefusedError
@@ -57,6 +57,7 @@ class Session:
         self._job = job
         self._data = cluster.data
         self._access = access.unix(cluster.socket)
+        self._is_network_shared = cluster.network == "shared"
         self._interrupts = interrupts
         self._output = output
         self._shows_logs = shows_logs
@@ -83,7 +84,7 @@ class Session:
             raise NoAnswerError(f"the cluster did not do what it was asked for: {error}") from error
 
     async def _run(self) -> Verdict:
-        await run_objects.define_frameworks(self._transport, self._job.group)
+        await run_objects.define(self._transport, self._job)
         controller = self._begin(self._controller())
         self._begin_to_look()
         await run_objects.create_others(self._transport, self._job)
@@ -105,7 +106,14 @@ class Session:
     async def _controller(self) -> None:
         settings = Settings(leader_election=False, metrics_address=OFF)
         identity = election.identity(socket.gethostname(), secrets.token_hex(8))
-        operator = Operator(settings, self._access, SystemClock(), identity=identity, stream=None)
+        operator = Operator(
+            settings,
+            self._access,
+            SystemClock(),
+            identity=identity,
+            stream=None,
+            choose_ports=free_ports.choose if self._is_network_shared else None,
+        )
         await operator.run(self._stop_controller)
 
     async def _ask_to_stop(self) -> None:

@@ -11,12 +11,13 @@ from windlass.decide import (
     completion,
     deadlines,
     deletion,
+    gangs,
     holding,
     ownership,
     retry,
     sweep,
 )
-from windlass.decide.contract import CreateConfigMap, DeleteFramework, ReasonKind
+from windlass.decide.contract import Action, CreateConfigMap, CreateService, DeleteFramework, ReasonKind
 from windlass.decide.draft import Draft
 from windlass.decide.ownership import Sight
 from windlass.model import names
@@ -55,10 +56,18 @@ def while_creation_is_pending(draft: Draft) -> bool:
     outcomes = draft.observed.outcomes
     if outcomes.name_taken:
         _explain_name_taken(draft, outcomes.name_taken)
-    postponed = outcomes.postponed.get(attempt.config_map_name)
-    if postponed is None or draft.is_past(postponed):
-        draft.act(CreateConfigMap())
+    if draft.wishes.wants_names and outcomes.service_of_attempt != attempt.id:
+        _create(draft, CreateService(), names.service_name(draft.framework.name))
+    else:
+        _create(draft, CreateConfigMap(), attempt.config_map_name)
     return False
+
+
+def _create(draft: Draft, creation: Action, name: str) -> None:
+    """Unless it has been turned down for now."""
+    postponed = draft.observed.outcomes.postponed.get(name)
+    if postponed is None or draft.is_past(postponed):
+        draft.act(creation)
 
 
 def _associate(draft: Draft, config_map_uid: str) -> None:
@@ -142,6 +151,7 @@ def while_active(draft: Draft) -> bool:
         _end(draft, ended, State.ATTEMPT_DELETION_PENDING)
         return True
     sweep.act_on_pods(draft)
+    gangs.publish(draft)
     return False
 
 

@@ -78,6 +78,10 @@ class Outcomes(msgspec.Struct, frozen=True):
     """UIDs of ConfigMaps whose pods were all deleted by one request. The UIDs of these pods are in deletion_requested;
     that of a pod that came to light since is not."""
     is_framework_deletion_requested: bool = False
+    service_of_attempt: int = -1
+    """The attempt for which the Service was seen to be there."""
+    published_gang: str = ""
+    """The fingerprint of the gang that was published last."""
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -102,6 +106,16 @@ class Observed(msgspec.Struct, frozen=True):
 
 class CreateConfigMap(msgspec.Struct, frozen=True, tag=True):
     """Create the object that stands for the Framework attempt."""
+
+
+class CreateService(msgspec.Struct, frozen=True, tag=True):
+    """Create the Service by which the tasks have names, unless it is there."""
+
+
+class PublishGang(msgspec.Struct, frozen=True, tag=True):
+    """Tell the barriers where everybody is: it is stored."""
+
+    fingerprint: str
 
 
 class CreatePod(msgspec.Struct, frozen=True, tag=True):
@@ -135,8 +149,10 @@ class LookForObjects(msgspec.Struct, frozen=True, tag=True):
 
 
 Action = (
-    CreateConfigMap
+    CreateService
+    | CreateConfigMap
     | CreatePod
+    | PublishGang
     | DeletePod
     | EmptyAttempt
     | DeleteConfigMap

@@ -13,6 +13,7 @@ from windlass.model.completion import TaskAttemptCompletionStatus
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
+from windlass.model.wishes import wishes_in
 
 LONGEST_SEC = 100 * 365 * 24 * 3600
 """A deadline beyond a hundred years is none; a date has no room for much more."""
@@ -30,6 +31,7 @@ class Draft:
     ) -> None:
         self.framework = framework
         self.spec = framework.spec
+        self.wishes = wishes_in(framework.metadata.annotations)
         self.uids = {framework.uid, *observed.departed}
         """Whose objects are ours: this Framework's, and those of the ones that had its name before."""
         self.status = status

@@ -1,7 +1,21 @@
-"""Gangs that are too large to be created in one go."""
+"""Gangs: those that are too large to be created in one go, and what their barriers are told."""
 
-from windlass.decide.contract import CreatePod, Decision
+from windlass.decide.contract import CreatePod, Decision, PublishGang
+from windlass.decide.draft import Draft
+from windlass.model import gang
 from windlass.model.framework import Framework
+
+
+def publish(draft: Draft) -> None:
+    """Once every task has an address, and again whenever one has another pod: that pod's barrier waits for it."""
+    if not draft.wishes.wants_gang:
+        return
+    members = gang.members_of(draft.spec, draft.status.attempt_status)
+    if members is None:
+        return
+    fingerprint = gang.fingerprint(members)
+    if fingerprint != draft.observed.outcomes.published_gang:
+        draft.act(PublishGang(fingerprint))
 
 
 def continues_a_gang(framework: Framework, decision: Decision) -> bool:

@@ -132,6 +132,8 @@ def _arguments(wanted: Plan) -> list[str]:
         arguments.append(f"--config={_CONFIGURATION_FOLDER}/{CONFIGURATION_FILE}")
     if wanted.settings.namespaces:
         arguments.append(f"--namespaces={','.join(wanted.settings.namespaces)}")
+    if wanted.settings.barrier_image == plan.DEFAULT_IMAGE != wanted.image:
+        arguments.append(f"--barrier-image={wanted.image}")
     if wanted.settings.manage_crds:
         arguments.append("--manage-crds")
     return arguments

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from windlass.install import access, deployment, plan
 from windlass.install.plan import Plan
-from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire import crd, yaml_text
 
@@ -20,7 +19,7 @@ def all_of(wanted: Plan) -> list[Json]:
 
 def definitions() -> list[Json]:
     """They serve every installation in the cluster, so that they carry the labels of none."""
-    return [_labelled(crd.framework_crd(group)) for group in names.GROUPS]
+    return [_labelled(definition) for definition in crd.definitions()]
 
 
 def printed(manifests: Iterable[Json]) -> bytes:

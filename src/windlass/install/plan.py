@@ -5,12 +5,11 @@ Two installations may share a cluster, each in a namespace of its own: what is i
 
 import msgspec
 
-from windlass import __version__
 from windlass.model.base import Json
-from windlass.settings import Settings
+from windlass.settings import IMAGE, Settings
 
 DEFAULT_NAMESPACE = "windlass-system"
-DEFAULT_IMAGE = f"windlass:{__version__}"
+DEFAULT_IMAGE = IMAGE
 CONTROLLER = "windlass-controller"
 """The name of everything that an installation has one of in its namespace."""
 CONFIGURATION = "windlass-configuration"

@@ -67,6 +67,9 @@ async def remove(send: Send, removal: Removal, sleep: Sleep) -> AsyncIterator[st
         if await _delete(send, resources.CUSTOM_RESOURCE_DEFINITIONS, definition):
             what = kinds.called(resources.CUSTOM_RESOURCE_DEFINITIONS, definition.name)
             yield f"{what} deleted, and its Frameworks with it"
+    gangs = Metadata(resources.GANGS.full_name)
+    if removal.definitions and await _delete(send, resources.CUSTOM_RESOURCE_DEFINITIONS, gangs):
+        yield f"{kinds.called(resources.CUSTOM_RESOURCE_DEFINITIONS, gangs.name)} deleted"
     async for line in _remove_namespace(send, removal.namespace):
         yield line
 

@@ -15,8 +15,9 @@ from windlass.kubeapi.requests import Request, Verb
 from windlass.model import names
 from windlass.model.base import Json, Sparse
 from windlass.settings import Settings
+from windlass.wire import crd
 
-DEFINITIONS = tuple(f"{names.PLURAL}.{group}" for group in names.GROUPS)
+DEFINITIONS = tuple(definition["metadata"]["name"] for definition in crd.definitions())
 
 _CORE = ""
 _EXTENSIONS = "apiextensions.k8s.io"
@@ -115,7 +116,32 @@ _ON_THEIR_OBJECTS = (
         "tasks run in them; only those with the label FC_FRAMEWORK_NAME are asked for, and those of an attempt are "
         "removed in one request",
     ),
+    Permission(
+        Where.WATCHED,
+        _CORE,
+        "services",
+        (Verb.CREATE, Verb.GET),
+        "to give the tasks of a Framework names, if it asks for that, and to see whose a Service is that is there",
+    ),
+    Permission(
+        Where.WATCHED,
+        names.GANG_GROUP,
+        names.GANG_PLURAL,
+        (Verb.CREATE, Verb.PATCH),
+        "to tell the barriers of a Framework where its tasks are, if it asks for that",
+    ),
 )
+
+ON_GANGS = (
+    Permission(
+        Where.WATCHED,
+        names.GANG_GROUP,
+        names.GANG_PLURAL,
+        (Verb.GET, Verb.LIST, Verb.WATCH),
+        "for the barrier in a pod, whatever service account that has: a Gang holds addresses and nothing else",
+    ),
+)
+"""What the service accounts of the watched namespaces may do."""
 
 _ON_EVENTS = (
     Permission(

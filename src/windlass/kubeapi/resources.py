@@ -35,11 +35,13 @@ class Resource(msgspec.Struct, frozen=True):
 PODS = Resource("", "v1", "pods")
 CONFIG_MAPS = Resource("", "v1", "configmaps")
 EVENTS = Resource("", "v1", "events")
+SERVICES = Resource("", "v1", "services")
 NAMESPACES = Resource("", "v1", "namespaces", is_namespaced=False)
 LEASES = Resource("coordination.k8s.io", "v1", "leases")
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", is_namespaced=False
 )
+GANGS = Resource(names.GANG_GROUP, names.VERSION, names.GANG_PLURAL)
 
 
 def frameworks(group: str) -> Resource:

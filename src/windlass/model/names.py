@@ -19,6 +19,23 @@ FOREGROUND_FINALIZER = "foregroundDeletion"
 ATTEMPT_LABEL = "windlass.dev/attempt"
 """Its value is the ConfigMap's UID: the pods of one attempt are found, and removed, by it in one request."""
 
+RUNTIME_ANNOTATION = "windlass.dev/runtime"
+"""On a Framework: for which runtime its tasks are told who their peers are."""
+BARRIER_ANNOTATION = "windlass.dev/barrier"
+"""On a Framework: its tasks start when all of them have an address."""
+PORTS_ANNOTATION = "windlass.dev/ports"
+"""On an attempt's ConfigMap: the ports of its tasks, where pods share one network."""
+
+GANG_GROUP = "windlass.dev"
+GANG_KIND = "Gang"
+GANG_PLURAL = "gangs"
+GANG_VARIABLE = "WINDLASS_GANG"
+"""In a pod: the name of the Gang that lists it."""
+
+BARRIER_FOLDER = "/mnt/frameworkbarrier"
+"""Where containers find what the barrier has found out. The reference's users know this path."""
+CLUSTER_ENV = "cluster.env"
+
 FRAMEWORK_NAMESPACE = "FC_FRAMEWORK_NAMESPACE"
 FRAMEWORK_NAME = "FC_FRAMEWORK_NAME"
 TASKROLE_NAME = "FC_TASKROLE_NAME"
@@ -42,6 +59,20 @@ def config_map_name(framework: str) -> str:
 
 def pod_name(framework: str, role: str, index: int) -> str:
     return f"{framework}-{role}-{index}"
+
+
+def host_name(role: str, index: int) -> str:
+    """Of a task's pod, within the Service of its Framework."""
+    return f"{role}-{index}"
+
+
+def service_name(framework: str) -> str:
+    return framework
+
+
+def gang_name(framework: str, config_map_uid: str) -> str:
+    """No other attempt's, of this Framework or of one that had its name before."""
+    return f"{framework}-{config_map_uid}"
 
 
 def instance_uid(attempt_id: int, object_uid: str) -> str:

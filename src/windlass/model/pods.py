@@ -49,6 +49,7 @@ class ObjectAnnotations(Sparse, frozen=True):
     config_map_uid: str = msgspec.field(default="", name=names.CONFIGMAP_UID)
     task_uid: str = msgspec.field(default="", name=names.TASK_UID)
     task_attempt_id: str = msgspec.field(default="", name=names.TASK_ATTEMPT_ID)
+    ports: str = msgspec.field(default="", name=names.PORTS_ANNOTATION)
 
 
 class ObjectMetadata(Sparse, frozen=True):

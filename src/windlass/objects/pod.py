@@ -1,23 +1,38 @@
-"""The pod that stands for a task attempt (statements 3, 4, 6 to 9 and 52).
+"""The pod that stands for a task attempt (statements 3, 4, 6 to 9 and 52), with what its Framework has asked for.
 
 A template in which something has another shape than Kubernetes gives it makes a pod that is as wrong: the API server
 refuses that pod and says why, and the refusal is what the user gets to see.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from windlass.discovery import environment as discovery
+from windlass.discovery import tensorflow, tf_server
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
-from windlass.objects import environment, owner, placeholders
+from windlass.model.wishes import Barrier, Runtime, wishes_in
+from windlass.objects import barrier, environment, owner, placeholders
 
 
-def pod(framework: Framework, role: str, index: int) -> Json:
+class Wiring(msgspec.Struct, frozen=True):
+    """What a pod gets that neither its Framework nor its attempt says."""
+
+    barrier_image: str = ""
+    ports: Mapping[str, int] | None = None
+    """Where pods share one network: by role, the port of its first task."""
+
+
+NO_WIRING = Wiring()
+
+
+def pod(framework: Framework, role: str, index: int, wiring: Wiring = NO_WIRING) -> Json:
     """The pod of one task. For many tasks of one Framework, a `PodFactory` does the same with less work."""
-    return PodFactory(framework).pod(role, index)
+    return PodFactory(framework, wiring).pod(role, index)
 
 
 class _Role(msgspec.Struct, frozen=True):
@@ -31,8 +46,11 @@ class _Role(msgspec.Struct, frozen=True):
 class PodFactory:
     """Makes the pods of a Framework's current attempt. What the pods of a role have in common is found out once."""
 
-    def __init__(self, framework: Framework) -> None:
+    def __init__(self, framework: Framework, wiring: Wiring = NO_WIRING) -> None:
         self._framework = framework
+        self._wiring = wiring
+        self._wishes = wishes_in(framework.metadata.annotations)
+        self._peers = discovery.variables_of(framework, wiring.ports)
         self._attempt = _attempt_of(framework)
         self._roles: dict[str, _Role] = {}
         self._owner = owner.controller(
@@ -45,14 +63,34 @@ class PodFactory:
             shared = self._roles[role] = self._role(role)
         task = _task_of(shared.status, index)
         known = environment.identity(self._framework, self._attempt, shared.status, task)
-        variables = environment.variables(self._framework.group, known)
+        variables = [*environment.variables(self._framework.group, known), *self._discovered(role, index)]
         template = placeholders.fill(shared.template, shared.places, known)
         return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": self._metadata(template.get("metadata"), known),
-            "spec": _spec(template.get("spec"), variables),
+            "spec": self._spec(template.get("spec"), role, index, variables),
         }
+
+    def _discovered(self, role: str, index: int) -> list[Json]:
+        """What the task is told of its peers, in every container."""
+        variables = self._peers(role, index)
+        if self._wishes.wants_gang:
+            uid = self._attempt.config_map_uid or ""
+            variables = {names.GANG_VARIABLE: names.gang_name(self._framework.name, uid), **variables}
+        return [{"name": name, "value": value} for name, value in variables.items()]
+
+    def _spec(self, users: Any, role: str, index: int, variables: list[Json]) -> Any:
+        if not isinstance(users, dict):
+            return users
+        spec = _with_variables(users, variables)
+        if self._wishes.runtime is Runtime.TENSORFLOW and tensorflow.is_member(role):
+            spec = _with_a_server(spec)
+        if self._wishes.wants_names:
+            spec = _with_a_name(spec, self._framework.name, role, index)
+        if self._wishes.barrier is Barrier.INJECTED:
+            spec = barrier.with_barrier(spec, self._wiring.barrier_image, variables)
+        return spec
 
     def _role(self, name: str) -> _Role:
         spec = self._framework.spec.role(name)
@@ -107,12 +145,36 @@ def _merged(users: Any, ours: dict[str, str]) -> Any:
     return {**users, **ours} if isinstance(users, dict) else users
 
 
-def _spec(spec: Any, variables: list[Json]) -> Any:
-    if not isinstance(spec, dict):
-        return spec
+def _with_variables(spec: Json, variables: list[Json]) -> Json:
     filled = spec.copy()
     for field in ("initContainers", "containers"):
         containers = spec.get(field)
         if isinstance(containers, list):
             filled[field] = [environment.with_variables(container, variables) for container in containers]
     return filled
+
+
+def _with_a_server(spec: Json) -> Json:
+    """A task of TensorFlow without a command is a server that others drive."""
+    containers = spec.get("containers")
+    first = containers[0] if isinstance(containers, list) and containers else None
+    if (
+        not isinstance(containers, list)
+        or not isinstance(first, dict)
+        or first.get("command")
+        or first.get("args")
+    ):
+        return spec
+    return {**spec, "containers": [{**first, "command": list(tf_server.COMMAND)}, *containers[1:]]}
+
+
+def _with_a_name(spec: Json, framework: str, role: str, index: int) -> Json:
+    """On the node's network the cluster's name servers are asked only by whoever says so."""
+    named = {
+        **spec,
+        "hostname": names.host_name(role, index),
+        "subdomain": names.service_name(framework),
+    }
+    if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
+        named["dnsPolicy"] = "ClusterFirstWithHostNet"
+    return named

@@ -13,11 +13,11 @@ import msgspec
 from windlass.decide.contract import DeletePod, Reason
 from windlass.kubeapi import answers, errors, requests
 from windlass.kubeapi.requests import METADATA_ONLY, Request
-from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
+from windlass.kubeapi.resources import CONFIG_MAPS, GANGS, PODS, SERVICES, Resource, frameworks
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
-from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.operate.gate import Gate
 from windlass.operate.port import (
@@ -49,6 +49,10 @@ class NoStatusError(PortError):
     """The Framework is there, its status subresource is not: somebody has changed the CustomResourceDefinition."""
 
 
+class NoGangsError(PortError):
+    """Gangs are not defined: the barriers of a Framework wait in vain."""
+
+
 class Audience(Protocol):
     """Whoever wants to hear of what happens to Frameworks. Never raises, never waits."""
 
@@ -70,6 +74,7 @@ class _Stored(msgspec.Struct, frozen=True):
 
 
 _stored_decoder = msgspec.json.Decoder(_Stored)
+_object_decoder = msgspec.json.Decoder(ObjectView)
 
 
 class ApiPort:
@@ -173,6 +178,28 @@ class ApiPort:
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
         request = requests.delete(CONFIG_MAPS, namespace, name, uid=uid, propagation="Background")
         await self._ask_to_delete(request)
+
+    async def create_service(self, framework: Framework, manifest: Json) -> None:
+        name = manifest["metadata"]["name"]
+        try:
+            await self._ask(requests.create(SERVICES, framework.namespace, _encoder.encode(manifest)))
+        except AlreadyExistsError as error:
+            answer = await self._ask(requests.get(SERVICES, framework.namespace, name))
+            found = _understood(_object_decoder.decode, answer)
+            if found.controller is None or found.controller.uid != framework.uid or found.is_deleting:
+                raise AlreadyExistsError(f"it is not this Framework's: {error}") from error
+
+    async def publish_gang(self, namespace: str, manifest: Json) -> None:
+        """A new one as a rule: it is brought up to date only when a task is tried again, or was added."""
+        try:
+            await self._ask(requests.create(GANGS, namespace, _encoder.encode(manifest)))
+        except AlreadyExistsError:
+            patch = _encoder.encode({"spec": manifest["spec"]})
+            await self._ask(requests.merge_patch(GANGS, namespace, manifest["metadata"]["name"], patch))
+        except NotFoundError as error:
+            raise NoGangsError(
+                f"the definition {GANGS.full_name} is missing ({error}). Run `windlass install --crds-only --apply`"
+            ) from error
 
     async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
         async def create(manifest: Json) -> PodView:

@@ -18,6 +18,10 @@ Sleep = Callable[[float], Awaitable[None]]
 FIELD_MANAGER = "windlass"
 
 _SHOWN = 3
+_MEANING = {
+    **dict.fromkeys(names.GROUPS, "there are no Frameworks of this group"),
+    names.GANG_GROUP: "Frameworks that ask for a barrier wait in vain",
+}
 _REMEDY = "Run `windlass install --crds-only --apply`, or start the controller with --manage-crds."
 
 
@@ -49,7 +53,7 @@ class NotEstablishedError(Exception):
 
 async def check(send: Send) -> tuple[Problem, ...]:
     """What is the matter with the definitions, at most one problem each. Changes nothing. Raises ApiError."""
-    found = [_problem(group, await _read(send, group)) for group in names.GROUPS]
+    found = [_problem(wanted, await _read(send, _name(wanted))) for wanted in crd.definitions()]
     return tuple(problem for problem in found if problem is not None)
 
 
@@ -66,8 +70,8 @@ async def manage(send: Send, interval: float, timeout: float, sleep: Sleep) -> t
     Raises ApiError if it may not, and NotEstablishedError.
     """
     done = []
-    for group in names.GROUPS:
-        done += await _manage(send, crd.framework_crd(group), interval, timeout, sleep)
+    for wanted in crd.definitions():
+        done += await _manage(send, wanted, interval, timeout, sleep)
     return tuple(done)
 
 
@@ -75,7 +79,7 @@ async def _manage(send: Send, wanted: Json, interval: float, timeout: float, sle
     """Another replica may be doing the same: whoever comes second looks again."""
     done: list[str] = []
     for _ in range(max(1, round(timeout / interval))):
-        live = await _read(send, wanted["spec"]["group"])
+        live = await _read(send, _name(wanted))
         did = "" if done else await _mend(send, live, wanted)
         if did:
             done.append(f"the definition {_name(wanted)} was {did}")
@@ -108,24 +112,20 @@ async def _mend(send: Send, live: Json | None, wanted: Json) -> str:
     return "brought up to date"
 
 
-async def _read(send: Send, group: str) -> Json | None:
+async def _read(send: Send, name: str) -> Json | None:
     try:
-        answer = await send(requests.get(CUSTOM_RESOURCE_DEFINITIONS, "", f"{names.PLURAL}.{group}"))
+        answer = await send(requests.get(CUSTOM_RESOURCE_DEFINITIONS, "", name))
     except errors.NotFoundError:
         return None
     definition: Json = msgspec.json.decode(answer)
     return definition
 
 
-def _problem(group: str, definition: Json | None) -> Problem | None:
-    name = f"{names.PLURAL}.{group}"
+def _problem(wanted: Json, definition: Json | None) -> Problem | None:
+    group, name = wanted["spec"]["group"], _name(wanted)
     if definition is None:
-        return Problem(
-            group,
-            Flaw.MISSING,
-            f"The definition {name} is missing: there are no Frameworks of this group. {_REMEDY}",
-        )
-    what = _flaw(definition, crd.framework_crd(group))
+        return Problem(group, Flaw.MISSING, f"The definition {name} is missing: {_MEANING[group]}. {_REMEDY}")
+    what = _flaw(definition, wanted)
     if what is None:
         return None
     flaw, meaning = what
@@ -146,12 +146,16 @@ def _flaw(definition: Json, wanted: Json) -> tuple[Flaw, str] | None:
     if not crd_reading.is_established(definition):
         why = crd_reading.why_not_established(definition) or "it does not say why"
         return Flaw.NOT_ESTABLISHED, f"is not served by the API server: {why}."
-    if not crd_reading.has_status_subresource(definition):
+    if _has_status(wanted) and not crd_reading.has_status_subresource(definition):
         return Flaw.NO_STATUS_SUBRESOURCE, (
             "has no status subresource, as FrameworkController installs it: no status can be written, and its "
             f"Frameworks are left alone. See that FrameworkController does not run any more. {_REMEDY}"
         )
     return _dropping(crd_reading.dropped_fields(definition, wanted))
+
+
+def _has_status(wanted: Json) -> bool:
+    return "subresources" in wanted["spec"]["versions"][0]
 
 
 def _dropping(dropped: tuple[str, ...]) -> tuple[Flaw, str] | None:

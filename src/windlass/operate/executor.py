@@ -4,7 +4,7 @@ A conflict drops the decision: somebody else has written, so what was observed w
 loses nothing: deciding again on what is stored gives the same actions, until their outcomes are seen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -16,7 +16,9 @@ from windlass.model.framework import Framework
 from windlass.model.pods import PodView
 from windlass.model.status import TaskStatus
 from windlass.objects.config_map import config_map as config_map_manifest
-from windlass.objects.pod import PodFactory
+from windlass.objects.gang import gang as gang_manifest
+from windlass.objects.pod import PodFactory, Wiring
+from windlass.objects.service import service as service_manifest
 from windlass.operate import queue as queues
 from windlass.operate.cache import Cache
 from windlass.operate.clock import Clock
@@ -38,6 +40,9 @@ GATHERING_PER_TASK = 20e-6
 that grows with its size is looked at once. A Framework of a few tasks never notices."""
 SHORTEST_GATHERING = 1e-3
 
+ChoosePorts = Callable[[Framework], Mapping[str, int] | None]
+"""Where pods share one network: a port for the first task of each role, and as many after it as the role may need."""
+
 
 class Executor:
     def __init__(
@@ -48,6 +53,8 @@ class Executor:
         clock: Clock,
         rules: Rules,
         pace: Pace | None = None,
+        barrier_image: str = "",
+        choose_ports: ChoosePorts | None = None,
     ) -> None:
         self._port = port
         self._cache = cache
@@ -55,6 +62,8 @@ class Executor:
         self._clock = clock
         self._rules = rules
         self._pace = pace or Pace()
+        self._barrier_image = barrier_image
+        self._choose_ports = choose_ports
         self._waiting_since: dict[FrameworkKey, float] = {}
         self._in_doubt: set[FrameworkKey] = set()
         """A store of theirs was not answered, so that what is cached may be older than what is stored."""
@@ -191,8 +200,14 @@ class Executor:
     async def _act_once(self, framework: Framework, action: Action) -> None:
         cache, port, namespace = self._cache, self._port, framework.namespace
         match action:
+            case contract.CreateService():
+                await self._create_service(framework)
             case contract.CreateConfigMap():
                 await self._create_config_map(framework)
+            case contract.PublishGang(fingerprint):
+                await port.publish_gang(namespace, gang_manifest(framework))
+                if (record := cache.record_of(framework)) is not None:
+                    record.published_gang(fingerprint)
             case contract.EmptyAttempt(config_map_uid):
                 record = cache.record_of(framework)
                 token = "" if record is None else record.emptying_goes_on_at(config_map_uid)
@@ -211,24 +226,40 @@ class Executor:
                 listed = await port.list_objects(framework)
                 cache.replace_objects(framework, listed.config_map, listed.pods, listed.resource_version)
 
+    async def _create_service(self, framework: Framework) -> None:
+        manifest = service_manifest(framework)
+        try:
+            await self._port.create_service(framework, manifest)
+        except PortError as error:
+            self._could_not_create(framework, "Service", manifest["metadata"]["name"], error)
+        else:
+            record = self._cache.record_of(framework)
+            if record is not None and framework.status is not None:
+                record.name_taken("")
+                record.created_service(manifest["metadata"]["name"], framework.status.attempt_status.id)
+
     async def _create_config_map(self, framework: Framework) -> None:
-        manifest = config_map_manifest(framework)
-        name = manifest["metadata"]["name"]
+        ports = self._choose_ports(framework) if self._choose_ports else None
+        manifest = config_map_manifest(framework, ports)
         try:
             created = await self._port.create_config_map(framework.namespace, manifest)
         except PortError as error:
-            record = self._cache.record_of(framework)
-            if record is not None:
-                if isinstance(error, AlreadyExistsError):
-                    record.name_taken(f"ConfigMap {name} exists already: {error}")
-                else:
-                    self._port.failed(framework, f"the ConfigMap {name}", error)
-                self._postpone(framework, record, name)
+            self._could_not_create(framework, "ConfigMap", manifest["metadata"]["name"], error)
         else:
             self._cache.created_config_map(framework, created)
 
+    def _could_not_create(self, framework: Framework, kind: str, name: str, error: PortError) -> None:
+        record = self._cache.record_of(framework)
+        if record is None:
+            return
+        if isinstance(error, AlreadyExistsError):
+            record.name_taken(f"{kind} {name} exists already: {error}")
+        else:
+            self._port.failed(framework, f"the {kind} {name}", error)
+        self._postpone(framework, record, name)
+
     async def _create_pods(self, framework: Framework, creations: Sequence[CreatePod]) -> None:
-        factory = PodFactory(framework)
+        factory = PodFactory(framework, Wiring(self._barrier_image, self._cache.ports_of(framework)))
         tasks = [_task(framework, creation) for creation in creations]
         manifests = [factory.pod(creation.role, creation.index) for creation in creations]
         began = self._clock.monotonic()

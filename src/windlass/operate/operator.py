@@ -16,6 +16,7 @@ from windlass.operate import endpoints
 from windlass.operate.clock import Clock
 from windlass.operate.election import Timings
 from windlass.operate.events import Recorder
+from windlass.operate.executor import ChoosePorts
 from windlass.operate.gate import Gate, always_open
 from windlass.operate.informers import HistoryError
 from windlass.operate.lease import Elector, LostError
@@ -45,8 +46,10 @@ class Operator:
         *,
         identity: str,
         stream: TextIO | None,
+        choose_ports: ChoosePorts | None = None,
     ) -> None:
         self._settings = settings
+        self._choose_ports = choose_ports
         clock = self._clock = ServerClock(machine_clock)
         self._identity = identity
         self._lease_namespace = settings.lease_namespace or access.namespace
@@ -103,7 +106,13 @@ class Operator:
             gate.open(elector)
         log.info("leading", extra={"identity": self._identity})
         term = self._term = Term(
-            self._settings, self._transport, gate, self._observers, self._clock, field_manager=self._manager()
+            self._settings,
+            self._transport,
+            gate,
+            self._observers,
+            self._clock,
+            field_manager=self._manager(),
+            choose_ports=self._choose_ports,
         )
         tasks = {
             asyncio.create_task(term.run()),

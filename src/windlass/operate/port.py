@@ -72,6 +72,12 @@ class Port(Protocol):
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView: ...
 
+    async def create_service(self, framework: Framework, manifest: Json) -> None:
+        """Also if it is there already and is the Framework's. AlreadyExistsError: it is somebody else's."""
+
+    async def publish_gang(self, namespace: str, manifest: Json) -> None:
+        """Makes the Gang, or brings it up to date."""
+
     async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
         """All at once; an answer for each."""
 

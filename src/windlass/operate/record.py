@@ -23,6 +23,8 @@ class Record:
         self._emptying: dict[str, str] = {}
         """Attempts of which some pods were asked to go, and where the next request goes on."""
         self._is_framework_deletion_requested = False
+        self._service_of_attempt = -1
+        self._published_gang = ""
 
     def outcomes(self, now: datetime, monotonic: float) -> Outcomes:
         """A view, valid until the next change."""
@@ -38,6 +40,8 @@ class Record:
             forced=self._forced,
             emptied_attempts=self._emptied_attempts,
             is_framework_deletion_requested=self._is_framework_deletion_requested,
+            service_of_attempt=self._service_of_attempt,
+            published_gang=self._published_gang,
         )
 
     def created(self, name: str, created: Created | None = None) -> None:
@@ -45,6 +49,14 @@ class Record:
         if created is not None:
             self._created[name] = created
         self._succeed(name)
+
+    def created_service(self, name: str, attempt_id: int) -> None:
+        """It is there, for this attempt; whoever deletes it meanwhile has it back in the next one."""
+        self._service_of_attempt = attempt_id
+        self._succeed(name)
+
+    def published_gang(self, fingerprint: str) -> None:
+        self._published_gang = fingerprint
 
     def refused(self, name: str, refused: Refused) -> None:
         self._refused[name] = refused

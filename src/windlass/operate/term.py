@@ -22,7 +22,7 @@ from windlass.operate.cache import Cache
 from windlass.operate.clock import Clock
 from windlass.operate.complaints import Complaints
 from windlass.operate.driver import Driver
-from windlass.operate.executor import Executor
+from windlass.operate.executor import ChoosePorts, Executor
 from windlass.operate.gate import Gate
 from windlass.operate.informers import Hearers, HistoryError, Informers
 from windlass.operate.keys import FrameworkKey
@@ -50,6 +50,7 @@ class Term:
         clock: Clock,
         *,
         field_manager: str,
+        choose_ports: ChoosePorts | None = None,
     ) -> None:
         self._settings = settings
         self._transport = transport
@@ -64,7 +65,15 @@ class Term:
             compress=settings.large_framework_compression,
             monotonic=clock.monotonic,
         )
-        executor = Executor(port, self.cache, self.queue, clock, Rules.from_settings(settings))
+        executor = Executor(
+            port,
+            self.cache,
+            self.queue,
+            clock,
+            Rules.from_settings(settings),
+            barrier_image=settings.barrier_image,
+            choose_ports=choose_ports,
+        )
         self._driver = Driver(
             executor,
             self.queue,

@@ -16,6 +16,7 @@ from windlass.model import names
 from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
 from windlass.model.framework import Framework
+from windlass.model.gang import GangSpec
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.operate.keys import FrameworkKey, key_of
@@ -60,6 +61,8 @@ class ApiServer:
         self.frameworks: dict[FrameworkKey, Framework] = {}
         self.config_maps: dict[tuple[str, str], ConfigMapView] = {}
         self.pods: dict[tuple[str, str], PodView] = {}
+        self.services: dict[tuple[str, str], str] = {}
+        """Whose they are, by UID."""
         self._finalized: set[str] = set()
         """UIDs of the objects that wait for their dependents to go first."""
         self._uids: dict[str, ObjectView | Framework] = {}
@@ -71,6 +74,7 @@ class ApiServer:
         self.on_pod_created: list[Callable[[PodView], None]] = []
         self.on_pod_deletion: list[Callable[[PodView, bool], None]] = []
         self.on_status_stored: list[Callable[[Framework, FrameworkStatus], None]] = []
+        self.on_gang_published: list[Callable[[GangSpec], None]] = []
 
     @property
     def now(self) -> datetime:
@@ -144,6 +148,21 @@ class ApiServer:
         if not current.is_deleting:
             self._put_config_map(self._deleting(current, 0))
         self._collect_later(uid)
+
+    # Services and gangs
+
+    def create_service(self, framework: Framework, manifest: Json) -> None:
+        """Its owner's end is its own: the garbage collector's work is not waited for here."""
+        place = framework.namespace, manifest["metadata"]["name"]
+        owner = self.services.get(place, framework.uid)
+        if owner != framework.uid and owner in self._uids:
+            raise AlreadyExistsError(f"services {place[1]!r} already exists")
+        self.services[place] = framework.uid
+
+    def publish_gang(self, manifest: Json) -> None:
+        gang = msgspec.convert(manifest["spec"], GangSpec)
+        for listener in self.on_gang_published:
+            listener(gang)
 
     # Pods
 

@@ -74,6 +74,7 @@ def framework(
     namespace: str = "default",
     uid: str | None = None,
     resource_version: str = "1",
+    annotations: dict[str, str] | None = None,
     **spec: Any,
 ) -> Framework:
     """`spec` takes the other fields of FrameworkSpec."""
@@ -86,6 +87,7 @@ def framework(
             uid=f"{name}-uid" if uid is None else uid,
             resource_version=resource_version,
             creation_timestamp=NOW,
+            annotations=annotations or {},
         ),
         spec=FrameworkSpec(task_roles=roles or (role(),), **spec),
     )

@@ -105,6 +105,13 @@ class SimulatedPort:
         answer: ConfigMapView = await _one(self._request("create_config_map", None, create))
         return answer
 
+    async def create_service(self, framework: Framework, manifest: Json) -> None:
+        create = partial(self._server.create_service, framework, manifest)
+        await _one(self._request("create_service", None, create))
+
+    async def publish_gang(self, namespace: str, manifest: Json) -> None:  # noqa: ARG002
+        await _one(self._request("publish_gang", None, partial(self._server.publish_gang, manifest)))
+
     async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
         return await Requests(
             *(

@@ -107,7 +107,10 @@ class Scenario(msgspec.Struct, frozen=True):
             for role in spec.get("taskRoles", ()):
                 role.get("task", {}).pop("pod", None)
             framework = submission.framework
-            lines.append(f"  {submission.at:7.2f} s  #{number} {framework.name} ({framework.group}): {spec}")
+            asks_for = framework.metadata.annotations or ""
+            lines.append(
+                f"  {submission.at:7.2f} s  #{number} {framework.name} ({framework.group}){asks_for}: {spec}"
+            )
         lines += [
             f"  {event.at:7.2f} s  {event.kind} of #{event.framework}"
             f" (number {event.number}, lasts {event.lasts:.1f} s)"
@@ -261,6 +264,10 @@ def _faults(random: Random) -> Faults:
     )
 
 
+_NAMES = {names.RUNTIME_ANNOTATION: "tensorflow"}
+_BARRIER = {names.BARRIER_ANNOTATION: "true"}
+
+
 def _framework(random: Random, number: int) -> Framework:
     roles = [_role(random, name) for name in ("worker", "ps", "chief")[: random.choice((1, 1, 2, 3))]]
     # Two Frameworks of one name, one of each group, now and then.
@@ -278,7 +285,8 @@ def _framework(random: Random, number: int) -> Framework:
         spec["active_deadline_seconds"] = random.randrange(5, 200)
     if random.random() < 0.2:
         spec["ttl_seconds_after_finished"] = random.randrange(0, 100)
-    return builders.framework(f"{name}", *roles, group=group, **spec)
+    annotations = random.choice(({}, {}, {}, _NAMES, _BARRIER, {**_NAMES, **_BARRIER}))
+    return builders.framework(f"{name}", *roles, group=group, annotations=annotations, **spec)
 
 
 def _role(random: Random, name: str) -> TaskRoleSpec:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from windlass.model.completion import CompletionCode
 from windlass.model.framework import ExecutionType, Framework, TaskRoleSpec
+from windlass.model.gang import GangSpec
 from windlass.model.pods import PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
@@ -25,6 +26,9 @@ class Truth:
         self._kubelets = kubelets
         self._pods: dict[str, PodView] = {}
         """As they were created."""
+        self._stored_addresses: set[tuple[str, str]] = set()
+        """Pods with the addresses that some status has said they have."""
+        server.on_gang_published.append(self._insist_on_stored_members)
         server.on_pod_created.append(self._remember)
         server.on_status_stored.append(self._judge)
 
@@ -58,6 +62,8 @@ class Truth:
         uid = task.attempt_status.pod_uid
         if uid is None:
             return
+        if task.attempt_status.pod_ip:
+            self._stored_addresses.add((uid, task.attempt_status.pod_ip))
         pod = self._pods.get(uid)
         insist(pod is not None, f"{role.name}-{task.index} names a pod that nobody made: {uid}")
         if pod is not None:
@@ -72,6 +78,15 @@ class Truth:
                 ),
                 f"{role.name}-{task.index} has adopted {uid}, which was made for {made_for}",
             )
+
+    def _insist_on_stored_members(self, gang: GangSpec) -> None:
+        """Nobody is told of an address that was not stored before."""
+        for role in gang.roles:
+            for member in role.members:
+                is_stored = (member.pod_uid, member.ip) in self._stored_addresses
+                insist(
+                    is_stored, f"{gang.framework_name}: {role.name} at {member.ip} was published, not stored"
+                )
 
     def _insist_on_cause(self, role: TaskRoleStatus, task: TaskStatus) -> None:
         """Codes of containers are what containers ended with, and what was deleted is gone or going."""

@@ -16,6 +16,7 @@ from msgspec import inspect
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework, FrameworkSpec
+from windlass.model.gang import Gang, GangSpec
 from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus
 
 Descriptions = Mapping[tuple[str, str], str]
@@ -96,6 +97,61 @@ def framework_crd(group: str, descriptions: Descriptions = NO_DESCRIPTIONS) -> J
                     "schema": {"openAPIV3Schema": framework_schema(descriptions)},
                 }
             ],
+        },
+    }
+
+
+def gang_crd(descriptions: Descriptions = NO_DESCRIPTIONS) -> Json:
+    """The definition of the kind Gang, by which barriers learn where everybody is."""
+    columns = (
+        ("Framework", "string", ".spec.frameworkName", "Whose attempt it is."),
+        ("Attempt", "string", ".spec.attemptInstanceUID", "Which attempt it is."),
+        ("Age", "date", ".metadata.creationTimestamp", "How long ago everybody had an address."),
+    )
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names.GANG_PLURAL}.{names.GANG_GROUP}"},
+        "spec": {
+            "group": names.GANG_GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": names.GANG_KIND,
+                "listKind": f"{names.GANG_KIND}List",
+                "plural": names.GANG_PLURAL,
+                "singular": names.GANG_KIND.lower(),
+            },
+            "versions": [
+                {
+                    "name": names.VERSION,
+                    "served": True,
+                    "storage": True,
+                    "additionalPrinterColumns": [
+                        {"name": name, "type": kind, "jsonPath": path, "description": description}
+                        for name, kind, path, description in columns
+                    ],
+                    "schema": {"openAPIV3Schema": _gang_schema(descriptions)},
+                }
+            ],
+        },
+    }
+
+
+def definitions() -> tuple[Json, ...]:
+    """All that a cluster has to know."""
+    return (*map(framework_crd, names.GROUPS), gang_crd())
+
+
+def _gang_schema(descriptions: Descriptions) -> Json:
+    spec = _Spec(descriptions).schema_of(inspect.type_info(GangSpec))
+    return {
+        **_described(descriptions, Gang),
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
         },
     }
 

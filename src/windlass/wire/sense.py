@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.framework import MAX_TASK_NUMBER, Framework, TaskRoleSpec
-from windlass.wire import faults
+from windlass.wire import faults, wish_checks
 
 MOST_TASKS = 16_000
 """The status of so many running tasks takes some 1.5 MiB even when it is compressed, and that is what etcd stores. More
@@ -29,6 +29,7 @@ def senseless(framework: Framework) -> str:
         and all(_is_a_role_name(role.name) and 0 <= role.task_number <= MAX_TASK_NUMBER for role in roles)
         and len({role.name for role in roles}) == len(roles)
         and sum(role.task_number for role in roles) <= MOST_TASKS
+        and not (framework.metadata.annotations and wish_checks.problems(framework))
     )
     if makes_sense:
         return ""
@@ -55,7 +56,7 @@ def _problems(framework: Framework) -> list[str]:
             f"spec.taskRoles: found {tasks} tasks, expected at most {MOST_TASKS} in all roles together: the status of "
             "more cannot be stored. Divide them among several Frameworks."
         )
-    return problems
+    return [*problems, *wish_checks.problems(framework)]
 
 
 def _problems_of_role(role: TaskRoleSpec, path: str, first: int, index: int) -> list[str]:

@@ -1,0 +1,79 @@
+"""What the barrier is told by its environment (statement 46)."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.model import names
+
+INTERVAL = "BARRIER_CHECK_INTERVAL_SEC"
+TIMEOUT = "BARRIER_CHECK_TIMEOUT_SEC"
+CONFIGFILE = "BARRIER_CONFIGFILE"
+
+
+class BadOptionError(Exception):
+    """What is wrong with the environment. One message."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    namespace: str
+    framework: str
+    interval: int = 10
+    timeout: int = 600
+    gang: str = ""
+    """The Gang to wait for. Empty: the Framework is read, as the reference's barrier does."""
+    attempt: str = ""
+    """Whose addresses count. Empty: those of any attempt."""
+    pod_uid: str = ""
+    """Our own: addresses without ours are those of another time."""
+    role: str = ""
+    index: int = 0
+    configfile: str = ""
+    tf_config: str = ""
+
+    @property
+    def called(self) -> str:
+        return f"{self.namespace}/{self.framework}"
+
+
+def read(environment: Mapping[str, str], framework: str = "") -> Options:
+    """`framework` in place of our own: its addresses are taken as they are. Raises BadOptionError."""
+    given = environment.get
+    own = given(names.FRAMEWORK_NAME, "")
+    known = {
+        names.FRAMEWORK_NAMESPACE: given(names.FRAMEWORK_NAMESPACE, ""),
+        names.FRAMEWORK_NAME: framework or own,
+    }
+    missing = [name for name, value in known.items() if not value]
+    if missing:
+        raise BadOptionError(
+            f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set. The controller sets them in "
+            "every container of a Framework: run the barrier in one, or set them yourself."
+        )
+    is_own = known[names.FRAMEWORK_NAME] == own
+    return Options(
+        namespace=known[names.FRAMEWORK_NAMESPACE],
+        framework=known[names.FRAMEWORK_NAME],
+        interval=_whole(environment, INTERVAL, 10, 5, None),
+        timeout=_whole(environment, TIMEOUT, 600, 60, 1200),
+        gang=given(names.GANG_VARIABLE, "") if is_own else "",
+        attempt=given(names.FRAMEWORK_ATTEMPT_INSTANCE_UID, "") if is_own else "",
+        pod_uid=given(names.POD_UID, "") if is_own else "",
+        role=given(names.TASKROLE_NAME, ""),
+        index=_whole(environment, names.TASK_INDEX, 0, 0, None),
+        configfile=given(CONFIGFILE, ""),
+        tf_config=given("TF_CONFIG", "") if is_own else "",
+    )
+
+
+def _whole(environment: Mapping[str, str], name: str, default: int, least: int, most: int | None) -> int:
+    text = environment.get(name) or str(default)
+    is_good = (
+        text.isascii() and text.isdecimal() and least <= int(text) and (most is None or int(text) <= most)
+    )
+    if not is_good:
+        wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise BadOptionError(
+            f"{name}: found {text!r}, expected a whole number {wanted}. Correct it, or leave it out."
+        )
+    return int(text)

@@ -1,0 +1,45 @@
+"""`windlass barrier`: wait until every task of a Framework has an address. `windlass.barrier` does it."""
+
+import os
+import signal
+import sys
+from types import FrameType
+
+import click
+
+from windlass.barrier import run as barriers
+
+ENDED = 128 + signal.SIGTERM
+
+
+@click.command()
+@click.option("--framework", default="", metavar="NAME", help="In place of the one that this pod belongs to.")
+@click.option("--print-hosts", is_flag=True, help="Print the addresses for a shell, and write no files.")
+@click.option(
+    "--configfile",
+    default="",
+    metavar="FILE",
+    help="Also write the workers' addresses into its first line and the parameter servers' into its last.",
+)
+def barrier(framework: str, print_hosts: bool, configfile: str) -> None:
+    """Wait until every task of the Framework has an address.
+
+    Runs in a pod of the Framework. Writes framework.json, injector.sh, cluster.env, hostfile and tf_config.json into
+    the working directory. Exits with 0 when it has, with 201 if that takes too long, and with 210 if there is no such
+    Framework.
+    """
+    signal.signal(signal.SIGTERM, _end)
+    code = barriers.run(barriers.Wanted(framework, print_hosts, configfile), os.environ, _say)
+    # There is nothing to tidy up, and a hundred of these end at the same moment.
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def _say(message: str) -> None:
+    os.write(sys.stderr.fileno(), f"windlass barrier: {message}\n".encode())
+
+
+def _end(_number: int, _frame: FrameType | None) -> None:
+    """The first process of a container is not ended by a signal that it does not listen to."""
+    _say("ended, since this pod is being deleted")
+    os._exit(ENDED)

@@ -1,0 +1,87 @@
+"""What a task of a Framework in a cluster is told of itself and of its peers."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from windlass.discovery import environment, files, gangs
+from windlass.kubeapi import access, requests
+from windlass.kubeapi.errors import AccessError, ApiError, NotFoundError
+from windlass.kubeapi.requests import Request
+from windlass.kubeapi.resources import CONFIG_MAPS, frameworks
+from windlass.kubeapi.transport import Transport
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.objects import environment as identities
+from windlass.wire import codec
+
+Send = Callable[[Request], Awaitable[bytes]]
+
+
+class Task(msgspec.Struct, frozen=True):
+    framework: str
+    role: str
+    index: int
+
+
+class UnknownTaskError(Exception):
+    """There is no such task, or the cluster does not say. One message."""
+
+
+async def read(task: Task, namespace: str, kubeconfig: str, context: str) -> dict[str, str]:
+    try:
+        found = await access.load(kubeconfig, context)
+        async with Transport(found, user_agent="windlass-env") as transport:
+            return await _variables(transport.send, task, namespace or found.namespace or "default")
+    except (AccessError, ApiError) as error:
+        raise UnknownTaskError(str(error)) from error
+
+
+async def _variables(send: Send, task: Task, namespace: str) -> dict[str, str]:
+    framework = await _framework(send, task, namespace)
+    told = environment.variables_of(framework, await _ports(send, framework))
+    gang = gangs.gang_of(framework)
+    return {
+        **_identity(framework, task),
+        **told(task.role, task.index),
+        **({} if gang is None else files.variables(gang)),
+    }
+
+
+async def _framework(send: Send, task: Task, namespace: str) -> Framework:
+    for group in names.GROUPS:
+        try:
+            answer = await send(requests.get(frameworks(group), namespace, task.framework))
+        except NotFoundError:
+            continue
+        framework = codec.decode_framework(answer)
+        role = framework.spec.role(task.role)
+        if role is None or task.index >= role.task_number:
+            has = ", ".join(f"{each.name}-0..{each.task_number - 1}" for each in framework.spec.task_roles)
+            raise UnknownTaskError(
+                f"{task.framework} has no task {task.role}-{task.index}, it has {has or 'none'}"
+            )
+        return framework
+    raise UnknownTaskError(f"there is no Framework {task.framework} in the namespace {namespace}")
+
+
+async def _ports(send: Send, framework: Framework) -> dict[str, int] | None:
+    """Those of its own that the tasks have on a network that they share."""
+    try:
+        answer = await send(
+            requests.get(CONFIG_MAPS, framework.namespace, names.config_map_name(framework.name))
+        )
+    except NotFoundError:
+        return None
+    written = codec.decode_config_map(answer).metadata.annotations.ports
+    return msgspec.json.decode(written, type=dict[str, int]) if written else None
+
+
+def _identity(framework: Framework, task: Task) -> dict[str, str]:
+    """FC_…, once the task has a status."""
+    attempt = None if framework.status is None else framework.status.attempt_status
+    for role in () if attempt is None else attempt.roles:
+        for status in role.task_statuses if role.name == task.role else ():
+            if status.index == task.index and attempt is not None:
+                return identities.identity(framework, attempt, role, status)
+    return {}

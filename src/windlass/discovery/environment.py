@@ -1,0 +1,73 @@
+"""What a task is told before it starts, as its Framework has asked for it."""
+
+from collections.abc import Callable, Mapping
+
+from windlass.discovery import peers as where
+from windlass.discovery import ranks
+from windlass.discovery.peers import Peers
+from windlass.discovery.plain import Plain
+from windlass.discovery.tensorflow import TensorFlow
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.model.wishes import Runtime, wishes_in
+
+HOSTFILE = f"{names.BARRIER_FOLDER}/hostfile"
+
+Variables = Callable[[str, int], dict[str, str]]
+"""Role and index → the variables of that task."""
+
+
+def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -> Variables:
+    """`ports`, by role, where the pods share one network: the port of the role's first task."""
+    runtime = wishes_in(framework.metadata.annotations).runtime
+    if runtime is None:
+        return _nothing
+    peers = where.by_name(framework) if ports is None else where.by_port(framework, ports)
+    return _FORMS[runtime](peers, _rendezvous(framework))
+
+
+def _rendezvous(framework: Framework) -> str:
+    attempt = None if framework.status is None else framework.status.attempt_status.instance_uid
+    return attempt or framework.uid
+
+
+def _nothing(_role: str, _index: int) -> dict[str, str]:
+    return {}
+
+
+def _tensorflow(peers: Peers, _rendezvous: str) -> Variables:
+    return TensorFlow(peers).variables
+
+
+def _pytorch(peers: Peers, rendezvous: str) -> Variables:
+    counted = ranks.Ranks(peers)
+    return lambda role, index: ranks.pytorch(counted, rendezvous, role, index)
+
+
+def _jax(peers: Peers, _rendezvous: str) -> Variables:
+    counted = ranks.Ranks(peers)
+    return lambda role, index: ranks.jax(counted, role, index)
+
+
+def _plain(peers: Peers, _rendezvous: str) -> Variables:
+    return Plain(peers).variables
+
+
+def _mpi(peers: Peers, _rendezvous: str) -> Variables:
+    """Open MPI reads the names of its settings with a prefix; what it is built on since 5.0 has one of its own."""
+    hosts = {
+        "WINDLASS_HOSTFILE": HOSTFILE,
+        "OMPI_MCA_orte_default_hostfile": HOSTFILE,
+        "PRTE_MCA_prte_default_hostfile": HOSTFILE,
+    }
+    plain = Plain(peers)
+    return lambda role, index: {**hosts, **plain.variables(role, index)}
+
+
+_FORMS: Mapping[Runtime, Callable[[Peers, str], Variables]] = {
+    Runtime.TENSORFLOW: _tensorflow,
+    Runtime.PYTORCH: _pytorch,
+    Runtime.JAX: _jax,
+    Runtime.MPI: _mpi,
+    Runtime.PLAIN: _plain,
+}

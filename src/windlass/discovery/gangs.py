@@ -1,0 +1,30 @@
+"""The gang of an attempt, from what is stored about its Framework."""
+
+from windlass.discovery import ports
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.model.gang import GangRole, GangSpec, members_of
+from windlass.model.wishes import wishes_in
+
+
+def gang_of(framework: Framework) -> GangSpec | None:
+    """None as long as a task of the spec has no address."""
+    status = framework.status
+    if status is None or status.attempt_status.instance_uid is None:
+        return None
+    members = members_of(framework.spec, status.attempt_status)
+    if members is None:
+        return None
+    wants_names = wishes_in(framework.metadata.annotations).wants_names
+    return GangSpec(
+        framework_name=framework.name,
+        framework_uid=framework.uid,
+        attempt_instance_uid=status.attempt_status.instance_uid,
+        service=names.service_name(framework.name) if wants_names else "",
+        roles=tuple(
+            GangRole(
+                role.name, ports.port_of(role.task.pod), ports.slots_of(role.task.pod), members[role.name]
+            )
+            for role in framework.spec.task_roles
+        ),
+    )

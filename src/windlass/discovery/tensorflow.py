@@ -1,0 +1,66 @@
+"""How TensorFlow is told.
+
+TF_CONFIG       {"cluster": {"ps": ["ps-0.digits:2222"], "worker": ["worker-0.digits:2222"]},
+                 "task": {"type": "worker", "index": 0}}
+CLUSTER_CONFIG  {"ps": ["ps-0.digits:2222"], "worker": ["worker-0.digits:2222"]}
+PS_HOSTS        ps-0.digits:2222                       likewise {TYPE}_HOSTS of every type of task
+JOB_NAME        worker
+TASK_INDEX      0
+worker_hosts    worker-0.digits:2222                   likewise ps_hosts
+taskindex       0
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.discovery.peers import Peers
+
+TYPES: Mapping[str, str] = {"workers": "worker", "master": "chief", "pserver": "ps", "parameterserver": "ps"}
+"""What roles are called, and what TensorFlow calls such a task. Another name is its own."""
+OUTSIDERS = frozenset({"evaluator", "jupyter", "notebook", "tensorboard"})
+"""They look at the cluster and are not part of it: nobody waits for their servers."""
+_LAUNCHERS_TYPES = ("worker", "ps")
+
+
+def is_member(role: str) -> bool:
+    return role not in OUTSIDERS
+
+
+def type_of(role: str) -> str:
+    return TYPES.get(role, role)
+
+
+class TensorFlow:
+    """What the tasks of one Framework have in common is put together once."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._cluster: dict[str, list[str]] = {}
+        self._offset: dict[str, int] = {}
+        for role, addresses in peers.roles.items():
+            if is_member(role) and addresses:
+                # Two roles of one type count on, one after the other.
+                members = self._cluster.setdefault(type_of(role), [])
+                self._offset[role] = len(members)
+                members += map(str, addresses)
+        self._spec = msgspec.json.encode(self._cluster).decode()
+
+    def config(self, role: str, index: int) -> str:
+        """TF_CONFIG."""
+        return f'{{"cluster":{self._spec},"task":{{"type":"{type_of(role)}","index":{self._index(role, index)}}}}}'
+
+    def variables(self, role: str, index: int) -> dict[str, str]:
+        number = str(self._index(role, index))
+        lists = {kind: ",".join(members) for kind, members in self._cluster.items()}
+        return {
+            "TF_CONFIG": self.config(role, index),
+            "CLUSTER_CONFIG": self._spec,
+            **{f"{kind.upper()}_HOSTS": listed for kind, listed in lists.items()},
+            "JOB_NAME": type_of(role),
+            "TASK_INDEX": number,
+            **{f"{kind}_hosts": lists[kind] for kind in _LAUNCHERS_TYPES if kind in lists},
+            "taskindex": number,
+        }
+
+    def _index(self, role: str, index: int) -> int:
+        return self._offset.get(role, 0) + index

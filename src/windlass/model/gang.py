@@ -1,0 +1,84 @@
+"""The Gang: who the members of an attempt are and where they are. Published for the barrier, read by nobody else.
+
+It holds addresses only, so that whoever may read it learns nothing else of a Framework.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+from windlass.model import names
+from windlass.model.base import Sparse
+from windlass.model.framework import FrameworkSpec
+from windlass.model.status import FrameworkAttemptStatus
+
+API_VERSION = f"{names.GANG_GROUP}/{names.VERSION}"
+
+
+class GangMember(Sparse, frozen=True):
+    pod_uid: str = ""
+    ip: str = ""
+
+
+class GangRole(Sparse, frozen=True):
+    """A role and its tasks, in the order of their index."""
+
+    name: str
+    port: int = 0
+    """Where its tasks listen."""
+    slots: int = 1
+    """How many processes of a parallel program fit into one of its tasks."""
+    members: tuple[GangMember, ...] = ()
+
+
+class GangSpec(Sparse, frozen=True):
+    framework_name: str = ""
+    framework_uid: str = ""
+    attempt_instance_uid: str = ""
+    """As FC_FRAMEWORK_ATTEMPT_INSTANCE_UID has it. Of another attempt, the addresses are worth nothing."""
+    service: str = ""
+    """The headless Service by which members have names. Empty: they have addresses only."""
+    roles: tuple[GangRole, ...] = ()
+
+    def has_member(self, pod_uid: str) -> bool:
+        return any(member.pod_uid == pod_uid for role in self.roles for member in role.members)
+
+
+class GangMetadata(Sparse, frozen=True):
+    name: str = ""
+    namespace: str = ""
+
+
+class Gang(Sparse, frozen=True):
+    """The members of one attempt, with their addresses."""
+
+    metadata: GangMetadata = GangMetadata()
+    spec: GangSpec = GangSpec()
+
+
+Members = Mapping[str, tuple[GangMember, ...]]
+"""By role, in the order of the spec."""
+
+
+def members_of(spec: FrameworkSpec, attempt: FrameworkAttemptStatus) -> Members | None:
+    """None as long as a task of the spec has no address (statement 47). Tasks that are scaled away do not count."""
+    tasks = {role.name: role.task_statuses for role in attempt.roles}
+    found: dict[str, tuple[GangMember, ...]] = {}
+    for role in spec.task_roles:
+        members = tuple(
+            GangMember(task.attempt_status.pod_uid or "", task.attempt_status.pod_ip or "")
+            for task in tasks.get(role.name, ())
+            if not task.deletion_pending
+        )
+        if len(members) != role.task_number or not all(member.ip for member in members):
+            return None
+        found[role.name] = members
+    return found
+
+
+def fingerprint(members: Members) -> str:
+    """The same for the same pods at the same addresses, and for no others."""
+    digest = blake2b(digest_size=16)
+    for role, listed in members.items():
+        digest.update(f"{role}\n".encode())
+        digest.update("\n".join(f"{member.pod_uid} {member.ip}" for member in listed).encode())
+    return digest.hexdigest()

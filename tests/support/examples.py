@@ -1,0 +1,137 @@
+"""The folders under examples/, run as their READMEs say: by `windlass run`, as a process of its own.
+
+What an example's containers write is told by `--output json`, one line at a time; so is how it ended.
+"""
+
+import contextlib
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+from pods import commands
+from pods.commands import Command, Done, Home
+
+from conformance.client import Json
+from conformance.waiting import wait_for
+
+EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+SECONDS: Final = 900.0
+"""How long an example may take. Only a broken one ever takes so long, on however slow a machine."""
+REQUIRED: Final = os.environ.get("WINDLASS_TEST_EXAMPLES") == "required"
+
+
+def needs(*wanted: str) -> None:
+    """Skips where a Python package, or a program such as `mpirun`, is missing. Nothing may be missing in CI."""
+    missing = [
+        each for each in wanted if importlib.util.find_spec(each) is None and shutil.which(each) is None
+    ]
+    if not missing:
+        return
+    words = f"needs {', '.join(missing)}, which is not installed here"
+    if REQUIRED:
+        pytest.fail(words)
+    pytest.skip(words)
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A run that has ended."""
+
+    done: Done
+    told: list[Json]
+
+    @property
+    def verdict(self) -> Json:
+        """The last line: `exit`, and `code` and `phrase` if the job has completed."""
+        return self.told[-1]
+
+    @property
+    def lines(self) -> list[str]:
+        """What containers wrote, each line with the task before it: `worker-0 | step 1`."""
+        return [f"{each['object']} | {each['line']}" for each in self.told if each["event"] == "log"]
+
+    def lines_of(self, task: str) -> list[str]:
+        return [each["line"] for each in self.told if each["event"] == "log" and each["object"] == task]
+
+    def reasons_of(self, name: str) -> list[str]:
+        """What happened to a task's pods, or to the Framework: Scheduled, Running, Succeeded, Stopped, TaskRetried…"""
+        return [each["reason"] for each in self.told if each["object"] == name and "reason" in each]
+
+    def values(self, task: str, begin: str) -> list[dict[str, str]]:
+        """The `name=value` pairs of each line of the task that begins so."""
+        lines = [line for line in self.lines_of(task) if line.startswith(begin)]
+        return [dict(re.findall(r"(\w+)=(\S+)", line)) for line in lines]
+
+    def value(self, task: str, begin: str) -> dict[str, str]:
+        """Those of its only such line."""
+        found = self.values(task, begin)
+        assert len(found) == 1, f"{task} wrote {len(found)} lines that begin with {begin!r}:\n{self}"
+        return found[0]
+
+    def expect(self, phrase: str) -> "Result":
+        assert self.verdict.get("phrase") == phrase, f"expected {phrase}:\n{self}"
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.done.stdout}\n{self.done.stderr}"
+
+
+class Running:
+    """A run that somebody may kill something of, or press Ctrl-C on."""
+
+    def __init__(self, home: Home, command: Command) -> None:
+        self.command = command
+        self._home = home
+
+    def says(self, words: str) -> None:
+        self.command.says(words)
+
+    def result(self) -> Result:
+        """When it has ended, and nothing of it is left."""
+        wait_for("a pod to run, or the end", self._has_pods_or_ended, SECONDS)
+        traces = self._home.traces()
+        self.command.process.wait(SECONDS)
+        traces.wait_until_gone()
+        done = self.command.done()
+        return Result(done, done.told or [{"event": "error", "object": "", "exit": done.code}])
+
+    def _has_pods_or_ended(self) -> bool:
+        return '"reason":"Running"' in self.command.output or self.command.process.poll() is not None
+
+
+@contextlib.contextmanager
+def begun(
+    name: str,
+    *options: str | Path,
+    file: str = "framework.yaml",
+    replaced: Mapping[str, str] | None = None,
+    has_code: bool = True,
+) -> Iterator[Running]:
+    """`replaced` tells what stands in its file, and what shall stand there instead. The folder is given as the
+    ConfigMap `{name}-code`, if the example has code. Whatever happens, no process and no file stays."""
+    text = (EXAMPLES / name / file).read_text()
+    for old, new in (replaced or {}).items():
+        assert old in text, f"{old!r} does not stand in {name}/{file}"
+        text = text.replace(old, new)
+    code = ("--config-map", f"{name}-code={EXAMPLES / name}") if has_code else ()
+    with commands.home(commands.best()) as home:
+        if "isolated" in options and not home.level.has_own_network:
+            pytest.skip("pods cannot have a network of their own on this machine")
+        yield Running(home, home.begin("run", "--output", "json", *code, *options, home.file(text)))
+
+
+def run_example(
+    name: str,
+    *options: str | Path,
+    file: str = "framework.yaml",
+    replaced: Mapping[str, str] | None = None,
+    has_code: bool = True,
+) -> Result:
+    """What became of it: `.lines`, `.verdict`."""
+    with begun(name, *options, file=file, replaced=replaced, has_code=has_code) as running:
+        return running.result()
