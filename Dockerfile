@@ -1,4 +1,5 @@
-# The controller. The command line is the same everywhere: `docker run IMAGE lint -` works too.
+# The barrier, which is what it runs when it is told nothing, and the controller, whose Deployment says `controller`. The
+# command line is the same everywhere: `docker run IMAGE lint -` works too.
 #
 #     docker build --tag windlass:VERSION .
 #     windlass install --image windlass:VERSION --apply
@@ -17,8 +18,12 @@ ENV PATH=/opt/windlass/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 COPY --from=build /opt/windlass /opt/windlass
+# Where containers of the old launcher source it.
+COPY src/windlass/barrier/get_ips.sh /get_ips.sh
+# A pod mounts a volume here, and its other containers read in it what the barrier has found out.
+WORKDIR /mnt/frameworkbarrier
 # By its number, so that Kubernetes can see that it is not root.
 USER 65532:65532
 EXPOSE 8080
 ENTRYPOINT ["windlass"]
-CMD ["controller"]
+CMD ["barrier"]

@@ -24,6 +24,8 @@ class Config:
     command: tuple[str, ...] = ()
     user: str = ""
     ports: tuple[str, ...] = ()
+    folder: str = ""
+    """Where its processes start."""
 
     def as_json(self) -> Json:
         fields: Json = {
@@ -31,6 +33,7 @@ class Config:
             "Entrypoint": list(self.entry_point),
             "Cmd": list(self.command),
             "User": self.user,
+            "WorkingDir": self.folder,
             "ExposedPorts": {port: {} for port in self.ports},
         }
         return {name: value for name, value in fields.items() if value}

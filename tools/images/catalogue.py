@@ -44,7 +44,8 @@ class PythonPackages:
 
 @dataclasses.dataclass(frozen=True)
 class WindlassItself:
-    """Windlass without what it needs, in a virtual environment that another layer makes."""
+    """Windlass without what it needs, in a virtual environment that another layer makes, and get_ips.sh where containers
+    of the old launcher source it."""
 
     name: str
     folder: str
@@ -75,7 +76,12 @@ PAUSE: Final = Image(
 TEST: Final = Image(("windlass/test:1",), (DEBIAN,), Config((("PATH", PATH),), command=("bash",)))
 WITH_TENSORFLOW: Final = Image(
     ("windlass/tensorflow:1",),
-    (DEBIAN, PythonPackages("tensorflow", TENSORFLOW, ("tensorflow==2.21.*",), ("tensorflow/include",))),
+    (
+        DEBIAN,
+        PythonPackages(
+            "tensorflow", TENSORFLOW, ("tensorflow==2.21.*", "scikit-learn"), ("tensorflow/include",)
+        ),
+    ),
     Config((("PATH", f"{TENSORFLOW}/bin:{PATH}"), ("PYTHONUNBUFFERED", "1")), command=("python3",)),
 )
 
@@ -96,8 +102,9 @@ def controller(checkout: Checkout) -> Image:
                 ("PYTHONUNBUFFERED", "1"),
             ),
             entry_point=("windlass",),
-            command=("controller",),
+            command=("barrier",),
             user="65532:65532",
+            folder="/mnt/frameworkbarrier",
             ports=("8080/tcp",),
         ),
     )

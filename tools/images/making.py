@@ -156,6 +156,7 @@ def _install_windlass(shop: Workshop, layer: catalogue.WindlassItself, python: P
     found = ("--no-deps", "--no-index", f"--find-links={wheels}", f"windlass=={layer.checkout.version}")
     _pip(shop, python, *PIP_INSTALL, f"--target={environment / PACKAGES}", *found)
     _move_programs(layer.folder, environment)
+    shutil.copyfile(environment / PACKAGES / "windlass/barrier/get_ips.sh", tree / "get_ips.sh")
     _compile(shop, python, tree)
 
 

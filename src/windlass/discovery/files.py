@@ -124,6 +124,6 @@ def _listed(role: GangRole) -> str:
 def shell_lists(gang: GangSpec) -> str:
     """Assignments for a shell: the addresses of each role, without ports."""
     return "".join(
-        f"windlass_{role.name}_ips='{','.join(_host(member.ip) for member in role.members)}'\n"
+        f"windlass_{role.name}_ips='{','.join(member.ip for member in role.members)}'\n"
         for role in gang.roles
     )
