@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+EXAMPLES := .venv-examples
 SEEDS ?= 2000
 # What was imported once is quicker to import again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,6 +21,12 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# TensorFlow, PyTorch and JAX take gigabytes, so they are kept apart from what every test needs.
+$(EXAMPLES)/installed: pyproject.toml
+	test -x $(EXAMPLES)/bin/python || $(PYTHON) -m venv $(EXAMPLES)
+	$(EXAMPLES)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,examples]'
+	@touch $@
+
 .PHONY: test
 test: check unit ## Format, lint, types, import contracts and every test that needs no cluster
 
@@ -32,11 +39,16 @@ check: $(VENV)/installed ## Format, lint, types and import contracts
 
 .PHONY: unit
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes' --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes' \
+	    --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples
 
 .PHONY: test-pods
 test-pods: $(VENV)/installed ## Pods that really run: as a kubelet runs them, and on every level that this machine has
 	$(BIN)/python -m pytest -n 3 --dist worksteal tests/kubelet tests/local
+
+.PHONY: test-examples
+test-examples: $(EXAMPLES)/installed ## Every example, really training: TensorFlow, PyTorch, JAX and MPI
+	$(EXAMPLES)/bin/python -m pytest tests/examples
 
 .PHONY: test-kubernetes
 test-kubernetes: ## All that needs a real Kubernetes: its API, then a complete cluster, which ends with the tests
@@ -97,6 +109,7 @@ bench: $(VENV)/installed ## Measure, and print beside the aims
 	$(BIN)/python bench/api.py
 	$(BIN)/python bench/pods.py
 	$(BIN)/python bench/controller.py
+	$(BIN)/python bench/barrier.py
 
 .PHONY: bench-kubernetes
 bench-kubernetes: $(VENV)/installed ## Measure jobs beside bare pods, on that of KUBECONFIG or `make kubernetes`

@@ -1,0 +1,206 @@
+"""How long the barriers of a gang wait after its last task has got its address.
+
+The embedded API server and the controller are processes of their own, and so is each barrier. No pod runs: this program
+gives the pods their addresses, the last one when every barrier waits.
+"""
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import functools
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import yaml
+from controller import FRAMEWORKS, Controller, Process  # beside this file
+
+from windlass.barrier import run as barriers
+from windlass.barrier import server
+from windlass.kubeapi import access, answers, requests
+from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
+from windlass.kubeapi.transport import Transport
+from windlass.model import names
+from windlass.wire import crd
+
+NAMESPACE = "default"
+LONGEST_WAIT = 120.0
+AIM_MS = 200.0
+
+
+def framework(tasks: int) -> bytes:
+    container = {"name": "main", "image": "any", "command": ["true"]}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    return json.dumps(
+        {
+            "apiVersion": names.api_version(names.CONTROLLER_GROUP),
+            "kind": names.KIND,
+            "metadata": {"name": "gang", "annotations": {names.BARRIER_ANNOTATION: "true"}},
+            "spec": {"taskRoles": [{"name": "worker", "taskNumber": tasks, "task": {"pod": pod}}]},
+        }
+    ).encode()
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Path]:
+    """An API server and a controller; gives the kubeconfig."""
+    kubeconfig = folder / "kubeconfig"
+    command = [sys.executable, "-m", "windlass.localcluster", "--data", str(folder / "data")]
+    api = Process([*command, "--kubeconfig", str(kubeconfig)], folder / "api.log")
+    try:
+        api.wait_for_line("(is ready)")
+        asyncio.run(define(kubeconfig))
+        controller = Controller(kubeconfig, folder / "controller.log")
+        try:
+            yield kubeconfig
+        finally:
+            controller.stop()
+    finally:
+        api.stop()
+
+
+async def define(kubeconfig: Path) -> None:
+    async with Transport(await access.load(str(kubeconfig))) as transport:
+        for definition in crd.definitions():
+            body = msgspec.json.encode(definition)
+            await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
+
+
+async def pods_of_gang(transport: Transport, tasks: int) -> list[dict[str, object]]:
+    async with asyncio.timeout(LONGEST_WAIT):
+        while True:
+            page = answers.decode_page(await transport.send(requests.list_page(PODS, NAMESPACE)))
+            if len(page.objects) == tasks:
+                return [msgspec.json.decode(item) for item in page.objects]
+            await asyncio.sleep(0.05)
+
+
+async def give_address(transport: Transport, pod: dict[str, object], number: int) -> None:
+    ip = f"10.1.{number // 250}.{1 + number % 250}"
+    body = json.dumps({"status": {"phase": "Pending", "podIP": ip, "podIPs": [{"ip": ip}]}}).encode()
+    name = pod["metadata"]["name"]  # type: ignore[index]
+    await transport.send(requests.merge_patch(PODS, NAMESPACE, name, body, subresource="status"))
+
+
+# The barriers
+
+
+def service_account(kubeconfig: Path, folder: Path) -> dict[str, str]:
+    """What a pod has of the cluster: two files, and two variables."""
+    found = yaml.safe_load(kubeconfig.read_text())
+    [cluster], [user] = found["clusters"], found["users"]
+    folder.mkdir()
+    (folder / "token").write_text(user["user"]["token"])
+    (folder / "ca.crt").write_bytes(base64.b64decode(cluster["cluster"]["certificate-authority-data"]))
+    host, _, port = cluster["cluster"]["server"].removeprefix("https://").rpartition(":")
+    return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+
+
+def environment_of(pod: dict[str, object]) -> dict[str, str]:
+    [barrier] = pod["spec"]["initContainers"]  # type: ignore[index]
+    known = {variable["name"]: variable["value"] for variable in barrier["env"] if "value" in variable}
+    return {**known, names.POD_UID: pod["metadata"]["uid"]}  # type: ignore[index]
+
+
+def begin(pod: dict[str, object], access_folder: Path, given: dict[str, str], folder: Path) -> int:
+    """A barrier, as a process of its own that has imported everything, as all of them have when they wait."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        folder.mkdir()
+        os.chdir(folder)
+        log = os.open("log", os.O_WRONLY | os.O_CREAT)
+        server.find = functools.partial(server.find, account=access_folder)
+        environment = {**given, **environment_of(pod)}
+        code = barriers.run(
+            barriers.Wanted(), environment, lambda text: os.write(log, text.encode()) and None
+        )
+    finally:
+        os._exit(code)
+
+
+def ends(children: Sequence[int]) -> list[float]:
+    """When each of them ended, as it was seen."""
+    left, moments = set(children), []
+    while left:
+        pid, status = os.wait()
+        moments.append(time.perf_counter())
+        assert pid in left, pid
+        assert status == 0, f"a barrier ended with {os.waitstatus_to_exitcode(status)}"
+        left.discard(pid)
+    return moments
+
+
+def watches(port: str) -> int:
+    """Connections to the API server that are open."""
+    wanted = f":{int(port):04X}"
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(line.split()[2].endswith(wanted) and line.split()[3] == "01" for line in lines)
+
+
+async def prepared(kubeconfig: Path, tasks: int) -> list[dict[str, object]]:
+    """The gang, with an address for everybody but the last."""
+    async with Transport(await access.load(str(kubeconfig))) as transport:
+        await transport.send(requests.create(FRAMEWORKS, NAMESPACE, framework(tasks)))
+        pods = await pods_of_gang(transport, tasks)
+        for number, pod in enumerate(pods[:-1]):
+            await give_address(transport, pod, number)
+    return pods
+
+
+async def complete(kubeconfig: Path, pod: dict[str, object], number: int) -> float:
+    """Gives the last address; when that began."""
+    async with Transport(await access.load(str(kubeconfig))) as transport:
+        await transport.send(requests.list_page(PODS, NAMESPACE, limit=1))  # the connection is there
+        began = time.perf_counter()
+        await give_address(transport, pod, number)
+        return began
+
+
+def measure(tasks: int) -> list[float]:
+    """Milliseconds from the last address to the end of each barrier."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with running(folder) as kubeconfig:
+            pods = asyncio.run(prepared(kubeconfig, tasks))
+            given = service_account(kubeconfig, folder / "account")
+            before = watches(given["KUBERNETES_SERVICE_PORT"])
+            children = [
+                begin(pod, folder / "account", given, folder / f"barrier-{number}")
+                for number, pod in enumerate(pods)
+            ]
+            until = time.perf_counter() + LONGEST_WAIT
+            while watches(given["KUBERNETES_SERVICE_PORT"]) < before + tasks:
+                assert time.perf_counter() < until, "not every barrier waits"
+                time.sleep(0.05)
+            time.sleep(1)  # what they have set off comes to rest
+            began = asyncio.run(complete(kubeconfig, pods[-1], tasks - 1))
+            return sorted((moment - began) * 1000 for moment in ends(children))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tasks", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    rounds = [measure(options.tasks) for _ in range(options.rounds)]
+    last = [each[min(len(each) - 1, round(0.99 * len(each)) - 1)] for each in rounds]
+    print(
+        f"a gang of {options.tasks}, from the last address to the end of a barrier, ms: first "
+        f"{statistics.median(each[0] for each in rounds):.0f}, median {statistics.median(map(statistics.median, rounds)):.0f}, "
+        f"p99 {statistics.median(last):.0f} (median of {options.rounds} rounds: {', '.join(f'{each:.0f}' for each in last)}); "
+        f"aim {AIM_MS:.0f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
