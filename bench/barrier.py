@@ -193,13 +193,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     rounds = [measure(options.tasks) for _ in range(options.rounds)]
-    last = [each[min(len(each) - 1, round(0.99 * len(each)) - 1)] for each in rounds]
+    last = [each[round(0.99 * len(each)) - 1] for each in rounds]
+    first = statistics.median(each[0] for each in rounds)
+    middle = statistics.median(statistics.median(each) for each in rounds)
     print(
-        f"a gang of {options.tasks}, from the last address to the end of a barrier, ms: first "
-        f"{statistics.median(each[0] for each in rounds):.0f}, median {statistics.median(map(statistics.median, rounds)):.0f}, "
-        f"p99 {statistics.median(last):.0f} (median of {options.rounds} rounds: {', '.join(f'{each:.0f}' for each in last)}); "
-        f"aim {AIM_MS:.0f}"
+        f"A gang of {options.tasks}, from the last address to the end of a barrier, in {options.rounds} rounds:"
     )
+    print(f"  the first {first:.0f} ms, the middle one {middle:.0f} ms")
+    shown = " ".join(f"{ms:.0f}" for ms in last)
+    print(f"  p99 {statistics.median(last):.0f} ms, aim ≤ {AIM_MS:.0f} ms  (rounds: {shown})")
 
 
 if __name__ == "__main__":

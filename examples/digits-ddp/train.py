@@ -67,7 +67,8 @@ def main() -> None:
     mean = torch.zeros(())
     for step in range(begin + 1, options.steps + 1):
         # What is drawn depends on step and rank alone: a run that was interrupted goes on as if it had not been.
-        drawn = torch.randint(len(mine), (BATCH,), generator=torch.Generator().manual_seed(step * size + rank))
+        dice = torch.Generator().manual_seed(step * size + rank)
+        drawn = torch.randint(len(mine), (BATCH,), generator=dice)
         loss = nn.functional.cross_entropy(together(mine[drawn]), my_labels[drawn])
         optimizer.zero_grad()
         loss.backward()  # here the gradients of all ranks become one
@@ -83,7 +84,7 @@ def main() -> None:
     with torch.no_grad():
         accuracy = (model(images[:HELD_OUT]).argmax(1) == labels[:HELD_OUT]).float().mean()
         weights = torch.cat([each.flatten() for each in model.parameters()]).norm()
-    print(f"ends rank={rank} size={size} loss={mean:.4f} accuracy={accuracy:.4f} weights={weights:.6f}", flush=True)
+    print(f"ends rank={rank} loss={mean:.4f} accuracy={accuracy:.4f} weights={weights:.6f}", flush=True)
     distributed.destroy_process_group()
 
 

@@ -112,7 +112,7 @@ def train(strategy, me, steps: int, output: str) -> None:
         if losses is not None:
             losses.add(step, loss)
             if step % CHECKPOINT_EVERY == 0 or step == steps:
-                manager.save(checkpoint_number=step)
+                manager.save(step)
     if losses is not None:
         losses.close()
     print(f"done: worker={me.task_id} step={step} now={step - begin}", flush=True)
@@ -127,6 +127,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--output", default=os.environ.get("OUTPUT", "/output"))
     options = parser.parse_args()
+    tf.get_logger().setLevel("ERROR")
     # The digits are small: threads would cost more than they bring.
     tf.config.threading.set_intra_op_parallelism_threads(1)
     # Before anything else that uses TensorFlow: it starts the server by which the others reach this worker.

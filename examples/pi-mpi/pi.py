@@ -1,6 +1,7 @@
 """Pi, as the area under 4 / (1 + x²) from 0 to 1, cut into strips that the ranks share.
 
-Speaks to Open MPI's library itself, so that it needs nothing but Python and Open MPI; with more to say to it, take mpi4py.
+Speaks to Open MPI's library itself, so that Python and Open MPI are all that it needs. A program with more to say takes
+mpi4py.
 """
 
 import ctypes

@@ -11,6 +11,7 @@ from tests.decide.invariants import tasks_of
 from tests.decide.worlds import World
 
 from windlass.decide import decide
+from windlass.model import names
 from windlass.model.completion import CompletionCode, CompletionTypeName
 from windlass.model.framework import (
     CompletedPods,
@@ -66,6 +67,7 @@ def frameworks(draw: st.DrawFn, policy: st.SearchStrategy[RetryPolicySpec] = pol
         uid=draw(st.sampled_from(["one", "two"])),
         retry_policy=draw(policy),
         completed_pods=draw(st.sampled_from(CompletedPods)),
+        annotations=draw(st.sampled_from([{}, {}, {names.RUNTIME_ANNOTATION: "mpi"}])),
     )
 
 

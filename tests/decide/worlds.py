@@ -17,6 +17,7 @@ from windlass.decide.contract import (
     CreateConfigMap,
     Created,
     CreatePod,
+    CreateService,
     Decision,
     DeleteConfigMap,
     DeleteFramework,
@@ -25,6 +26,7 @@ from windlass.decide.contract import (
     LookForObjects,
     Observed,
     Outcomes,
+    PublishGang,
     Refused,
     Rules,
 )
@@ -66,6 +68,9 @@ class World:
         self.forced: set[str] = set()
         self.emptied: set[str] = set()
         self.is_framework_deletion_requested = False
+        self.name_taken = ""
+        self.service_of_attempt = -1
+        self.published_gang = ""
 
         self.refusals: dict[str, ApiFailure] = {}
         """What the API server says to the creation of the pod of this name."""
@@ -91,10 +96,13 @@ class World:
                 refused=dict(self.refused),
                 postponed=dict(self.postponed),
                 uncertain=frozenset(self.uncertain),
+                name_taken=self.name_taken,
                 deletion_requested=frozenset(self.deletion_requested),
                 forced=frozenset(self.forced),
                 emptied_attempts=frozenset(self.emptied),
                 is_framework_deletion_requested=self.is_framework_deletion_requested,
+                service_of_attempt=self.service_of_attempt,
+                published_gang=self.published_gang,
             ),
         )
 
@@ -122,6 +130,7 @@ class World:
         self.uncertain, self.deletion_requested = set(), set()
         self.forced, self.emptied = set(), set()
         self.is_framework_deletion_requested = False
+        self.name_taken, self.service_of_attempt, self.published_gang = "", -1, ""
 
     def settle(self) -> Decision:
         """Passes until one neither changes the status nor acts; returns that one."""
@@ -324,6 +333,11 @@ class World:
 
     def _perform(self, action: Action) -> None:
         match action:
+            case CreateService():
+                self.service_of_attempt = self.status.attempt_status.id
+            case PublishGang(fingerprint=fingerprint):
+                self._insist_on_addresses()
+                self.published_gang = fingerprint
             case CreateConfigMap():
                 assert self.config_map is None, "there is a ConfigMap of that name"
                 self.config_map = builders.config_map(
@@ -355,6 +369,14 @@ class World:
                 self.known |= uids_of(self.status)
                 self.unconfirmed.clear()
                 self.uncertain.clear()
+
+    def _insist_on_addresses(self) -> None:
+        """What is published is what is stored: store before you act."""
+        for role in self.framework.spec.task_roles:
+            for index in range(role.task_number):
+                attempt = self.task(role.name, index).attempt_status
+                assert attempt.pod_uid, f"{role.name}-{index} is published without a pod"
+                assert attempt.pod_ip, f"{role.name}-{index} is published without an address"
 
     def _new_uid(self, kind: str) -> str:
         return f"{kind}-{next(self._serial)}"

@@ -22,8 +22,10 @@ import examples
 from conformance.client import Answer
 from conformance.waiting import wait_until
 from examples import EXAMPLES, Result
+from windlass.wire import documents
 
 NAME: Final = "framework-launcher"
+ORIGINALS: Final = EXAMPLES.parent / "tests" / "data" / "launcher"
 LAUNCHER: Final = "zichengfang/k8s_launcher:distributedtf"
 INIT: Final = "zichengfang/k8s_initcontainer:update"
 BENCHMARKS: Final = "benchmarks/scripts/tf_cnn_benchmarks"
@@ -32,6 +34,18 @@ INDENT: Final = " " * 16
 NFS: Final = f"{INDENT}nfs:\n{INDENT}  server: 10.169.4.12\n{INDENT}  path: /home/t-zifang/nfs\n"
 HOST_PATH: Final = "path: /data\n"
 ANNOTATION: Final = "  annotations:\n    windlass.dev/barrier: own\n"
+CORRECTIONS: Final = {
+    "name": ("framework_name=tf-example", "framework_name=tfexample", -1),
+    "mounts": (" olumeMounts:", " volumeMounts:", -1),
+    "ports": ("_port=4686", "_port=4986", -1),
+    "completion": (
+        "minSucceededTaskCount: -1",
+        "minSucceededTaskCount: 1",
+        1,
+    ),  # the worker's, which is the first
+    "barrier": ("  name: tfexample\n", f"  name: tfexample\n{ANNOTATION}", -1),
+    "volume": (NFS, f"{INDENT}hostPath:\n{INDENT}  {HOST_PATH}", -1),
+}
 HOSTS: Final = ("10.151.40.241", "10.151.40.242")
 
 STEP: Final = re.compile(r"(\d+)\timages/sec: [\d.]+ \+/- [\d.]+ \(jitter = [\d.]+\)\t([\d.]+)")
@@ -103,21 +117,53 @@ def in_place_of_nfs(folder: Path) -> str:
     return f"{INDENT}hostPath:\n{INDENT}  path: {folder}\n"
 
 
+# What was corrected, and nothing else
+
+
+@pytest.mark.parametrize(
+    ("example", "original", "corrected"),
+    [
+        ("simple.yaml", "simple-tensorflow.yaml", ("name", "completion", "barrier")),
+        ("init-container.yaml", "init-container.yaml", ("mounts", "ports", "barrier")),
+        ("nfs.yaml", "nfs-volume.yaml", ()),
+        ("host-path.yaml", "host-path-single-node.yaml", ()),
+        ("multi-node-host-path.yaml", "host-path-node-affinity.yaml", ()),
+        ("nfs-training.yaml", "tensorflow-nfs.yaml", ("mounts", "ports", "completion", "barrier")),
+        (
+            "host-path-training.yaml",
+            "tensorflow-nfs.yaml",
+            ("mounts", "ports", "completion", "barrier", "volume"),
+        ),
+    ],
+)
+def test_corrections(example: str, original: str, corrected: tuple[str, ...]) -> None:
+    text = "\n".join(line.rstrip() for line in (ORIGINALS / original).read_text().split("\n"))
+    for correction in corrected:
+        old, new, count = CORRECTIONS[correction]
+        assert old in text
+        text = text.replace(old, new, count)
+    found = (EXAMPLES / NAME / example).read_bytes()
+    assert found.decode() == text
+    assert documents.load(found, example).faults == ()
+
+
 # Addresses
 
 
-def test_init_container(images: Images, ports: dict[str, str]) -> None:
-    result = images.run("init-container.yaml", replaced=ports).expect("Succeeded")
-    workers, ps = result.lines_of("worker-0")
-    assert re.fullmatch(rf"[\d.]+:{ports['49866']}", workers)
-    assert re.fullmatch(rf"[\d.]+:{ports['49867']}", ps)
-    assert result.lines_of("ps-0") == [workers, ps]
+@pytest.mark.parametrize("network", ["isolated", "shared"])
+def test_init_container(images: Images, ports: dict[str, str], network: str) -> None:
+    result = images.run("init-container.yaml", "--network", network, replaced=ports).expect("Succeeded")
+    for task in ("worker-0", "ps-0"):
+        said = [each for each in result.told if each["event"] == "log" and each["object"] == task]
+        workers, ps = (each["line"] for each in said if each["container"] == "tf")
+        assert re.fullmatch(rf"[\d.]+:{ports['49866']}", workers)
+        assert re.fullmatch(rf"[\d.]+:{ports['49867']}", ps)
 
 
 def test_a_framework_that_is_not_there(images: Images, ports: dict[str, str]) -> None:
     """The manual's own file, which asks for tf-example and is called tfexample."""
     once = {"maxRetryCount: 3": "maxRetryCount: 0"}
-    result = images.run("simple-tensorflow.yaml", replaced=ports | once, folder="../tests/data/launcher")
+    result = images.run("simple-tensorflow.yaml", replaced=ports | once, folder=str(ORIGINALS))
     assert result.verdict["code"] == 210
     words = 'get_ips.sh: there is no waiting for Framework "tf-example"; this pod belongs to "tfexample"'
     assert f"worker-0 | {words}" in result.lines or f"ps-0 | {words}" in result.lines

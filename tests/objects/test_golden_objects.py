@@ -1,4 +1,8 @@
-"""Framework in, objects out: golden/*/framework.yaml → golden/*/objects.yaml (statements 3 to 9, 52)."""
+"""Framework in, objects out: golden/*/framework.yaml → golden/*/objects.yaml (statements 3 to 9, 52).
+
+What the controller knows besides stands in wiring.yaml, if there is such a thing. A Service and a Gang are made for
+those Frameworks that ask for them.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,21 +12,38 @@ import msgspec
 import pytest
 import yaml
 
+from windlass.model.base import Json
 from windlass.model.framework import Framework
+from windlass.model.wishes import wishes_in
 from windlass.objects.config_map import config_map
-from windlass.objects.pod import pod
+from windlass.objects.gang import gang
+from windlass.objects.pod import NO_WIRING, Wiring, pod
+from windlass.objects.service import service
 
 CASES = sorted((Path(__file__).parent / "golden").iterdir())
+
+
+def wiring_of(case: Path) -> Wiring:
+    file = case / "wiring.yaml"
+    return msgspec.convert(yaml.safe_load(file.read_text("utf-8")), Wiring) if file.exists() else NO_WIRING
+
+
+def asked_for(framework: Framework) -> list[Any]:
+    """As they are sent."""
+    wishes = wishes_in(framework.metadata.annotations)
+    made: list[Json] = [service(framework)] if wishes.wants_names else []
+    made += [gang(framework)] if wishes.wants_gang else []
+    return [msgspec.json.decode(msgspec.json.encode(manifest)) for manifest in made]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_objects_of_a_framework(case: Path, golden: Callable[[Path, list[Any]], None]) -> None:
     text = (case / "framework.yaml").read_text(encoding="utf-8")
-    framework = msgspec.convert(yaml.safe_load(text), Framework)
+    framework, wiring = msgspec.convert(yaml.safe_load(text), Framework), wiring_of(case)
     assert framework.status is not None
     pods = [
-        pod(framework, role.name, task.index)
+        pod(framework, role.name, task.index, wiring)
         for role in framework.status.attempt_status.roles
         for task in role.task_statuses
     ]
-    golden(case / "objects.yaml", [config_map(framework), *pods])
+    golden(case / "objects.yaml", [config_map(framework, wiring.ports), *pods, *asked_for(framework)])

@@ -1,191 +1,31 @@
 """The executor: store, act, record what came of it, look again."""
 
-import asyncio
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
+from tests.operate.benches import Bench, RecordingPort
 
 from windlass.decide import decide
-from windlass.decide.contract import DeletePod, Observed, Reason, ReasonKind, Rules
+from windlass.decide.contract import Observed, ReasonKind, Rules
 from windlass.model.api_failure import ApiFailure
-from windlass.model.base import Json
 from windlass.model.framework import CompletedPods, Framework, RetryPolicySpec
-from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
 from windlass.operate.cache import Cache
 from windlass.operate.executor import GATHERING_PER_TASK, LONGEST_SLEEP, LONGEST_WAIT, Executor
-from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.port import (
     AlreadyExistsError,
     ConflictError,
-    Emptied,
     Listed,
     NotFoundError,
     PortError,
     RefusedError,
     UnansweredError,
 )
-from windlass.operate.queue import KeyedQueue
 from windlass.testing import builders
 from windlass.testing.builders import NOW
-
-
-class RecordingPort:
-    """Does what it is told, writes down the order, and fails where a test says so."""
-
-    def __init__(self) -> None:
-        self.log: list[str] = []
-        self.errors: dict[str, PortError] = {}
-        self.reasons: list[Reason] = []
-        self.version = 100
-        self.listed = Listed("100", None, ())
-        self.continue_tokens: list[str] = []
-        self.failures: list[str] = []
-        self.stored: Framework | None = None
-        self.gangs: list[Json] = []
-
-    def _do(self, what: str) -> None:
-        self.log.append(what)
-        if what in self.errors:
-            raise self.errors[what]
-
-    def _metadata(self, manifest: Json, uid: str) -> Json:
-        self.version += 1
-        metadata = manifest["metadata"] | {"uid": uid, "resourceVersion": str(self.version)}
-        return manifest | {"metadata": metadata}
-
-    async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
-        self._do(f"store {status.state}")
-        self.version += 1
-        return framework.with_status(status, str(self.version))
-
-    async def read_framework(self, framework: Framework) -> Framework | None:
-        self._do("read")
-        return self.stored or framework
-
-    async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
-        self._do("create ConfigMap")
-        return msgspec.convert(self._metadata(manifest, "cm-1"), ConfigMapView)
-
-    async def create_service(self, framework: Framework, manifest: Json) -> None:
-        self._do("create Service")
-
-    async def publish_gang(self, namespace: str, manifest: Json) -> None:
-        self._do("publish Gang")
-        self.gangs.append(manifest)
-
-    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
-        answers: list[PodView | PortError] = []
-        for manifest in manifests:
-            name = manifest["metadata"]["name"]
-            try:
-                self._do(f"create {name}")
-            except PortError as error:
-                answers.append(error)
-            else:
-                answers.append(msgspec.convert(self._metadata(manifest, f"uid-{name}"), PodView))
-        return answers
-
-    async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
-        answers: list[PortError | None] = []
-        for deletion in deletions:
-            try:
-                self._do(f"delete {deletion.name}")
-            except PortError as error:
-                answers.append(error)
-            else:
-                answers.append(None)
-        return answers
-
-    async def delete_pods_of_attempt(
-        self, namespace: str, config_map_uid: str, continue_token: str
-    ) -> Emptied:
-        self._do(f"empty {config_map_uid}{continue_token and ' from '}{continue_token}")
-        return Emptied((), self.continue_tokens.pop(0) if self.continue_tokens else "")
-
-    async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
-        self._do(f"delete {name} {uid}")
-
-    async def delete_framework(self, framework: Framework) -> None:
-        self._do("delete Framework")
-
-    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
-        self.failures.append(f"{doing}: {type(error).__name__}")
-
-    async def list_objects(self, framework: Framework) -> Listed:
-        self._do("list")
-        return self.listed
-
-    def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
-        self.log.append("announce")
-        self.reasons.extend(reasons)
-
-
-class Bench:
-    """An executor on the test bench, with a clock that is set by hand."""
-
-    def __init__(self, framework: Framework) -> None:
-        self.port = RecordingPort()
-        self.cache = Cache()
-        self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
-        self.seconds = 0.0
-        self.key = key_of(framework)
-        self.steps_back = timedelta(0)
-        self.executor = Executor(self.port, self.cache, self.queue, self, Rules())
-        self.cache.put_framework(framework)
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def now(self) -> datetime:
-        return NOW + timedelta(seconds=self.seconds) - self.steps_back
-
-    def run(self) -> list[str]:
-        """One pass; returns what it did."""
-        self.port.log.clear()
-        self.queue.add(self.key)
-        assert self.queue.take(self.seconds) == self.key
-        asyncio.run(self.executor.run_pass(self.key))
-        self.queue.done(self.key)
-        return list(self.port.log)
-
-    def run_when_due(self) -> list[str]:
-        """Not before its backoff is over."""
-        due = self.queue.next_time()
-        assert due is not None
-        self.seconds = max(self.seconds, due)
-        return self.run()
-
-    def wait(self, seconds: float) -> None:
-        self.seconds += seconds
-
-    def show(self) -> None:
-        """The watch catches up with everything that was answered."""
-        observed = self.cache.observe(self.key, NOW, 0.0)
-        if observed.config_map is not None:
-            self.cache.put_config_map(observed.config_map)
-        for pod in tuple(observed.pods.values()):
-            self.cache.put_pod(pod)
-
-    def set_phases(self, phase: str) -> None:
-        for pod in tuple(self.cache.observe(self.key, NOW, 0.0).pods.values()):
-            self.port.version += 1
-            metadata = msgspec.structs.replace(pod.metadata, resource_version=str(self.port.version))
-            status = msgspec.structs.replace(pod.status, phase=phase)
-            self.cache.put_pod(msgspec.structs.replace(pod, metadata=metadata, status=status))
-
-    @property
-    def state(self) -> State | None:
-        framework = self.cache.framework(self.key)
-        return None if framework is None or framework.status is None else framework.status.state
-
-    @property
-    def is_due_now(self) -> bool:
-        return self.queue.take(self.seconds) is not None
 
 
 def bench_with(tasks: int = 2) -> Bench:

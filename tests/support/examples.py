@@ -5,6 +5,7 @@ What an example's containers write is told by `--output json`, one line at a tim
 
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -14,11 +15,13 @@ from typing import Final
 
 import msgspec
 import pytest
-from pods import commands
+from pods import commands, machine
 from pods.commands import Command, Done, Home
+from pods.machine import Process
 
 from conformance.client import Json
 from conformance.waiting import wait_for
+from windlass.localcluster.store import Store
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 SECONDS: Final = 900.0
@@ -37,6 +40,18 @@ def needs(*wanted: str) -> None:
     if REQUIRED:
         pytest.fail(words)
     pytest.skip(words)
+
+
+def process_of(job: str, task: str, word: str) -> Process:
+    """The one that runs `word` in a pod of the task. The job is known by its FC_FRAMEWORK_UID."""
+    role, _, index = task.rpartition("-")
+    marks = {"FC_FRAMEWORK_UID": job, "FC_TASKROLE_NAME": role, "FC_TASK_INDEX": index}
+    (found,) = (
+        each
+        for each in set.intersection(*(set(machine.marked(mark, name)) for name, mark in marks.items()))
+        if word in each.command
+    )
+    return found
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -99,6 +114,18 @@ class Running:
         traces.wait_until_gone()
         done = self.command.done()
         return Result(done, done.told or [{"event": "error", "object": "", "exit": done.code}])
+
+    def completion_codes(self) -> dict[str, int]:
+        """By task: how the last attempt of each ended. Of a run with `--keep` that has ended."""
+        (run,) = self._home.runs
+        store = Store(self._home.state / "runs" / run / "cluster.db")
+        (framework,) = map(json.loads, store.all("frameworks.frameworkcontroller.microsoft.com"))
+        store.close()
+        return {
+            f"{role['name']}-{task['index']}": task["attemptStatus"]["completionStatus"]["code"]
+            for role in framework["status"]["attemptStatus"]["taskRoleStatuses"]
+            for task in role["taskStatuses"]
+        }
 
     def _has_pods_or_ended(self) -> bool:
         return '"reason":"Running"' in self.command.output or self.command.process.poll() is not None

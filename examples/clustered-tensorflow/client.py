@@ -1,0 +1,65 @@
+"""Drives idle TensorFlow servers from outside: a graph, parts of which run on each of them.
+
+It knows them by PS_HOSTS and WORKER_HOSTS alone, and is no part of their cluster. What it leaves in variables stays on
+the ps when it ends: run it twice, and the second one finds what the first one counted.
+"""
+
+import os
+import time
+
+import tensorflow.compat.v1 as tf
+
+NUMBERS = 1_000_000
+
+
+def connected(target: str) -> tf.Session:
+    """Once all servers are there. The session's master is a worker, which waits for the others itself."""
+    while True:
+        try:
+            session = tf.Session(target)
+            session.list_devices()
+            return session
+        except tf.errors.UnavailableError:  # it is still starting
+            time.sleep(0.2)
+
+
+def main() -> None:
+    tf.disable_eager_execution()
+    tf.logging.set_verbosity(tf.logging.ERROR)
+    tasks = {job: os.environ[f"{job.upper()}_HOSTS"].split(",") for job in ("ps", "worker")}
+    session = connected(f"grpc://{tasks['worker'][0]}")
+
+    for job, hosts in tasks.items():
+        for index, address in enumerate(hosts):
+            with tf.device(f"/job:{job}/task:{index}"):
+                name = tf.io.read_file("/proc/sys/kernel/hostname")
+            print(
+                f"/job:{job}/task:{index} at {address} runs on {session.run(name).decode().strip()}",
+                flush=True,
+            )
+
+    # The variables are on the ps, each on one of them; the work is done on the workers, each of which does its part.
+    with tf.device(tf.train.replica_device_setter(ps_tasks=len(tasks["ps"]))):
+        asked = tf.get_variable("asked", [], tf.int64, tf.zeros_initializer())
+        total = tf.get_variable("total", [], tf.int64, tf.zeros_initializer())
+    workers = len(tasks["worker"])
+    parts = []
+    for index in range(workers):
+        with tf.device(f"/job:worker/task:{index}"):
+            numbers = tf.range(index, NUMBERS, workers, dtype=tf.int64)
+            parts.append(tf.reduce_sum(numbers * numbers))
+    for variable in (asked, total):
+        if not session.run(tf.is_variable_initialized(variable)):
+            session.run(variable.initializer)
+    found = session.run(tf.assign(total, tf.add_n(parts)))
+    times = session.run(tf.assign_add(asked, 1))
+    print(f"total is on {total.device}, asked is on {asked.device}", flush=True)
+    print(
+        f"the squares of the numbers below {NUMBERS} add up to {found}; asked {times} times so far",
+        flush=True,
+    )
+    session.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+"""What a Framework gets that asks for names or for a barrier: the Service before the attempt, the Gang once every task
+has an address (statement 47)."""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from tests.decide.worlds import World
+
+from windlass.decide.contract import Action, CreateConfigMap, CreatePod, CreateService, PublishGang
+from windlass.model import names
+from windlass.model.framework import RetryPolicySpec
+from windlass.model.gang import GangMember, Members, fingerprint, members_of
+from windlass.model.states import State
+from windlass.model.status import ConditionType, FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
+from windlass.testing.builders import NOW, at, framework, role
+
+replace = msgspec.structs.replace
+
+RUNTIME, BARRIER = names.RUNTIME_ANNOTATION, names.BARRIER_ANNOTATION
+ANNOTATIONS = {"runtime": RUNTIME, "barrier": BARRIER}
+AS_OFTEN_AS_IT_TAKES = RetryPolicySpec(max_retry_count=-1)
+
+
+def world_of(tasks: int = 2, ps: int = 1, **annotations: str) -> World:
+    """A task that fails is tried again, and does not end the attempt."""
+    asked = {ANNOTATIONS[key]: value for key, value in annotations.items()}
+    roles = (
+        role("worker", tasks, min_failed=-1, min_succeeded=-1, retry=AS_OFTEN_AS_IT_TAKES),
+        role("ps", ps, min_failed=-1, retry=AS_OFTEN_AS_IT_TAKES),
+    )
+    return World(framework("job", *roles, annotations=asked))
+
+
+def published(world: World) -> list[str]:
+    return [action.fingerprint for action in world.actions if isinstance(action, PublishGang)]
+
+
+def first_actions(world: World) -> list[Action]:
+    """What is done before the first pod is asked for."""
+    world.settle()
+    until = next(index for index, action in enumerate(world.actions) if isinstance(action, CreatePod))
+    return list(world.actions[:until])
+
+
+# Who asks for what
+
+
+@pytest.mark.parametrize(
+    ("asked", "has_service", "has_gang"),
+    [
+        ({}, False, False),
+        ({"runtime": "tensorflow"}, True, False),
+        ({"runtime": "plain"}, True, False),
+        ({"barrier": "true"}, False, True),
+        ({"barrier": "own"}, False, True),
+        ({"barrier": "false"}, False, False),
+        ({"runtime": "pytorch", "barrier": "true"}, True, True),
+        ({"runtime": "jax", "barrier": "false"}, True, False),
+        ({"runtime": "mpi"}, True, True),
+        ({"runtime": "mpi", "barrier": "own"}, True, True),
+    ],
+    ids=str,
+)
+def test_nobody_gets_what_was_not_asked_for(asked: dict[str, str], has_service: bool, has_gang: bool) -> None:
+    world = world_of(**asked)
+    service = [CreateService()] if has_service else []
+    assert first_actions(world) == [*service, CreateConfigMap()], "names first, then what needs them"
+    world.start()
+    assert len(published(world)) == has_gang
+
+
+# The Service
+
+
+def test_one_at_a_time_the_service_before_the_config_map() -> None:
+    """An attempt whose Service cannot be had is not begun."""
+    world = world_of(runtime="tensorflow")
+    assert world.step().actions == (CreateService(),)
+    assert world.decide().actions == (CreateConfigMap(),)
+
+
+def test_a_crash_between_the_two_costs_one_look() -> None:
+    world = world_of(runtime="tensorflow")
+    world.step()
+    world.restart()
+    assert world.step().actions == (CreateService(),)
+    world.settle()
+    assert world.state is State.ATTEMPT_PREPARING
+
+
+def test_one_that_was_turned_down_is_waited_for_and_nothing_else_is_done() -> None:
+    world = world_of(runtime="tensorflow")
+    world.step(acts=0)
+    world.postponed["job"] = at(7)
+    waiting = world.step()
+    assert (waiting.actions, waiting.wake_at) == ((), at(7))
+    world.advance(7)
+    assert world.step().actions == (CreateService(),)
+
+
+def test_a_name_that_somebody_has_is_told_and_tried_again_until_it_is_free() -> None:
+    world = world_of(runtime="tensorflow")
+    world.step(acts=0)
+    world.name_taken = "Service job exists already: it is not this Framework's"
+    world.postponed["job"] = at(1)
+    world.step()
+    condition = world.status.condition(ConditionType.NAME_TAKEN)
+    assert condition is not None
+    assert (condition.is_true, condition.message) == (True, world.name_taken)
+    world.advance(1)
+    assert world.step().actions == (CreateService(),)
+    world.name_taken = ""
+    world.settle()
+    assert world.state is State.ATTEMPT_PREPARING
+    condition = world.status.condition(ConditionType.NAME_TAKEN)
+    assert condition is None or not condition.is_true
+
+
+def test_each_attempt_sees_to_its_service() -> None:
+    """Somebody may have deleted it meanwhile."""
+    world = World(
+        framework(
+            "job",
+            role("worker", 1),
+            retry_policy=RetryPolicySpec(max_retry_count=1),
+            annotations={RUNTIME: "plain"},
+        )
+    )
+    world.start()
+    world.fail()
+    world.settle()
+    world.start()
+    assert world.status.attempt_status.id == 1
+    creations = [action for action in world.actions if isinstance(action, CreateService | CreateConfigMap)]
+    assert creations == [CreateService(), CreateConfigMap()] * 2
+
+
+# Whether every task has an address
+
+
+def attempt_of(**roles: list[TaskStatus]) -> FrameworkAttemptStatus:
+    return FrameworkAttemptStatus(
+        start_time=NOW,
+        config_map_name="job-attempt",
+        task_role_statuses=tuple(
+            TaskRoleStatus(name=name, instance_uid=f"{name}-role", task_statuses=tuple(tasks))
+            for name, tasks in roles.items()
+        ),
+    )
+
+
+def task(index: int, ip: str | None, pod: str | None = None, *, is_scaled_away: bool = False) -> TaskStatus:
+    made = world_of(tasks=index + 1)
+    made.step()
+    blank = made.task("worker", index)
+    attempt = replace(blank.attempt_status, pod_uid=pod or f"pod-{index}", pod_ip=ip)
+    return replace(blank, attempt_status=attempt, deletion_pending=is_scaled_away)
+
+
+A, B = "10.0.0.1", "10.0.0.2"
+BOTH = (GangMember("pod-0", A), GangMember("pod-1", B))
+
+
+@pytest.mark.parametrize(
+    ("workers", "attempt", "members"),
+    [
+        (2, attempt_of(worker=[task(0, A), task(1, B)]), {"worker": BOTH}),
+        (2, attempt_of(worker=[task(0, A), task(1, None)]), None),
+        (2, attempt_of(worker=[task(0, A), task(1, "")]), None),
+        (2, attempt_of(worker=[task(0, A)]), None),
+        (2, attempt_of(), None),
+        (1, attempt_of(worker=[task(0, A), task(1, None, is_scaled_away=True)]), {"worker": BOTH[:1]}),
+        (1, attempt_of(worker=[task(0, A), task(1, B, is_scaled_away=True)]), {"worker": BOTH[:1]}),
+        (2, attempt_of(worker=[task(0, A), task(1, B, is_scaled_away=True)]), None),
+        (1, attempt_of(worker=[task(0, A)], ps=[task(0, None)]), {"worker": BOTH[:1]}),
+        (0, attempt_of(), {"worker": ()}),
+    ],
+    ids=[
+        "everybody",
+        "one without an address",
+        "one with an empty one",
+        "one that the status does not have yet",
+        "no status at all",
+        "scaled away without an address",
+        "scaled away with one",
+        "wanted again while the old one goes",
+        "a role that the spec has no more",
+        "a role of no tasks",
+    ],
+)
+def test_members(workers: int, attempt: FrameworkAttemptStatus, members: Members | None) -> None:
+    """Statement 47: every task of the spec, and no others."""
+    spec = framework("job", role("worker", workers)).spec
+    assert members_of(spec, attempt) == members
+
+
+def test_members_in_the_order_of_the_spec() -> None:
+    """The status may have its roles in another one."""
+    spec = framework("job", role("ps", 1), role("worker", 1)).spec
+    found = members_of(spec, attempt_of(worker=[task(0, A)], ps=[task(0, B, "pod-1")]))
+    assert found is not None
+    assert list(found.items()) == [("ps", BOTH[1:]), ("worker", BOTH[:1])]
+
+
+@pytest.mark.parametrize(
+    ("other", "is_the_same"),
+    [
+        ({"worker": BOTH}, True),
+        ({"worker": (BOTH[0], GangMember("pod-2", B))}, False),
+        ({"worker": (BOTH[0], GangMember("pod-1", A))}, False),
+        ({"worker": BOTH[::-1]}, False),
+        ({"worker": BOTH[:1]}, False),
+        ({"worker": BOTH[:1], "ps": BOTH[1:]}, False),
+        ({"ps": BOTH}, False),
+    ],
+    ids=["same", "another pod", "another address", "another order", "fewer", "another role", "renamed"],
+)
+def test_fingerprint_changes_with_what_it_stands_for(other: Members, is_the_same: bool) -> None:
+    assert (fingerprint({"worker": BOTH}) == fingerprint(other)) is is_the_same
+
+
+# When it is told
+
+
+def test_it_is_told_when_the_last_task_has_its_address_and_not_before() -> None:
+    world = world_of(barrier="true")
+    world.settle()
+    for name, index in (("worker", 0), ("ps", 0)):
+        world.run(name, index)
+        world.settle()
+        assert published(world) == [], "worker-1 has none"
+    world.run("worker", 1)
+    decision = world.step()
+    assert decision.actions == (PublishGang(world.published_gang),)
+    assert not decision.may_wait, "the barriers wait for nothing else"
+    world.settle()
+    assert len(published(world)) == 1
+
+
+def scale_away_the_one_that_waits(world: World) -> None:
+    world.edit_role("worker", task_number=1)
+
+
+def scale_up(world: World) -> None:
+    world.edit_role("worker", task_number=3)
+
+
+def retry_a_task(world: World) -> None:
+    world.fail("worker", 1)
+
+
+def lose_an_address(world: World) -> None:
+    """A kubelet that starts anew shows a pod without its address for a moment."""
+    pod = world.pod("worker", 1)
+    world.pods[pod.name] = replace(pod, status=replace(pod.status, pod_ip=""))
+
+
+def succeed(world: World) -> None:
+    world.succeed("worker", 1)
+
+
+def restart(world: World) -> None:
+    world.restart()
+
+
+@pytest.mark.parametrize(
+    ("change", "times_at_first", "times_at_last"),
+    [
+        (retry_a_task, 1, 2),
+        (scale_up, 1, 2),
+        (succeed, 1, 1),
+        (lose_an_address, 1, 1),
+        (restart, 2, 2),
+    ],
+)
+def test_it_is_told_again_when_somebody_is_elsewhere(
+    change: Callable[[World], None], times_at_first: int, times_at_last: int
+) -> None:
+    """After the change, and after whoever is new has got an address. A new controller does not know what was told."""
+    world = world_of(barrier="true")
+    world.start()
+    assert len(published(world)) == 1
+    change(world)
+    world.settle()
+    assert len(published(world)) == times_at_first, "nobody is told of a gang that is not complete"
+    world.run_pods()
+    world.settle()
+    assert len(published(world)) == times_at_last
+    assert len(set(published(world))) == (1 if change is restart else times_at_last)
+
+
+def test_a_task_that_is_scaled_away_is_not_waited_for() -> None:
+    world = world_of(barrier="true")
+    world.settle()
+    world.run("worker", 0)
+    world.run("ps", 0)
+    world.settle()
+    assert published(world) == []
+    scale_away_the_one_that_waits(world)
+    world.settle()
+    assert len(published(world)) == 1
+
+
+def test_an_attempt_that_ends_tells_nobody() -> None:
+    """All of them ran and failed between two looks."""
+    world = World(framework("job", role("worker", 2), annotations={BARRIER: "true"}))
+    world.settle()
+    world.fail("worker", 0)
+    world.run("worker", 1)
+    world.settle()
+    assert (world.state, published(world)) == (State.COMPLETED, [])

@@ -1,0 +1,220 @@
+"""What the barrier writes, read as those read it for whom it is written: shells, mpirun and TensorFlow."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import gathered
+import pytest
+
+from windlass.discovery import files
+from windlass.model.gang import GangMember, GangRole, GangSpec
+
+SHELLS: Final = ("bash", "dash" if shutil.which("dash") else "sh")
+SIX: Final = {"worker": ["fd00::5", "fd00::6"]}
+NAMES: Final = ("framework.json", "injector.sh", "cluster.env", "hostfile", "tf_config.json")
+
+
+def sourced(shell: str, folder: Path, text: str, asked: str, **variables: str) -> str:
+    """What a shell says that has read the text, about variables as its children see them."""
+    (folder / "script").write_text(text)
+    script = f'set -eu; . ./script; exec env sh -c \'echo "{asked}"\''
+    return subprocess.run(  # noqa: S603
+        [shell, "-c", script],
+        cwd=folder,
+        env={"PATH": os.defpath, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_which_there_are() -> None:
+    assert tuple(files.contents(gathered.gang(), "worker", 0)) == NAMES
+    assert all(text.endswith("\n") for text in files.contents(gathered.gang(), "worker", 0).values())
+
+
+# injector.sh and cluster.env (statement 48)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "10.0.0.5,10.0.0.6 10.0.0.5:2222,10.0.0.6:2222"),
+        ({"FB_WORKER_PORT": "49866"}, "10.0.0.5,10.0.0.6 10.0.0.5:49866,10.0.0.6:49866"),
+        ({"FB_WORKER_PORT": ""}, "10.0.0.5,10.0.0.6 10.0.0.5:2222,10.0.0.6:2222"),
+        ({"FB_PS_PORT": "49866"}, "10.0.0.5,10.0.0.6 10.0.0.5:2222,10.0.0.6:2222"),
+        ({"FB_WORKER_IPS": "old"}, "10.0.0.5,10.0.0.6 10.0.0.5:2222,10.0.0.6:2222"),
+    ],
+)
+@pytest.mark.parametrize("name", ["injector.sh", "cluster.env"])
+def test_whoever_sources_it_decides_about_the_port(
+    name: str, variables: dict[str, str], expected: str, shell: str, tmp_path: Path
+) -> None:
+    text = files.contents(gathered.gang(), "worker", 0)[name]
+    said = sourced(shell, tmp_path, text, "$FB_WORKER_IPS $FB_WORKER_ADDRESSES", **variables)
+    assert said.splitlines()[-1] == expected
+
+
+def test_the_port_may_be_set_in_the_shell_itself(shell: str, tmp_path: Path) -> None:
+    text = "FB_PS_PORT=1234\n" + files.injector(gathered.gang())
+    assert sourced(shell, tmp_path, text, "$FB_PS_ADDRESSES").splitlines()[-1] == "10.0.0.4:1234"
+
+
+def test_the_injector_prints_what_it_exports(shell: str, tmp_path: Path) -> None:
+    assert sourced(shell, tmp_path, files.injector(gathered.gang()), "end").splitlines() == [
+        "FB_PS_IPS=10.0.0.4",
+        "FB_PS_ADDRESSES=10.0.0.4:2222",
+        "FB_WORKER_IPS=10.0.0.5,10.0.0.6",
+        "FB_WORKER_ADDRESSES=10.0.0.5:2222,10.0.0.6:2222",
+        "end",
+    ]
+
+
+def test_the_wrapped_command_says_nothing_of_its_own(shell: str, tmp_path: Path) -> None:
+    text = files.contents(gathered.gang(), "worker", 0)["cluster.env"]
+    assert sourced(shell, tmp_path, text, "end") == "end\n"
+
+
+def test_a_role_without_tasks(shell: str, tmp_path: Path) -> None:
+    text = files.injector(gathered.gang({"ps": [], "worker": ["10.0.0.5"]}))
+    assert sourced(shell, tmp_path, text, "<$FB_PS_IPS><$FB_PS_ADDRESSES>").endswith("<><>\n")
+
+
+def test_addresses_of_version_6(shell: str, tmp_path: Path) -> None:
+    said = sourced(
+        shell, tmp_path, files.injector(gathered.gang(SIX)), "$FB_WORKER_IPS $FB_WORKER_ADDRESSES"
+    )
+    assert said.splitlines()[-1] == "fd00::5,fd00::6 [fd00::5]:2222,[fd00::6]:2222"
+
+
+def test_what_env_prints_is_what_the_shell_sees(tmp_path: Path) -> None:
+    for gang in (gathered.gang(), gathered.gang(SIX), gathered.gang({"ps": []})):
+        for name, value in files.variables(gang).items():
+            said = sourced("sh", tmp_path, files.injector(gang), f"${name}")
+            assert said.splitlines()[-1] == value
+
+
+# hostfile
+
+
+@pytest.mark.parametrize(
+    ("gang", "expected"),
+    [
+        (
+            gathered.gang({"worker": ["10.0.0.5", "10.0.0.6"]}, service="pi", slots=2),
+            "worker-0.pi slots=2\nworker-1.pi slots=2\n",
+        ),
+        (
+            gathered.gang({"launcher": ["10.0.0.4"], "worker": ["10.0.0.5"]}, service="pi"),
+            "worker-0.pi slots=1\n",
+        ),
+        (gathered.gang({"launcher": ["10.0.0.4"]}, service="pi"), "launcher-0.pi slots=1\n"),
+        (gathered.gang(), "10.0.0.4 slots=1\n10.0.0.5 slots=1\n10.0.0.6 slots=1\n"),
+        (gathered.gang(SIX), "fd00::5 slots=1\nfd00::6 slots=1\n"),
+    ],
+    ids=["by-name", "without-its-launcher", "launcher-alone", "by-address", "version-6"],
+)
+def test_hostfile(gang: GangSpec, expected: str) -> None:
+    assert files.hostfile(gang) == expected
+
+
+# tf_config.json
+
+
+@pytest.mark.parametrize(
+    ("gang", "ps"),
+    [
+        (gathered.gang(), "10.0.0.4:2222"),
+        (gathered.gang(port=49867), "10.0.0.4:49867"),
+        (gathered.gang({"ps": ["fd00::4"]}), "[fd00::4]:2222"),
+        (gathered.gang(service="digits"), "ps-0.digits:2222"),
+    ],
+    ids=["by-address", "declared-port", "version-6", "by-name"],
+)
+def test_tf_config(gang: GangSpec, ps: str) -> None:
+    config = json.loads(files.contents(gang, "ps", 0)["tf_config.json"])
+    assert config["cluster"]["ps"] == [ps]
+    assert config["task"] == {"type": "ps", "index": 0}
+
+
+def test_who_was_told_tf_config_before_finds_the_same() -> None:
+    """On a network that all share, only the environment knows the ports."""
+    given = '{"cluster":{"worker":["127.0.0.1:20000"]},"task":{"type":"worker","index":0}}'
+    assert files.contents(gathered.gang(), "worker", 0, given)["tf_config.json"] == f"{given}\n"
+
+
+# configfile (statement 53)
+
+
+def role(name: str, port: int, *ips: str) -> GangRole:
+    return GangRole(name, port, members=tuple(GangMember(ip=ip) for ip in ips))
+
+
+@pytest.mark.parametrize(
+    ("roles", "expected"),
+    [
+        (
+            (role("worker", 49866, "10.0.0.5", "10.0.0.6"), role("ps", 49867, "10.0.0.4")),
+            "10.0.0.5:49866,10.0.0.6:49866\n10.0.0.4:49867\n",
+        ),
+        (
+            (role("ps", 49867, "10.0.0.4"), role("worker", 49866, "10.0.0.5")),
+            "10.0.0.5:49866\n10.0.0.4:49867\n",
+        ),
+        ((role("workers", 1, "10.0.0.5"), role("chief", 2, "10.0.0.3")), "10.0.0.5:1\n\n"),
+        ((role("worker", 1, "10.0.0.5"), role("workers", 2, "10.0.0.6")), "10.0.0.5:1,10.0.0.6:2\n\n"),
+        ((role("ps", 1, "fd00::4"),), "\n[fd00::4]:1\n"),
+    ],
+    ids=["example", "ps-first", "without-ps", "two-roles-of-workers", "without-workers"],
+)
+def test_configfile(roles: tuple[GangRole, ...], expected: str) -> None:
+    """The workers on the first line, the parameter servers on the last."""
+    assert files.configfile(GangSpec(roles=roles)) == expected
+
+
+# What get_ips.sh reads
+
+
+@pytest.mark.parametrize(
+    ("gang", "expected"),
+    [
+        (gathered.gang(), "windlass_ps_ips='10.0.0.4'\nwindlass_worker_ips='10.0.0.5,10.0.0.6'\n"),
+        (gathered.gang(SIX), "windlass_worker_ips='fd00::5,fd00::6'\n"),
+        (gathered.gang({"ps": []}), "windlass_ps_ips=''\n"),
+    ],
+    ids=["version-4", "version-6-without-brackets", "no-task"],
+)
+def test_shell_lists(gang: GangSpec, expected: str) -> None:
+    """Bare addresses: get_ips.sh puts brackets around one when it adds a port."""
+    assert files.shell_lists(gang) == expected
+
+
+# framework.json
+
+
+def test_framework_of_a_gang() -> None:
+    """The reference's readers find names, numbers and addresses where they look for them."""
+    made = json.loads(files.contents(gathered.gang(), "worker", 0)["framework.json"])
+    assert (made["kind"], made["metadata"]["name"]) == ("Framework", "digits")
+    assert [(role["name"], role["taskNumber"]) for role in made["spec"]["taskRoles"]] == [
+        ("ps", 1),
+        ("worker", 2),
+    ]
+    attempt = made["status"]["attemptStatus"]
+    assert attempt["instanceUID"] == gathered.ATTEMPT
+    found = {
+        (role["name"], task["index"]): task["attemptStatus"]["podIP"]
+        for role in attempt["taskRoleStatuses"]
+        for task in role["taskStatuses"]
+    }
+    assert found == {("ps", 0): "10.0.0.4", ("worker", 0): "10.0.0.5", ("worker", 1): "10.0.0.6"}

@@ -1,0 +1,107 @@
+"""The gang of an attempt, from what is stored: whole, or not at all."""
+
+from typing import Any
+
+import gathered
+import msgspec
+import pytest
+
+from windlass.discovery import gangs
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.model.gang import GangSpec
+from windlass.model.status import TaskStatus
+
+
+def gpus(*limits: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "a", "resources": {"limits": each}} for each in limits]}}
+
+
+def test_everybody_has_an_address() -> None:
+    assert gangs.gang_of(gathered.framework()) == gathered.gang()
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
+def test_who_has_names_is_called_by_them(runtime: str) -> None:
+    made = gathered.framework(annotations={names.RUNTIME_ANNOTATION: runtime})
+    assert gangs.gang_of(made) == gathered.gang(service="digits")
+
+
+def with_task(made: Framework, **fields: Any) -> Framework:
+    """The last task of the last role, with these fields."""
+
+    def changed(task: TaskStatus) -> TaskStatus:
+        return msgspec.structs.replace(task, **fields)
+
+    assert made.status is not None
+    attempt = made.status.attempt_status
+    role = attempt.roles[-1]
+    tasks = (*role.task_statuses[:-1], changed(role.task_statuses[-1]))
+    roles = (*attempt.roles[:-1], msgspec.structs.replace(role, task_statuses=tasks))
+    status = msgspec.structs.replace(
+        made.status, attempt_status=msgspec.structs.replace(attempt, task_role_statuses=roles)
+    )
+    return made.with_status(status)
+
+
+def with_attempt(made: Framework, **fields: Any) -> Framework:
+    assert made.status is not None
+    attempt = msgspec.structs.replace(made.status.attempt_status, **fields)
+    return made.with_status(msgspec.structs.replace(made.status, attempt_status=attempt))
+
+
+WHOLE = gathered.framework()
+NOT_YET = {
+    "one-without-an-address": gathered.framework({"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""]}),
+    "one-that-is-scaled-away": with_task(WHOLE, deletion_pending=True),
+    "a-role-without-status": with_attempt(WHOLE, task_role_statuses=WHOLE.status.attempt_status.roles[:1]),  # type: ignore[union-attr]
+    "no-attempt": with_attempt(WHOLE, instance_uid=None),
+    "no-status": msgspec.structs.replace(WHOLE, status=None),
+}
+
+
+@pytest.mark.parametrize("made", NOT_YET.values(), ids=NOT_YET.keys())
+def test_not_yet(made: Framework) -> None:
+    """Statement 47: every task of the spec."""
+    assert gangs.gang_of(made) is None
+
+
+def test_who_is_scaled_away_does_not_count() -> None:
+    """The spec asks for one worker less than there are."""
+    spec = msgspec.structs.replace(
+        WHOLE.spec,
+        task_roles=(
+            WHOLE.spec.task_roles[0],
+            msgspec.structs.replace(WHOLE.spec.task_roles[1], task_number=1),
+        ),
+    )
+    made = with_task(msgspec.structs.replace(WHOLE, spec=spec), deletion_pending=True)
+    assert gangs.gang_of(made) == gathered.gang({"ps": ["10.0.0.4"], "worker": ["10.0.0.5"]})
+
+
+def test_a_role_without_tasks() -> None:
+    empty = {"ps": [], "worker": ["10.0.0.5"]}
+    assert gangs.gang_of(gathered.framework(empty)) == gathered.gang(empty)
+
+
+@pytest.mark.parametrize(
+    ("pod", "slots"),
+    [
+        (gpus({}), 1),
+        (gpus({"nvidia.com/gpu": 4}), 4),
+        (gpus({"nvidia.com/gpu": "4"}), 4),
+        (gpus({"amd.com/gpu": 2}), 2),
+        (gpus({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 2}), 3),
+        (gpus({"nvidia.com/gpu": 0}), 1),
+        (gpus({"nvidia.com/gpu": "many"}), 1),
+        (gpus({"cpu": 8}), 1),
+        (gpus(None), 1),
+        ({"spec": {"containers": [{"resources": []}]}}, 1),
+    ],
+    ids=str,
+)
+def test_slots(pod: Any, slots: int) -> None:
+    """As many processes of mpirun as the task has GPUs."""
+    found: GangSpec | None = gangs.gang_of(gathered.framework({"worker": ["10.0.0.5"]}, pod=pod))
+    assert found is not None
+    assert found.roles[0].slots == slots

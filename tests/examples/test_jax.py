@@ -1,0 +1,28 @@
+"""JAX by environment alone."""
+
+from typing import Final
+
+import pytest
+
+import examples
+
+NAME: Final = "digits-jax"
+WORKERS: Final = ("worker-0", "worker-1")
+DIGITS: Final = 1797 - 360
+"""As many as are trained with."""
+
+
+@pytest.mark.parametrize("network", ["isolated", "shared"])
+def test_training(network: str) -> None:
+    examples.needs("jax", "sklearn")
+    result = examples.run_example(NAME, "--network", network).expect("Succeeded")
+
+    begins = [result.value(worker, "begins ") for worker in WORKERS]
+    assert [(each["process"], each["devices"]) for each in begins] == [("0", "2"), ("1", "2")]
+    assert sum(int(each["examples"]) for each in begins) == DIGITS
+
+    ends = [result.value(worker, "ends ") for worker in WORKERS]
+    assert ends[0]["weights"] == ends[1]["weights"], "one step spans both of them"
+    assert float(ends[0]["accuracy"]) > 0.9
+    losses = [float(each["loss"]) for each in result.values("worker-0", "step=")]
+    assert losses[-1] < losses[0] / 2

@@ -1,0 +1,183 @@
+"""TensorFlow by environment alone: in graph mode, in its own two ways of today, and as servers that somebody drives."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import examples
+from examples import Result, Running
+
+NETWORKS: Final = pytest.mark.parametrize("network", ["isolated", "shared"])
+ENDED_WITH_THE_ATTEMPT: Final = -220
+
+
+@pytest.fixture(autouse=True)
+def packages() -> None:
+    examples.needs("tensorflow", "sklearn")
+
+
+def folders(name: str, output: Path) -> dict[str, str]:
+    """What has to stand in the example's file so that it writes there."""
+    return {f"path: /tmp/{name}": f"path: {output}"}
+
+
+def check_training(result: Result, chief: str, steps: int) -> None:
+    """The task that tells of it has learned something, in all of its steps."""
+    result.expect("Succeeded")
+    first, last = result.values(chief, "first step:")[0], result.value(chief, "result:")
+    assert int(last["steps"]) == steps
+    assert float(last["accuracy"]) > 0.9
+    assert float(last["loss"]) < float(first["loss"]) / 4
+
+
+def check_output(output: Path, checkpoint: str) -> None:
+    """One job has written there: what TensorBoard reads, and checkpoints."""
+    (job,) = output.iterdir()
+    (events,) = job.glob("events.out.tfevents.*")
+    assert events.read_bytes().count(b"loss") > 5
+    assert (job / "checkpoint").exists()
+    assert (job / f"{checkpoint}.index").exists()
+
+
+# digits-ps
+
+
+@NETWORKS
+def test_digits_ps(network: str, output: Path) -> None:
+    options = ("--network", network, "--keep")
+    with examples.begun("digits-ps", *options, replaced=folders("digits-ps", output)) as running:
+        result = running.result()
+        check_training(result, "worker-0", steps=300)
+        for number in "01":
+            done = result.value(f"worker-{number}", "done:")
+            assert (done["worker"], done["own"], done["now"]) == (number, "150", "150")
+        check_output(output, "model-300")
+        assert running.completion_codes() == {
+            "ps-0": ENDED_WITH_THE_ATTEMPT,
+            "ps-1": ENDED_WITH_THE_ATTEMPT,
+            "worker-0": 0,
+            "worker-1": 0,
+        }
+
+
+def killed(running: Running, output: Path, task: str) -> Result:
+    """What becomes of it when the task is killed with -9, after the first checkpoint."""
+    for number in range(2):
+        running.says(f"worker {number}: own=75 ")
+    (job,) = output.iterdir()
+    assert list(job.glob("model-*.index"))
+    examples.process_of(job.name, task, "/code/train.py").kill()
+    return running.result()
+
+
+LONG: Final = {"--steps=300": "--steps=2000"}
+"""So that nobody is done when somebody is killed."""
+
+
+@pytest.mark.parametrize("worker", ["worker-0", "worker-1"])
+def test_digits_ps_and_a_killed_worker(worker: str, output: Path) -> None:
+    """It comes back at its old address, and goes on where it was. The other one does not even notice."""
+    with examples.begun("digits-ps", replaced={**folders("digits-ps", output), **LONG}) as running:
+        result = killed(running, output, worker)
+    check_training(result, "worker-0", steps=2000)
+    assert result.reasons_of("digits-ps").count("TaskRetried") == 1
+    assert result.reasons_of("digits-ps").count("AttemptStarted") == 1
+    other = "worker-1" if worker == "worker-0" else "worker-0"
+    assert result.value(other, "done:")["now"] == "1000"
+    back = result.value(worker, "done:")
+    assert back["own"] == "1000"
+    assert int(back["now"]) <= 1000 - 75
+    assert not [line for line in result.lines if "restored" in line or "is lost" in line]
+
+
+def test_digits_ps_and_a_killed_ps(output: Path) -> None:
+    """Its variables are gone: all start anew, and go on from the last checkpoint."""
+    options = ("--network", "shared")
+    with examples.begun("digits-ps", *options, replaced={**folders("digits-ps", output), **LONG}) as running:
+        result = killed(running, output, "ps-1")
+    check_training(result, "worker-0", steps=2000)
+    assert result.reasons_of("digits-ps").count("AttemptStarted") == 2
+    assert 50 <= int(result.value("worker-0", "restored:")["step"]) < 2000
+
+
+def test_digits_ps_by_hand(output: Path) -> None:
+    """As one would start it without Windlass. When the workers are done, so is the script, and nothing runs on."""
+    done = subprocess.run(  # noqa: S603
+        [examples.EXAMPLES / "digits-ps" / "by-hand.sh", "--steps=100"],
+        env={**os.environ, "PYTHON": sys.executable, "OUTPUT": str(output / "job")},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=examples.SECONDS,
+    )
+    assert "result: accuracy=" in done.stdout
+    check_output(output, "model-100")
+    # The pipe is at its end: no process holds it any more.
+
+
+# The others
+
+
+@NETWORKS
+def test_digits_coordinator(network: str, output: Path) -> None:
+    options = ("--network", network, "--keep")
+    with examples.begun(
+        "digits-coordinator", *options, replaced=folders("digits-coordinator", output)
+    ) as running:
+        result = running.result()
+        check_training(result, "chief-0", steps=300)
+        assert max(int(each["workers"]) for each in result.values("chief-0", "chief:")) == 2
+        check_output(output, "ckpt-300")
+        codes = running.completion_codes()
+    assert codes.pop("chief-0") == 0
+    assert codes == dict.fromkeys(("ps-0", "worker-0", "worker-1"), ENDED_WITH_THE_ATTEMPT)
+
+
+@NETWORKS
+def test_digits_mwms(network: str, output: Path) -> None:
+    result = examples.run_example(
+        "digits-mwms", "--network", network, replaced=folders("digits-mwms", output)
+    )
+    check_training(result, "worker-0", steps=300)
+    check_output(output, "ckpt-300")
+    # They have gone in step, each with data of its own: every worker holds the same model in the end.
+    assert result.value("worker-0", "result:") == result.value("worker-1", "result:")
+    for number in "01":
+        assert result.value(f"worker-{number}", "done:")["now"] == "300"
+
+
+# clustered-tensorflow
+
+SERVERS: Final = ("ps-0", "ps-1", "worker-0", "worker-1")
+
+
+@NETWORKS
+def test_clustered_tensorflow_and_a_client(network: str) -> None:
+    options = ("--network", network, "--keep")
+    with examples.begun("clustered-tensorflow", *options, file="with-client.yaml") as running:
+        result = running.result().expect("Succeeded")
+        codes = running.completion_codes()
+    assert codes == {**dict.fromkeys(SERVERS, ENDED_WITH_THE_ATTEMPT), "notebook-0": 0}
+    said = result.lines_of("notebook-0")
+    places = [line.rpartition(" runs on ")[2] for line in said if " runs on " in line]
+    assert places == list(SERVERS), "each part of the graph ran where it was told to"
+    assert "total is on /job:ps/task:1, asked is on /job:ps/task:0" in said
+    squares = sum(number * number for number in range(1_000_000))
+    assert any(f" add up to {squares}; asked 1 times" in line for line in said)
+
+
+def test_clustered_tensorflow() -> None:
+    """Four servers, each of which knows its place and all the others, until somebody stops them."""
+    with examples.begun("clustered-tensorflow") as running:
+        for task in SERVERS:
+            running.says(f"server {task.replace('-', ':')} of ")
+        running.command.press_ctrl_c()
+        result = running.result()
+    assert result.verdict["exit"] == 130
+    assert result.verdict["phrase"] == "StopFrameworkRequested"
+    for task in SERVERS:
+        assert len(result.lines_of(task)) == 1

@@ -1,0 +1,99 @@
+"""Gangs and Frameworks whose tasks have addresses, as a barrier meets them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.model.gang import GangMember, GangRole, GangSpec
+from windlass.model.status import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from windlass.testing import builders
+
+CONFIG_MAP: Final = "cm"
+ATTEMPT: Final = f"0_{CONFIG_MAP}"
+GANG: Final = f"digits-{CONFIG_MAP}"
+TWO_ROLES: Final = {"ps": ["10.0.0.4"], "worker": ["10.0.0.5", "10.0.0.6"]}
+
+Ips = Mapping[str, Sequence[str]]
+"""By role; empty for a task that has no address yet."""
+
+
+def pod_uid(role: str, index: int) -> str:
+    return f"uid-{role}-{index}"
+
+
+def gang(ips: Ips = TWO_ROLES, *, service: str = "", port: int = 2222, slots: int = 1) -> GangSpec:
+    return GangSpec(
+        framework_name="digits",
+        framework_uid="digits-uid",
+        attempt_instance_uid=ATTEMPT,
+        service=service,
+        roles=tuple(
+            GangRole(
+                role, port, slots, tuple(GangMember(pod_uid(role, at), ip) for at, ip in enumerate(listed))
+            )
+            for role, listed in ips.items()
+        ),
+    )
+
+
+def stored(spec: GangSpec) -> Json:
+    """As the API server has it."""
+    return {
+        "apiVersion": f"{names.GANG_GROUP}/{names.VERSION}",
+        "kind": names.GANG_KIND,
+        "metadata": {"name": GANG, "namespace": "research", "resourceVersion": "7"},
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def framework(ips: Ips = TWO_ROLES, *, pod: Json | None = None, **fields: Any) -> Framework:
+    """Whose attempt has its ConfigMap, and whose tasks have pods."""
+    made = builders.framework(
+        fields.pop("name", "digits"),
+        *(builders.role(role, len(listed), pod=pod) for role, listed in ips.items()),
+        namespace=fields.pop("namespace", "research"),
+        **fields,
+    )
+    attempt = FrameworkAttemptStatus(
+        start_time=builders.NOW,
+        instance_uid=ATTEMPT,
+        config_map_name=names.config_map_name(made.name),
+        config_map_uid=CONFIG_MAP,
+        task_role_statuses=tuple(
+            TaskRoleStatus(
+                name=role,
+                instance_uid=f"uid-{role}",
+                task_statuses=tuple(_task(made, role, at, ip) for at, ip in enumerate(listed)),
+            )
+            for role, listed in ips.items()
+        ),
+    )
+    return made.with_status(
+        FrameworkStatus(start_time=builders.NOW, transition_time=builders.NOW, attempt_status=attempt)
+    )
+
+
+def _task(of: Framework, role: str, index: int, ip: str) -> TaskStatus:
+    return TaskStatus(
+        index=index,
+        instance_uid=f"uid-task-{role}-{index}",
+        start_time=builders.NOW,
+        transition_time=builders.NOW,
+        attempt_status=TaskAttemptStatus(
+            start_time=builders.NOW,
+            instance_uid=f"0_{pod_uid(role, index)}",
+            pod_name=names.pod_name(of.name, role, index),
+            pod_uid=pod_uid(role, index),
+            pod_ip=ip or None,
+        ),
+    )
