@@ -104,12 +104,13 @@ simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000)
 	$(BIN)/python -m windlass.testing.play --seeds $(SEEDS) --first $(or $(FIRST),0)
 
 .PHONY: bench
-bench: $(VENV)/installed ## Measure, and print beside the aims
+bench: $(VENV)/installed $(EXAMPLES)/installed ## Measure, and print beside the aims
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/api.py
 	$(BIN)/python bench/pods.py
 	$(BIN)/python bench/controller.py
 	$(BIN)/python bench/barrier.py
+	$(EXAMPLES)/bin/python bench/launch.py
 
 .PHONY: bench-kubernetes
 bench-kubernetes: $(VENV)/installed ## Measure jobs beside bare pods, on that of KUBECONFIG or `make kubernetes`

@@ -121,9 +121,11 @@ def begin(pod: dict[str, object], access_folder: Path, given: dict[str, str], fo
         log = os.open("log", os.O_WRONLY | os.O_CREAT)
         server.find = functools.partial(server.find, account=access_folder)
         environment = {**given, **environment_of(pod)}
-        code = barriers.run(
-            barriers.Wanted(), environment, lambda text: os.write(log, text.encode()) and None
-        )
+
+        def say(message: str) -> None:
+            os.write(log, message.encode())
+
+        code = barriers.run(barriers.Wanted(), environment, say)
     finally:
         os._exit(code)
 

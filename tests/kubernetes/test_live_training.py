@@ -107,7 +107,7 @@ def test_training_with_names_and_a_barrier(digits: Digits) -> None:
 
 def test_a_killed_worker_goes_on_where_it_was(cluster: Cluster, digits: Digits) -> None:
     cluster.breakable()
-    digits.submit(steps=6000)
+    digits.submit(steps=3000)
     place = digits.place
     place.wait_for("the second worker to train", lambda: digits.said("worker-1", "worker 1:"))
     task_processes.kill("digits-ps", "worker-1", "train.py")
@@ -121,7 +121,7 @@ def test_a_killed_worker_goes_on_where_it_was(cluster: Cluster, digits: Digits) 
     assert tasks == {"worker-0": 0, "worker-1": 1, "ps-0": 0, "ps-1": 0}
     assert ended["status"]["retryPolicyStatus"]["totalRetriedCount"] == 0
     [done] = digits.said("worker-1", "done:")
-    assert 0 < value(done, "now") < value(done, "own") == 3000
+    assert 0 < value(done, "now") < value(done, "own") == 1500
     [result] = digits.said("worker-0", "result:")
     assert value(result, "accuracy") > 0.9
 
