@@ -76,7 +76,8 @@ def printed(*options: str | Path) -> list[Json]:
 def test_prints_and_touches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", "/nowhere")
     found = printed()
-    assert named(found, "CustomResourceDefinition") == [f"frameworks.{group}" for group in names.GROUPS]
+    frameworks = [f"frameworks.{group}" for group in names.GROUPS]
+    assert named(found, "CustomResourceDefinition") == [*frameworks, "gangs.windlass.dev"]
     assert named(found, "Deployment") == ["windlass-controller"]
     assert {one["kind"].lower() for one in found} == {*KINDS, "poddisruptionbudget"}
 
@@ -109,26 +110,37 @@ def test_options(tmp_path: Path) -> None:
     assert named(found, "Namespace") == ["training"]
     assert (spec["replicas"], container["image"]) == (3, "registry.example/windlass:1")
     assert container["args"][0] == "controller"
-    assert {"--namespaces=a,b", "--manage-crds"} < set(container["args"])
+    own_image = "--barrier-image=registry.example/windlass:1"
+    assert {"--namespaces=a,b", "--manage-crds", own_image} < set(container["args"])
     assert spec["template"]["spec"]["priorityClassName"] == "system-cluster-critical"
     assert named(found, "PodMonitor") == ["windlass-controller"]
     (config,) = (one for one in found if one["kind"] == "ConfigMap")
     ((name, text),) = config["data"].items()
     assert text == file.read_text()
     assert f"--config=/etc/windlass/{name}" in container["args"]
-    role_places = sorted(one["metadata"]["namespace"] for one in found if one["kind"] == "Role")
-    assert role_places == ["a", "b", "training"]
+    places = sorted(
+        (one["metadata"]["name"], one["metadata"]["namespace"]) for one in found if one["kind"] == "Role"
+    )
+    assert places == [
+        ("windlass:training:frameworks", "a"),
+        ("windlass:training:frameworks", "b"),
+        ("windlass:training:gangs", "a"),
+        ("windlass:training:gangs", "b"),
+        ("windlass:training:lease", "training"),
+    ]
 
 
-def test_namespaces_of_the_file_count_too(tmp_path: Path) -> None:
+def test_what_the_file_says_counts_too(tmp_path: Path) -> None:
     file = tmp_path / "config.yaml"
-    file.write_text("namespaces: [team-a]\nleaseName: mine\nmetricsAddress: 'off'\n")
-    found = printed("--config", file)
+    file.write_text("namespaces: [team-a]\nleaseName: mine\nmetricsAddress: 'off'\nbarrierImage: mine:1\n")
+    found = printed("--config", file, "--image", "registry.example/windlass:1")
     roles = {one["metadata"]["namespace"]: one["rules"] for one in found if one["kind"] == "Role"}
 
     assert set(roles) == {"team-a", "windlass-system"}
     assert roles["windlass-system"][1]["resourceNames"] == ["mine"]
-    assert "--metrics-address=:8080" in deployment(found)["template"]["spec"]["containers"][0]["args"]
+    arguments = deployment(found)["template"]["spec"]["containers"][0]["args"]
+    assert "--metrics-address=:8080" in arguments
+    assert not any("barrier" in argument for argument in arguments), "the file names its image"
 
 
 @pytest.mark.parametrize(
@@ -192,7 +204,12 @@ def test_what_is_no_longer_said_goes(server: Served) -> None:
     assert "priorityClassName" not in live["spec"]["template"]["spec"]
     assert live["metadata"]["labels"]["team"] == "ml"
     roles = server.ask("GET", f"{ROLES}/roles").body["items"]
-    assert sorted(role["metadata"]["namespace"] for role in roles) == ["a", "windlass-system"]
+    found = sorted((role["metadata"]["namespace"], role["metadata"]["name"]) for role in roles)
+    assert found == [
+        ("a", "windlass:windlass-system:frameworks"),
+        ("a", "windlass:windlass-system:gangs"),
+        ("windlass-system", "windlass:windlass-system:lease"),
+    ]
     bindings = server.ask("GET", f"{ROLES}/clusterrolebindings").body["items"]
     assert [one["metadata"]["name"] for one in bindings] == ["windlass:windlass-system:definitions"]
 
@@ -202,6 +219,25 @@ def test_two_installations(server: Served) -> None:
     second = outcomes(install(server, "--namespace", "two", "--watch-namespace", "default"))
     assert second["unchanged"] == {"customresourcedefinition"}
     assert second["created"] == KINDS - {"customresourcedefinition"}
+
+
+def test_service_accounts_may_read_gangs(server: Served) -> None:
+    """Those of every namespace, or of the watched ones."""
+    server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "a"}})
+    name = "windlass:windlass-system:gangs"
+    install(server)
+    everywhere = server.ask("GET", f"{ROLES}/clusterrolebindings/{name}").body
+    assert [subject["name"] for subject in everywhere["subjects"]] == ["system:serviceaccounts"]
+    rules = server.ask("GET", f"{ROLES}/clusterroles/{name}").body["rules"]
+    assert rules == [
+        {"apiGroups": ["windlass.dev"], "resources": ["gangs"], "verbs": ["get", "list", "watch"]}
+    ]
+
+    install(server, "--watch-namespace", "a")
+    there = server.ask("GET", f"{ROLES}/namespaces/a/rolebindings/{name}").body
+    assert [subject["name"] for subject in there["subjects"]] == ["system:serviceaccounts:a"]
+    assert server.ask("GET", f"{ROLES}/namespaces/a/roles/{name}").body["rules"] == rules
+    assert server.ask("GET", f"{ROLES}/clusterrolebindings/{name}").code == 404
 
 
 def test_over_the_reference(server: Served) -> None:

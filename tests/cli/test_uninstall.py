@@ -15,6 +15,7 @@ from windlass.wire.reference_crd import reference_crd
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 LAUNCHER, CONTROLLER = names.GROUPS
+ALL = sorted([*names.GROUPS, names.GANG_GROUP])
 KINDS = (
     "/api/v1/serviceaccounts",
     "/api/v1/configmaps",
@@ -82,7 +83,7 @@ def test_all_but_the_definitions(server: Served) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     assert left(server) == []
     assert "windlass-system" not in namespaces(server)
-    assert definitions(server) == sorted(names.GROUPS)
+    assert definitions(server) == ALL
     lines = result.stdout.splitlines()
     assert lines[0] == "deployment.apps/windlass-controller in windlass-system deleted"
     assert "lease.coordination.k8s.io/windlass-controller in windlass-system deleted" in lines
@@ -159,7 +160,7 @@ def test_refuses_to_end_live_frameworks(server: Served) -> None:
     assert "job-08" in result.stderr
     assert "job-09" not in result.stderr
     assert "and 2 more. Nothing was removed" in result.stderr
-    assert (left(server), definitions(server)) == (before, sorted(names.GROUPS))
+    assert (left(server), definitions(server)) == (before, ALL)
 
 
 @pytest.mark.parametrize("options", [("--crds", "--force"), ("--crds",)])
@@ -171,7 +172,13 @@ def test_definitions_go_when_forced_or_when_all_have_completed(
     result = uninstall(server, *options)
     assert result.exit_code == 0
     assert definitions(server) == []
-    assert "deleted, and its Frameworks with it" in result.stdout
+    deleted = [line for line in result.stdout.splitlines() if "customresourcedefinition" in line]
+    what = "customresourcedefinition.apiextensions.k8s.io"
+    assert deleted == [
+        f"{what}/frameworks.{LAUNCHER} deleted, and its Frameworks with it",
+        f"{what}/frameworks.{CONTROLLER} deleted, and its Frameworks with it",
+        f"{what}/gangs.{names.GANG_GROUP} deleted",
+    ]
 
 
 def test_says_who_is_left_alone(server: Served) -> None:
@@ -198,11 +205,11 @@ def test_back_to_the_reference(server: Served) -> None:
     assert kept["status"] == {"state": "AttemptRunning"}
     assert "it is FrameworkController's again, and its Frameworks stay" in result.stdout
     assert "will not be able to write these: default/tf-example" in result.stdout
-    assert definitions(server) == sorted(names.GROUPS)
+    assert definitions(server) == ALL
 
 
 def test_back_to_the_reference_without_the_launcher(server: Served) -> None:
-    """With --crds, the other group's definition goes, and only its Frameworks count."""
+    """With --crds, the other group's definition goes and that of Gangs, and only its Frameworks count."""
     add_framework(server, CONTROLLER, "digits", "AttemptRunning")
     result = uninstall(server, "--crds", "--restore-reference-crd")
     assert result.exit_code == 0

@@ -151,6 +151,7 @@ TABLE = {
             "PET_RDZV_BACKEND": "c10d",
             "PET_RDZV_ENDPOINT": "worker-0.digits:2222",
             "PET_RDZV_ID": "digits-uid",
+            "PET_RDZV_CONF": "is_host=false",
         },
     ),
     "jax": Told(
@@ -171,6 +172,8 @@ TABLE = {
             "WINDLASS_HOSTFILE": "/mnt/frameworkbarrier/hostfile",
             "OMPI_MCA_orte_default_hostfile": "/mnt/frameworkbarrier/hostfile",
             "PRTE_MCA_prte_default_hostfile": "/mnt/frameworkbarrier/hostfile",
+            "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+            "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
             "LAUNCHER_HOSTS": "launcher-0.digits:2222",
             "WORKER_HOSTS": LISTS["WORKER_HOSTS"],
             "JOB_NAME": "worker",
@@ -327,7 +330,10 @@ def test_ports_alone_ask_for_nothing() -> None:
 _ROLE = st.from_regex(r"[a-z][a-z0-9]{0,10}", fullmatch=True)
 
 
-@given(st.sampled_from(["tensorflow", "pytorch", "jax", "mpi", "plain"]), st.dictionaries(_ROLE, st.integers(0, 3)))
+@given(
+    st.sampled_from(["tensorflow", "pytorch", "jax", "mpi", "plain"]),
+    st.dictionaries(_ROLE, st.integers(0, 3)),
+)
 def test_every_variable_can_be_set(runtime: str, roles: dict[str, int]) -> None:
     """By any shell and in any pod; and TF_CONFIG is JSON."""
     told = environment.variables_of(framework(runtime, roles))

@@ -21,7 +21,7 @@ NAMES: Final = ("framework.json", "injector.sh", "cluster.env", "hostfile", "tf_
 def sourced(shell: str, folder: Path, text: str, asked: str, **variables: str) -> str:
     """What a shell says that has read the text, about variables as its children see them."""
     (folder / "script").write_text(text)
-    script = f'set -eu; . ./script; exec env sh -c \'echo "{asked}"\''
+    script = f"set -eu; . ./script; exec env sh -c 'echo \"{asked}\"'"
     return subprocess.run(  # noqa: S603
         [shell, "-c", script],
         cwd=folder,
@@ -91,9 +91,7 @@ def test_a_role_without_tasks(shell: str, tmp_path: Path) -> None:
 
 
 def test_addresses_of_version_6(shell: str, tmp_path: Path) -> None:
-    said = sourced(
-        shell, tmp_path, files.injector(gathered.gang(SIX)), "$FB_WORKER_IPS $FB_WORKER_ADDRESSES"
-    )
+    said = sourced(shell, tmp_path, files.injector(gathered.gang(SIX)), "$FB_WORKER_IPS $FB_WORKER_ADDRESSES")
     assert said.splitlines()[-1] == "fd00::5,fd00::6 [fd00::5]:2222,[fd00::6]:2222"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -119,7 +120,26 @@ def test_the_controller_understands_its_arguments(name: str) -> None:
 
     assert command == controller.name
     file = (wanted.configuration.encode(), "config") if has_file else None
-    assert configuration.gather(file, {}, flags).settings == wanted.settings
+    as_installed = msgspec.structs.replace(wanted.settings, barrier_image=IMAGE)
+    assert configuration.gather(file, {}, flags).settings == as_installed
+
+
+@pytest.mark.parametrize(
+    ("image", "in_the_file", "flags"),
+    [
+        (plan.DEFAULT_IMAGE, plan.DEFAULT_IMAGE, []),
+        (IMAGE, plan.DEFAULT_IMAGE, [f"--barrier-image={IMAGE}"]),
+        (IMAGE, "registry.example/barrier:7", []),
+        (plan.DEFAULT_IMAGE, "registry.example/barrier:7", []),
+    ],
+    ids=["nothing said", "the controller's own", "the file's", "the file's alone"],
+)
+def test_barriers_run_in_the_controller_s_image_unless_the_configuration_names_another(
+    image: str, in_the_file: str, flags: list[str]
+) -> None:
+    wanted = Plan(image=image, settings=Settings(barrier_image=in_the_file))
+    (container,) = _of_kind("Deployment", wanted)["spec"]["template"]["spec"]["containers"]
+    assert [argument for argument in container["args"] if "barrier" in argument] == flags
 
 
 def _of_kind(kind: str, wanted: Plan) -> Json:

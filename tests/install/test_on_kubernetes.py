@@ -41,7 +41,7 @@ def client(kubeconfig: Path) -> Iterator[Client]:
     with contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))) as client:
         yield client
         result = windlass(kubeconfig, "uninstall", "--yes", "--crds", "--force")
-        paths = [f"/api/v1/namespaces/{NAMESPACE}", *map(definition, names.GROUPS)]
+        paths = [f"/api/v1/namespaces/{NAMESPACE}", *(f"{DEFINITIONS}/{name}" for name in roles.DEFINITIONS)]
         wait_for(
             f"everything to go after {result.output}",
             lambda: all(client.get(path).code == 404 for path in paths),
@@ -57,7 +57,7 @@ def windlass(kubeconfig: Path, *arguments: str) -> Result:
     return CliRunner().invoke(main, [*arguments, *place])
 
 
-def is_allowed(client: Client, grant: Grant) -> bool:
+def is_allowed(client: Client, grant: Grant, user: str = ACCOUNT, groups: tuple[str, ...] = ()) -> bool:
     resource, _, subresource = grant.resource.partition("/")
     attributes = {
         "group": grant.group,
@@ -70,7 +70,7 @@ def is_allowed(client: Client, grant: Grant) -> bool:
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {"user": ACCOUNT, "resourceAttributes": attributes},
+        "spec": {"user": user, "groups": list(groups), "resourceAttributes": attributes},
     }
     answer = client.post("/apis/authorization.k8s.io/v1/subjectaccessreviews", body).expect(201)
     return bool(answer.body["status"]["allowed"])
@@ -95,8 +95,33 @@ def test_authorizer_agrees_with_the_list(kubeconfig: Path, client: Client, case:
     granted = roles.granted(NAMESPACE, settings)
     wait_for("the authorizer to see the roles", lambda: is_allowed(client, min(granted)))
     assert [grant for grant in granted if not is_allowed(client, grant)] == []
-    others = {other for grant in granted for other in elsewhere(grant)}
+    others = roles.refused(granted, {other for grant in granted for other in elsewhere(grant)})
     assert [other for other in others if is_allowed(client, other)] == []
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_authorizer_lets_every_service_account_read_gangs_and_nothing_else(
+    kubeconfig: Path, client: Client, case: str
+) -> None:
+    options, settings = OPTIONS[case]
+    result = windlass(kubeconfig, "install", "--apply", *options)
+    assert result.exit_code == 0, result.output
+
+    def may(
+        verb: str, resource: str = "gangs", group: str = names.GANG_GROUP, namespace: str = "default"
+    ) -> bool:
+        account = f"system:serviceaccount:{namespace}:trainer"
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+        return is_allowed(client, Grant(group, resource, verb, namespace), account, groups)
+
+    wait_for("the authorizer to see the roles", lambda: may("get"))
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+    assert [verb for verb in verbs if may(verb)] == ["get", "list", "watch"]
+    assert may("watch", namespace="kube-system") is not bool(settings.namespaces)
+    for group in names.GROUPS:
+        assert not may("get", "frameworks", group)
+    for resource in ("pods", "configmaps", "secrets", "services"):
+        assert not may("get", resource, "")
 
 
 def test_again_nothing_changes(kubeconfig: Path, client: Client) -> None:

@@ -1,11 +1,13 @@
 """What the controller may do: no more than it needs, and the manifests say the same as the list."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 import pytest
+from tests.operate.ports import Bench, failure
 
+from windlass.decide import births
 from windlass.install import access, roles
 from windlass.install.plan import Plan
 from windlass.install.roles import Grant
@@ -15,17 +17,25 @@ from windlass.kubeapi.resources import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     EVENTS,
+    GANGS,
     LEASES,
     PODS,
+    SERVICES,
+    Resource,
     frameworks,
 )
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus
+from windlass.model.framework import Framework
 from windlass.objects.config_map import config_map
+from windlass.objects.gang import gang
+from windlass.objects.pod import pod
+from windlass.objects.service import service
 from windlass.settings import Settings
 from windlass.testing import builders
 from windlass.testing.builders import NOW
+
+replace = msgspec.structs.replace
 
 LAUNCHER = frameworks(names.LAUNCHER_GROUP)
 CONTROLLER = frameworks(names.CONTROLLER_GROUP)
@@ -66,8 +76,9 @@ DEFAULT_REQUESTS = (
     requests.create(LEASES, "windlass-system", b"{}"),
     requests.replace(LEASES, "windlass-system", "windlass-controller", b"{}"),
     *(requests.get(CUSTOM_RESOURCE_DEFINITIONS, "", f"frameworks.{group}") for group in names.GROUPS),
+    requests.get(CUSTOM_RESOURCE_DEFINITIONS, "", "gangs.windlass.dev"),
 )
-"""The shapes of all requests that the controller makes."""
+"""The shapes of all requests that the controller makes, but for those of `for_names_and_gangs`."""
 FINALIZERS = {
     Grant(names.LAUNCHER_GROUP, "frameworks/finalizers", "update", "team-a", "digits"),
     Grant(names.CONTROLLER_GROUP, "frameworks/finalizers", "update", "team-a", "digits"),
@@ -122,9 +133,21 @@ def test_allows(granted: Grant, needed: Grant, is_allowed: bool) -> None:
     assert granted.allows(needed) is is_allowed
 
 
+def for_names_and_gangs(namespace: str) -> list[Request]:
+    """What is really asked when the Service is there already, and the Gang because a task is tried again."""
+    job = builders.framework("digits", namespace=namespace)
+    owned = msgspec.json.encode(service(job))
+    bench = Bench(failure(409, "AlreadyExists"), owned, failure(409, "AlreadyExists"), b"{}")
+    bench.run(lambda port: port.create_service(job, service(job)))
+    bench.run(lambda port: port.publish_gang(namespace, {"metadata": {"name": "digits-u"}, "spec": {}}))
+    assert bench.answers == []
+    return bench.sent
+
+
 def test_every_request_is_allowed_and_nothing_is_granted_in_vain() -> None:
     granted = roles.granted("windlass-system", EVERYWHERE)
-    needed = {roles.needed_by(request) for request in DEFAULT_REQUESTS} | FINALIZERS
+    asked = (*DEFAULT_REQUESTS, *for_names_and_gangs("team-a"))
+    needed = {roles.needed_by(request) for request in asked} | FINALIZERS
 
     assert roles.refused(granted, needed) == frozenset()
     assert roles.unused(granted, needed) == frozenset()
@@ -132,7 +155,8 @@ def test_every_request_is_allowed_and_nothing_is_granted_in_vain() -> None:
 
 def test_in_named_namespaces_it_may_do_nothing_elsewhere() -> None:
     granted = roles.granted("windlass-system", TWO)
-    needed = {roles.needed_by(request) for request in DEFAULT_REQUESTS if request.namespace} | FINALIZERS
+    asked = (*DEFAULT_REQUESTS, *for_names_and_gangs("team-b"))
+    needed = {roles.needed_by(request) for request in asked if request.namespace} | FINALIZERS
 
     assert roles.refused(granted, needed) == frozenset()
     places = {grant.namespace for grant in granted}
@@ -192,21 +216,54 @@ def test_nothing_dangerous(settings: Settings) -> None:
 def test_roles_grant_what_the_list_says(settings: Settings) -> None:
     """Read from the manifests, as a server would read them."""
     plan = Plan(namespace="windlass-system", settings=settings)
-    assert _granted_by(access.manifests(plan)) == roles.granted("windlass-system", settings)
+    account = {"kind": "ServiceAccount", "name": "windlass-controller", "namespace": "windlass-system"}
+    made = access.manifests(plan)
+    assert [one["metadata"] for one in made if one["kind"] == "ServiceAccount"] == [
+        plan.metadata("windlass-controller")
+    ]
+    assert _granted_by(made, account) == roles.granted("windlass-system", settings)
 
 
-def _granted_by(manifests: Iterable[Json]) -> set[Grant]:
-    """What the bindings give to the service account, which has to be there."""
+@pytest.mark.parametrize(
+    ("settings", "groups"),
+    [
+        (EVERYWHERE, {"": "system:serviceaccounts"}),
+        (
+            TWO,
+            {"team-a": "system:serviceaccounts:team-a", "team-b": "system:serviceaccounts:team-b"},
+        ),
+        (
+            Settings(namespaces=("windlass-system",)),
+            {"windlass-system": "system:serviceaccounts:windlass-system"},
+        ),
+        (Settings(lease_namespace="elsewhere", leader_election=False), {"": "system:serviceaccounts"}),
+    ],
+    ids=["everywhere", "two", "own", "no lease"],
+)
+def test_service_accounts_may_read_gangs_and_nothing_else(settings: Settings, groups: dict[str, str]) -> None:
+    """Those of the watched namespaces, there, whatever else is granted to the controller."""
+    made = access.manifests(Plan(namespace="windlass-system", settings=settings))
+    for namespace, group in groups.items():
+        everybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}
+        expected = {Grant("windlass.dev", "gangs", verb, namespace) for verb in ("get", "list", "watch")}
+        assert _granted_by(made, everybody) == expected
+    subjects = [subject for one in made for subject in one.get("subjects", ())]
+    bound = [subject["name"] for subject in subjects if subject["kind"] != "ServiceAccount"]
+    assert sorted(bound) == sorted(groups.values()), "and nobody besides"
+
+
+def _granted_by(manifests: Iterable[Json], subject: Json) -> set[Grant]:
+    """What the bindings give to somebody."""
     objects = {
         (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in manifests
     }
-    account = {"kind": "ServiceAccount", "name": "windlass-controller", "namespace": "windlass-system"}
-    assert ("ServiceAccount", account["namespace"], account["name"]) in objects
     granted = set()
     for (kind, namespace, _), binding in objects.items():
         if not kind.endswith("Binding"):
             continue
-        assert binding["subjects"] == [account]
+        (bound,) = binding["subjects"]
+        if bound != subject:
+            continue
         role = objects[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]
         granted |= {
             Grant(group, resource, verb, namespace, name)
@@ -220,17 +277,43 @@ def _granted_by(manifests: Iterable[Json]) -> set[Grant]:
 
 
 @pytest.mark.parametrize("group", names.GROUPS)
-def test_owners_are_asked_for(group: str) -> None:
+@pytest.mark.parametrize(
+    ("resource", "make", "owner"),
+    [
+        (CONFIG_MAPS, config_map, ("frameworks", "job")),
+        (SERVICES, service, ("frameworks", "job")),
+        (PODS, lambda framework: pod(framework, "worker", 0), ("configmaps", "job-attempt")),
+        (GANGS, gang, ("configmaps", "job-attempt")),
+    ],
+    ids=["ConfigMap", "Service", "Pod", "Gang"],
+)
+def test_owners_are_asked_for(
+    group: str, resource: Resource, make: Callable[[Framework], Json], owner: tuple[str, str]
+) -> None:
     """By what the controller really creates."""
-    framework = builders.framework(group=group)
-    attempt = FrameworkAttemptStatus(start_time=NOW, config_map_name="job-attempt")
-    status = FrameworkStatus(start_time=NOW, transition_time=NOW, attempt_status=attempt)
-    body = msgspec.json.encode(config_map(framework.with_status(status)))
+    framework = running(group)
+    body = msgspec.json.encode(make(framework))
+    plural, name = owner
+    of_owner = group if plural == "frameworks" else ""
 
-    needed = roles.needed_for_owners(requests.create(CONFIG_MAPS, framework.namespace, body))
+    needed = roles.needed_for_owners(requests.create(resource, framework.namespace, body))
 
-    assert needed == {Grant(group, "frameworks/finalizers", "update", framework.namespace, framework.name)}
+    assert needed == {Grant(of_owner, f"{plural}/finalizers", "update", framework.namespace, name)}
     assert roles.refused(roles.granted("w", EVERYWHERE), needed) == frozenset()
+
+
+def running(group: str) -> Framework:
+    """Its attempt has its ConfigMap, and its task an address."""
+    made = builders.framework(group=group, annotations={names.RUNTIME_ANNOTATION: "mpi"})
+    status = births.framework_status(made, NOW)
+    (role,) = status.attempt_status.roles
+    (task,) = role.task_statuses
+    at_work = replace(task.attempt_status, pod_uid="pod", pod_ip="10.0.0.5")
+    role = replace(role, task_statuses=(replace(task, attempt_status=at_work),))
+    attempt = replace(
+        status.attempt_status, config_map_uid="cm", instance_uid="0_cm", task_role_statuses=(role,)
+    )
+    return made.with_status(replace(status, attempt_status=attempt))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +336,7 @@ def test_page_names_every_permission() -> None:
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert rows == [
         f"| `{_resource(one)}` | {', '.join(one.verbs)} | {one.where} | {one.reason} |"
-        for one in roles.permissions(MANAGING)
+        for one in (*roles.permissions(MANAGING), *roles.ON_GANGS)
     ]
 
 

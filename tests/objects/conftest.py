@@ -31,16 +31,22 @@ Compare = Callable[[Path, list[Any]], None]
 
 @pytest.fixture(scope="session")
 def running() -> Build:
-    """Builds a Framework of one role `worker` with this pod template, whose attempt has its ConfigMap."""
+    """Builds a Framework of one role with this pod template, whose attempt has its ConfigMap."""
 
-    def build(template: Json, group: str = names.CONTROLLER_GROUP, tasks: int = 1) -> Framework:
+    def build(
+        template: Json,
+        group: str = names.CONTROLLER_GROUP,
+        tasks: int = 1,
+        role: str = "worker",
+        annotations: dict[str, str] | None = None,
+    ) -> Framework:
         statuses = tuple(
             TaskStatus(
                 index=index,
                 instance_uid=f"task-{index}",
                 start_time=START,
                 transition_time=START,
-                attempt_status=TaskAttemptStatus(start_time=START, pod_name=f"digits-worker-{index}"),
+                attempt_status=TaskAttemptStatus(start_time=START, pod_name=f"digits-{role}-{index}"),
             )
             for index in range(tasks)
         )
@@ -48,13 +54,15 @@ def running() -> Build:
             start_time=START,
             config_map_name="digits-attempt",
             config_map_uid="config-map",
-            task_role_statuses=(TaskRoleStatus(name="worker", instance_uid="role", task_statuses=statuses),),
+            task_role_statuses=(TaskRoleStatus(name=role, instance_uid="role", task_statuses=statuses),),
         )
         return Framework(
             api_version=names.api_version(group),
             kind=names.KIND,
-            metadata=FrameworkMetadata(name="digits", namespace="research", uid="framework"),
-            spec=FrameworkSpec(task_roles=(TaskRoleSpec("worker", tasks, task=TaskSpec(pod=template)),)),
+            metadata=FrameworkMetadata(
+                name="digits", namespace="research", uid="framework", annotations=annotations or {}
+            ),
+            spec=FrameworkSpec(task_roles=(TaskRoleSpec(role, tasks, task=TaskSpec(pod=template)),)),
             status=FrameworkStatus(start_time=START, transition_time=START, attempt_status=attempt),
         )
 

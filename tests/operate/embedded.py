@@ -94,8 +94,9 @@ class Cluster:
             return None
 
     async def define(self, *groups: str) -> None:
-        for group in groups or names.GROUPS:
-            body = msgspec.json.encode(crd.framework_crd(group))
+        """All that there is, or the Frameworks of these groups."""
+        for definition in map(crd.framework_crd, groups) if groups else crd.definitions():
+            body = msgspec.json.encode(definition)
             await self.ask(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
 
     async def definitions(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The definitions of Frameworks: what is said about them at the start, and their upkeep (statement 1, A8)."""
+"""The definitions of Frameworks and Gangs: what is said about them at the start, and their upkeep (statement 1, A8)."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,14 +20,17 @@ from windlass.wire import crd
 from windlass.wire.reference_crd import reference_crd
 
 LAUNCHER, CONTROLLER = names.GROUPS
+GANGS = f"{names.GANG_PLURAL}.{names.GANG_GROUP}"
+MISSING: Json = {}
 ESTABLISHED = {"conditions": [{"type": "Established", "status": "True"}]}
 
 
 class Definitions:
-    """A server that keeps definitions and nothing else."""
+    """A server that keeps definitions and nothing else: those given, and that of Gangs unless a test says otherwise."""
 
-    def __init__(self, *stored: Json) -> None:
-        self.stored = {one["metadata"]["name"]: {"status": ESTABLISHED, **one} for one in stored}
+    def __init__(self, *stored: Json, gangs: Json | None = None) -> None:
+        first = () if gangs == MISSING else (gangs or crd.gang_crd(),)
+        self.stored = {one["metadata"]["name"]: {"status": ESTABLISHED, **one} for one in (*first, *stored)}
         self.writes: list[str] = []
         self.slept = 0.0
         self.while_asleep: Callable[[], None] = lambda: None
@@ -122,6 +125,50 @@ def test_problem_of_one_definition(of_controller: Json | None, flaw: Flaw, words
     assert server.writes == []
 
 
+def gangs_with(**changes: Any) -> Json:
+    definition = crd.gang_crd()
+    (version,) = definition["spec"]["versions"]
+    return {**definition, "spec": {**definition["spec"], "versions": [{**version, **changes}]}}
+
+
+def without_service() -> Json:
+    (version,) = crd.gang_crd()["spec"]["versions"]
+    schema = msgspec.json.decode(msgspec.json.encode(version["schema"]))
+    del schema["openAPIV3Schema"]["properties"]["spec"]["properties"]["service"]
+    return gangs_with(schema=schema)
+
+
+@pytest.mark.parametrize(
+    ("of_gangs", "flaw", "words"),
+    [
+        (
+            MISSING,
+            Flaw.MISSING,
+            ["is missing: Frameworks that ask for a barrier wait in vain", "--manage-crds"],
+        ),
+        (
+            {**crd.gang_crd(), "metadata": {**GOING, "name": GANGS}},
+            Flaw.GOING,
+            ["is being deleted, and all its Gangs with it"],
+        ),
+        ({**crd.gang_crd(), "status": {}}, Flaw.NOT_ESTABLISHED, ["is not served by the API server"]),
+        (gangs_with(served=False), Flaw.NOT_SERVED, ["does not serve the version v1"]),
+        (without_service(), Flaw.DROPS_FIELDS, ["older than this release: Gangs cannot have spec.service."]),
+    ],
+)
+def test_problem_of_the_gangs(of_gangs: Json, flaw: Flaw, words: list[str]) -> None:
+    """Frameworks that ask for no barrier are run all the same, and a status is not looked for where none belongs."""
+    server = Definitions(*map(ours, names.GROUPS), gangs=of_gangs)
+
+    (problem,) = asyncio.run(definitions.check(server.send))
+
+    assert (problem.group, problem.flaw) == (names.GANG_GROUP, flaw)
+    assert GANGS in problem.message
+    assert [word for word in words if word not in problem.message] == []
+    assert definitions.served_groups([problem]) == names.GROUPS
+    assert server.writes == []
+
+
 def test_nothing_to_say() -> None:
     server = Definitions(*map(ours, names.GROUPS))
     assert asyncio.run(definitions.check(server.send)) == ()
@@ -136,22 +183,38 @@ def name(group: str) -> str:
     return f"frameworks.{group}"
 
 
+BOTH = [ours(LAUNCHER), ours(CONTROLLER)]
+
+
 @pytest.mark.parametrize(
-    ("stored", "writes"),
+    ("stored", "gangs", "writes"),
     [
-        ([], [f"create {name(LAUNCHER)}", f"create {name(CONTROLLER)}"]),
-        ([ours(LAUNCHER), ours(CONTROLLER)], []),
-        ([ours(LAUNCHER), reference_crd()], [f"update {name(CONTROLLER)}"]),
-        ([ours(LAUNCHER), without_suspend(CONTROLLER)], [f"update {name(CONTROLLER)}"]),
+        ([], MISSING, [f"create {name(LAUNCHER)}", f"create {name(CONTROLLER)}", f"create {GANGS}"]),
+        (BOTH, None, []),
+        ([ours(LAUNCHER), reference_crd()], None, [f"update {name(CONTROLLER)}"]),
+        ([ours(LAUNCHER), without_suspend(CONTROLLER)], None, [f"update {name(CONTROLLER)}"]),
         (
             [ours(LAUNCHER), crd.framework_crd(CONTROLLER, {("FrameworkSpec", "suspend"): "Hold it."})],
+            None,
             [],
         ),
+        (BOTH, MISSING, [f"create {GANGS}"]),
+        (BOTH, without_service(), [f"update {GANGS}"]),
+        (BOTH, crd.gang_crd({("GangSpec", "service"): "By name."}), []),
     ],
-    ids=["missing", "right", "the reference's", "older", "with descriptions"],
+    ids=[
+        "missing",
+        "right",
+        "the reference's",
+        "older",
+        "with descriptions",
+        "of before there were gangs",
+        "of older gangs",
+        "of gangs with descriptions",
+    ],
 )
-def test_what_is_written(stored: list[Json], writes: list[str]) -> None:
-    server = Definitions(*stored)
+def test_what_is_written(stored: list[Json], gangs: Json | None, writes: list[str]) -> None:
+    server = Definitions(*stored, gangs=gangs)
 
     done = manage(server)
 
@@ -205,7 +268,11 @@ def test_gives_up_in_words() -> None:
 
 def test_one_that_is_being_deleted_is_made_again_when_it_is_gone() -> None:
     server = Definitions(ours(LAUNCHER), ours(CONTROLLER, metadata=GOING))
-    server.while_asleep = lambda: server.stored.clear()
+
+    def is_gone() -> None:
+        del server.stored[name(CONTROLLER)]
+
+    server.while_asleep = is_gone
 
     assert manage(server) == (f"the definition {name(CONTROLLER)} was created",)
     assert server.slept == 1
@@ -257,7 +324,8 @@ def test_on_a_server(tmp_path: Path) -> None:
             await server.stop()
 
     before, with_reference, done, again, after = asyncio.run(play())
-    assert [problem.flaw for problem in before] == [Flaw.MISSING, Flaw.MISSING]
-    assert [problem.flaw for problem in with_reference] == [Flaw.MISSING, Flaw.NO_STATUS_SUBRESOURCE]
-    assert len(done) == 2
+    missing = Flaw.MISSING
+    assert [problem.flaw for problem in before] == [missing, missing, missing]
+    assert [problem.flaw for problem in with_reference] == [missing, Flaw.NO_STATUS_SUBRESOURCE, missing]
+    assert len(done) == 3
     assert (again, after) == ((), ())

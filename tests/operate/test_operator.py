@@ -18,7 +18,7 @@ from tests.operate.embedded import PATIENCE_SECONDS, Cluster
 from windlass.kubeapi import requests
 from windlass.kubeapi.requests import Verb
 from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, PODS, frameworks
-from windlass.model.names import CONTROLLER_GROUP, GROUPS
+from windlass.model.names import CONTROLLER_GROUP
 from windlass.operate import definitions, operator
 from windlass.operate.clock import Clock
 from windlass.operate.definitions import NotEstablishedError
@@ -28,8 +28,10 @@ from windlass.operate.operator import Operator
 from windlass.operate.system_clock import SystemClock
 from windlass.operate.term import Term
 from windlass.settings import OFF, Settings
+from windlass.wire import crd
 
 FRAMEWORKS = frameworks(CONTROLLER_GROUP)
+DEFINITIONS = [definition["metadata"]["name"] for definition in crd.definitions()]
 
 
 def settings(**changes: Any) -> Settings:
@@ -256,7 +258,7 @@ def test_it_makes_the_definitions_if_it_is_told_to(monkeypatch: pytest.MonkeyPat
     async def story(cluster: Cluster) -> None:
         async with replica(cluster, settings(manage_crds=True)):
             await cluster.until(lambda: bool(cluster.sent.of(PODS, Verb.WATCH)))
-            assert await cluster.definitions() == sorted(f"frameworks.{group}" for group in GROUPS)
+            assert await cluster.definitions() == sorted(DEFINITIONS)
 
     embedded.play(monkeypatch, story)
 
@@ -415,7 +417,7 @@ def test_it_is_ready_when_it_works_and_says_what_keeps_it_from_it(
             assert await ask(address, "/readyz") == (200, "ok\n"), "it waits for its turn"
             assert "windlass_leader 0.0" in (await ask(address, "/metrics"))[1]
             await cluster.give_lease_to("")
-            await cluster.until(lambda: len(cluster.sent.of(CUSTOM_RESOURCE_DEFINITIONS)) > 2)
+            await cluster.until(lambda: len(cluster.sent.of(CUSTOM_RESOURCE_DEFINITIONS)) > len(DEFINITIONS))
             code, text = await ask(address, "/readyz")
             assert code == 503
             assert "is missing" in text

@@ -25,7 +25,8 @@ from windlass.operate.system_clock import SystemClock
 from windlass.operate.term import Term
 from windlass.settings import LogObjectSnapshot, Settings
 
-DEFINED = sorted(f"frameworks.{group}" for group in GROUPS)
+GANGS = "gangs.windlass.dev"
+DEFINED = sorted([*(f"frameworks.{group}" for group in GROUPS), GANGS])
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +93,7 @@ def test_without_definitions_it_says_so_and_begins_when_they_are_there(
 ) -> None:
     async def story(cluster: Cluster) -> None:
         async with begun(cluster) as made:
-            looks = 2 * len(GROUPS)
+            looks = 2 * len(DEFINED)
             await cluster.until(lambda: len(cluster.sent.of(CUSTOM_RESOURCE_DEFINITIONS)) > looks)
             assert all(f"frameworks.{group} is missing" in made.trouble for group in GROUPS)
             assert "windlass install --crds-only --apply" in made.trouble
@@ -104,7 +105,26 @@ def test_without_definitions_it_says_so_and_begins_when_they_are_there(
 
     embedded.play(monkeypatch, story)
     said = [record for record in caplog.records if "is missing" in record.getMessage()]
-    assert len(said) == len(GROUPS), "once, however often it is looked at"
+    assert len(said) == len(DEFINED), "once, however often it is looked at"
+
+
+def test_without_gangs_it_says_so_and_works(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Frameworks that ask for no barrier have nothing to do with them."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.define(*GROUPS)
+        await cluster.submit("job")
+        async with begun(cluster) as made:
+            await cluster.until_pods("job-worker-0")
+            assert made.trouble == ""
+
+    embedded.play(monkeypatch, story)
+    (said,) = (record.getMessage() for record in caplog.records if "is missing" in record.getMessage())
+    assert said.startswith(
+        f"The definition {GANGS} is missing: Frameworks that ask for a barrier wait in vain"
+    )
 
 
 def test_with_one_definition_its_frameworks_are_run_and_the_others_when_there_is_one(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 from operated import clusters, permissions, world
-from operated.clusters import DEFINITIONS
 from operated.jobs import FOREVER, SUCCEEDS, fails, framework, role
 from operated.place import Place
 from operated.proxy import ANSWER_LOST, PASS, Asked, Mischief, Verdict, no_mischief
@@ -26,15 +25,16 @@ SETTINGS = Settings(manage_crds=True)
 def asked() -> Iterator[list[Asked]]:
     """All that a controller asks for that makes its definitions itself, elects a leader, and sees all kinds of jobs."""
     with clusters.running() as cluster, world.on(cluster) as own:
-        # One of the definitions is out of date, the other is missing.
+        # One of the definitions is out of date, the others are missing.
         cluster.put_definition(reference_crd.reference_crd(names.CONTROLLER_GROUP))
         cluster.grant(SETTINGS)
         own.start_kubelet()
         controller = own.controller("controller", "--manage-crds")
-        served = f"{DEFINITIONS}/{names.PLURAL}.{names.LAUNCHER_GROUP}"
-        own.wait_for("the definitions", lambda: cluster.client.get(served).code == 200)
+        served = f"/apis/{names.GANG_GROUP}/{names.VERSION}/{names.GANG_PLURAL}"
+        own.wait_for("the last of the definitions", lambda: cluster.client.get(served).code == 200)
         for group in names.GROUPS:
             live_through_everything(own, group)
+            meet(own.new_place(), group)
         assert controller.process.stop() == 0  # it gives its lease back
         yield controller.proxy.asked(lambda _: True)
 
@@ -52,6 +52,43 @@ def live_through_everything(own: World, group: str) -> None:
     place.change("runs", {"executionType": "Stop"}, group)
     place.wait_for_completed("runs", group)
     proxy.mischief = no_mischief
+
+
+def meet(place: Place, group: str) -> None:
+    """A Framework that asks for names and a barrier: somebody has the name of its Service, and a task is tried again."""
+    stranger = {
+        "kind": "Service",
+        "metadata": {"name": "meets"},
+        "spec": {"clusterIP": "None", "selector": {"a": "b"}},
+    }
+    place.client.post(place.path("services"), stranger).expect(201)
+    asked = {names.RUNTIME_ANNOTATION: "tensorflow", names.BARRIER_ANNOTATION: "true"}
+    workers = role(tasks=2, life=FOREVER, retry={"maxRetryCount": 1})
+    submit(place, framework("meets", workers, group=group, annotations=asked))
+    told = place.wait_for_condition("meets", "NameTaken", group)["message"]
+    assert told.startswith("Service meets exists already"), told
+    assert not place.config_maps("meets"), "an attempt without names is not begun"
+    place.client.delete(place.path("services", "meets")).expect(200)
+    first = place.wait_for("the gang", lambda: members(place))
+    place.end_pod("meets-worker-1", exit_code=3)
+    second = place.wait_for(
+        "the gang to be told anew", lambda: members(place) if members(place) != first else None
+    )
+    assert (second[0], len(second)) == (first[0], 2), "who was not tried again is where it was"
+    assert second[1][0] not in {uid for uid, _ in first}
+    (service,) = place.client.get(place.path("services")).expect(200).body["items"]
+    assert service["spec"]["clusterIP"] == "None"
+    place.change("meets", {"executionType": "Stop"}, group)
+    place.wait_for_completed("meets", group)
+
+
+def members(place: Place) -> list[tuple[str, str]]:
+    """UID and address of each worker, as the one Gang of the namespace has them; none before there is one."""
+    path = f"/apis/{names.GANG_GROUP}/{names.VERSION}/namespaces/{place.name}/{names.GANG_PLURAL}"
+    gangs = place.client.get(path).expect(200).body["items"]
+    assert len(gangs) <= 1, gangs
+    roles = [found for gang in gangs for found in gang["spec"]["roles"]]
+    return [(member["podUID"], member["ip"]) for found in roles for member in found["members"]]
 
 
 def submit(place: Place, body: dict[str, object]) -> None:
@@ -85,12 +122,12 @@ def test_every_request_is_granted(asked: list[Asked]) -> None:
 
 
 def test_every_grant_is_used(asked: list[Asked]) -> None:
-    created = f"{names.PLURAL}.{names.LAUNCHER_GROUP}"
-    to_update_what_was_just_created = Grant(
-        "apiextensions.k8s.io", "customresourcedefinitions", "update", name=created
-    )
+    created = (f"{names.PLURAL}.{names.LAUNCHER_GROUP}", f"{names.GANG_PLURAL}.{names.GANG_GROUP}")
+    to_update_what_was_just_created = {
+        Grant("apiextensions.k8s.io", "customresourcedefinitions", "update", name=name) for name in created
+    }
     unused = roles.unused(roles.granted("default", SETTINGS), needed(asked))
-    assert unused == {to_update_what_was_just_created}
+    assert unused == to_update_what_was_just_created
 
 
 def test_a_controller_that_does_not_manage_definitions_has_no_right_to(asked: list[Asked]) -> None:

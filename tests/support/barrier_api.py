@@ -118,7 +118,7 @@ def _server(api: Api, port: int) -> ThreadingHTTPServer:
             parts = urlsplit(self.path)
             query = dict(parse_qsl(parts.query))
             verb = "watch" if query.get("watch") == "true" else "get"
-            group = parts.path.split("/")[2]
+            group = parts.path.split("/")[2]  # or the version, where the group has no name
             step = api.next_step(Asked(f"{verb} {group}", parts.path, query, dict(self.headers)))
             self.close_connection = True
             with contextlib.suppress(OSError):  # whoever asked has heard enough
@@ -166,6 +166,7 @@ def serving(port: int = 0, **steps: Sequence[Step]) -> Iterator[Api]:
 
 
 WHATS: Mapping[str, str] = {
+    "get_config_map": "get v1",
     "watch_gangs": "watch windlass.dev",
     "get_launcher": "get launcher.microsoft.com",
     "watch_launcher": "watch launcher.microsoft.com",

@@ -134,8 +134,8 @@ def test_files_are_what_the_model_says() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("group", names.GROUPS)
-def test_files_add_nothing_but_descriptions(group: str) -> None:
+@pytest.mark.parametrize("definition", crd.definitions(), ids=lambda one: one["metadata"]["name"])
+def test_files_add_nothing_but_descriptions(definition: Json) -> None:
     def bare(value: Any, is_named_by_users: bool = False) -> Any:
         if isinstance(value, list):
             return [bare(item) for item in value]
@@ -147,8 +147,14 @@ def test_files_add_nothing_but_descriptions(group: str) -> None:
             if key != "description" or is_named_by_users
         }
 
-    file = ROOT / "docs" / "crds" / f"frameworks.{group}.yaml"
-    assert bare(yaml.safe_load(file.read_text(encoding="utf-8"))) == bare(crd.framework_crd(group))
+    file = ROOT / "docs" / "crds" / f"{definition['metadata']['name']}.yaml"
+    assert bare(yaml.safe_load(file.read_text(encoding="utf-8"))) == bare(definition)
+
+
+def test_there_is_a_file_for_each_definition_and_no_other() -> None:
+    found = sorted(file.stem for file in (ROOT / "docs" / "crds").iterdir())
+    assert found == sorted(definition["metadata"]["name"] for definition in crd.definitions())
+    assert len(found) == 3
 
 
 def test_both_groups_differ_in_their_group_only() -> None:

@@ -9,6 +9,8 @@ from windlass.model import names
 INTERVAL = "BARRIER_CHECK_INTERVAL_SEC"
 TIMEOUT = "BARRIER_CHECK_TIMEOUT_SEC"
 CONFIGFILE = "BARRIER_CONFIGFILE"
+LONGEST_NUMBER = 20
+"""More digits than any of these can need; Python refuses to read thousands of them."""
 
 
 class BadOptionError(Exception):
@@ -68,12 +70,10 @@ def read(environment: Mapping[str, str], framework: str = "") -> Options:
 
 def _whole(environment: Mapping[str, str], name: str, default: int, least: int, most: int | None) -> int:
     text = environment.get(name) or str(default)
-    is_good = (
-        text.isascii() and text.isdecimal() and least <= int(text) and (most is None or int(text) <= most)
-    )
-    if not is_good:
+    is_number = text.isascii() and text.isdecimal() and len(text) < LONGEST_NUMBER
+    if not is_number or int(text) < least or (most is not None and int(text) > most):
         wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise BadOptionError(
-            f"{name}: found {text!r}, expected a whole number {wanted}. Correct it, or leave it out."
+            f"{name}: found {text[:LONGEST_NUMBER]!r}, expected a whole number {wanted}. Correct it, or leave it out."
         )
     return int(text)

@@ -15,8 +15,13 @@ import msgspec
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 ANSWER_SECONDS = 30.0
+"""For so long a server may take to begin with its answer, and each piece of it to come."""
+SHOWN_BYTES = 200
+"""How much of an answer that is not Kubernetes' own is shown."""
 ALIVE_SECONDS = 30
-"""So often a connection on which nothing happens is tried."""
+"""After so long a connection on which nothing happens is tried."""
+ALIVE_TRIES, ALIVE_PAUSE = 3, 10
+"""So often, and so many seconds apart, before it counts as broken. By itself Linux takes eleven minutes."""
 
 
 class AnsweredError(Exception):
@@ -28,7 +33,7 @@ class AnsweredError(Exception):
 
 
 class NoAnswerError(Exception):
-    """There was no answer, or it broke off."""
+    """There was no answer, or it broke off, or it makes no sense."""
 
 
 class NoAccessError(Exception):
@@ -49,38 +54,48 @@ class Server:
         self._headers = headers
 
     def get(self, path: str) -> bytes:
-        with self._asked(path, ANSWER_SECONDS) as answer:
+        with self._asked(path) as answer:
             return _read(answer.read)
 
     def watch(self, path: str, seconds: float, **query: str) -> Iterator[bytes]:
         """The lines of a watch, until the server ends it or the time is over."""
         asked = {"watch": "true", "timeoutSeconds": str(max(1, round(seconds))), **query}
-        with self._asked(f"{path}?{urlencode(asked)}", seconds + ANSWER_SECONDS) as answer:
+        with self._asked(f"{path}?{urlencode(asked)}", silence=seconds + ANSWER_SECONDS) as answer:
             while line := _read(answer.readline):
                 if line.strip():
                     yield line
 
-    def _asked(self, target: str, timeout: float) -> http.client.HTTPResponse:
+    def _asked(self, target: str, silence: float = ANSWER_SECONDS) -> http.client.HTTPResponse:
+        """The answer, once it has begun. After that, the server may be silent for so many seconds."""
         try:
-            connection = self._connection(timeout)
+            connection = self._connection()
             headers = {"Accept": "application/json", "User-Agent": "windlass-barrier", **self._headers()}
             connection.request("GET", self._root + target, headers=headers)
-            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            if hasattr(socket, "TCP_KEEPIDLE"):
-                connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, ALIVE_SECONDS)
+            line = connection.sock
+            _keep_alive(line)
             answer = connection.getresponse()
+            line.settimeout(silence)
         except (OSError, http.client.HTTPException) as error:
             raise NoAnswerError(f"{self._host}:{self._port or 443} does not answer: {error}") from error
         if answer.status != 200:
             raise AnsweredError(answer.status, _message(_read(answer.read)))
         return answer
 
-    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+    def _connection(self) -> http.client.HTTPConnection:
         if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port or 80, timeout=timeout)
+            return http.client.HTTPConnection(self._host, self._port or 80, timeout=ANSWER_SECONDS)
         return http.client.HTTPSConnection(
-            self._host, self._port or 443, timeout=timeout, context=self._context
+            self._host, self._port or 443, timeout=ANSWER_SECONDS, context=self._context
         )
+
+
+def _keep_alive(line: socket.socket) -> None:
+    """A server whose machine is gone ends no connection: it is found out by asking."""
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    wanted = (("KEEPIDLE", ALIVE_SECONDS), ("KEEPINTVL", ALIVE_PAUSE), ("KEEPCNT", ALIVE_TRIES))
+    for name, value in wanted:
+        if (option := getattr(socket, f"TCP_{name}", None)) is not None:  # not every system has them
+            line.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _read(read: Callable[[], bytes]) -> bytes:
@@ -91,10 +106,12 @@ def _read(read: Callable[[], bytes]) -> bytes:
 
 
 def _message(body: bytes) -> str:
+    """In one line, whatever a proxy has to say."""
     try:
-        return msgspec.json.decode(body, type=_Refusal).message
-    except msgspec.DecodeError:
-        return body[:200].decode(errors="replace")
+        text = msgspec.json.decode(body, type=_Refusal).message
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = body[:SHOWN_BYTES].decode(errors="replace")
+    return " ".join(text.split())
 
 
 def find(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Server:
@@ -118,8 +135,15 @@ def find(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Ser
             f"this pod has no service account's token ({error}): set automountServiceAccountToken: true in its spec"
         ) from error
     name = f"[{host}]" if ":" in host else host
-    # It is rotated while we wait.
-    return Server(f"https://{name}:{port}", context, lambda: {"Authorization": f"Bearer {_token(account)}"})
+    try:
+        # The token is rotated while we wait.
+        return Server(
+            f"https://{name}:{port}", context, lambda: {"Authorization": f"Bearer {_token(account)}"}
+        )
+    except ValueError as error:
+        raise NoAccessError(
+            f"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are {host!r} and {port!r}, which is no address: {error}"
+        ) from error
 
 
 def _token(account: Path) -> str:

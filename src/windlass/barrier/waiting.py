@@ -1,8 +1,9 @@
 """Waits for the gang: by a watch on the Gang where there is one, else on the Framework itself."""
 
-import itertools
 import random
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -13,6 +14,9 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.gang import Gang, GangSpec
+
+if TYPE_CHECKING:
+    from windlass.wire.codec import Unreadable
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 _GONE, _TOO_OLD, _DENIED = 404, 410, (403, 404, 405)
@@ -43,8 +47,26 @@ class _Event(msgspec.Struct, frozen=True):
     object: msgspec.Raw
 
 
+class _Status(msgspec.Struct, frozen=True):
+    """What comes with an event of the type ERROR."""
+
+    code: int = 500
+    message: str = ""
+
+
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_gang = msgspec.json.Decoder(Gang).decode
+_decode_status = msgspec.json.Decoder(_Status).decode
+_NOT_DECODABLE = (msgspec.DecodeError, ValueError, RecursionError)
+
+T = TypeVar("T")
+
+
+def _read(decode: Callable[[bytes], T], data: bytes | msgspec.Raw) -> T:
+    try:
+        return decode(bytes(data))
+    except _NOT_DECODABLE as error:
+        raise NoAnswerError(f"what the API server sends cannot be read: {error}") from error
 
 
 class Waiting:
@@ -81,36 +103,36 @@ class Waiting:
 
     def _insisting(self, attempt: Callable[[], Passed | None]) -> Passed | None:
         """Again and again, until it passed; None if it is not allowed. A server that is away comes back."""
-        is_told = False
-        for tries in itertools.count():
-            if self._left <= 0:
-                raise TimedOutError
+        is_told, tries = False, 0
+        while self._left > 0:
+            began = self._monotonic()
+            trouble = ""
             try:
-                passed = attempt()
+                if (passed := attempt()) is not None:
+                    return passed
+                # The watch has come to its end, as watches do.
             except AnsweredError as refused:
                 if refused.code in _DENIED:
                     return None
-                trouble = str(refused)
-            except (NoAnswerError, msgspec.DecodeError) as error:
+                trouble = f"the API server answers {refused}"
+            except NoAnswerError as error:
                 trouble = str(error)
-            else:
-                if passed is not None:
-                    return passed
-                trouble = ""  # the watch has come to its end, as watches do
             if trouble and not is_told:
                 self._say(f"{trouble}; trying on for {self._left:.0f} s")
             is_told = bool(trouble)
-            self._pause(tries if trouble else 0)
-        raise AssertionError
+            # Whoever is sent away at once comes back ever more slowly, whether there was a reason given or not.
+            tries = 0 if self._monotonic() - began > LONGEST_PAUSE else tries + 1
+            self._pause(tries)
+        raise TimedOutError
 
     # By the Gang
 
     def _watch_gang(self) -> Passed | None:
         """One watch: it begins with what is there."""
         path = _path(names.GANG_GROUP, names.GANG_PLURAL, self._options.namespace)
-        for body in self._changes(path, fieldSelector=f"metadata.name={self._options.gang}"):
-            gang = _decode_gang(body).spec
-            if self._is_ours(gang):
+        for event in self._events(path, fieldSelector=f"metadata.name={self._options.gang}"):
+            gang = _read(_decode_gang, event.object).spec
+            if event.type != "DELETED" and self._is_ours(gang):
                 return Passed(gang)
         return None
 
@@ -124,65 +146,89 @@ class Waiting:
     # By the Framework
 
     def _watch_framework(self) -> Passed | None:
-        """It is read first, for a watch says nothing of what is not there."""
+        """It is read first, for a watch says nothing of what is not there. Rights on one of the groups are enough."""
+        denied: AnsweredError | None = None
         for group in names.GROUPS:
             path = _path(group, names.PLURAL, self._options.namespace)
             try:
-                body = self._server.get(f"{path}/{self._options.framework}")
+                body = self._server.get(f"{path}/{quote(self._options.framework, safe='')}")
             except AnsweredError as refused:
-                if refused.code == _GONE:
-                    continue
-                raise
-            if (passed := self._judged(body)) is not None:
-                return passed
-            return self._follow_framework(path, body)
+                if refused.code not in _DENIED:
+                    raise
+                denied = denied if refused.code == _GONE else refused
+                continue
+            found = _read(_read_framework, body)
+            passed = self._judged(found, body)
+            return self._follow_framework(path, found.metadata.resource_version) if passed is None else passed
+        if denied is not None:
+            raise denied
         raise NoFrameworkError(
             f"there is no Framework {self._options.framework} in the namespace {self._options.namespace}"
         )
 
-    def _follow_framework(self, path: str, body: bytes) -> Passed | None:
-        version = msgspec.json.decode(body)["metadata"].get("resourceVersion", "")
+    def _follow_framework(self, path: str, version: str) -> Passed | None:
         selected = {"fieldSelector": f"metadata.name={self._options.framework}", "resourceVersion": version}
         try:
-            for changed in self._changes(path, **selected):
-                if (passed := self._judged(changed)) is not None:
+            for event in self._events(path, **selected):
+                if event.type == "DELETED":
+                    raise NoFrameworkError(f"the Framework {self._options.called} was deleted")
+                found = _read(_read_framework, event.object)
+                if (passed := self._judged(found, event.object)) is not None:
                     return passed
         except AnsweredError as refused:
-            if refused.code not in (*_DENIED, _TOO_OLD):
+            if refused.code == _TOO_OLD:
+                return None
+            if refused.code not in _DENIED:
                 raise
             # One who may read it and may not watch it looks again, as the reference does.
             self._sleep(min(self._options.interval, max(self._left, 0)))
         return None
 
-    def _judged(self, body: bytes) -> Passed | None:
-        from windlass.wire import codec
-
-        found = codec.read_framework(body)
+    def _judged(self, found: "Framework | Unreadable", body: bytes | msgspec.Raw) -> Passed | None:
         gang = gangs.gang_of(found) if isinstance(found, Framework) else None
         if gang is None or not self._is_ours(gang):
             return None
-        return Passed(gang, msgspec.json.decode(body))
+        return Passed(gang, _expanded(msgspec.json.decode(body)))
 
     # Either way
 
-    def _changes(self, path: str, **query: str) -> Iterator[bytes]:
+    def _events(self, path: str, **query: str) -> Iterator[_Event]:
+        """Of objects. An ERROR is raised as what the server would have answered."""
         for line in self._server.watch(path, self._left, **query):
-            event = _decode_event(line)
-            if event.type in ("ADDED", "MODIFIED"):
-                yield bytes(event.object)
-            elif event.type == "DELETED" and names.GANG_PLURAL not in path:
-                raise NoFrameworkError(f"the Framework {self._options.called} was deleted")
-            elif event.type == "ERROR":
-                return
+            event = _read(_decode_event, line)
+            if event.type == "ERROR":
+                status = _read(_decode_status, event.object)
+                raise AnsweredError(status.code, status.message)
+            if event.type != "BOOKMARK":
+                yield event
 
     @property
     def _left(self) -> float:
         return self._until - self._monotonic()
 
     def _pause(self, tries: int) -> None:
-        longest = min(FIRST_PAUSE * 2 ** min(tries, 10), LONGEST_PAUSE)
+        longest = min(FIRST_PAUSE * 2 ** min(max(tries - 1, 0), 10), LONGEST_PAUSE)
         self._sleep(min(longest * random.uniform(0.5, 1), max(self._left, 0)))  # noqa: S311
 
 
 def _path(group: str, plural: str, namespace: str) -> str:
-    return f"/apis/{group}/{names.VERSION}/namespaces/{namespace}/{plural}"
+    return f"/apis/{group}/{names.VERSION}/namespaces/{quote(namespace, safe='')}/{plural}"
+
+
+# What takes longer to import than most barriers wait is imported by those who read a Framework.
+
+
+def _read_framework(data: bytes) -> "Framework | Unreadable":
+    from windlass.wire import codec
+
+    return codec.read_framework(data)
+
+
+def _expanded(framework: Json) -> Json:
+    """With its task statuses where readers look for them, also where they are stored compressed."""
+    from windlass.wire import codec
+
+    attempt = framework["status"]["attemptStatus"]
+    if not attempt.get("taskRoleStatuses") and (compressed := attempt.pop("taskRoleStatusesCompressed", "")):
+        attempt["taskRoleStatuses"] = codec.expanded_roles(compressed)
+    return framework

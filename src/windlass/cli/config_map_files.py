@@ -14,15 +14,17 @@ _is_a_key = re.compile(r"[-._a-zA-Z0-9]{1,253}").fullmatch
 
 def config_map(name: str, namespace: str, path: Path) -> Json:
     """Of a file, or of the files of a folder, without those of folders in it. Raises OSError and ValueError."""
-    files = [path] if path.is_file() else sorted(each for each in path.iterdir() if each.is_file())
-    contents = {file.name: file.read_bytes() for file in files if _is_a_key(file.name)}
-    if not contents:
+    within = [path] if path.is_file() else sorted(each for each in path.iterdir() if each.is_file())
+    files = [file for file in within if _is_a_key(file.name)]
+    if not files:
         raise ValueError(f"{path} holds no file that could be in a ConfigMap")
-    size = sum(map(len, contents.values()))
+    # Asked before anything is read: somebody may have named a folder of training data.
+    size = sum(file.stat().st_size for file in files)
     if size > MOST_BYTES:
         raise ValueError(
             f"{path} holds {size} bytes, and a ConfigMap at most {MOST_BYTES}: mount it as a volume"
         )
+    contents = {file.name: file.read_bytes() for file in files}
     made: Json = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

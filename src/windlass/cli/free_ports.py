@@ -39,7 +39,7 @@ def choose(
 
 def _first_of(count: int, pick: Callable[[range], int]) -> int:
     """Of so many in a row that nobody listens on."""
-    starts = _RANGE[: len(_RANGE) - count]
+    starts = _RANGE[: max(0, len(_RANGE) - count + 1)]
     for _ in range(_TRIES if starts else 0):
         first = pick(starts)
         if all(map(_is_free, range(first, first + count))):

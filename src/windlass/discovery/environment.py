@@ -55,13 +55,19 @@ def _plain(peers: Peers, _rendezvous: str) -> Variables:
 
 def _mpi(peers: Peers, _rendezvous: str) -> Variables:
     """Open MPI reads the names of its settings with a prefix; what it is built on since 5.0 has one of its own."""
-    hosts = {
+    settings = {
         "WINDLASS_HOSTFILE": HOSTFILE,
         "OMPI_MCA_orte_default_hostfile": HOSTFILE,
         "PRTE_MCA_prte_default_hostfile": HOSTFILE,
+        # It would cut a name at the first dot, and nobody knows the rest.
+        "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+        "PRTE_MCA_prte_keep_fqdn_hostnames": "true",
     }
+    if any(address.host == where.LOOPBACK for addresses in peers.roles.values() for address in addresses):
+        # It would leave the loopback out, which may be all that there is.
+        settings |= {"OMPI_MCA_btl_tcp_if_include": "lo", "OMPI_MCA_oob_tcp_if_include": "lo"}
     plain = Plain(peers)
-    return lambda role, index: {**hosts, **plain.variables(role, index)}
+    return lambda role, index: {**settings, **plain.variables(role, index)}
 
 
 _FORMS: Mapping[Runtime, Callable[[Peers, str], Variables]] = {

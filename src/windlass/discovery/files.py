@@ -113,8 +113,11 @@ def _called(gang: GangSpec, role: GangRole, index: int) -> str:
 
 def configfile(gang: GangSpec) -> str:
     """The workers on the first line, the parameter servers on the last (statement 53)."""
-    lists = {type_of(role.name): _listed(role) for role in gang.roles}
-    return f"{lists.get('worker', '')}\n{lists.get('ps', '')}\n"
+    workers, servers = (
+        ",".join(_listed(role) for role in gang.roles if type_of(role.name) == kind and role.members)
+        for kind in ("worker", "ps")
+    )
+    return f"{workers}\n{servers}\n"
 
 
 def _listed(role: GangRole) -> str:

@@ -6,10 +6,9 @@ A template may have any shape: what is not as Kubernetes has it is passed over, 
 from collections.abc import Iterator
 from typing import Any
 
+from windlass.model import names
 from windlass.model.base import Json
 
-DEFAULT_PORT = 2222
-"""What the first examples of distributed TensorFlow used, and everybody since."""
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
 
@@ -18,21 +17,28 @@ def port_of(template: Json) -> int:
     for container in containers(template):
         for port in _listed(container.get("ports")):
             number = port.get("containerPort")
-            if isinstance(number, int) and 0 < number < 65536:
+            if type(number) is int and 0 < number < 65536:  # true is a number to Python
                 return number
-    return DEFAULT_PORT
+    return names.DEFAULT_PORT
 
 
 def slots_of(template: Json) -> int:
-    """As many processes as the task has GPUs, one where it has none."""
-    found = 0
-    for container in containers(template):
-        resources = container.get("resources")
-        limits = resources.get("limits") if isinstance(resources, dict) else None
-        if isinstance(limits, dict):
-            numbers = (str(limits.get(name, "")) for name in GPUS)
-            found += sum(int(number) for number in numbers if number.isdecimal())
-    return max(1, found)
+    """As many processes as the task has GPUs; without any, as it has whole CPUs; at least one."""
+    limits = [found for container in containers(template) if (found := _limits(container))]
+    gpus = sum(_whole(found.get(name)) for found in limits for name in GPUS)
+    return gpus or max(1, sum(_whole(found.get("cpu")) for found in limits))
+
+
+def _limits(container: Json) -> Json:
+    resources = container.get("resources")
+    limits = resources.get("limits") if isinstance(resources, dict) else None
+    return limits if isinstance(limits, dict) else {}
+
+
+def _whole(amount: Any) -> int:
+    """Of what Kubernetes writes as 2, "2" or "2500m"."""
+    number, milli = str(amount).removesuffix("m"), str(amount).endswith("m")
+    return (int(number) // (1000 if milli else 1)) if number.isascii() and number.isdecimal() else 0
 
 
 def containers(template: Json) -> Iterator[Json]:

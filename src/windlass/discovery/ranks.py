@@ -58,6 +58,7 @@ def pytorch(ranks: Ranks, rendezvous: str, role: str, index: int) -> dict[str, s
         "PET_RDZV_BACKEND": "c10d",
         "PET_RDZV_ENDPOINT": str(master),
         "PET_RDZV_ID": rendezvous,
+        "PET_RDZV_CONF": f"is_host={str(rank == 0).lower()}",
     }
 
 

@@ -13,7 +13,9 @@ def peers():
         task = config.get("task") or {}
         return config.get("cluster"), task.get("type"), task.get("index")
     cluster = json.loads(given("CLUSTER_CONFIG") or "{}") or {
-        name[:-6].lower(): value.split(",") for name, value in os.environ.items() if name.endswith("_HOSTS") and value
+        name[:-6].lower(): value.split(",") for name, value in os.environ.items()
+        # Others call lists so too, such as Django its ALLOWED_HOSTS. Ours have a port each.
+        if name.endswith("_HOSTS") and all(each.rpartition(":")[2].isdigit() for each in value.split(","))
     }
     return cluster, given("JOB_NAME"), given("TASK_INDEX", "0")
 
@@ -24,11 +26,12 @@ def no_server(why):
 try:
     cluster, job, index = peers()
     index = int(index)
+    is_member = bool(cluster) and index in range(len(cluster.get(job, ())))
 except (ValueError, TypeError, AttributeError) as error:
     no_server(f"the environment cannot be read: {error}")
 if not cluster:
     no_server("nothing says who the servers of the cluster are")
-if index not in range(len(cluster.get(job, ()))):
+if not is_member:
     no_server(f"this is {job}:{index}, which is not in the cluster: {json.dumps(cluster)}")
 # TensorFlow's threads leave these to us: the first process of a container is not ended by a signal that it ignores.
 ends = {signal.SIGTERM, signal.SIGINT}

@@ -26,6 +26,9 @@ BARRIER_ANNOTATION = "windlass.dev/barrier"
 PORTS_ANNOTATION = "windlass.dev/ports"
 """On an attempt's ConfigMap: the ports of its tasks, where pods share one network."""
 
+DEFAULT_PORT = 2222
+"""Where a task is that declares no port: what the first examples of distributed TensorFlow used."""
+
 GANG_GROUP = "windlass.dev"
 GANG_KIND = "Gang"
 GANG_PLURAL = "gangs"

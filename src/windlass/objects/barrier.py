@@ -14,6 +14,7 @@ _VOLUME = "windlass-barrier"
 _ACCESS = "windlass-barrier-access"
 _ACCESS_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3607
+_PREFIX = "BARRIER_"
 _WRAPPER = f'. {names.BARRIER_FOLDER}/{names.CLUSTER_ENV}; exec "$@"'
 _MOUNT: Json = {"name": _VOLUME, "mountPath": names.BARRIER_FOLDER}
 
@@ -31,7 +32,8 @@ def with_barrier(spec: Json, image: str, variables: list[Json]) -> Json:
         ]
     if isinstance(spec.get("volumes") or [], list):
         # Kubernetes would say so itself, and a token is always somebody's.
-        filled["serviceAccountName"] = spec.get("serviceAccountName") or "default"
+        account = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the latter is its old name
+        filled["serviceAccountName"] = account or "default"
         filled["volumes"] = [*(spec.get("volumes") or ()), {"name": _VOLUME, "emptyDir": {}}, _access()]
     return filled
 
@@ -54,7 +56,7 @@ def _barrier(spec: Json, image: str, variables: list[Json]) -> Json:
         "image": image,
         "command": ["windlass", "barrier"],
         "workingDir": names.BARRIER_FOLDER,
-        "env": variables,
+        "env": [*variables, *_settings(spec)],
         "volumeMounts": [_MOUNT, {"name": _ACCESS, "mountPath": _ACCESS_FOLDER, "readOnly": True}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
@@ -63,6 +65,18 @@ def _barrier(spec: Json, image: str, variables: list[Json]) -> Json:
     if resources := next(filter(None, map(_resources, ports.containers({"spec": spec}))), None):
         barrier["resources"] = resources
     return barrier
+
+
+def _settings(spec: Json) -> list[Json]:
+    """What a container of the pod says to the barrier, such as how long it waits: the barrier has no other ears."""
+    found: dict[str, Json] = {}
+    for container in ports.containers({"spec": spec}):
+        own = container.get("env")
+        for variable in own if isinstance(own, list) else ():
+            name = variable.get("name") if isinstance(variable, dict) else None
+            if isinstance(name, str) and name.startswith(_PREFIX):
+                found.setdefault(name, variable)
+    return list(found.values())
 
 
 def _resources(container: Json) -> Json:

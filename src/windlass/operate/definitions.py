@@ -133,9 +133,10 @@ def _problem(wanted: Json, definition: Json | None) -> Problem | None:
 
 
 def _flaw(definition: Json, wanted: Json) -> tuple[Flaw, str] | None:
+    kinds = f"{wanted['spec']['names']['kind']}s"
     if crd_reading.is_going(definition):
         return Flaw.GOING, (
-            "is being deleted, and all its Frameworks with it. "
+            f"is being deleted, and all its {kinds} with it. "
             "Once it is gone, run `windlass install --crds-only --apply`."
         )
     if not crd_reading.serves_our_version(definition):
@@ -151,21 +152,21 @@ def _flaw(definition: Json, wanted: Json) -> tuple[Flaw, str] | None:
             "has no status subresource, as FrameworkController installs it: no status can be written, and its "
             f"Frameworks are left alone. See that FrameworkController does not run any more. {_REMEDY}"
         )
-    return _dropping(crd_reading.dropped_fields(definition, wanted))
+    return _dropping(crd_reading.dropped_fields(definition, wanted), kinds)
 
 
 def _has_status(wanted: Json) -> bool:
     return "subresources" in wanted["spec"]["versions"][0]
 
 
-def _dropping(dropped: tuple[str, ...]) -> tuple[Flaw, str] | None:
+def _dropping(dropped: tuple[str, ...], kinds: str) -> tuple[Flaw, str] | None:
     if not dropped:
         return None
     shown = ", ".join(dropped[:_SHOWN]) + (" and others" if len(dropped) > _SHOWN else "")
     of_status = [field for field in dropped if field.startswith("status")]
     if of_status:
         return Flaw.DROPS_STATUS, f"is older than this release: a status would lose {shown}. {_REMEDY}"
-    return Flaw.DROPS_FIELDS, f"is older than this release: Frameworks cannot have {shown}. {_REMEDY}"
+    return Flaw.DROPS_FIELDS, f"is older than this release: {kinds} cannot have {shown}. {_REMEDY}"
 
 
 def _is_served(definition: Json) -> bool:

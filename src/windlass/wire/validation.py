@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from windlass.model import names
 from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec
-from windlass.wire import faults, pod_checks, pod_schema, port_checks, shape, tree
+from windlass.wire import faults, pod_checks, pod_schema, port_checks, shape, tree, wish_faults
 from windlass.wire.faults import Fault
 
 API_VERSIONS = tuple(names.api_version(group) for group in names.GROUPS)
@@ -22,6 +22,7 @@ def check(framework: tree.Mapping, path: str = "") -> Iterator[Fault]:
     yield from _check_metadata(framework, faults.field(path, "metadata"))
     yield from _check_spec(framework, faults.field(path, "spec"))
     yield from port_checks.check(framework, path)
+    yield from wish_faults.check(framework, path)
 
 
 def _check_fields(framework: tree.Mapping, path: str) -> Iterator[Fault]:

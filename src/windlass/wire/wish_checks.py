@@ -1,6 +1,5 @@
 """What a Framework asks for by annotations, and cannot have: an unknown runtime, a name that no Service can have."""
 
-import difflib
 import re
 
 from windlass.model import names
@@ -25,12 +24,12 @@ def problems(framework: Framework) -> list[str]:
         return found
     if not _is_a_service_name(framework.name):
         found.append(
-            f"metadata.name: found {faults.cut(framework.name)!r}, expected a letter at the beginning: with "
+            f"metadata.name: found {faults.quoted(framework.name)}, expected a letter at the beginning: with "
             f"{names.RUNTIME_ANNOTATION} a Service is called the same, and its name may not begin with a digit. "
             "Create the Framework anew under such a name."
         )
     for index, role in enumerate(framework.spec.task_roles):
-        found += _problems_of_role(role, f"spec.taskRoles[{index}]")
+        found += _problems_of_role(role, f"spec.taskRoles[{index}]", is_listed=runtime in _LISTING)
     if runtime in _LISTING and _length_of_lists(framework) > LONGEST_LIST:
         found.append(
             f"spec.taskRoles: found {sum(role.task_number for role in framework.spec.task_roles)} tasks, too many for "
@@ -41,23 +40,27 @@ def problems(framework: Framework) -> list[str]:
 
 
 def _unknown(name: str, value: str, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(value, known, n=1)
-    guess = f' Did you mean "{near[0]}"?' if near else ""
     return (
-        f"metadata.annotations[{name}]: found {faults.cut(value)!r}, expected one of {', '.join(known)}.{guess}"
-        " Correct the value, or take the annotation away."
+        f"metadata.annotations[{name}]: found {faults.quoted(value)}, expected one of {', '.join(known)}. Correct the "
+        "value, or take the annotation away."
     )
 
 
-def _problems_of_role(role: TaskRoleSpec, path: str) -> list[str]:
+def _problems_of_role(role: TaskRoleSpec, path: str, *, is_listed: bool) -> list[str]:
+    problems = []
+    if is_listed and role.name[:1].isdigit():
+        problems.append(
+            f"{path}.name: found {faults.quoted(role.name)}, expected a letter at the beginning: with this "
+            f"{names.RUNTIME_ANNOTATION} a variable is called {faults.cut(role.name.upper())}_HOSTS, and no shell knows "
+            "one that begins with a digit. Give the role such a name."
+        )
     last = names.host_name(role.name, max(0, role.task_number - 1))
-    if len(last) <= names.HOSTNAME_LIMIT:
-        return []
-    message = (
-        f"{path}.name: found {faults.cut(role.name)!r}, with which the last task is called {faults.cut(last)}: a host "
-        f"name has at most {names.HOSTNAME_LIMIT} characters. Give the role a shorter name."
-    )
-    return [message]
+    if len(last) > names.HOSTNAME_LIMIT:
+        problems.append(
+            f"{path}.name: found {faults.quoted(role.name)}, with which the last task is called {faults.cut(last)}: a "
+            f"host name has at most {names.HOSTNAME_LIMIT} characters. Give the role a shorter name."
+        )
+    return problems
 
 
 def _length_of_lists(framework: Framework) -> int:

@@ -79,8 +79,8 @@ class Cluster:
 
     def install(self) -> None:
         """What a controller needs: the definitions, and the right to do its work."""
-        for group in names.GROUPS:
-            self.put_definition(crd.framework_crd(group))
+        for definition in crd.definitions():
+            self.put_definition(definition)
         self.grant(Settings())
 
     def grant(self, settings: Settings) -> None:
@@ -196,7 +196,7 @@ class Real(Cluster):
         for manifest in access.manifests(plan):
             if manifest["kind"] == "ServiceAccount":
                 continue
-            if "subjects" in manifest:
+            if _is_bound_to_the_account(manifest):
                 manifest["subjects"] = [{"apiGroup": RBAC, "kind": "User", "name": CONTROLLER}]
             inside = manifest["metadata"].get("namespace")
             place = f"/namespaces/{inside}" if inside else ""
@@ -216,6 +216,11 @@ class Real(Cluster):
             for entry in entries
             if entry["stage"] == "ResponseComplete" and entry["user"]["username"] == user
         ]
+
+
+def _is_bound_to_the_account(manifest: Json) -> bool:
+    """And not to everybody's accounts, which is nothing that the controller may make use of."""
+    return any(subject["kind"] == "ServiceAccount" for subject in manifest.get("subjects", ()))
 
 
 @contextlib.contextmanager

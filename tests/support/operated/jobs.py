@@ -50,11 +50,17 @@ def template(life: dict[str, str] | None = None, **spec: Any) -> Json:
     }
 
 
-def framework(name: str, *roles: Json, group: str = names.CONTROLLER_GROUP, **spec: Any) -> Json:
+def framework(
+    name: str,
+    *roles: Json,
+    group: str = names.CONTROLLER_GROUP,
+    annotations: dict[str, str] | None = None,
+    **spec: Any,
+) -> Json:
     """`spec` takes the other fields, as they are spelt in YAML."""
     return {
         "apiVersion": names.api_version(group),
         "kind": names.KIND,
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": annotations or {}},
         "spec": {"executionType": "Start", "taskRoles": list(roles or (role(),)), **spec},
     }

@@ -28,6 +28,7 @@ _TRANSIT_NETWORKS = ipaddress.IPv4Network("198.18.0.0/15")
 _SOMEWHERE = ("203.0.113.1", 9)
 _PATIENCE_SECONDS = 10.0
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
+_RESOLVER = Path("/etc/resolv.conf")
 # What systemd's resolver on loopback asks itself.
 _RESOLVED = Path("/run/systemd/resolve/resolv.conf")
 
@@ -61,7 +62,10 @@ def _pasta(hub: int) -> Uplink:
     # Ports of neither side appear on the other.
     options += [word for direction in ("-t", "-u", "-T", "-U") for word in (direction, "none")]
     options += ["--ns-ifname", LINK, "--address", _USER_MODE_ADDRESS, "--netmask", "24"]
-    options += ["--gateway", _USER_MODE_GATEWAY, "--dns-forward", _USER_MODE_NAMESERVER]
+    options += ["--gateway", _USER_MODE_GATEWAY]
+    if _asks_the_loopback():
+        # Otherwise not: what it forwards for is not answered any more to those who ask the machine's nameserver itself.
+        options += ["--dns-forward", _USER_MODE_NAMESERVER]
     if os.geteuid() == 0:
         # Else it becomes nobody, who may not enter the hub.
         options += ["--runas", "0:0"]
@@ -208,6 +212,17 @@ def _own_address() -> str:
         except OSError as error:
             raise OSError(error.errno or 0, "the machine has no route to the outside") from error
         return str(probe.getsockname()[0])
+
+
+def _asks_the_loopback() -> bool:
+    """Whether the machine's nameservers cannot be asked from another network. Without any, it asks its loopback."""
+    try:
+        lines = _RESOLVER.read_text().splitlines()
+    except OSError:
+        return True
+    words = (line.split() for line in lines)
+    named = [each[1] for each in words if len(each) > 1 and each[0] == "nameserver"]
+    return not named or any(name.startswith("127.") or name == "::1" for name in named)
 
 
 def _nameservers_of_resolved() -> tuple[str, ...]:

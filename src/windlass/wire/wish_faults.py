@@ -1,0 +1,84 @@
+"""What a file asks for by annotations: values that nobody knows, and ports that do not go with them.
+
+`wish_checks` says the same, and no more than has to be, of a Framework that is in a cluster already.
+"""
+
+from collections.abc import Iterator
+
+from windlass.model import names
+from windlass.model.wishes import Runtime, Wishes, not_understood, wishes_in
+from windlass.wire import faults, tree
+from windlass.wire.faults import Fault
+
+_WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
+"""Runtimes for which a port may mean nothing."""
+
+
+def check(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+    annotations = _annotations(framework)
+    where = _under(path, "metadata", "annotations")
+    written = {name: tree.text_of(node) or "" for name, node in annotations.items()}
+    for name, value, known in not_understood(written):
+        message = f"found {faults.quoted(value)}. {faults.did_you_mean(value, known)}"
+        yield faults.error(annotations[name], faults.field(where, name), message)
+    wishes = wishes_in(written)
+    if wishes.wants_names:
+        yield from _check_name(framework, path)
+    for index, role in enumerate(tree.items_of(tree.dig(framework, "spec", "taskRoles"))):
+        at = faults.item(_under(path, "spec", "taskRoles"), index)
+        yield from _check_ports(role, at, wishes)
+
+
+def _annotations(framework: tree.Mapping) -> dict[str, tree.Node]:
+    found = tree.dig(framework, "metadata", "annotations")
+    return dict(found.entries) if isinstance(found, tree.Mapping) else {}
+
+
+def _check_name(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+    node = tree.dig(framework, "metadata", "name")
+    name = tree.text_of(node) or ""
+    if node is not None and name[:1].isdecimal():
+        message = (
+            f"found {faults.quoted(name)}, expected a letter at the beginning: with {names.RUNTIME_ANNOTATION} a "
+            "Service is called the same, and its name may not begin with a digit"
+        )
+        yield faults.error(node, _under(path, "metadata", "name"), message)
+
+
+def _check_ports(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fault]:
+    pod = tree.dig(role, "task", "pod", "spec")
+    declared = list(_declared(pod))
+    wants_ports = wishes.runtime not in _WITHOUT_PORTS and (wishes.wants_names or wishes.wants_gang)
+    if wants_ports and pod is not None and not declared:
+        message = (
+            f"no container declares a port: its tasks are told to be at {names.DEFAULT_PORT}. Declare the "
+            "containerPort that they listen at"
+        )
+        yield faults.warning(role, path, message)
+    host_network = tree.dig(pod, "hostNetwork")
+    if not isinstance(host_network, tree.Scalar) or host_network.value is not True:
+        return
+    seen: set[tuple[str, str]] = set()
+    for port, node in declared:
+        if port in seen:
+            message = (
+                f"port {port[0]} is declared twice in a pod on the node's network, where each can be had once: no such "
+                "pod can be created. Give one of the containers another port"
+            )
+            yield faults.error(node, _under(path, "task", "pod", "spec", "containers"), message)
+        seen.add(port)
+
+
+def _declared(pod: tree.Node | None) -> Iterator[tuple[tuple[str, str], tree.Node]]:
+    for container in tree.items_of(tree.dig(pod, "containers")):
+        for port in tree.items_of(tree.dig(container, "ports")):
+            number = tree.dig(port, "containerPort")
+            if isinstance(number, tree.Scalar):
+                protocol = tree.text_of(tree.dig(port, "protocol")) or "TCP"
+                yield (str(number.value), protocol), number
+
+
+def _under(path: str, *keys: str) -> str:
+    for key in keys:
+        path = faults.field(path, key)
+    return path

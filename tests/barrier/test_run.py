@@ -1,0 +1,256 @@
+"""The barrier from its environment to its exit code, and the files that it leaves."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import barrier_api as apis
+import gathered
+import msgspec
+import pytest
+from barrier_api import Answer, Step, Watch, event, refusal
+
+from windlass.barrier import run as module
+from windlass.barrier.run import Wanted, run
+from windlass.wire import codec
+
+OWN = {
+    "FC_FRAMEWORK_NAMESPACE": "research",
+    "FC_FRAMEWORK_NAME": "digits",
+    "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": gathered.ATTEMPT,
+    "FC_POD_UID": "uid-worker-1",
+    "FC_TASKROLE_NAME": "worker",
+    "FC_TASK_INDEX": "1",
+    "WINDLASS_GANG": gathered.GANG,
+}
+THERE = [Watch([event("ADDED", gathered.stored(gathered.gang()))], "more")]
+FULL = msgspec.json.decode(codec.encode_framework(gathered.framework()))
+FILES = {"framework.json", "injector.sh", "cluster.env", "hostfile", "tf_config.json"}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where it writes."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+class Ended(msgspec.Struct, frozen=True):
+    code: int
+    said: list[str]
+
+
+def barrier(steps: Mapping[str, list[Step]], wanted: Wanted = Wanted(), **environment: str) -> Ended:
+    said: list[str] = []
+    with apis.serving(**steps) as api:
+        code = run(wanted, {**OWN, "KUBE_APISERVER_ADDRESS": api.url, **environment}, said.append)
+    return Ended(code, said)
+
+
+# Exit codes: one line each
+
+
+def test_passed(folder: Path) -> None:
+    ended = barrier({"watch_gangs": THERE})
+    assert ended.code == 0
+    (said,) = ended.said
+    assert said.startswith("all 3 tasks of research/digits have addresses, after ")
+    assert {each.name for each in folder.iterdir()} == FILES
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes only while it sleeps."""
+    clock = SimpleNamespace(now=0.0)
+
+    def sleep(seconds: float) -> None:
+        clock.now += max(seconds, 0.001)
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
+
+
+@pytest.mark.usefixtures("quick")
+def test_timed_out(folder: Path) -> None:
+    """And where to look for whoever is missing."""
+    ended = barrier({"watch_gangs": [Watch()]}, BARRIER_CHECK_TIMEOUT_SEC="60")
+    assert ended.code == 201
+    (said,) = ended.said
+    assert said.startswith("timed out: not every task of research/digits has an address after 60 s")
+    assert "kubectl get pods -n research -l FC_FRAMEWORK_NAME=digits" in said
+    assert not list(folder.iterdir())
+
+
+NO_RIGHTS: dict[str, list[Step]] = {
+    "watch_gangs": [refusal(403)],
+    "get_launcher": [refusal(403)],
+    "get_framework": [refusal(403)],
+}
+
+
+@pytest.mark.parametrize(
+    ("steps", "environment", "code", "words"),
+    [
+        ({}, {"WINDLASS_GANG": ""}, 210, "there is no Framework digits in the namespace research"),
+        ({}, {"FC_FRAMEWORK_NAME": ""}, 210, "FC_FRAMEWORK_NAME is not set"),
+        ({}, {"BARRIER_CHECK_TIMEOUT_SEC": "59"}, 210, "BARRIER_CHECK_TIMEOUT_SEC: found '59'"),
+        ({}, {"BARRIER_CHECK_INTERVAL_SEC": "1"}, 210, "BARRIER_CHECK_INTERVAL_SEC: found '1'"),
+        ({}, {"FC_TASK_INDEX": "x"}, 210, "FC_TASK_INDEX: found 'x'"),
+        ({}, {"KUBE_APISERVER_ADDRESS": ""}, 1, "no API server is known"),
+        ({}, {"KUBE_APISERVER_ADDRESS": "http://a:b"}, 1, "is no address of an API server"),
+        (NO_RIGHTS, {}, 1, "neither the Gang nor the Framework research/digits may be read"),
+    ],
+    ids=["no-framework", "nobody", "timeout", "interval", "index", "no-server", "no-address", "no-rights"],
+)
+def test_failures(
+    steps: dict[str, list[Step]], environment: dict[str, str], code: int, words: str, folder: Path
+) -> None:
+    """The last line says what to do."""
+    ended = barrier(steps, **environment)
+    assert ended.code == code
+    assert words in ended.said[-1]
+    assert len(ended.said) == (2 if steps else 1)
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["framework.json", "hostfile"])
+def test_a_file_that_cannot_be_written(name: str, folder: Path) -> None:
+    (folder / name).mkdir()
+    ended = barrier({"watch_gangs": THERE})
+    assert ended == Ended(
+        1, [f"{name} cannot be written: Is a directory. Mount an emptyDir where the barrier runs."]
+    )
+
+
+def test_a_folder_that_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    ended = barrier({"watch_gangs": THERE})
+    (said,) = ended.said
+    assert (ended.code, said.startswith("framework.json cannot be written: ")) == (1, True)
+    monkeypatch.chdir(folder)
+
+
+def test_a_folder_that_may_not_be_written(folder: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere")
+    folder.chmod(0o500)
+    ended = barrier({"watch_gangs": THERE})
+    folder.chmod(0o700)
+    assert ended.code == 1
+    assert "Permission denied. Mount an emptyDir" in ended.said[0]
+
+
+# What is in the files
+
+
+def read(folder: Path, name: str) -> str:
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def test_framework_json_of_a_gang(folder: Path) -> None:
+    barrier({"watch_gangs": THERE})
+    attempt = json.loads(read(folder, "framework.json"))["status"]["attemptStatus"]
+    assert attempt["taskRoleStatuses"][1]["taskStatuses"][1]["attemptStatus"]["podIP"] == "10.0.0.6"
+
+
+def test_framework_json_of_a_framework(folder: Path) -> None:
+    """Whole, with fields that nobody here knows."""
+    stored = {**FULL, "spec": {**FULL["spec"], "unknownField": "ü"}}
+    ended = barrier({"watch_gangs": [refusal(403)], "get_framework": [Answer(200, stored)]})
+    assert ended.code == 0
+    assert json.loads(read(folder, "framework.json")) == stored
+
+
+def test_tf_config(folder: Path) -> None:
+    """By address where nobody was told before, else as it was told."""
+    barrier({"watch_gangs": THERE})
+    config = json.loads(read(folder, "tf_config.json"))
+    assert config == {
+        "cluster": {"ps": ["10.0.0.4:2222"], "worker": ["10.0.0.5:2222", "10.0.0.6:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    given = '{"cluster":{"worker":["127.0.0.1:20000"]},"task":{"type":"worker","index":0}}'
+    barrier({"watch_gangs": THERE}, TF_CONFIG=given)
+    assert read(folder, "tf_config.json") == f"{given}\n"
+
+
+def test_what_was_there_is_written_anew(folder: Path) -> None:
+    """An init container that is run once more finds its own files."""
+    (folder / "injector.sh").write_text("old\n" * 1000)
+    assert barrier({"watch_gangs": THERE}).code == 0
+    assert "old" not in read(folder, "injector.sh")
+
+
+def test_files_are_for_whoever_the_containers_are(folder: Path) -> None:
+    """They may be other users than the barrier."""
+    before = os.umask(0o022)
+    try:
+        barrier({"watch_gangs": THERE})
+    finally:
+        os.umask(before)
+    assert {each.stat().st_mode & 0o444 for each in folder.iterdir()} == {0o444}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "environment"),
+    [
+        (Wanted(configfile="sub/configfile"), {}),
+        (Wanted(), {"BARRIER_CONFIGFILE": "sub/configfile"}),
+        (Wanted(configfile="sub/configfile"), {"BARRIER_CONFIGFILE": "elsewhere"}),
+    ],
+    ids=["option", "variable", "the-option-comes-first"],
+)
+def test_configfile(wanted: Wanted, environment: dict[str, str], folder: Path) -> None:
+    (folder / "sub").mkdir()
+    assert barrier({"watch_gangs": THERE}, wanted, **environment).code == 0
+    assert read(folder, "sub/configfile") == "10.0.0.5:2222,10.0.0.6:2222\n10.0.0.4:2222\n"
+    assert {each.name for each in folder.iterdir()} == {*FILES, "sub"}
+
+
+def test_a_configfile_that_cannot_be_written(folder: Path) -> None:
+    ended = barrier({"watch_gangs": THERE}, BARRIER_CONFIGFILE="/nowhere/configfile")
+    assert ended.code == 1
+    assert "/nowhere/configfile cannot be written: No such file or directory" in ended.said[0]
+
+
+# Addresses for a shell
+
+
+def test_printed_hosts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = barrier({"watch_gangs": THERE}, Wanted(prints_hosts=True))
+    assert ended.code == 0
+    assert capsys.readouterr().out == "windlass_ps_ips='10.0.0.4'\nwindlass_worker_ips='10.0.0.5,10.0.0.6'\n"
+    assert not list(folder.iterdir())
+
+
+def test_of_another_framework(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its Framework is read: what our Gang is called says nothing about it."""
+    ended = barrier({"get_framework": [Answer(200, FULL)]}, Wanted(framework="other", prints_hosts=True))
+    assert ended.code == 0
+    assert "windlass_ps_ips='10.0.0.4'" in capsys.readouterr().out
+
+
+def test_another_framework_that_is_none() -> None:
+    """Statement 53: it is named."""
+    ended = barrier({}, Wanted(framework="tf example", prints_hosts=True))
+    assert ended == Ended(210, ["there is no Framework tf example in the namespace research"])
+
+
+def test_the_files_are_read_by_shells(folder: Path) -> None:
+    barrier({"watch_gangs": THERE})
+    done: Any = subprocess.run(
+        ["sh", "-c", ". ./injector.sh >/dev/null; . ./cluster.env; echo $FB_PS_ADDRESSES"],  # noqa: S607
+        cwd=folder,
+        env={"PATH": os.defpath, "FB_PS_PORT": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert (done.stdout, done.stderr) == ("10.0.0.4:7\n", "")

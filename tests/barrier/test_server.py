@@ -1,0 +1,188 @@
+"""How the barrier finds the API server, and what it takes for an answer."""
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import barrier_api as apis
+import gathered
+import pytest
+from barrier_api import Answer, Watch, refusal
+
+from served import Served, serving
+from windlass.barrier import server as module
+from windlass.barrier.options import Options
+from windlass.barrier.server import AnsweredError, NoAccessError, NoAnswerError, Server, find
+from windlass.barrier.waiting import Passed, Waiting
+from windlass.model import names
+from windlass.wire import crd
+
+PATH = f"/apis/{names.GANG_GROUP}/v1/namespaces/default/gangs"
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Path:
+    """A folder in which nothing is a service account yet."""
+    return tmp_path
+
+
+# Where it is
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        (
+            {},
+            "no API server is known: this is no pod, and neither KUBECONFIG nor KUBE_APISERVER_ADDRESS is set",
+        ),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "set automountServiceAccountToken: true"),
+        ({"KUBECONFIG": "/there/is/no/such/file"}, "/there/is/no/such/file"),
+        ({"KUBE_APISERVER_ADDRESS": "http://"}, "is no address of an API server"),
+        ({"KUBE_APISERVER_ADDRESS": "http://host:port"}, "is no address of an API server"),
+        ({"KUBE_APISERVER_ADDRESS": "ftp://host"}, "is no address of an API server"),
+    ],
+    ids=["nothing", "no-token", "no-kubeconfig", "no-host", "no-port", "no-http"],
+)
+def test_nowhere(
+    environment: dict[str, str], words: str, account: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(account))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    with pytest.raises(NoAccessError) as caught:
+        find(environment, account)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_certificates_that_are_none(account: Path) -> None:
+    (account / "ca.crt").write_text("no certificate")
+    (account / "token").write_text("secret")
+    with pytest.raises(NoAccessError):
+        find({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, account)
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path / "data") as served:
+        yield served
+
+
+def test_in_a_pod(embedded: Served, account: Path) -> None:
+    """With TLS and a token: a Gang of an embedded API server, first a stale one, then ours, on one watch."""
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert embedded.ask("POST", definitions, crd.gang_crd()).code == 201
+    (account / "ca.crt").write_bytes((embedded.data / "server.crt").read_bytes())
+    (account / "token").write_text(f"{embedded.token}\n")
+    environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(embedded.port)}
+    without_us = gathered.stored(gathered.gang({"worker": ["10.0.0.9"]}))
+    without_us["metadata"] = {"name": gathered.GANG, "namespace": "default"}
+    assert embedded.ask("POST", PATH, without_us).code == 201
+    options = Options(
+        "default", "digits", gang=gathered.GANG, attempt=gathered.ATTEMPT, pod_uid="uid-worker-1"
+    )
+    found = find(environment, account)
+    said: list[str] = []
+    passed: list[Passed] = []
+    waiting = Waiting(found, options, said.append, monotonic=lambda: 0.0, sleep=lambda _: None)
+    thread = threading.Thread(target=lambda: passed.append(waiting.wait()))
+    thread.start()
+    patch = {"spec": gathered.stored(gathered.gang())["spec"]}
+    answer = embedded.ask("PATCH", f"{PATH}/{gathered.GANG}", patch, "application/merge-patch+json")
+    assert answer.code == 200, answer.body
+    thread.join(60)
+    assert (passed, said) == ([Passed(gathered.gang())], [])
+
+
+def test_ports_that_are_none(embedded: Served, account: Path) -> None:
+    (account / "ca.crt").write_bytes((embedded.data / "server.crt").read_bytes())
+    (account / "token").write_text("secret")
+    environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "https"}
+    with pytest.raises(NoAccessError, match="'127.0.0.1' and 'https', which is no address"):
+        find(environment, account)
+
+
+def test_a_token_that_is_rotated() -> None:
+    tokens = iter(("first", "second"))
+    with apis.serving(get_framework=[Answer(200, {})]) as api:
+        server = Server(api.url, None, lambda: {"Authorization": f"Bearer {next(tokens)}"})
+        for _ in range(2):
+            server.get("/apis/frameworkcontroller.microsoft.com/v1/namespaces/a/frameworks/b")
+        assert [each.headers["Authorization"] for each in api.asked] == ["Bearer first", "Bearer second"]
+
+
+def test_an_address_with_a_path() -> None:
+    """As behind a proxy that serves several clusters."""
+    with apis.serving() as api:
+        with pytest.raises(AnsweredError):
+            Server(f"{api.url}/clusters/", None, dict).get("/apis/x")
+        assert api.asked[0].path == "/clusters/apis/x"
+
+
+# What it says
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (refusal(403, "pods may not"), "403: pods may not"),
+        (refusal(500, "two\nlines"), "500: two lines"),
+        (
+            Answer(502, b"<html>\n  <body>Bad Gateway</body>\n</html>"),
+            "502: <html> <body>Bad Gateway</body> </html>",
+        ),
+        (Answer(500, b"\xff\xfe"), "500: \ufffd\ufffd"),
+        (Answer(500, ["a list"]), '500: ["a list"]'),
+        (Answer(500, {"message": 7}), '500: {"message": 7}'),
+        (Answer(500, None), "500: "),
+        (Answer(500, b"[" * 5000), f"500: {'[' * 200}"),
+    ],
+    ids=["status", "two-lines", "html", "bytes", "list", "number", "empty", "deep"],
+)
+def test_refusals(answer: Answer, said: str) -> None:
+    with apis.serving(get_framework=[answer]) as api, pytest.raises(AnsweredError) as caught:
+        Server(api.url, None, dict).get("/apis/frameworkcontroller.microsoft.com/v1")
+    assert str(caught.value) == said
+
+
+def test_lines() -> None:
+    """Large ones and empty ones, however they were sent."""
+    large = {"type": "ADDED", "object": {"text": "x" * 300_000}}
+    with apis.serving(watch_gangs=[Watch([large, b"", {"type": "BOOKMARK"}])]) as api:
+        lines = list(Server(api.url, None, dict).watch("/apis/windlass.dev/v1", 60))
+    assert [json.loads(line)["type"] for line in lines] == ["ADDED", "BOOKMARK"]
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """Somebody who takes every call and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the time for the whole watch none is spent on the first word."""
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
+    with silent() as address:
+        with pytest.raises(NoAnswerError):
+            Server(address, None, dict).get("/apis/x")
+        with pytest.raises(NoAnswerError):
+            list(Server(address, None, dict).watch("/apis/x", 600))
+
+
+def test_a_machine_that_is_gone_is_noticed_within_a_minute() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as line,
+    ):
+        module._keep_alive(line)
+
+        def option(name: str) -> int:
+            return line.getsockopt(socket.IPPROTO_TCP, getattr(socket, name))
+
+        assert line.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            assert option("TCP_KEEPIDLE") + option("TCP_KEEPINTVL") * option("TCP_KEEPCNT") <= 60

@@ -1,0 +1,363 @@
+"""What a pod gets for what its Framework asked for: names, a server, a barrier, and commands that know what it found."""
+
+import copy
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import gathered
+import pytest
+
+from windlass.discovery import files, tf_server
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.objects import gang, pod, service
+from windlass.objects.pod import Wiring
+
+WIRING = Wiring(barrier_image="windlass:test")
+FOLDER = "/mnt/frameworkbarrier"
+MOUNT = {"name": "windlass-barrier", "mountPath": FOLDER}
+
+
+def asking(spec: Json | None = None, *, runtime: str = "", barrier: str = "", **fields: Any) -> Framework:
+    asks = {names.RUNTIME_ANNOTATION: runtime, names.BARRIER_ANNOTATION: barrier}
+    return gathered.framework(
+        pod={"spec": {"containers": [{"name": "main", "command": ["run"]}]} if spec is None else spec},
+        annotations={name: value for name, value in asks.items() if value},
+        **fields,
+    )
+
+
+def made(framework: Framework, role: str = "worker", index: int = 1) -> Json:
+    spec: Json = pod.pod(framework, role, index, WIRING)["spec"]
+    return spec
+
+
+def names_of(container: Json) -> list[str]:
+    return [variable["name"] for variable in container["env"]]
+
+
+def value_of(container: Json, name: str) -> str:
+    """The last one wins, as the kubelet has it."""
+    found: str = [variable["value"] for variable in container["env"] if variable["name"] == name][-1]
+    return found
+
+
+# Who asks for nothing
+
+
+@pytest.mark.parametrize("barrier", ["", "false"])
+def test_nothing(barrier: str) -> None:
+    """FC_* only, and the user's spec as it is."""
+    spec = made(asking(barrier=barrier))
+    assert spec.keys() == {"containers"}
+    (container,) = spec["containers"]
+    assert container["command"] == ["run"]
+    assert all(name.startswith("FC_") for name in names_of(container))
+    assert "volumeMounts" not in container
+
+
+def test_nothing_in_the_old_group() -> None:
+    (container,) = made(asking(group=names.LAUNCHER_GROUP))["containers"]
+    others = [name for name in names_of(container) if not name.startswith("FC_")]
+    assert others == ["taskindex", "TASK_INDEX"]
+
+
+# By name
+
+
+def test_the_environment_comes_before_the_users_own() -> None:
+    """So that the user's may refer to it, and wins where the name is the same."""
+    own = [{"name": "TF_CONFIG", "value": "mine"}, {"name": "MINE", "value": "$(PS_HOSTS)"}]
+    spec = {
+        "initContainers": [{"name": "first", "command": ["a"], "env": own}],
+        "containers": [{"name": "main", "command": ["b"], "env": own}, {"name": "beside", "command": ["c"]}],
+    }
+    spec = made(asking(spec, runtime="tensorflow"))
+    for container in (*spec["initContainers"], spec["containers"][0]):
+        assert names_of(container)[-2:] == ["TF_CONFIG", "MINE"]
+        assert value_of(container, "TF_CONFIG") == "mine"
+        assert value_of(container, "PS_HOSTS") == "ps-0.digits:2222"
+    beside = spec["containers"][1]
+    assert '"index":1' in value_of(beside, "TF_CONFIG")
+    assert names_of(beside)[0] == "FC_FRAMEWORK_NAMESPACE"
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
+def test_names(runtime: str) -> None:
+    spec = made(asking(runtime=runtime), "ps", 0)
+    assert (spec["hostname"], spec["subdomain"]) == ("ps-0", "digits")
+
+
+@pytest.mark.parametrize(
+    ("given", "policy"),
+    [
+        ({}, None),
+        ({"hostNetwork": False}, None),
+        ({"hostNetwork": True}, "ClusterFirstWithHostNet"),
+        ({"hostNetwork": True, "dnsPolicy": ""}, "ClusterFirstWithHostNet"),
+        ({"hostNetwork": True, "dnsPolicy": "Default"}, "Default"),
+        ({"hostNetwork": True, "dnsPolicy": "None"}, "None"),
+    ],
+    ids=str,
+)
+def test_on_the_nodes_network(given: Json, policy: str | None) -> None:
+    """There the cluster's name servers are asked only by whoever says so."""
+    spec = made(asking({"containers": [], **given}, runtime="plain"))
+    assert spec.get("dnsPolicy") == policy
+    alone = made(asking({"containers": [], **given}))
+    assert alone.get("dnsPolicy") == given.get("dnsPolicy")
+
+
+def test_ports_of_a_shared_network() -> None:
+    spec = pod.pod(asking(runtime="plain"), "worker", 0, Wiring(ports={"ps": 20000, "worker": 20010}))["spec"]
+    assert value_of(spec["containers"][0], "WORKER_HOSTS") == "127.0.0.1:20010,127.0.0.1:20011"
+
+
+def test_the_service() -> None:
+    """Of the pods' labels, with names for those that are not ready."""
+    framework = asking(runtime="plain")
+    manifest = service.service(framework)
+    assert (manifest["metadata"]["name"], manifest["metadata"]["namespace"]) == ("digits", "research")
+    assert manifest["metadata"]["ownerReferences"][0]["uid"] == "digits-uid"
+    assert (manifest["spec"]["clusterIP"], manifest["spec"]["publishNotReadyAddresses"]) == ("None", True)
+    labels = pod.pod(framework, "worker", 0)["metadata"]["labels"]
+    assert manifest["spec"]["selector"].items() <= labels.items()
+
+
+# The server of a task without a command
+
+
+@pytest.mark.parametrize(
+    ("runtime", "container", "is_server"),
+    [
+        ("tensorflow", {}, True),
+        ("tensorflow", {"command": [], "args": []}, True),
+        ("tensorflow", {"command": ["run"]}, False),
+        ("tensorflow", {"args": ["--flag"]}, False),
+        ("plain", {}, False),
+        ("", {}, False),
+    ],
+    ids=str,
+)
+def test_an_idle_server(runtime: str, container: Json, is_server: bool) -> None:
+    spec = made(asking({"containers": [{"name": "main", **container}, {"name": "beside"}]}, runtime=runtime))
+    command = spec["containers"][0].get("command")
+    assert (command == list(tf_server.COMMAND)) is is_server
+    assert "command" not in spec["containers"][1]
+
+
+def test_who_only_looks_on_is_no_server() -> None:
+    framework = gathered.framework(
+        {"jupyter": ["10.0.0.3"], "ps": ["10.0.0.4"]},
+        pod={"spec": {"containers": [{"name": "main"}]}},
+        annotations={names.RUNTIME_ANNOTATION: "tensorflow"},
+    )
+    assert "command" not in made(framework, "jupyter", 0)["containers"][0]
+    assert "command" in made(framework, "ps", 0)["containers"][0]
+
+
+# The barrier
+
+
+def test_it_comes_first() -> None:
+    spec = {
+        "initContainers": [{"name": "mine", "command": ["prepare"]}],
+        "containers": [{"name": "main", "command": ["run"]}],
+    }
+    spec = made(asking(spec, barrier="true"))
+    first, mine = spec["initContainers"]
+    assert (first["name"], first["image"], first["workingDir"]) == ("windlass-barrier", "windlass:test", FOLDER)
+    assert first["command"] == ["windlass", "barrier"]
+    assert value_of(first, "WINDLASS_GANG") == f"digits-{gathered.CONFIG_MAP}"
+    for container in (mine, *spec["containers"]):
+        assert MOUNT in container["volumeMounts"]
+        assert value_of(container, "WINDLASS_GANG") == f"digits-{gathered.CONFIG_MAP}"
+
+
+def test_mpi_implies_it() -> None:
+    assert [each["name"] for each in made(asking(runtime="mpi"))["initContainers"]] == ["windlass-barrier"]
+
+
+def test_own() -> None:
+    """For pods that bring one themselves: they are told the name of the Gang, and nothing else is done to them."""
+    spec = made(asking(barrier="own"))
+    assert spec.keys() == {"containers"}
+    (container,) = spec["containers"]
+    assert container["command"] == ["run"]
+    assert names_of(container)[-1] == "WINDLASS_GANG"
+
+
+def test_the_gang_that_it_waits_for() -> None:
+    framework = asking(barrier="true")
+    published = gang.gang(framework)
+    spec = made(framework)
+    assert published["metadata"]["name"] == value_of(spec["initContainers"][0], "WINDLASS_GANG")
+    assert published["metadata"]["namespace"] == "research"
+    owner = published["metadata"]["ownerReferences"][0]
+    assert (owner["kind"], owner["uid"]) == ("ConfigMap", gathered.CONFIG_MAP)
+    assert published["spec"]["attemptInstanceUID"] == gathered.ATTEMPT
+
+
+def test_no_gang_of_some() -> None:
+    with pytest.raises(ValueError, match="a task of the Framework research/digits has no address yet"):
+        gang.gang(gathered.framework({"worker": ["10.0.0.5", ""]}))
+
+
+@pytest.mark.parametrize(
+    ("given", "account"),
+    [
+        ({}, "default"),
+        ({"serviceAccountName": "mine"}, "mine"),
+        ({"serviceAccount": "mine"}, "mine"),
+        ({"serviceAccountName": "", "serviceAccount": "mine"}, "mine"),
+    ],
+    ids=str,
+)
+def test_whose_token_it_has(given: Json, account: str) -> None:
+    """The user's, by its old name too; and one of its own where the pod gives none to its containers."""
+    spec = made(asking({"containers": [], "automountServiceAccountToken": False, **given}, barrier="true"))
+    assert spec["serviceAccountName"] == account
+    (barrier,) = spec["initContainers"]
+    folder = "/var/run/secrets/kubernetes.io/serviceaccount"
+    (token,) = [mount["name"] for mount in barrier["volumeMounts"] if mount["mountPath"] == folder]
+    sources = next(each for each in spec["volumes"] if each["name"] == token)["projected"]["sources"]
+    assert [next(iter(each)) for each in sources] == ["serviceAccountToken", "configMap", "downwardAPI"]
+    assert spec["automountServiceAccountToken"] is False
+
+
+def test_what_a_container_tells_it() -> None:
+    """How long to wait is said beside everything else that is said of the pod; by the first who says it."""
+    late = {"name": "BARRIER_CHECK_TIMEOUT_SEC", "value": "1200"}
+    file = {"name": "BARRIER_CONFIGFILE", "value": "configfile"}
+    spec = {
+        "containers": [
+            {"name": "main", "command": ["run"], "env": [late, {"name": "MINE", "value": "x"}]},
+            {"name": "beside", "env": [{**late, "value": "60"}, file]},
+            {"name": "odd", "env": "none"},
+            {"name": "odder", "env": [None, {"name": 7}]},
+        ]
+    }
+    (barrier,) = made(asking(spec, barrier="true"))["initContainers"]
+    assert barrier["env"][-2:] == [late, file]
+    assert "MINE" not in names_of(barrier)
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ([None], None),
+        ([{}], None),
+        ([{"limits": {"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": 1}}], {"limits": {"cpu": 1, "memory": "1Gi"}}),
+        ([{"limits": {"nvidia.com/gpu": 1}}, {"requests": {"cpu": 2}}], {"requests": {"cpu": 2}}),
+        (["odd"], None),
+    ],
+    ids=str,
+)
+def test_no_gpu_for_it(resources: list[Any], expected: Json | None) -> None:
+    """But what keeps the pod's class of service."""
+    containers = [{"name": f"c{number}", "resources": each} for number, each in enumerate(resources)]
+    (barrier,) = made(asking({"containers": containers}, barrier="true"))["initContainers"]
+    assert barrier.get("resources") == expected
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": "odd"},
+        {"containers": [None, "odd", 7]},
+        {"containers": [{"name": "a", "command": "odd", "volumeMounts": "odd"}]},
+        {"containers": [], "initContainers": "odd"},
+        {"containers": [], "volumes": "odd"},
+    ],
+    ids=str,
+)
+def test_a_template_of_another_shape_reaches_the_api_server(spec: Json) -> None:
+    """What is odd stays odd, and the API server says why it is refused."""
+    before = copy.deepcopy(spec)
+    found = made(asking(spec, barrier="true"))
+    assert spec == before
+    for field, value in before.items():
+        if value == "odd":
+            assert found[field] == "odd"
+    if before["containers"] == [None, "odd", 7]:
+        assert found["containers"] == before["containers"]
+
+
+def test_the_users_template_stays_as_it_is() -> None:
+    framework = asking(barrier="true", runtime="tensorflow")
+    before = copy.deepcopy(framework)
+    made(framework)
+    made(framework, "ps", 0)
+    assert framework == before
+
+
+# The wrapped command
+
+
+def wrapped(container: Json, folder: Path) -> list[str]:
+    """As a kubelet puts it together, with the barrier's files in this folder."""
+    (folder / names.CLUSTER_ENV).write_text(
+        files.contents(gathered.gang(), "worker", 0)[names.CLUSTER_ENV], encoding="utf-8"
+    )
+    (given,) = made(asking({"containers": [{"name": "main", **container}]}, barrier="true"))["containers"]
+    words = [*given["command"], *given.get("args", ())]
+    return [word.replace(FOLDER, str(folder)) for word in words]
+
+
+def test_arguments_are_kept(tmp_path: Path) -> None:
+    """Each as it is, whatever a shell would make of it; and the variables are there."""
+    words = ["a b", "", "$HOME", "*", 'q"q', "-c", "\\"]
+    show = 'printf "<%s>" "$@" "$FB_WORKER_ADDRESSES" "$FB_PS_IPS"'
+    command = wrapped({"command": ["sh", "-c", show, "sh"], "args": words}, tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
+    assert done.stderr == ""
+    assert done.stdout == "".join(f"<{word}>" for word in (*words, "10.0.0.5:2222,10.0.0.6:2222", "10.0.0.4"))
+
+
+def test_the_users_port(tmp_path: Path) -> None:
+    command = wrapped({"command": ["sh", "-c", "echo $FB_WORKER_ADDRESSES"]}, tmp_path)
+    done = subprocess.run(  # noqa: S603
+        command, env={"PATH": os.defpath, "FB_WORKER_PORT": "7"}, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "10.0.0.5:7,10.0.0.6:7\n"
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 201, 255])
+def test_the_exit_code_goes_through(code: int, tmp_path: Path) -> None:
+    command = wrapped({"command": ["sh", "-c", f"exit {code}"]}, tmp_path)
+    assert subprocess.run(command, check=False, timeout=60).returncode == code  # noqa: S603
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_signals_go_through(number: signal.Signals, tmp_path: Path) -> None:
+    """The command is the process that is told, and not the child of one."""
+    command = wrapped({"command": ["python3", "-c", "print('up', flush=True); import time; time.sleep(1000)"]}, tmp_path)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.send_signal(number)
+        assert process.wait(60) == -number
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("container", [{}, {"args": ["--flag"]}, {"command": []}, {"command": None}], ids=str)
+def test_without_a_command_it_is_the_images(container: Json) -> None:
+    """Which nobody here knows: it stays, and finds the files."""
+    (found,) = made(asking({"containers": [{"name": "main", **container}]}, barrier="true"))["containers"]
+    assert {key: found.get(key) for key in ("command", "args")} == {
+        key: container.get(key) for key in ("command", "args")
+    }
+    assert MOUNT in found["volumeMounts"]
+
+
+def test_an_idle_server_is_wrapped_too() -> None:
+    (container,) = made(asking({"containers": [{"name": "a"}]}, barrier="true", runtime="tensorflow"))["containers"]
+    assert container["command"][-3:] == list(tf_server.COMMAND)
+    assert container["command"][0] == "/bin/sh"
