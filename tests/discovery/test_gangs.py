@@ -94,14 +94,17 @@ def test_a_role_without_tasks() -> None:
         (gpus({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 2}), 3),
         (gpus({"nvidia.com/gpu": 0}), 1),
         (gpus({"nvidia.com/gpu": "many"}), 1),
-        (gpus({"cpu": 8}), 1),
+        (gpus({"cpu": 8}), 8),
+        (gpus({"cpu": "2500m"}), 2),
+        (gpus({"cpu": "500m"}), 1),
+        (gpus({"cpu": 8, "nvidia.com/gpu": 2}), 2),
         (gpus(None), 1),
         ({"spec": {"containers": [{"resources": []}]}}, 1),
     ],
     ids=str,
 )
 def test_slots(pod: Any, slots: int) -> None:
-    """As many processes of mpirun as the task has GPUs."""
+    """As many processes of mpirun as the task has GPUs, or else whole CPUs."""
     found: GangSpec | None = gangs.gang_of(gathered.framework({"worker": ["10.0.0.5"]}, pod=pod))
     assert found is not None
     assert found.roles[0].slots == slots

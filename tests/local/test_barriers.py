@@ -1,0 +1,294 @@
+"""Tasks that learn who their peers are, with pods that run: by name before the start, and by the barrier after it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+from pods import commands, levels
+from pods.commands import Done, Home, framework, role
+from pods.daemons import Network
+from pods.levels import Name
+from pods.specs import mount
+
+from conformance.client import Json
+
+FOLDER: Final = "/mnt/frameworkbarrier"
+
+
+class Kind(msgspec.Struct, frozen=True):
+    level: Name
+    network: Network
+
+    def __str__(self) -> str:
+        return f"{self.level}-{self.network}"
+
+
+KINDS: Final = (
+    Kind("root", "isolated"),
+    Kind("root", "shared"),
+    Kind("nobody", "isolated"),
+    Kind("nobody", "shared"),
+)
+"""Those in which pods have mounts of their own: the barrier hands over files."""
+
+
+class Place:
+    """Where jobs are run, on a network of this kind."""
+
+    def __init__(self, home: Home, network: Network) -> None:
+        self.home = home
+        self.network = network
+
+    def run(self, job: Json, *options: str | Path) -> Done:
+        return self.home.run(job, options=("--network", self.network, *options))
+
+    def begin(self, job: Json) -> commands.Command:
+        return self.home.begin_run(job, options=("--network", self.network))
+
+
+@pytest.fixture(params=KINDS, ids=str)
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    kind: Kind = request.param
+    if reason := levels.why_not(kind.level):
+        pytest.skip(reason)
+    with commands.home(levels.level(kind.level)) as home:
+        yield Place(home, kind.network)
+        assert not home.runs
+
+
+@pytest.fixture
+def home(best: levels.Level) -> Iterator[Home]:
+    if not best.has_mounts:
+        pytest.skip("the barrier hands over files, and pods have no mounts of their own here")
+    with commands.home(best) as made:
+        yield made
+
+
+def asking(job: Json, **asks: str) -> Json:
+    annotations = {f"windlass.dev/{name}": value for name, value in asks.items()}
+    return {**job, "metadata": {**job["metadata"], "annotations": annotations}}
+
+
+def said(done: Done, task: str) -> list[str]:
+    """By the task's main container."""
+    return [line.removeprefix(f"{task} | ") for line in done.lines if line.startswith(f"{task} | ")]
+
+
+def addresses(done: Done) -> dict[str, str]:
+    """By task, as the run itself tells them."""
+    return {
+        words[-4]: words[-1]
+        for line in done.lines
+        if (words := line.split())[-3:-1] == ["runs", "at"] and len(words) >= 4
+    }
+
+
+# By the barrier
+
+SHOW: Final = f"""
+set -u
+echo "ips $FB_PS_IPS $FB_WORKER_IPS"
+echo "addresses $FB_PS_ADDRESSES $FB_WORKER_ADDRESSES"
+. {FOLDER}/injector.sh >/dev/null && echo "sourced $FB_PS_ADDRESSES"
+echo "hostfile $(tr '\\n' ' ' <{FOLDER}/hostfile)"
+echo "tf_config $(cat {FOLDER}/tf_config.json)"
+echo "framework $(cat {FOLDER}/framework.json)"
+"""
+
+
+def test_everybody_knows_everybodys_address(place: Place) -> None:
+    container = place.home.container(SHOW, ports=[{"containerPort": 49866}])
+    job = asking(framework(role(container, "ps"), role(container, tasks=2)), barrier="true")
+    done = place.run(job).expect(0)
+    found = addresses(done)
+    assert found.keys() == {"ps-0", "worker-0", "worker-1"}
+    ps, workers = found["ps-0"], [found["worker-0"], found["worker-1"]]
+    for task in found:
+        told = dict(line.split(" ", 1) for line in said(done, task) if " " in line)
+        assert told["ips"] == f"{ps} {','.join(workers)}"
+        assert told["addresses"] == f"{ps}:49866 {','.join(f'{each}:49866' for each in workers)}"
+        assert told["sourced"] == f"{ps}:49866"
+        assert told["hostfile"].split() == [
+            word for each in (ps, *workers) for word in (each, "slots=1")
+        ]
+        kind, _, index = task.partition("-")
+        assert json.loads(told["tf_config"]) == {
+            "cluster": {"ps": [f"{ps}:49866"], "worker": [f"{each}:49866" for each in workers]},
+            "task": {"type": kind, "index": int(index)},
+        }
+        statuses = json.loads(told["framework"])["status"]["attemptStatus"]["taskRoleStatuses"]
+        assert [each["attemptStatus"]["podIP"] for each in statuses[1]["taskStatuses"]] == workers
+    passed = [line for line in done.lines if "windlass barrier: all 3 tasks of default/job have addresses" in line]
+    assert len(passed) == 3, done.stdout
+
+
+def test_what_was_told_before_is_in_the_file_too(place: Place) -> None:
+    """And the user's own variable comes before ours."""
+    run = f'test "$TF_CONFIG" = "$(cat {FOLDER}/tf_config.json)"; echo "same $? $PS_HOSTS"'
+    container = place.home.container(run, env=[{"name": "PS_HOSTS", "value": "mine"}])
+    job = asking(framework(role(container, tasks=2)), barrier="true", runtime="tensorflow")
+    done = place.run(job).expect(0)
+    for task in ("worker-0", "worker-1"):
+        assert "same 0 mine" in said(done, task)
+
+
+def test_a_task_that_is_tried_again(place: Place, open_folder: Path) -> None:
+    """Its new pod waits for a Gang in which it is listed, and passes while the others run on."""
+    once = open_folder / "once"
+    script = (
+        f"[ -e {once} ] || {{ touch {once}; exit 5; }}; until [ -e {open_folder}/end ]; do sleep 0.1; done; echo on"
+    )
+    volumes: dict[str, Any] = {"volumes": [{"name": "data", "hostPath": {"path": str(open_folder)}}]}
+    mounts = [mount(str(open_folder))]
+    retried = role(place.home.container(script, volumeMounts=mounts), "retried", retries=1, **volumes)
+    wait = f"until [ -e {open_folder}/end ]; do sleep 0.1; done; echo on"
+    steady = role(place.home.container(wait, volumeMounts=mounts), "steady", **volumes)
+    command = place.begin(asking(framework(retried, steady), barrier="true"))
+    command.says("Task retried-0 is retried after attempt 0 ended with 5")
+    (open_folder / "end").touch()
+    done = command.done().expect(0)
+    assert said(done, "retried-0")[-1] == "on"
+    assert said(done, "steady-0")[-1] == "on"
+
+
+# By name
+
+SERVE: Final = """
+import os, socket, sys, time
+mine = os.environ["PS_HOSTS"].split(",")[int(os.environ["TASK_INDEX"])] if os.environ["JOB_NAME"] == "ps" else ""
+if mine:
+    with socket.create_server(("", int(mine.rpartition(":")[2]))) as server:
+        for _ in range(2):
+            server.accept()[0].sendall(mine.encode())
+    sys.exit()
+for each in os.environ["PS_HOSTS"].split(","):
+    host, _, port = each.rpartition(":")
+    while True:
+        try:
+            with socket.create_connection((host, int(port)), 5) as line:
+                print("met", line.recv(100).decode(), flush=True)
+            break
+        except OSError:
+            time.sleep(0.1)
+"""
+
+
+def test_peers_meet_by_what_they_were_told(place: Place) -> None:
+    """Two servers on one declared port: on a shared network each has one of its own."""
+    container = place.home.container(["python3", "-c", SERVE])
+    job = asking(framework(role(container, "ps", 2), role(container, tasks=2)), runtime="plain")
+    done = place.run(job).expect(0)
+    for task in ("worker-0", "worker-1"):
+        met = [line.split()[1] for line in said(done, task)]
+        assert len(set(met)) == 2
+        if place.network == "isolated":
+            assert met == ["ps-0.job:2222", "ps-1.job:2222"]
+        else:
+            assert all(each.startswith("127.0.0.1:") for each in met)
+
+
+def test_who_asks_for_nothing_gets_nothing(home: Home) -> None:
+    run = "env | grep -E '^(TF_CONFIG|.*_HOSTS|RANK|WORLD_SIZE|JOB_NAME|WINDLASS_GANG|FB_)' ; true"
+    done = home.run(framework(role(home.container(run)))).expect(0)
+    assert said(done, "worker-0") == []
+    assert "windlass-barrier" not in done.stdout
+
+
+def test_mpi(home: Home) -> None:
+    """The barrier comes with it."""
+    run = 'cat "$WINDLASS_HOSTFILE"; echo "$OMPI_MCA_orte_default_hostfile"'
+    container = home.container(run)
+    job = asking(framework(role(container, "launcher"), role(container, tasks=2)), runtime="mpi")
+    done = home.run(job).expect(0)
+    assert said(done, "launcher-0")[-3:] == ["worker-0.job slots=1", "worker-1.job slots=1", f"{FOLDER}/hostfile"]
+
+
+# The wrapped command
+
+
+@pytest.mark.parametrize(
+    ("run", "exit_code", "phrase"),
+    [
+        ("exit 3", 3, "ContainerUnrecognizedFailed"),
+        ("kill -9 $$$$; sleep 100000", 137, "ContainerSigKillReceived"),
+    ],
+)
+def test_how_a_task_ends(run: str, exit_code: int, phrase: str, home: Home) -> None:
+    job = asking(framework(role(home.container(run))), barrier="true")
+    done = home.run(job, options=("--output", "json")).expect(exit_code)
+    assert done.told[-1]["phrase"] == phrase
+
+
+def test_arguments(home: Home) -> None:
+    container = home.container(["printf", "<%s>"], args=["a b", "", "$(FC_TASK_INDEX)", "$FB_WORKER_IPS"])
+    done = home.run(asking(framework(role(container)), barrier="true")).expect(0)
+    assert said(done, "worker-0")[-1] == "<a b><><0><$FB_WORKER_IPS>"
+
+
+# Pods that bring their own
+
+
+def test_own(home: Home) -> None:
+    container = home.container("windlass barrier --print-hosts")
+    done = home.run(asking(framework(role(container, tasks=2)), barrier="own")).expect(0)
+    found = addresses(done)
+    assert f"windlass_worker_ips='{found['worker-0']},{found['worker-1']}'" in said(done, "worker-0")
+    assert "windlass-barrier" not in done.stdout
+
+
+# Those who wait in vain
+
+NOWHERE: Final = {"kubernetes.io/hostname": "nowhere"}
+
+
+def test_a_task_that_never_gets_an_address(home: Home) -> None:
+    """After the least time that a barrier can be told to wait: 201, which the controller takes for a conflict."""
+    least = [{"name": "BARRIER_CHECK_TIMEOUT_SEC", "value": "60"}]
+    waits = role(home.container("echo never", env=least))
+    missing = role(home.container("true"), "missing", nodeSelector=NOWHERE)
+    job = asking(framework(waits, missing), barrier="true")
+    done = home.run(job).expect(201)
+    assert "never" not in said(done, "worker-0")
+    assert "timed out: not every task of default/job has an address after 60 s" in done.stdout
+    assert "ContainerTransientConflictFailed (201)" in done.lines[-1]
+
+
+def test_a_job_that_is_stopped_while_its_barriers_wait(home: Home) -> None:
+    """They end at once: their pods' grace period is not waited for."""
+    waits = role(home.container("true"), terminationGracePeriodSeconds=600)
+    missing = role(home.container("true"), "missing", nodeSelector=NOWHERE)
+    command = home.begin_run(asking(framework(waits, missing), barrier="true"))
+    command.says("worker-0  ")
+    command.says("windlass-barrier")
+    traces = home.traces()
+    command.press_ctrl_c()
+    done = command.done().expect(130)
+    assert "has completed with StopFrameworkRequested (-210)" in done.lines[-1]
+    traces.wait_until_gone()
+
+
+# Code that comes along
+
+
+def test_config_map(home: Home, tmp_path: Path) -> None:
+    code = tmp_path / "code"
+    code.mkdir()
+    (code / "train.py").write_text("import helper; print('trained with', helper.WORDS)\n")
+    (code / "helper.py").write_text("WORDS = 'ümlauts'\n")
+    (code / "data.bin").write_bytes(b"\xff\x00")
+    tmp_path.chmod(0o755)
+    run = "python3 /code/train.py && od -An -tx1 /code/data.bin"
+    container = home.container(run, volumeMounts=[mount("/code", "code")])
+    job = framework(role(container, volumes=[{"name": "code", "configMap": {"name": "job-code"}}]))
+    done = home.run(job, options=("--config-map", f"job-code={code}")).expect(0)
+    assert said(done, "worker-0") == ["trained with ümlauts", " ff 00"]
+
+
+def test_a_config_map_that_the_cluster_does_not_take(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    job = framework(role(home.container("true")))
+    done = home.run(job, options=("--config-map", f"Bad_Name={tmp_path}")).expect(2)
+    assert "the cluster does not take the ConfigMap Bad_Name" in done.stdout + done.stderr
