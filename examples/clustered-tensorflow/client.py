@@ -55,7 +55,7 @@ def main() -> None:
     times = session.run(tf.assign_add(asked, 1))
     print(f"total is on {total.device}, asked is on {asked.device}", flush=True)
     print(
-        f"the squares of the numbers below {NUMBERS} add up to {found}; asked {times} times so far",
+        f"the squares of the numbers below {NUMBERS} add up to {found}; asked so far: {times}",
         flush=True,
     )
     session.close()

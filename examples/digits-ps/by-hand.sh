@@ -1,11 +1,11 @@
 #!/bin/bash
 # The same four processes, started by hand: what a launcher has to be compared with.
 #
-#     examples/digits-ps/by-hand.sh [--steps N]        PYTHON=python3 OUTPUT=/tmp/digits-ps-by-hand
+#     PYTHON=python3 OUTPUT=folder examples/digits-ps/by-hand.sh [--steps=N]
 #
 # Ends when both workers have ended, and then ends the parameter servers.
 set -eu
-cd "$(dirname "$0")"
+train=$(dirname "$0")/train.py
 python=${PYTHON:-python3}
 export OUTPUT=${OUTPUT:-$(mktemp -d /tmp/digits-ps.XXXXXX)}
 export TF_CPP_MIN_LOG_LEVEL=${TF_CPP_MIN_LOG_LEVEL:-2}
@@ -24,7 +24,7 @@ trap 'kill "${servers[@]}" "${workers[@]}" 2>/dev/null || true' EXIT
 task() {  # role, index, options…
     local role=$1 index=$2
     shift 2
-    TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"$role\", \"index\": $index}}" exec "$python" train.py "$@"
+    TF_CONFIG="{\"cluster\": $cluster, \"task\": {\"type\": \"$role\", \"index\": $index}}" exec "$python" "$train" "$@"
 }
 
 for index in 0 1; do

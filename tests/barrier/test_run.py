@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +27,8 @@ OWN = {
     "FC_TASK_INDEX": "1",
     "WINDLASS_GANG": gathered.GANG,
 }
+PLAIN = Wanted()
+Steps = Mapping[str, Sequence[Step]]
 THERE = [Watch([event("ADDED", gathered.stored(gathered.gang()))], "more")]
 FULL = msgspec.json.decode(codec.encode_framework(gathered.framework()))
 FILES = {"framework.json", "injector.sh", "cluster.env", "hostfile", "tf_config.json"}
@@ -44,9 +46,9 @@ class Ended(msgspec.Struct, frozen=True):
     said: list[str]
 
 
-def barrier(steps: Mapping[str, list[Step]], wanted: Wanted = Wanted(), **environment: str) -> Ended:
+def barrier(steps: Steps, wanted: Wanted = PLAIN, **environment: str) -> Ended:
     said: list[str] = []
-    with apis.serving(**steps) as api:
+    with apis.serving(steps) as api:
         code = run(wanted, {**OWN, "KUBE_APISERVER_ADDRESS": api.url, **environment}, said.append)
     return Ended(code, said)
 
@@ -84,7 +86,7 @@ def test_timed_out(folder: Path) -> None:
     assert not list(folder.iterdir())
 
 
-NO_RIGHTS: dict[str, list[Step]] = {
+NO_RIGHTS: Steps = {
     "watch_gangs": [refusal(403)],
     "get_launcher": [refusal(403)],
     "get_framework": [refusal(403)],
@@ -105,11 +107,9 @@ NO_RIGHTS: dict[str, list[Step]] = {
     ],
     ids=["no-framework", "nobody", "timeout", "interval", "index", "no-server", "no-address", "no-rights"],
 )
-def test_failures(
-    steps: dict[str, list[Step]], environment: dict[str, str], code: int, words: str, folder: Path
-) -> None:
+def test_failures(steps: Steps, environment: dict[str, str], code: int, words: str, folder: Path) -> None:
     """The last line says what to do."""
-    ended = barrier(steps, **environment)
+    ended = barrier(steps, PLAIN, **environment)
     assert ended.code == code
     assert words in ended.said[-1]
     assert len(ended.said) == (2 if steps else 1)
@@ -236,6 +236,7 @@ def test_of_another_framework(capsys: pytest.CaptureFixture[str]) -> None:
     assert "windlass_ps_ips='10.0.0.4'" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("quick")
 def test_another_framework_that_is_none() -> None:
     """Statement 53: it is named."""
     ended = barrier({}, Wanted(framework="tf example", prints_hosts=True))

@@ -101,7 +101,7 @@ def test_ports_that_are_none(embedded: Served, account: Path) -> None:
     (account / "ca.crt").write_bytes((embedded.data / "server.crt").read_bytes())
     (account / "token").write_text("secret")
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "https"}
-    with pytest.raises(NoAccessError, match="'127.0.0.1' and 'https', which is no address"):
+    with pytest.raises(NoAccessError, match="and 'https', which is no address"):
         find(environment, account)
 
 

@@ -3,6 +3,7 @@ that of the clock, which goes on when somebody sleeps."""
 
 import base64
 import gzip
+import itertools
 import threading
 from typing import Any
 
@@ -109,7 +110,7 @@ STALE = {
     "ours-without-us": added(gathered.gang({"ps": ["10.0.0.4"], "worker": ["10.0.0.5"]})),
     "no-roles": added(GangSpec(attempt_instance_uid=gathered.ATTEMPT)),
     "bookmark": event("BOOKMARK", {"kind": "Gang", "metadata": {"resourceVersion": "9"}}),
-    "deleted": event("DELETED", gathered.stored(OURS)),
+    "deleted": event("DELETED", gathered.stored(gathered.gang({"worker": ["10.9.9.9", "10.9.9.8"]}))),
     "empty-line": b"",
 }
 
@@ -164,7 +165,7 @@ def test_a_watch_that_the_server_ends_early() -> None:
     assert run.said == []
     assert len(run.clock.slept) == 3
     asked = [float(each.query["timeoutSeconds"]) for each in api.asked]
-    assert all(earlier >= later for earlier, later in zip(asked, asked[1:], strict=False))
+    assert all(earlier >= later for earlier, later in itertools.pairwise(asked))
 
 
 def test_a_server_that_ends_every_watch_is_not_run_over() -> None:
@@ -216,8 +217,7 @@ def test_a_server_that_is_away_and_comes_back() -> None:
     def sleep(seconds: float, slept: Any = run.clock.sleep) -> None:
         slept(seconds)
         if len(run.clock.slept) == 3:
-            steps = {"watch windlass.dev": [refusal(500), Watch([added(OURS)])]}
-            back.append(Api(steps, port))
+            back.append(Api({"watch windlass.dev": [refusal(500), Watch([added(OURS)])]}, port))
 
     run.waiting._sleep = sleep
     try:
@@ -295,7 +295,7 @@ def test_neither_may_be_read() -> None:
 
 @pytest.mark.parametrize("group", ["launcher", "framework"])
 def test_a_framework_of_either_group(group: str) -> None:
-    with apis.serving(**{f"get_{group}": [Answer(200, written(FULL))]}) as api:
+    with apis.serving({f"get_{group}": [Answer(200, written(FULL))]}) as api:
         assert Run(api, BY_FRAMEWORK).wait() == Passed(OURS, written(FULL))
 
 
@@ -303,8 +303,8 @@ def test_a_framework_of_either_group(group: str) -> None:
 def test_rights_on_one_group_are_enough(other: str) -> None:
     """The reference's users have given their pods rights on its own group, and on no other."""
     mine = "framework" if other == "launcher" else "launcher"
-    steps: Any = {f"get_{other}": [refusal(403)], f"get_{mine}": [Answer(200, written(FULL))]}
-    with apis.serving(**steps) as api:
+    steps = {f"get_{other}": [refusal(403)], f"get_{mine}": [Answer(200, written(FULL))]}
+    with apis.serving(steps) as api:
         assert Run(api, BY_FRAMEWORK).wait() == Passed(OURS, written(FULL))
 
 
@@ -350,9 +350,12 @@ def test_of_another_attempt_or_without_us() -> None:
     earlier = msgspec.structs.replace(BY_FRAMEWORK, attempt="1_cm2")
     elsewhere = msgspec.structs.replace(BY_FRAMEWORK, pod_uid="uid-new")
     for options in (earlier, elsewhere):
-        with apis.serving(get_framework=[Answer(200, written(FULL))], watch_framework=[Watch()]) as api:
-            with pytest.raises(TimedOutError):
-                Run(api, options).wait()
+        steps: dict[str, list[Step]] = {
+            "get_framework": [Answer(200, written(FULL))],
+            "watch_framework": [Watch()],
+        }
+        with apis.serving(steps) as api, pytest.raises(TimedOutError):
+            Run(api, options).wait()
 
 
 @pytest.mark.parametrize("namespace", ["research", "gangs", "team-gangs"])
@@ -377,7 +380,7 @@ def test_it_is_deleted_while_nobody_looks() -> None:
 @pytest.mark.parametrize("code", [403, 405])
 def test_it_may_be_read_and_not_watched(code: int) -> None:
     """It looks every BARRIER_CHECK_INTERVAL_SEC, as the reference does."""
-    reads: list[Step] = [Answer(200, written(GAPPED))] * 3 + [Answer(200, written(FULL))]
+    reads = [Answer(200, written(GAPPED))] * 3 + [Answer(200, written(FULL))]
     with apis.serving(get_framework=reads, watch_framework=[refusal(code)]) as api:
         run = Run(api, BY_FRAMEWORK)
         assert run.wait() == Passed(OURS, written(FULL))

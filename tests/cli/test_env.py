@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -232,20 +232,20 @@ users: [{{name: a, user: {{}}}}]
 WRITTEN: Final = msgspec.json.decode(codec.encode_framework(framework("digits", runtime="jax")))
 
 
-def scripted(tmp_path: Path, **steps: list[Step]) -> Result:
-    with apis.serving(**steps) as api:
+def scripted(tmp_path: Path, steps: Mapping[str, Sequence[Step]]) -> Result:
+    with apis.serving(steps) as api:
         (tmp_path / "config").write_text(CONFIG.format(url=api.url))
         return CliRunner().invoke(main, ["env", "digits/worker-1", "--kubeconfig", str(tmp_path / "config")])
 
 
 def test_rights_on_one_group_are_enough(tmp_path: Path) -> None:
     """And none on ConfigMaps: only an embedded cluster has ports in them."""
-    result = scripted(
-        tmp_path,
-        get_launcher=[refusal(403)],
-        get_framework=[Answer(200, WRITTEN)],
-        get_config_map=[refusal(403)],
-    )
+    steps = {
+        "get_launcher": [refusal(403)],
+        "get_framework": [Answer(200, WRITTEN)],
+        "get_config_map": [refusal(403)],
+    }
+    result = scripted(tmp_path, steps)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "export JAX_PROCESS_ID=2\n" in result.stdout
 
@@ -260,7 +260,7 @@ def test_rights_on_one_group_are_enough(tmp_path: Path) -> None:
     ids=["forbidden", "no-framework", "no-json"],
 )
 def test_answers_that_tell_nothing(steps: dict[str, list[Step]], words: str, tmp_path: Path) -> None:
-    result = scripted(tmp_path, **steps)
+    result = scripted(tmp_path, steps)
     assert (result.exit_code, result.stdout) == (1, "")
     (line,) = result.stderr.splitlines()
     assert words in line

@@ -1,7 +1,7 @@
 """What a Framework gets that asks for names or for a barrier: the Service before the attempt, the Gang once every task
 has an address (statement 47)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 import pytest
@@ -22,14 +22,14 @@ ANNOTATIONS = {"runtime": RUNTIME, "barrier": BARRIER}
 AS_OFTEN_AS_IT_TAKES = RetryPolicySpec(max_retry_count=-1)
 
 
-def world_of(tasks: int = 2, ps: int = 1, **annotations: str) -> World:
+def world_of(asked: Mapping[str, str], tasks: int = 2) -> World:
     """A task that fails is tried again, and does not end the attempt."""
-    asked = {ANNOTATIONS[key]: value for key, value in annotations.items()}
     roles = (
-        role("worker", tasks, min_failed=-1, min_succeeded=-1, retry=AS_OFTEN_AS_IT_TAKES),
-        role("ps", ps, min_failed=-1, retry=AS_OFTEN_AS_IT_TAKES),
+        role("worker", tasks, min_failed=-1, retry=AS_OFTEN_AS_IT_TAKES),
+        role("ps", 1, min_failed=-1, retry=AS_OFTEN_AS_IT_TAKES),
     )
-    return World(framework("job", *roles, annotations=asked))
+    annotations = {ANNOTATIONS[key]: value for key, value in asked.items()}
+    return World(framework("job", *roles, annotations=annotations))
 
 
 def published(world: World) -> list[str]:
@@ -63,7 +63,7 @@ def first_actions(world: World) -> list[Action]:
     ids=str,
 )
 def test_nobody_gets_what_was_not_asked_for(asked: dict[str, str], has_service: bool, has_gang: bool) -> None:
-    world = world_of(**asked)
+    world = world_of(asked)
     service = [CreateService()] if has_service else []
     assert first_actions(world) == [*service, CreateConfigMap()], "names first, then what needs them"
     world.start()
@@ -75,13 +75,13 @@ def test_nobody_gets_what_was_not_asked_for(asked: dict[str, str], has_service: 
 
 def test_one_at_a_time_the_service_before_the_config_map() -> None:
     """An attempt whose Service cannot be had is not begun."""
-    world = world_of(runtime="tensorflow")
+    world = world_of({"runtime": "tensorflow"})
     assert world.step().actions == (CreateService(),)
     assert world.decide().actions == (CreateConfigMap(),)
 
 
 def test_a_crash_between_the_two_costs_one_look() -> None:
-    world = world_of(runtime="tensorflow")
+    world = world_of({"runtime": "tensorflow"})
     world.step()
     world.restart()
     assert world.step().actions == (CreateService(),)
@@ -90,7 +90,7 @@ def test_a_crash_between_the_two_costs_one_look() -> None:
 
 
 def test_one_that_was_turned_down_is_waited_for_and_nothing_else_is_done() -> None:
-    world = world_of(runtime="tensorflow")
+    world = world_of({"runtime": "tensorflow"})
     world.step(acts=0)
     world.postponed["job"] = at(7)
     waiting = world.step()
@@ -100,7 +100,7 @@ def test_one_that_was_turned_down_is_waited_for_and_nothing_else_is_done() -> No
 
 
 def test_a_name_that_somebody_has_is_told_and_tried_again_until_it_is_free() -> None:
-    world = world_of(runtime="tensorflow")
+    world = world_of({"runtime": "tensorflow"})
     world.step(acts=0)
     world.name_taken = "Service job exists already: it is not this Framework's"
     world.postponed["job"] = at(1)
@@ -151,7 +151,7 @@ def attempt_of(**roles: list[TaskStatus]) -> FrameworkAttemptStatus:
 
 
 def task(index: int, ip: str | None, pod: str | None = None, *, is_scaled_away: bool = False) -> TaskStatus:
-    made = world_of(tasks=index + 1)
+    made = world_of({}, index + 1)
     made.step()
     blank = made.task("worker", index)
     attempt = replace(blank.attempt_status, pod_uid=pod or f"pod-{index}", pod_ip=ip)
@@ -224,7 +224,7 @@ def test_fingerprint_changes_with_what_it_stands_for(other: Members, is_the_same
 
 
 def test_it_is_told_when_the_last_task_has_its_address_and_not_before() -> None:
-    world = world_of(barrier="true")
+    world = world_of({"barrier": "true"})
     world.settle()
     for name, index in (("worker", 0), ("ps", 0)):
         world.run(name, index)
@@ -278,7 +278,7 @@ def test_it_is_told_again_when_somebody_is_elsewhere(
     change: Callable[[World], None], times_at_first: int, times_at_last: int
 ) -> None:
     """After the change, and after whoever is new has got an address. A new controller does not know what was told."""
-    world = world_of(barrier="true")
+    world = world_of({"barrier": "true"})
     world.start()
     assert len(published(world)) == 1
     change(world)
@@ -291,7 +291,7 @@ def test_it_is_told_again_when_somebody_is_elsewhere(
 
 
 def test_a_task_that_is_scaled_away_is_not_waited_for() -> None:
-    world = world_of(barrier="true")
+    world = world_of({"barrier": "true"})
     world.settle()
     world.run("worker", 0)
     world.run("ps", 0)

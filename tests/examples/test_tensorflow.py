@@ -1,5 +1,6 @@
 """TensorFlow by environment alone: in graph mode, in its own two ways of today, and as servers that somebody drives."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,8 +8,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
+from pods import commands
 
 import examples
+from conformance.waiting import wait_for
 from examples import Result, Running
 
 NETWORKS: Final = pytest.mark.parametrize("network", ["isolated", "shared"])
@@ -150,8 +154,23 @@ def test_digits_mwms(network: str, output: Path) -> None:
         assert result.value(f"worker-{number}", "done:")["now"] == "300"
 
 
+def test_digits_mwms_and_a_killed_worker(output: Path) -> None:
+    """The other one cannot go on: both start anew, and go on from the last checkpoint."""
+    with examples.begun("digits-mwms", replaced={**folders("digits-mwms", output), **LONG}) as running:
+        running.says("worker 0: step=100 ")
+        (job,) = output.iterdir()
+        examples.process_of(job.name, "worker-1", "/code/train.py").kill()
+        result = running.result()
+    check_training(result, "worker-0", steps=2000)
+    assert result.reasons_of("digits-mwms").count("AttemptStarted") == 2
+    for number in "01":
+        restored = result.value(f"worker-{number}", "restored:")
+        assert 50 <= int(restored["step"]) < 2000
+
+
 # clustered-tensorflow
 
+CLUSTERED: Final = examples.EXAMPLES / "clustered-tensorflow"
 SERVERS: Final = ("ps-0", "ps-1", "worker-0", "worker-1")
 
 
@@ -167,7 +186,34 @@ def test_clustered_tensorflow_and_a_client(network: str) -> None:
     assert places == list(SERVERS), "each part of the graph ran where it was told to"
     assert "total is on /job:ps/task:1, asked is on /job:ps/task:0" in said
     squares = sum(number * number for number in range(1_000_000))
-    assert any(f" add up to {squares}; asked 1 times" in line for line in said)
+    assert any(f" add up to {squares}; asked so far: 1" in line for line in said)
+
+
+def test_clustered_tensorflow_and_somebody_outside() -> None:
+    """Who knows what `windlass env` tells; and what the first client left on the ps is there for the second."""
+    with commands.home(commands.best()) as home, commands.local(home, "--network", "shared") as local:
+        framework = yaml.safe_load((CLUSTERED / "framework.yaml").read_text())
+        local.client.post(f"/apis/{commands.GROUP}/namespaces/default/frameworks", framework).expect(201)
+
+        def known() -> dict[str, str] | None:
+            asked = ("env", "clustered-tensorflow/worker-0", "--shell", "json")
+            done = home.windlass(*asked, "--kubeconfig", local.data / "kubeconfig")
+            return dict(json.loads(done.stdout)) if done.code == 0 else None
+
+        environment = {**os.environ, **wait_for("the environment of a task", known)}
+        said = [
+            subprocess.run(  # noqa: S603
+                [sys.executable, CLUSTERED / "client.py"],
+                env=environment,
+                stdout=subprocess.PIPE,
+                text=True,
+                check=True,
+                timeout=examples.SECONDS,
+            ).stdout
+            for _ in range(2)
+        ]
+    assert "asked so far: 1" in said[0]
+    assert "asked so far: 2" in said[1]
 
 
 def test_clustered_tensorflow() -> None:

@@ -1,9 +1,11 @@
 """Tasks that learn who their peers are, with pods that run: by name before the start, and by the barrier after it."""
 
+import contextlib
 import json
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pytest
@@ -11,9 +13,10 @@ from pods import commands, levels
 from pods.commands import Done, Home, framework, role
 from pods.daemons import Network
 from pods.levels import Name
-from pods.specs import mount
+from pods.specs import FOREVER, mount
 
 from conformance.client import Json
+from conformance.waiting import wait_for
 
 FOLDER: Final = "/mnt/frameworkbarrier"
 
@@ -54,9 +57,26 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     kind: Kind = request.param
     if reason := levels.why_not(kind.level):
         pytest.skip(reason)
-    with commands.home(levels.level(kind.level)) as home:
+    with with_windlass(levels.level(kind.level)) as level, commands.home(level) as home:
         yield Place(home, kind.network)
         assert not home.runs
+
+
+@contextlib.contextmanager
+def with_windlass(level: levels.Level) -> Iterator[levels.Level]:
+    """Pods find the command where Windlass is installed. For somebody else than the tests' user, that is nowhere."""
+    if level.user is None:
+        yield level
+        return
+    with tempfile.TemporaryDirectory(prefix="windlass-programs-") as name:
+        Path(name).chmod(0o755)
+        program = Path(name, "windlass")
+        packages = level.surroundings(Path(name))["PYTHONPATH"]
+        run = f'exec {levels.interpreter_for_anybody()} -m windlass.cli.main "$@"'
+        program.write_text(f"#!/bin/sh\nexport PYTHONPATH={packages}\n{run}\n")
+        program.chmod(0o755)
+        path = {"PATH": f"{name}:{levels.SYSTEM_PATH}"}
+        yield msgspec.structs.replace(level, environment={**level.environment, **path})
 
 
 @pytest.fixture
@@ -67,6 +87,13 @@ def home(best: levels.Level) -> Iterator[Home]:
         yield made
 
 
+def all_of(*roles: Json) -> Json:
+    """Completes when every task has, and not with the first role."""
+    for each in roles:
+        each["frameworkAttemptCompletionPolicy"]["minSucceededTaskCount"] = -1
+    return framework(*roles)
+
+
 def asking(job: Json, **asks: str) -> Json:
     annotations = {f"windlass.dev/{name}": value for name, value in asks.items()}
     return {**job, "metadata": {**job["metadata"], "annotations": annotations}}
@@ -74,7 +101,12 @@ def asking(job: Json, **asks: str) -> Json:
 
 def said(done: Done, task: str) -> list[str]:
     """By the task's main container."""
-    return [line.removeprefix(f"{task} | ") for line in done.lines if line.startswith(f"{task} | ")]
+    spoken = (line.partition(" | ") for line in done.lines)
+    return [
+        words
+        for who, _, words in spoken
+        if who.strip() == task and not words.startswith("windlass barrier: ")
+    ]
 
 
 def addresses(done: Done) -> dict[str, str]:
@@ -101,7 +133,7 @@ echo "framework $(cat {FOLDER}/framework.json)"
 
 def test_everybody_knows_everybodys_address(place: Place) -> None:
     container = place.home.container(SHOW, ports=[{"containerPort": 49866}])
-    job = asking(framework(role(container, "ps"), role(container, tasks=2)), barrier="true")
+    job = asking(all_of(role(container, "ps"), role(container, tasks=2)), barrier="true")
     done = place.run(job).expect(0)
     found = addresses(done)
     assert found.keys() == {"ps-0", "worker-0", "worker-1"}
@@ -111,9 +143,7 @@ def test_everybody_knows_everybodys_address(place: Place) -> None:
         assert told["ips"] == f"{ps} {','.join(workers)}"
         assert told["addresses"] == f"{ps}:49866 {','.join(f'{each}:49866' for each in workers)}"
         assert told["sourced"] == f"{ps}:49866"
-        assert told["hostfile"].split() == [
-            word for each in (ps, *workers) for word in (each, "slots=1")
-        ]
+        assert told["hostfile"].split() == [word for each in (ps, *workers) for word in (each, "slots=1")]
         kind, _, index = task.partition("-")
         assert json.loads(told["tf_config"]) == {
             "cluster": {"ps": [f"{ps}:49866"], "worker": [f"{each}:49866" for each in workers]},
@@ -121,7 +151,9 @@ def test_everybody_knows_everybodys_address(place: Place) -> None:
         }
         statuses = json.loads(told["framework"])["status"]["attemptStatus"]["taskRoleStatuses"]
         assert [each["attemptStatus"]["podIP"] for each in statuses[1]["taskStatuses"]] == workers
-    passed = [line for line in done.lines if "windlass barrier: all 3 tasks of default/job have addresses" in line]
+    passed = [
+        line for line in done.lines if "windlass barrier: all 3 tasks of default/job have addresses" in line
+    ]
     assert len(passed) == 3, done.stdout
 
 
@@ -138,20 +170,15 @@ def test_what_was_told_before_is_in_the_file_too(place: Place) -> None:
 def test_a_task_that_is_tried_again(place: Place, open_folder: Path) -> None:
     """Its new pod waits for a Gang in which it is listed, and passes while the others run on."""
     once = open_folder / "once"
-    script = (
-        f"[ -e {once} ] || {{ touch {once}; exit 5; }}; until [ -e {open_folder}/end ]; do sleep 0.1; done; echo on"
-    )
-    volumes: dict[str, Any] = {"volumes": [{"name": "data", "hostPath": {"path": str(open_folder)}}]}
-    mounts = [mount(str(open_folder))]
-    retried = role(place.home.container(script, volumeMounts=mounts), "retried", retries=1, **volumes)
-    wait = f"until [ -e {open_folder}/end ]; do sleep 0.1; done; echo on"
-    steady = role(place.home.container(wait, volumeMounts=mounts), "steady", **volumes)
-    command = place.begin(asking(framework(retried, steady), barrier="true"))
-    command.says("Task retried-0 is retried after attempt 0 ended with 5")
-    (open_folder / "end").touch()
-    done = command.done().expect(0)
-    assert said(done, "retried-0")[-1] == "on"
-    assert said(done, "steady-0")[-1] == "on"
+    script = f'[ -e {once} ] || {{ touch {once}; exit 5; }}; echo "again $FB_RETRIED_IPS $FB_STEADY_IPS"'
+    volumes = [{"name": "data", "hostPath": {"path": str(open_folder)}}]
+    container = place.home.container(script, volumeMounts=[mount(str(open_folder))])
+    retried = role(container, "retried", retries=1, volumes=volumes)
+    job = asking(framework(retried, role(place.home.container(FOREVER), "steady")), barrier="true")
+    done = place.run(job).expect(0)
+    assert "Task retried-0 is retried after attempt 0 ended with 5" in done.stdout
+    found = addresses(done)
+    assert said(done, "retried-0") == [f"again {found['retried-0']} {found['steady-0']}"]
 
 
 # By name
@@ -179,7 +206,7 @@ for each in os.environ["PS_HOSTS"].split(","):
 def test_peers_meet_by_what_they_were_told(place: Place) -> None:
     """Two servers on one declared port: on a shared network each has one of its own."""
     container = place.home.container(["python3", "-c", SERVE])
-    job = asking(framework(role(container, "ps", 2), role(container, tasks=2)), runtime="plain")
+    job = asking(all_of(role(container, "ps", 2), role(container, tasks=2)), runtime="plain")
     done = place.run(job).expect(0)
     for task in ("worker-0", "worker-1"):
         met = [line.split()[1] for line in said(done, task)]
@@ -201,9 +228,13 @@ def test_mpi(home: Home) -> None:
     """The barrier comes with it."""
     run = 'cat "$WINDLASS_HOSTFILE"; echo "$OMPI_MCA_orte_default_hostfile"'
     container = home.container(run)
-    job = asking(framework(role(container, "launcher"), role(container, tasks=2)), runtime="mpi")
+    job = asking(all_of(role(container, "launcher"), role(container, tasks=2)), runtime="mpi")
     done = home.run(job).expect(0)
-    assert said(done, "launcher-0")[-3:] == ["worker-0.job slots=1", "worker-1.job slots=1", f"{FOLDER}/hostfile"]
+    assert said(done, "launcher-0")[-3:] == [
+        "worker-0.job slots=1",
+        "worker-1.job slots=1",
+        f"{FOLDER}/hostfile",
+    ]
 
 
 # The wrapped command
@@ -256,13 +287,26 @@ def test_a_task_that_never_gets_an_address(home: Home) -> None:
     assert "ContainerTransientConflictFailed (201)" in done.lines[-1]
 
 
+def has_barrier(framework: str) -> bool:
+    """Among the processes of this machine: a barrier that waits says nothing."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_barrier = b"\0barrier\0" in (folder / "cmdline").read_bytes()
+            if (
+                is_barrier
+                and f"FC_FRAMEWORK_NAME={framework}\0".encode() in (folder / "environ").read_bytes()
+            ):
+                return True
+    return False
+
+
 def test_a_job_that_is_stopped_while_its_barriers_wait(home: Home) -> None:
     """They end at once: their pods' grace period is not waited for."""
     waits = role(home.container("true"), terminationGracePeriodSeconds=600)
     missing = role(home.container("true"), "missing", nodeSelector=NOWHERE)
-    command = home.begin_run(asking(framework(waits, missing), barrier="true"))
-    command.says("worker-0  ")
-    command.says("windlass-barrier")
+    name = f"job-{home.mark[:12]}"
+    command = home.begin_run(asking(framework(waits, missing, name=name), barrier="true"))
+    wait_for("a barrier that runs", lambda: has_barrier(name))
     traces = home.traces()
     command.press_ctrl_c()
     done = command.done().expect(130)

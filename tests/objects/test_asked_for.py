@@ -1,5 +1,4 @@
-"""What is made for a Framework that asks for names or for a barrier, at the edges. The whole of it is in the golden
-files."""
+"""What is made for a Framework that asks for names or for a barrier, and what holds of every template."""
 
 import copy
 from collections.abc import Callable
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from windlass.discovery import tf_server
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
@@ -22,12 +20,7 @@ from windlass.objects.service import service
 Build = Callable[..., Framework]
 
 RUNTIME, BARRIER = names.RUNTIME_ANNOTATION, names.BARRIER_ANNOTATION
-TENSORFLOW = {RUNTIME: "tensorflow"}
 MPI = {RUNTIME: "mpi"}
-SERVER = list(tf_server.COMMAND)
-
-
-# Names
 
 
 @pytest.mark.parametrize("group", names.GROUPS)
@@ -37,121 +30,6 @@ def test_the_service_is_the_framework_s_in_its_own_group(group: str, running: Bu
     assert (owner["apiVersion"], owner["kind"], owner["uid"]) == (f"{group}/v1", "Framework", "framework")
     labels = pod(running({"spec": {}}, group=group), "worker", 0)["metadata"]["labels"]
     assert made["spec"]["selector"].items() <= labels.items(), "it finds the pods"
-
-
-@pytest.mark.parametrize(
-    ("spec", "policy"),
-    [
-        ({}, None),
-        ({"hostNetwork": False}, None),
-        ({"hostNetwork": True}, "ClusterFirstWithHostNet"),
-        ({"hostNetwork": True, "dnsPolicy": "Default"}, "Default"),
-        ({"dnsPolicy": "None"}, "None"),
-    ],
-    ids=str,
-)
-def test_names_can_be_asked_for_on_the_network_of_a_node(
-    spec: Json, policy: str | None, running: Build
-) -> None:
-    made = pod(running({"spec": spec}, annotations=TENSORFLOW), "worker", 0)["spec"]
-    assert (made["hostname"], made["subdomain"]) == ("worker-0", "digits")
-    assert made.get("dnsPolicy") == policy
-
-
-@pytest.mark.parametrize(
-    ("annotations", "role", "container", "command"),
-    [
-        (TENSORFLOW, "ps", {}, SERVER),
-        (TENSORFLOW, "worker", {"command": [], "args": None}, SERVER),
-        (TENSORFLOW, "worker", {"command": ["train"]}, ["train"]),
-        (TENSORFLOW, "worker", {"args": ["train"]}, None),
-        (TENSORFLOW, "jupyter", {}, None),
-        (TENSORFLOW, "tensorboard", {}, None),
-        ({RUNTIME: "plain"}, "ps", {}, None),
-        ({BARRIER: "own"}, "ps", {}, None),
-    ],
-)
-def test_a_task_of_tensorflow_without_a_command_is_a_server(
-    annotations: dict[str, str], role: str, container: Json, command: list[str] | None, running: Build
-) -> None:
-    """The first container, and no other."""
-    template = {"spec": {"containers": [container, {"name": "second"}]}}
-    first, second = pod(running(template, role=role, annotations=annotations), role, 0)["spec"]["containers"]
-    assert first.get("command") == command
-    assert "command" not in second
-
-
-# The barrier
-
-
-def spec_with_barrier(running: Build, spec: Json) -> Json:
-    made: Json = pod(running({"spec": spec}, annotations=MPI), "worker", 0, Wiring("windlass:x"))["spec"]
-    return made
-
-
-@pytest.mark.parametrize(
-    ("containers", "resources"),
-    [
-        ([{}], None),
-        ([{"resources": {"limits": {"nvidia.com/gpu": 1}}}], None),
-        (
-            [{"resources": {"requests": {"cpu": 1, "nvidia.com/gpu": 1}, "limits": {"memory": "1Gi"}}}],
-            {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}},
-        ),
-        ([{}, {"resources": {"limits": {"cpu": 2}}}], {"limits": {"cpu": 2}}),
-        ([{"resources": {"claims": [{"name": "x"}]}}], None),
-        ([{"resources": "a string"}, {"resources": {"limits": "a string"}}], None),
-    ],
-)
-def test_the_barrier_takes_no_more_than_its_pod_has(
-    containers: list[Json], resources: Json | None, running: Build
-) -> None:
-    """And never a GPU."""
-    barrier = spec_with_barrier(running, {"containers": containers})["initContainers"][0]
-    assert barrier.get("resources") == resources
-
-
-def test_the_barrier_comes_first_and_its_volumes_do_not_replace_any(running: Build) -> None:
-    spec = spec_with_barrier(
-        running,
-        {
-            "initContainers": [{"name": "mine"}],
-            "containers": [{"name": "main"}],
-            "volumes": [{"name": "data"}],
-        },
-    )
-    assert [one["name"] for one in spec["initContainers"]] == ["windlass-barrier", "mine"]
-    assert [one["name"] for one in spec["volumes"]] == ["data", "windlass-barrier", "windlass-barrier-access"]
-    (main,) = spec["containers"]
-    assert [mount["name"] for mount in main["volumeMounts"]] == ["windlass-barrier"], (
-        "the token is not for it"
-    )
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"containers": "a string"},
-        {"containers": [None, 7, "a string"]},
-        {"initContainers": {"a": "mapping"}, "containers": []},
-        {"volumes": {"a": "mapping"}},
-        {"containers": [{"command": "a string", "volumeMounts": "a string"}]},
-    ],
-    ids=str,
-)
-def test_what_is_of_a_wrong_shape_reaches_the_api_server_as_it_is(spec: Json, running: Build) -> None:
-    made = spec_with_barrier(running, spec)
-    for field in ("initContainers", "volumes"):
-        if isinstance(spec.get(field), dict):
-            assert made[field] == spec[field]
-    if isinstance(spec.get("containers"), str):
-        assert made["containers"] == spec["containers"]
-    for theirs, container in zip(spec.get("containers", ()), made.get("containers", ()), strict=True):
-        if not isinstance(theirs, dict):
-            assert container == theirs
-            continue
-        assert container["command"] == theirs["command"]
-        assert container["volumeMounts"] == theirs["volumeMounts"]
 
 
 ANYTHING = st.recursive(
@@ -199,14 +77,6 @@ def test_a_template_of_any_shape_is_never_changed_in_place(
     made = pod(running(template, annotations=wanted), "worker", 0, Wiring("windlass:x"))
     assert template == before
     assert list(made) == ["apiVersion", "kind", "metadata", "spec"]
-
-
-# The Gang and the ports
-
-
-def test_there_is_no_gang_before_everybody_has_an_address(running: Build) -> None:
-    with pytest.raises(ValueError, match="a task of the Framework research/digits has no address yet"):
-        gang(running({}, annotations=MPI))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a pod gets for what its Framework asked for: names, a server, a barrier, and commands that know what it found."""
+"""What a pod gets for what its Framework asked for: names, a server, a barrier, and commands that know its peers."""
 
 import copy
 import os
@@ -72,11 +72,11 @@ def test_nothing_in_the_old_group() -> None:
 def test_the_environment_comes_before_the_users_own() -> None:
     """So that the user's may refer to it, and wins where the name is the same."""
     own = [{"name": "TF_CONFIG", "value": "mine"}, {"name": "MINE", "value": "$(PS_HOSTS)"}]
-    spec = {
+    given = {
         "initContainers": [{"name": "first", "command": ["a"], "env": own}],
         "containers": [{"name": "main", "command": ["b"], "env": own}, {"name": "beside", "command": ["c"]}],
     }
-    spec = made(asking(spec, runtime="tensorflow"))
+    spec = made(asking(given, runtime="tensorflow"))
     for container in (*spec["initContainers"], spec["containers"][0]):
         assert names_of(container)[-2:] == ["TF_CONFIG", "MINE"]
         assert value_of(container, "TF_CONFIG") == "mine"
@@ -164,13 +164,17 @@ def test_who_only_looks_on_is_no_server() -> None:
 
 
 def test_it_comes_first() -> None:
-    spec = {
+    given = {
         "initContainers": [{"name": "mine", "command": ["prepare"]}],
         "containers": [{"name": "main", "command": ["run"]}],
     }
-    spec = made(asking(spec, barrier="true"))
+    spec = made(asking(given, barrier="true"))
     first, mine = spec["initContainers"]
-    assert (first["name"], first["image"], first["workingDir"]) == ("windlass-barrier", "windlass:test", FOLDER)
+    assert (first["name"], first["image"], first["workingDir"]) == (
+        "windlass-barrier",
+        "windlass:test",
+        FOLDER,
+    )
     assert first["command"] == ["windlass", "barrier"]
     assert value_of(first, "WINDLASS_GANG") == f"digits-{gathered.CONFIG_MAP}"
     for container in (mine, *spec["containers"]):
@@ -251,7 +255,10 @@ def test_what_a_container_tells_it() -> None:
     [
         ([None], None),
         ([{}], None),
-        ([{"limits": {"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": 1}}], {"limits": {"cpu": 1, "memory": "1Gi"}}),
+        (
+            [{"limits": {"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": 1}}],
+            {"limits": {"cpu": 1, "memory": "1Gi"}},
+        ),
         ([{"limits": {"nvidia.com/gpu": 1}}, {"requests": {"cpu": 2}}], {"requests": {"cpu": 2}}),
         (["odd"], None),
     ],
@@ -321,7 +328,12 @@ def test_arguments_are_kept(tmp_path: Path) -> None:
 def test_the_users_port(tmp_path: Path) -> None:
     command = wrapped({"command": ["sh", "-c", "echo $FB_WORKER_ADDRESSES"]}, tmp_path)
     done = subprocess.run(  # noqa: S603
-        command, env={"PATH": os.defpath, "FB_WORKER_PORT": "7"}, capture_output=True, text=True, check=True, timeout=60
+        command,
+        env={"PATH": os.defpath, "FB_WORKER_PORT": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     assert done.stdout == "10.0.0.5:7,10.0.0.6:7\n"
 
@@ -335,7 +347,9 @@ def test_the_exit_code_goes_through(code: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_signals_go_through(number: signal.Signals, tmp_path: Path) -> None:
     """The command is the process that is told, and not the child of one."""
-    command = wrapped({"command": ["python3", "-c", "print('up', flush=True); import time; time.sleep(1000)"]}, tmp_path)
+    command = wrapped(
+        {"command": ["python3", "-c", "print('up', flush=True); import time; time.sleep(1000)"]}, tmp_path
+    )
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
     try:
         assert process.stdout is not None
@@ -358,6 +372,8 @@ def test_without_a_command_it_is_the_images(container: Json) -> None:
 
 
 def test_an_idle_server_is_wrapped_too() -> None:
-    (container,) = made(asking({"containers": [{"name": "a"}]}, barrier="true", runtime="tensorflow"))["containers"]
+    (container,) = made(asking({"containers": [{"name": "a"}]}, barrier="true", runtime="tensorflow"))[
+        "containers"
+    ]
     assert container["command"][-3:] == list(tf_server.COMMAND)
     assert container["command"][0] == "/bin/sh"

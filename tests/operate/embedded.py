@@ -104,14 +104,23 @@ class Cluster:
         return sorted(item["metadata"]["name"] for item in listed["items"])
 
     async def submit(
-        self, name: str, group: str = names.CONTROLLER_GROUP, namespace: str = "default"
+        self,
+        name: str,
+        group: str = names.CONTROLLER_GROUP,
+        namespace: str = "default",
+        annotations: dict[str, str] | None = None,
     ) -> None:
         made: Json = json.loads(codec.encode_framework(builders.framework(name, group=group)))
-        body = {**made, "metadata": {"name": name, "namespace": namespace}}
+        metadata = {"name": name, "namespace": namespace, "annotations": annotations or {}}
+        body = {**made, "metadata": metadata}
         await self.ask(requests.create(frameworks(group), namespace, msgspec.json.encode(body)))
 
     async def framework(self, name: str, group: str = names.CONTROLLER_GROUP) -> Json:
         found: Json = await self.ask(requests.get(frameworks(group), "default", name))
+        return found
+
+    async def pod(self, name: str) -> Json:
+        found: Json = await self.ask(requests.get(PODS, "default", name))
         return found
 
     async def pods(self, namespace: str = "default") -> list[str]:

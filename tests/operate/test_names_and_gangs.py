@@ -117,6 +117,19 @@ def test_a_service_of_somebody_else_is_told_until_it_has_gone() -> None:
     assert bench.cache.observe(bench.key, NOW, 0.0).pods
 
 
+def test_a_name_that_was_freed_is_not_complained_about_while_something_else_is_waited_for() -> None:
+    bench = Bench(job(NAMES))
+    bench.port.errors["create Service"] = AlreadyExistsError("it is not this Framework's")
+    bench.run()
+    bench.run_when_due()
+    assert condition(bench)
+    quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: configmaps"))
+    bench.port.errors = {"create ConfigMap": quota}
+    assert bench.run_when_due() == ["create Service"]
+    assert told(bench)[:2] == [CREATING, "create ConfigMap"]
+    assert condition(bench) == ""
+
+
 def test_a_refusal_of_the_service_is_told() -> None:
     bench = Bench(job(NAMES))
     bench.port.errors["create Service"] = RefusedError(ApiFailure(403, "Forbidden", "no"))

@@ -18,11 +18,12 @@ from tests.operate.embedded import PATIENCE_SECONDS, Cluster
 from windlass.kubeapi import requests
 from windlass.kubeapi.requests import Verb
 from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, EVENTS, LEASES, PODS, frameworks
-from windlass.model.names import CONTROLLER_GROUP
+from windlass.model.names import CONTROLLER_GROUP, RUNTIME_ANNOTATION
 from windlass.operate import definitions, operator
 from windlass.operate.clock import Clock
 from windlass.operate.definitions import NotEstablishedError
 from windlass.operate.endpoints import ListenError
+from windlass.operate.executor import ChoosePorts
 from windlass.operate.lease import Elector
 from windlass.operate.operator import Operator
 from windlass.operate.system_clock import SystemClock
@@ -63,9 +64,18 @@ class Hasty(SystemClock):
 
 
 class Replica:
-    def __init__(self, cluster: Cluster, settings: Settings, identity: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        identity: str,
+        clock: Clock,
+        choose_ports: ChoosePorts | None,
+    ) -> None:
         self._stop = asyncio.Event()
-        made = Operator(settings, cluster.access, clock, identity=identity, stream=None)
+        made = Operator(
+            settings, cluster.access, clock, identity=identity, stream=None, choose_ports=choose_ports
+        )
         self.running = asyncio.create_task(made.run(self._stop))
 
     def ask_to_stop(self) -> None:
@@ -78,9 +88,13 @@ class Replica:
 
 @asynccontextmanager
 async def replica(
-    cluster: Cluster, settings: Settings, identity: str = "me", clock: Clock | None = None
+    cluster: Cluster,
+    settings: Settings,
+    identity: str = "me",
+    clock: Clock | None = None,
+    choose_ports: ChoosePorts | None = None,
 ) -> AsyncIterator[Replica]:
-    made = Replica(cluster, settings, identity, clock or SystemClock())
+    made = Replica(cluster, settings, identity, clock or SystemClock(), choose_ports)
     try:
         yield made
         await made.stop()
@@ -127,6 +141,24 @@ def test_the_time_is_the_servers(monkeypatch: pytest.MonkeyPatch, given: Setting
         made = datetime.fromisoformat(framework["metadata"]["creationTimestamp"])
         began = datetime.fromisoformat(framework["status"]["startTime"])
         assert began - made < timedelta(minutes=30)
+
+    embedded.play(monkeypatch, story)
+
+
+def test_pods_get_what_the_controller_was_given_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image of the barrier, and ports where the network is shared."""
+
+    async def story(cluster: Cluster) -> None:
+        await cluster.define()
+        await cluster.submit("job", annotations={RUNTIME_ANNOTATION: "mpi"})
+        given = msgspec.structs.replace(ALONE, barrier_image="windlass:test")
+        async with replica(cluster, given, choose_ports=lambda _: {"worker": 31000}):
+            await cluster.until_pods("job-worker-0")
+        spec = (await cluster.pod("job-worker-0"))["spec"]
+        (barrier,) = spec["initContainers"]
+        assert barrier["image"] == "windlass:test"
+        told = {variable["name"]: variable.get("value") for variable in barrier["env"]}
+        assert told["WORKER_HOSTS"] == "127.0.0.1:31000"
 
     embedded.play(monkeypatch, story)
 

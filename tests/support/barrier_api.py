@@ -101,12 +101,15 @@ class Api:
 
     def pushed(self) -> Iterator[bytes]:
         """As they come, until it is closed."""
-        for number in range(1_000_000):
+        seen = 0
+        while True:
             with self._changed:
-                self._changed.wait_for(lambda seen=number: self._is_closed or len(self._pushed) > seen)
-                if len(self._pushed) <= number:
+                while len(self._pushed) == seen and not self._is_closed:
+                    self._changed.wait()
+                if len(self._pushed) == seen:
                     return
-                line = self._pushed[number]
+                line = self._pushed[seen]
+            seen += 1
             yield line
 
 
@@ -114,7 +117,7 @@ def _server(api: Api, port: int) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:  # noqa: N802 — the base class chose the name
+        def do_GET(self) -> None:
             parts = urlsplit(self.path)
             query = dict(parse_qsl(parts.query))
             verb = "watch" if query.get("watch") == "true" else "get"
@@ -156,9 +159,9 @@ def _server(api: Api, port: int) -> ThreadingHTTPServer:
 
 
 @contextlib.contextmanager
-def serving(port: int = 0, **steps: Sequence[Step]) -> Iterator[Api]:
+def serving(steps: Mapping[str, Sequence[Step]] | None = None, **more: Sequence[Step]) -> Iterator[Api]:
     """`get_launcher=[…]`, `watch_gangs=[…]` and so on: see `WHATS`."""
-    api = Api({WHATS[name]: each for name, each in steps.items()}, port)
+    api = Api({WHATS[name]: each for name, each in {**(steps or {}), **more}.items()})
     try:
         yield api
     finally:

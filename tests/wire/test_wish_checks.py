@@ -72,8 +72,7 @@ BAD: list[Any] = [
     ),
     (
         framework("tensorflow", None, ("worker", 1), ("2nd", 1)),
-        'spec.taskRoles[1].name: found "2nd", expected a letter at the beginning: with this windlass.dev/runtime a '
-        "variable is called 2ND_HOSTS",
+        'spec.taskRoles[1].name: found "2nd", expected a letter at the beginning',
     ),
     (framework("plain", None, ("0", 1)), "a variable is called 0_HOSTS"),
     (framework("mpi", None, ("0", 1)), "a variable is called 0_HOSTS"),

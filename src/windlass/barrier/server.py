@@ -142,7 +142,8 @@ def find(environment: Mapping[str, str], account: Path = SERVICE_ACCOUNT) -> Ser
         )
     except ValueError as error:
         raise NoAccessError(
-            f"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are {host!r} and {port!r}, which is no address: {error}"
+            f"KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are {host!r} and {port!r}, which is no address: "
+            f"{error}"
         ) from error
 
 

@@ -51,8 +51,8 @@ def _problems_of_role(role: TaskRoleSpec, path: str, *, is_listed: bool) -> list
     if is_listed and role.name[:1].isdigit():
         problems.append(
             f"{path}.name: found {faults.quoted(role.name)}, expected a letter at the beginning: with this "
-            f"{names.RUNTIME_ANNOTATION} a variable is called {faults.cut(role.name.upper())}_HOSTS, and no shell knows "
-            "one that begins with a digit. Give the role such a name."
+            f"{names.RUNTIME_ANNOTATION} a variable is called {faults.cut(role.name.upper())}_HOSTS, and no shell "
+            "knows one that begins with a digit. Give the role such a name."
         )
     last = names.host_name(role.name, max(0, role.task_number - 1))
     if len(last) > names.HOSTNAME_LIMIT:
