@@ -1,21 +1,18 @@
 """Real distributed TensorFlow in real pods: names through the cluster's DNS, the barrier, checkpoints on the node."""
 
 import os
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pytest
-import task_processes
 import yaml
 from live.clusters import IMAGE, Cluster
 from live.place import Place
 from operated.place import completion_of
 
+import examples
 from conformance.client import Json
 from images import building, catalogue
 from windlass.model import names
-
-EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
@@ -39,7 +36,7 @@ class Digits:
         self._image = image
 
     def submit(self, steps: int, **variables: str) -> None:
-        code = (EXAMPLES / "digits-ps/train.py").read_text()
+        code = (examples.EXAMPLES / "digits-ps/train.py").read_text()
         config_map = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -47,7 +44,7 @@ class Digits:
             "data": {"train.py": code},
         }
         self.place.client.post(self.place.path("configmaps"), config_map).expect(201)
-        job = yaml.safe_load((EXAMPLES / "digits-ps/framework.yaml").read_text())
+        job = yaml.safe_load((examples.EXAMPLES / "digits-ps/framework.yaml").read_text())
         job["metadata"]["annotations"]["windlass.dev/barrier"] = "true"
         job["spec"]["completedPods"] = "Keep"
         for role in job["spec"]["taskRoles"]:
@@ -110,7 +107,8 @@ def test_a_killed_worker_goes_on_where_it_was(cluster: Cluster, digits: Digits) 
     digits.submit(steps=3000)
     place = digits.place
     place.wait_for("the second worker to train", lambda: digits.said("worker-1", "worker 1:"))
-    task_processes.kill("digits-ps", "worker-1", "train.py")
+    uid = place.framework("digits-ps")["metadata"]["uid"]
+    examples.process_of(uid, "worker-1", "/code/train.py").kill()
     ended = digits.ended()
     assert completion_of(ended)["code"] == 0, completion_of(ended)
     tasks = {
@@ -128,7 +126,7 @@ def test_a_killed_worker_goes_on_where_it_was(cluster: Cluster, digits: Digits) 
 
 def test_the_init_container_of_the_old_launcher(place: Place) -> None:
     """examples/framework-launcher/init-container.yaml, whose init container sources /get_ips.sh of our image."""
-    job = yaml.safe_load((EXAMPLES / "framework-launcher/init-container.yaml").read_text())
+    job = yaml.safe_load((examples.EXAMPLES / "framework-launcher/init-container.yaml").read_text())
     job["spec"]["completedPods"] = "Keep"
     for role in job["spec"]["taskRoles"]:
         _use_our_images(role["task"]["pod"]["spec"])
