@@ -173,6 +173,16 @@ def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
             list(Server(address, None, dict).watch("/apis/x", 600))
 
 
+def test_a_watch_may_be_silent_for_as_long_as_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And for as long again as any answer may take, since it is the server that ends it."""
+    lines: list[socket.socket] = []
+    monkeypatch.setattr(module, "_keep_alive", lines.append)
+    with apis.serving(watch_gangs=[Watch([{"type": "BOOKMARK"}], "more")]) as api:
+        watch = iter(Server(api.url, None, dict).watch("/apis/windlass.dev/v1", 600))
+        assert next(watch)
+        assert [line.gettimeout() for line in lines] == [600 + module.ANSWER_SECONDS]
+
+
 def test_a_machine_that_is_gone_is_noticed_within_a_minute() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,

@@ -43,6 +43,17 @@ def test_which_there_are() -> None:
     assert all(text.endswith("\n") for text in files.contents(gathered.gang(), "worker", 0).values())
 
 
+def test_members_with_ports_of_their_own(tmp_path: Path, shell: str) -> None:
+    """As tasks on a network that they share have them."""
+    members = (GangMember("a", "127.1.0.5", 31000), GangMember("b", "127.1.0.6", 31001))
+    gang = GangSpec(roles=(GangRole("worker", 2222, 1, members),))
+    asked = sourced(shell, tmp_path, files.contents(gang, "worker", 0)["cluster.env"], "$FB_WORKER_ADDRESSES")
+    assert asked.strip() == files.variables(gang)["FB_WORKER_ADDRESSES"] == "127.1.0.5:31000,127.1.0.6:31001"
+    assert files.configfile(gang).splitlines()[0] == "127.1.0.5:31000,127.1.0.6:31001"
+    told = json.loads(files.contents(gang, "worker", 0)["tf_config.json"])
+    assert told["cluster"] == {"worker": ["127.1.0.5:31000", "127.1.0.6:31001"]}
+
+
 # injector.sh and cluster.env (statement 48)
 
 

@@ -13,7 +13,7 @@ from pods import commands, levels
 from pods.commands import Done, Home, framework, role
 from pods.daemons import Network
 from pods.levels import Name
-from pods.specs import FOREVER, mount
+from pods.specs import FOREVER, field, mount
 
 from conformance.client import Json
 from conformance.waiting import wait_for
@@ -109,19 +109,22 @@ def said(done: Done, task: str) -> list[str]:
     ]
 
 
-def addresses(done: Done) -> dict[str, str]:
-    """By task, as the run itself tells them."""
-    return {
-        words[-4]: words[-1]
-        for line in done.lines
-        if (words := line.split())[-3:-1] == ["runs", "at"] and len(words) >= 4
-    }
+OWN_ADDRESS: Final = field("OWN_ADDRESS", "status.podIP")
+
+
+def addresses(done: Done, *tasks: str) -> list[str]:
+    """What the tasks say of themselves, the last time."""
+    return [
+        [words.partition(" ")[2] for words in said(done, task) if words.startswith("own ")][-1]
+        for task in tasks
+    ]
 
 
 # By the barrier
 
 SHOW: Final = f"""
 set -u
+echo "own $OWN_ADDRESS"
 echo "ips $FB_PS_IPS $FB_WORKER_IPS"
 echo "addresses $FB_PS_ADDRESSES $FB_WORKER_ADDRESSES"
 . {FOLDER}/injector.sh >/dev/null && echo "sourced $FB_PS_ADDRESSES"
@@ -132,13 +135,12 @@ echo "framework $(cat {FOLDER}/framework.json)"
 
 
 def test_everybody_knows_everybodys_address(place: Place) -> None:
-    container = place.home.container(SHOW, ports=[{"containerPort": 49866}])
+    container = place.home.container(SHOW, ports=[{"containerPort": 49866}], env=[OWN_ADDRESS])
     job = asking(all_of(role(container, "ps"), role(container, tasks=2)), barrier="true")
     done = place.run(job).expect(0)
-    found = addresses(done)
-    assert found.keys() == {"ps-0", "worker-0", "worker-1"}
-    ps, workers = found["ps-0"], [found["worker-0"], found["worker-1"]]
-    for task in found:
+    tasks = ("ps-0", "worker-0", "worker-1")
+    ps, *workers = addresses(done, *tasks)
+    for task in tasks:
         told = dict(line.split(" ", 1) for line in said(done, task) if " " in line)
         assert told["ips"] == f"{ps} {','.join(workers)}"
         assert told["addresses"] == f"{ps}:49866 {','.join(f'{each}:49866' for each in workers)}"
@@ -170,15 +172,17 @@ def test_what_was_told_before_is_in_the_file_too(place: Place) -> None:
 def test_a_task_that_is_tried_again(place: Place, open_folder: Path) -> None:
     """Its new pod waits for a Gang in which it is listed, and passes while the others run on."""
     once = open_folder / "once"
-    script = f'[ -e {once} ] || {{ touch {once}; exit 5; }}; echo "again $FB_RETRIED_IPS $FB_STEADY_IPS"'
+    script = (
+        f'[ -e {once} ] || {{ touch {once}; exit 5; }}; echo "own $OWN_ADDRESS"; echo "again $FB_RETRIED_IPS"'
+    )
     volumes = [{"name": "data", "hostPath": {"path": str(open_folder)}}]
-    container = place.home.container(script, volumeMounts=[mount(str(open_folder))])
+    container = place.home.container(script, volumeMounts=[mount(str(open_folder))], env=[OWN_ADDRESS])
     retried = role(container, "retried", retries=1, volumes=volumes)
     job = asking(framework(retried, role(place.home.container(FOREVER), "steady")), barrier="true")
     done = place.run(job).expect(0)
     assert "Task retried-0 is retried after attempt 0 ended with 5" in done.stdout
-    found = addresses(done)
-    assert said(done, "retried-0") == [f"again {found['retried-0']} {found['steady-0']}"]
+    (address,) = addresses(done, "retried-0")
+    assert said(done, "retried-0")[-1] == f"again {address}"
 
 
 # By name
@@ -263,10 +267,10 @@ def test_arguments(home: Home) -> None:
 
 
 def test_own(home: Home) -> None:
-    container = home.container("windlass barrier --print-hosts")
+    container = home.container('echo "own $OWN_ADDRESS"; windlass barrier --print-hosts', env=[OWN_ADDRESS])
     done = home.run(asking(framework(role(container, tasks=2)), barrier="own")).expect(0)
-    found = addresses(done)
-    assert f"windlass_worker_ips='{found['worker-0']},{found['worker-1']}'" in said(done, "worker-0")
+    first, second = addresses(done, "worker-0", "worker-1")
+    assert f"windlass_worker_ips='{first},{second}'" in said(done, "worker-0")
     assert "windlass-barrier" not in done.stdout
 
 

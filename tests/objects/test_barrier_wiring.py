@@ -1,5 +1,6 @@
 """What a pod gets for what its Framework asked for: names, a server, a barrier, and commands that know its peers."""
 
+import contextlib
 import copy
 import os
 import signal
@@ -347,17 +348,19 @@ def test_the_exit_code_goes_through(code: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_signals_go_through(number: signal.Signals, tmp_path: Path) -> None:
     """The command is the process that is told, and not the child of one."""
-    command = wrapped(
-        {"command": ["python3", "-c", "print('up', flush=True); import time; time.sleep(1000)"]}, tmp_path
+    run = "import os, time; print(os.getpid(), flush=True); time.sleep(1000)"
+    command = wrapped({"command": ["python3", "-c", run]}, tmp_path)
+    process = subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
     )
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # noqa: S603
     try:
         assert process.stdout is not None
-        assert process.stdout.readline() == "up\n"
+        assert int(process.stdout.readline()) == process.pid
         process.send_signal(number)
         assert process.wait(60) == -number
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 

@@ -28,11 +28,11 @@ def wiring_of(case: Path) -> Wiring:
     return msgspec.convert(yaml.safe_load(file.read_text("utf-8")), Wiring) if file.exists() else NO_WIRING
 
 
-def asked_for(framework: Framework) -> list[Any]:
+def asked_for(framework: Framework, wiring: Wiring) -> list[Any]:
     """As they are sent."""
     wishes = wishes_in(framework.metadata.annotations)
     made: list[Json] = [service(framework)] if wishes.wants_names else []
-    made += [gang(framework)] if wishes.wants_gang else []
+    made += [gang(framework, wiring.ports)] if wishes.wants_gang else []
     return [msgspec.json.decode(msgspec.json.encode(manifest)) for manifest in made]
 
 
@@ -46,4 +46,4 @@ def test_objects_of_a_framework(case: Path, golden: Callable[[Path, list[Any]], 
         for role in framework.status.attempt_status.roles
         for task in role.task_statuses
     ]
-    golden(case / "objects.yaml", [config_map(framework, wiring.ports), *pods, *asked_for(framework)])
+    golden(case / "objects.yaml", [config_map(framework, wiring.ports), *pods, *asked_for(framework, wiring)])

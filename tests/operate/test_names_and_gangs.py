@@ -179,6 +179,26 @@ def test_the_ports_of_an_attempt_stand_on_its_config_map_and_its_pods_are_told()
     assert asked == ["job"], "once for the attempt, however many pods it has"
 
 
+def test_the_gang_has_the_ports_that_its_tasks_have() -> None:
+    bench = started({**NAMES, **BARRIER}, lambda _: {"worker": 31000})
+    give_addresses(bench, "127.1.0.5", "127.1.0.6")
+    bench.run()
+    [role] = last_of(bench, "Gang")["spec"]["roles"]
+    assert [member["port"] for member in role["members"]] == [31000, 31001]
+
+
+def test_a_machine_without_free_ports_is_told_of_and_asked_again() -> None:
+    def choose(_framework: Framework) -> dict[str, int]:
+        raise PortError("no 9 free ports in a row were found on this machine")
+
+    bench = Bench(job(NAMES), "windlass:test", choose)
+    bench.run()
+    assert bench.port.failures == ["the ConfigMap job-attempt: PortError"]
+    bench.wait(60)
+    bench.run()
+    assert len(bench.port.failures) > 1
+
+
 @pytest.mark.parametrize("choose_ports", [None, lambda _: None], ids=["nobody", "not for this one"])
 def test_where_nobody_chooses_ports_there_are_names(choose_ports: ChoosePorts | None) -> None:
     bench = started(NAMES, choose_ports)

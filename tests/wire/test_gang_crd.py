@@ -69,6 +69,7 @@ def test_it_holds_addresses_and_nothing_else() -> None:
         "spec.roles.members",
         "spec.roles.members.podUID",
         "spec.roles.members.ip",
+        "spec.roles.members.port",
     }
     assert set(SCHEMA["properties"]) == {"apiVersion", "kind", "metadata", "spec"}
 

@@ -44,8 +44,8 @@ class PythonPackages:
 
 @dataclasses.dataclass(frozen=True)
 class WindlassItself:
-    """Windlass without what it needs, in a virtual environment that another layer makes, and get_ips.sh where containers
-    of the old launcher source it."""
+    """Windlass without what it needs, in a virtual environment that another layer makes; and get_ips.sh where
+    containers of the old launcher source it."""
 
     name: str
     folder: str

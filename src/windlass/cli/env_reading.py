@@ -40,8 +40,9 @@ async def read(task: Task, namespace: str, kubeconfig: str, context: str) -> dic
 
 async def _variables(send: Send, task: Task, namespace: str) -> dict[str, str]:
     framework = await _framework(send, task, namespace)
-    told = environment.variables_of(framework, await _ports(send, framework))
-    gang = gangs.gang_of(framework)
+    ports = await _ports(send, framework)
+    told = environment.variables_of(framework, ports)
+    gang = gangs.gang_of(framework, ports)
     return {
         **_identity(framework, task),
         **told(task.role, task.index),

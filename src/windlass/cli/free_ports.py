@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from windlass.model.framework import Framework
 from windlass.model.wishes import wishes_in
+from windlass.operate.port import PortError
 
 _RANGE = range(15_000, 32_000)
 """Above what services use, below what the kernel gives to outgoing connections."""
@@ -15,7 +16,7 @@ _ROOM = 8
 _TRIES = 200
 
 
-class NoFreePortError(Exception):
+class NoFreePortError(PortError):
     """There is no room for the ports of a Framework."""
 
 

@@ -82,9 +82,11 @@ def variables(gang: GangSpec) -> dict[str, str]:
 def _exports(gang: GangSpec) -> Iterator[str]:
     for role in gang.roles:
         ips, addresses = _exported(role)
-        port = f"${{FB_{role.name.upper()}_PORT:-{role.port}}}"
         yield f"export {ips}='{','.join(member.ip for member in role.members)}'\n"
-        listed = ",".join(f"{_host(member.ip)}:{port}" for member in role.members)
+        listed = ",".join(
+            f"{_host(member.ip)}:${{FB_{role.name.upper()}_PORT:-{member.port or role.port}}}"
+            for member in role.members
+        )
         yield f'export {addresses}="{listed}"\n'
 
 
@@ -121,7 +123,7 @@ def configfile(gang: GangSpec) -> str:
 
 
 def _listed(role: GangRole) -> str:
-    return ",".join(f"{_host(member.ip)}:{role.port}" for member in role.members)
+    return ",".join(f"{_host(member.ip)}:{member.port or role.port}" for member in role.members)
 
 
 def shell_lists(gang: GangSpec) -> str:

@@ -1,14 +1,21 @@
 """The gang of an attempt, from what is stored about its Framework."""
 
+from collections.abc import Mapping
+
+import msgspec
+
 from windlass.discovery import ports
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.model.gang import GangRole, GangSpec, members_of
+from windlass.model.gang import GangMember, GangRole, GangSpec, members_of
 from windlass.model.wishes import wishes_in
 
 
-def gang_of(framework: Framework) -> GangSpec | None:
-    """None as long as a task of the spec has no address."""
+def gang_of(framework: Framework, own_ports: Mapping[str, int] | None = None) -> GangSpec | None:
+    """None as long as a task of the spec has no address.
+
+    `own_ports`, by role, where the pods share one network: the port of the role's first task.
+    """
     status = framework.status
     if status is None or status.attempt_status.instance_uid is None:
         return None
@@ -23,8 +30,17 @@ def gang_of(framework: Framework) -> GangSpec | None:
         service=names.service_name(framework.name) if wants_names else "",
         roles=tuple(
             GangRole(
-                role.name, ports.port_of(role.task.pod), ports.slots_of(role.task.pod), members[role.name]
+                role.name,
+                ports.port_of(role.task.pod),
+                ports.slots_of(role.task.pod),
+                _with_ports(members[role.name], (own_ports or {}).get(role.name, 0)),
             )
             for role in framework.spec.task_roles
         ),
     )
+
+
+def _with_ports(members: tuple[GangMember, ...], first: int) -> tuple[GangMember, ...]:
+    if not first:
+        return members
+    return tuple(msgspec.structs.replace(member, port=first + index) for index, member in enumerate(members))

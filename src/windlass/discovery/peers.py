@@ -60,7 +60,10 @@ def by_port(framework: Framework, first: Mapping[str, int]) -> Peers:
 
 def by_address(gang: GangSpec) -> Peers:
     return Peers(
-        {role.name: tuple(Address(member.ip, role.port) for member in role.members) for role in gang.roles}
+        {
+            role.name: tuple(Address(member.ip, member.port or role.port) for member in role.members)
+            for role in gang.roles
+        }
     )
 
 

@@ -17,6 +17,8 @@ API_VERSION = f"{names.GANG_GROUP}/{names.VERSION}"
 class GangMember(Sparse, frozen=True):
     pod_uid: str = ""
     ip: str = ""
+    port: int = 0
+    """Its own, where pods share one network. 0: that of its role."""
 
 
 class GangRole(Sparse, frozen=True):

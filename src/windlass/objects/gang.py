@@ -1,5 +1,7 @@
 """The Gang of an attempt, as it is published for the barriers of its pods."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from windlass.discovery import gangs
@@ -10,9 +12,9 @@ from windlass.model.framework import Framework
 from windlass.objects import owner
 
 
-def gang(framework: Framework) -> Json:
+def gang(framework: Framework, own_ports: Mapping[str, int] | None = None) -> Json:
     """It goes with the ConfigMap of its attempt. Every task must have its address."""
-    spec = gangs.gang_of(framework)
+    spec = gangs.gang_of(framework, own_ports)
     uid = framework.status and framework.status.attempt_status.config_map_uid
     if spec is None or not uid:
         raise ValueError(f"a task of the Framework {framework.namespace}/{framework.name} has no address yet")

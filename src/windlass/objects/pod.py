@@ -63,7 +63,11 @@ class PodFactory:
             shared = self._roles[role] = self._role(role)
         task = _task_of(shared.status, index)
         known = environment.identity(self._framework, self._attempt, shared.status, task)
-        variables = [*environment.variables(self._framework.group, known), *self._discovered(role, index)]
+        discovered = self._discovered(role, index)
+        # What a runtime calls the task comes before what its group does.
+        own = environment.variables(self._framework.group, known)
+        variables = [variable for variable in own if variable["name"] not in discovered]
+        variables += ({"name": name, "value": value} for name, value in discovered.items())
         template = placeholders.fill(shared.template, shared.places, known)
         return {
             "apiVersion": "v1",
@@ -72,13 +76,13 @@ class PodFactory:
             "spec": self._spec(template.get("spec"), role, index, variables),
         }
 
-    def _discovered(self, role: str, index: int) -> list[Json]:
+    def _discovered(self, role: str, index: int) -> dict[str, str]:
         """What the task is told of its peers, in every container."""
         variables = self._peers(role, index)
-        if self._wishes.wants_gang:
-            uid = self._attempt.config_map_uid or ""
-            variables = {names.GANG_VARIABLE: names.gang_name(self._framework.name, uid), **variables}
-        return [{"name": name, "value": value} for name, value in variables.items()]
+        if not self._wishes.wants_gang:
+            return variables
+        uid = self._attempt.config_map_uid or ""
+        return {names.GANG_VARIABLE: names.gang_name(self._framework.name, uid), **variables}
 
     def _spec(self, users: Any, role: str, index: int, variables: list[Json]) -> Any:
         if not isinstance(users, dict):

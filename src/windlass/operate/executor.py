@@ -41,7 +41,8 @@ that grows with its size is looked at once. A Framework of a few tasks never not
 SHORTEST_GATHERING = 1e-3
 
 ChoosePorts = Callable[[Framework], Mapping[str, int] | None]
-"""Where pods share one network: a port for the first task of each role, and as many after it as the role may need."""
+"""Where pods share one network: a port for the first task of each role, and as many after it as the role may need.
+Raises PortError when there are none."""
 
 
 class Executor:
@@ -205,7 +206,7 @@ class Executor:
             case contract.CreateConfigMap():
                 await self._create_config_map(framework)
             case contract.PublishGang(fingerprint):
-                await port.publish_gang(namespace, gang_manifest(framework))
+                await port.publish_gang(namespace, gang_manifest(framework, cache.ports_of(framework)))
                 if (record := cache.record_of(framework)) is not None:
                     record.published_gang(fingerprint)
             case contract.EmptyAttempt(config_map_uid):
@@ -239,12 +240,12 @@ class Executor:
                 record.created_service(manifest["metadata"]["name"], framework.status.attempt_status.id)
 
     async def _create_config_map(self, framework: Framework) -> None:
-        ports = self._choose_ports(framework) if self._choose_ports else None
-        manifest = config_map_manifest(framework, ports)
         try:
+            ports = self._choose_ports(framework) if self._choose_ports else None
+            manifest = config_map_manifest(framework, ports)
             created = await self._port.create_config_map(framework.namespace, manifest)
         except PortError as error:
-            self._could_not_create(framework, "ConfigMap", manifest["metadata"]["name"], error)
+            self._could_not_create(framework, "ConfigMap", names.config_map_name(framework.name), error)
         else:
             self._cache.created_config_map(framework, created)
 
