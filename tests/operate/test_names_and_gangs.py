@@ -193,6 +193,7 @@ def test_a_machine_without_free_ports_is_told_of_and_asked_again() -> None:
 
     bench = Bench(job(NAMES), "windlass:test", choose)
     bench.run()
+    bench.run()
     assert bench.port.failures == ["the ConfigMap job-attempt: PortError"]
     bench.wait(60)
     bench.run()
