@@ -99,8 +99,8 @@ def _job(file: str) -> Job:
 def _with_config_maps(job: Job, given: tuple[str, ...]) -> Job:
     made = []
     for wanted in given:
-        name, equals, path = wanted.partition("=")
-        if not equals:
+        name, _, path = wanted.partition("=")
+        if not name or not path:
             raise click.UsageError(f"--config-map: found {wanted!r}, expected NAME=PATH")
         try:
             made.append(config_map_files.config_map(name, job.namespace, Path(path).expanduser()))

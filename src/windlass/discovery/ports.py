@@ -3,12 +3,14 @@
 A template may have any shape: what is not as Kubernetes has it is passed over, and the API server says what is wrong.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from windlass.model import names
 from windlass.model.base import Json
 
+_AMOUNT = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(m?)")
 GPUS = ("nvidia.com/gpu", "amd.com/gpu")
 
 
@@ -36,9 +38,9 @@ def _limits(container: Json) -> Json:
 
 
 def _whole(amount: Any) -> int:
-    """Of what Kubernetes writes as 2, "2" or "2500m"."""
-    number, milli = str(amount).removesuffix("m"), str(amount).endswith("m")
-    return (int(number) // (1000 if milli else 1)) if number.isascii() and number.isdecimal() else 0
+    """Of what Kubernetes writes as 2, "2", "2.5" or "2500m"."""
+    found = _AMOUNT.fullmatch(str(amount))
+    return 0 if found is None else int(float(found[1])) // (1000 if found[2] else 1)
 
 
 def containers(template: Json) -> Iterator[Json]:

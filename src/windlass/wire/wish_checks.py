@@ -11,7 +11,7 @@ LONGEST_LIST = 100_000
 """Linux gives no process a variable of 128 KiB or more."""
 
 _is_a_service_name = re.compile("[a-z][-a-z0-9]*").fullmatch
-_LISTING = frozenset({Runtime.TENSORFLOW, Runtime.PLAIN, Runtime.MPI})
+LISTING = frozenset({Runtime.TENSORFLOW, Runtime.PLAIN, Runtime.MPI})
 """Runtimes that are told the address of everybody in one variable."""
 
 
@@ -29,8 +29,8 @@ def problems(framework: Framework) -> list[str]:
             "Create the Framework anew under such a name."
         )
     for index, role in enumerate(framework.spec.task_roles):
-        found += _problems_of_role(role, f"spec.taskRoles[{index}]", is_listed=runtime in _LISTING)
-    if runtime in _LISTING and _length_of_lists(framework) > LONGEST_LIST:
+        found += _problems_of_role(role, f"spec.taskRoles[{index}]", is_listed=runtime in LISTING)
+    if runtime in LISTING and _length_of_lists(framework) > LONGEST_LIST:
         found.append(
             f"spec.taskRoles: found {sum(role.task_number for role in framework.spec.task_roles)} tasks, too many for "
             f"one variable of the environment to hold the names of all. Take {names.RUNTIME_ANNOTATION} away, ask for "

@@ -9,6 +9,7 @@ from windlass.model import names
 from windlass.model.wishes import Runtime, Wishes, not_understood, wishes_in
 from windlass.wire import faults, tree
 from windlass.wire.faults import Fault
+from windlass.wire.wish_checks import LISTING
 
 _WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
 """Runtimes for which a port may mean nothing."""
@@ -26,6 +27,7 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Fault]:
         yield from _check_name(framework, path)
     for index, role in enumerate(tree.items_of(tree.dig(framework, "spec", "taskRoles"))):
         at = faults.item(_under(path, "spec", "taskRoles"), index)
+        yield from _check_role_name(role, at, wishes)
         yield from _check_ports(role, at, wishes)
 
 
@@ -43,6 +45,17 @@ def _check_name(framework: tree.Mapping, path: str) -> Iterator[Fault]:
             "Service is called the same, and its name may not begin with a digit"
         )
         yield faults.error(node, _under(path, "metadata", "name"), message)
+
+
+def _check_role_name(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fault]:
+    node = tree.dig(role, "name")
+    name = tree.text_of(node) or ""
+    if node is not None and wishes.runtime in LISTING and name[:1].isdecimal():
+        message = (
+            f"found {faults.quoted(name)}, expected a letter at the beginning: with this {names.RUNTIME_ANNOTATION} a "
+            f"variable is called {faults.cut(name.upper())}_HOSTS, and no shell knows one that begins with a digit"
+        )
+        yield faults.error(node, faults.field(path, "name"), message)
 
 
 def _check_ports(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fault]:

@@ -1,0 +1,208 @@
+"""A barrier that may not read its Gang, or has none: it reads the Framework, as the reference's does."""
+
+import base64
+import gzip
+from typing import Any
+
+import barrier_api as apis
+import gathered
+import msgspec
+import pytest
+from barrier_api import Answer, Step, Watch, event, refusal
+from barrier_runs import BY_FRAMEWORK, FULL, GAPPED, OURS, Run, seen, written
+
+from windlass.barrier.waiting import NoFrameworkError, NotAllowedError, Passed, TimedOutError
+
+# Where the Gang may not be read
+
+
+@pytest.mark.parametrize("code", [403, 404, 405])
+def test_the_framework_is_read_instead(code: int) -> None:
+    """Whole: what is in framework.json is what is stored."""
+    with apis.serving(watch_gangs=[refusal(code)], get_framework=[Answer(200, written(FULL))]) as api:
+        run = Run(api)
+        passed = run.wait()
+        assert api.questions == [
+            "watch windlass.dev",
+            "get launcher.microsoft.com",
+            "get frameworkcontroller.microsoft.com",
+        ]
+    assert passed == Passed(OURS, written(FULL))
+    (said,) = run.said
+    assert gathered.GANG in said
+    assert "the Framework is read instead" in said
+
+
+def test_neither_may_be_read() -> None:
+    no = [refusal(403)]
+    with apis.serving(watch_gangs=no, get_launcher=no, get_framework=no) as api:
+        with pytest.raises(NotAllowedError) as caught:
+            Run(api).wait()
+        assert len(api.asked) == 3
+    assert "neither the Gang nor the Framework research/digits may be read" in str(caught.value)
+    assert "windlass install" in str(caught.value)
+
+
+# By the Framework
+
+
+@pytest.mark.parametrize("group", ["launcher", "framework"])
+def test_a_framework_of_either_group(group: str) -> None:
+    with apis.serving({f"get_{group}": [Answer(200, written(FULL))]}) as api:
+        assert Run(api, BY_FRAMEWORK).wait() == Passed(OURS, written(FULL))
+
+
+@pytest.mark.parametrize("other", ["launcher", "framework"])
+def test_rights_on_one_group_are_enough(other: str) -> None:
+    """The reference's users have given their pods rights on its own group, and on no other."""
+    mine = "framework" if other == "launcher" else "launcher"
+    steps = {f"get_{other}": [refusal(403)], f"get_{mine}": [Answer(200, written(FULL))]}
+    with apis.serving(steps) as api:
+        assert Run(api, BY_FRAMEWORK).wait() == Passed(OURS, written(FULL))
+
+
+def test_it_is_not_where_it_may_be_looked_for() -> None:
+    """It may be where nobody may look: that there is none cannot be said."""
+    with apis.serving(get_launcher=[refusal(403)]) as api, pytest.raises(NotAllowedError):
+        Run(api, BY_FRAMEWORK).wait()
+
+
+def test_there_is_no_such_framework() -> None:
+    with apis.serving() as api:
+        with pytest.raises(NoFrameworkError, match="there is no Framework digits in the namespace research"):
+            Run(api, BY_FRAMEWORK).wait()
+        assert len(api.asked) == 2
+
+
+@pytest.mark.parametrize("name", ["my job", "a/b", "a?b=c", "a#b", "Ä", "a\nb", "%2e", "..", "a" * 300])
+def test_a_framework_whose_name_is_none(name: str) -> None:
+    """Whatever somebody has written into framework_name: there is no such Framework, and it is asked for as written."""
+    with apis.serving() as api:
+        with pytest.raises(NoFrameworkError):
+            Run(api, msgspec.structs.replace(BY_FRAMEWORK, framework=name)).wait()
+        assert all("/frameworks/" in asked.path and not asked.query for asked in api.asked)
+
+
+def test_it_is_watched_until_everybody_is_there() -> None:
+    lines = [seen("MODIFIED", GAPPED), seen("MODIFIED", FULL)]
+    with apis.serving(
+        get_framework=[Answer(200, written(GAPPED))], watch_framework=[Watch(lines, "more")]
+    ) as api:
+        run = Run(api, BY_FRAMEWORK)
+        assert run.wait() == Passed(OURS, written(FULL))
+        assert len(api.asked) == 3
+        watch = api.asked[-1]
+    assert watch.path == "/apis/frameworkcontroller.microsoft.com/v1/namespaces/research/frameworks"
+    assert watch.query["fieldSelector"] == "metadata.name=digits"
+    assert watch.query["resourceVersion"] == "1"
+    assert (run.said, run.clock.slept) == ([], [])
+
+
+def test_of_another_attempt_or_without_us() -> None:
+    """As with the Gang: a status of before the retry, and one in which our pod is not written down yet."""
+    earlier = msgspec.structs.replace(BY_FRAMEWORK, attempt="1_cm2")
+    elsewhere = msgspec.structs.replace(BY_FRAMEWORK, pod_uid="uid-new")
+    for options in (earlier, elsewhere):
+        steps: dict[str, list[Step]] = {
+            "get_framework": [Answer(200, written(FULL))],
+            "watch_framework": [Watch()],
+        }
+        with apis.serving(steps) as api, pytest.raises(TimedOutError):
+            Run(api, options).wait()
+
+
+@pytest.mark.parametrize("namespace", ["research", "gangs", "team-gangs"])
+def test_it_is_deleted_meanwhile(namespace: str) -> None:
+    """Whatever the namespace is called."""
+    options = msgspec.structs.replace(BY_FRAMEWORK, namespace=namespace)
+    with apis.serving(
+        get_framework=[Answer(200, written(GAPPED))],
+        watch_framework=[Watch([seen("DELETED", GAPPED)], "more")],
+    ) as api:
+        api.push({"type": "ADDED", "object": {}})  # ends a barrier that has not heard of it
+        with pytest.raises(NoFrameworkError, match=f"the Framework {namespace}/digits was deleted"):
+            Run(api, options).wait()
+
+
+def test_it_is_deleted_while_nobody_looks() -> None:
+    gone: list[Step] = [Answer(200, written(GAPPED)), refusal(404)]
+    with apis.serving(get_framework=gone, watch_framework=[Watch()]) as api, pytest.raises(NoFrameworkError):
+        Run(api, BY_FRAMEWORK).wait()
+
+
+@pytest.mark.parametrize("code", [403, 405])
+def test_it_may_be_read_and_not_watched(code: int) -> None:
+    """It looks every BARRIER_CHECK_INTERVAL_SEC, as the reference does."""
+    reads = [Answer(200, written(GAPPED))] * 3 + [Answer(200, written(FULL))]
+    with apis.serving(get_framework=reads, watch_framework=[refusal(code)]) as api:
+        run = Run(api, BY_FRAMEWORK)
+        assert run.wait() == Passed(OURS, written(FULL))
+        assert api.questions.count("get frameworkcontroller.microsoft.com") == 4
+    waited = run.clock.now - 1000
+    assert 3 * BY_FRAMEWORK.interval <= waited <= 3 * BY_FRAMEWORK.interval + 1
+    assert run.said == []
+
+
+@pytest.mark.parametrize(
+    "old",
+    [refusal(410, "too old"), Watch([event("ERROR", {"kind": "Status", "code": 410, "message": "too old"})])],
+    ids=["answer", "event"],
+)
+def test_a_version_that_is_no_longer_kept(old: Step) -> None:
+    """It is read anew, soon."""
+    reads: list[Step] = [Answer(200, written(GAPPED)), Answer(200, written(FULL))]
+    with apis.serving(get_framework=reads, watch_framework=[old]) as api:
+        run = Run(api, BY_FRAMEWORK)
+        assert run.wait() == Passed(OURS, written(FULL))
+    assert (run.clock.now - 1000 < 1, run.said) == (True, [])
+
+
+GARBAGE: dict[str, Any] = {
+    "not-json": b"<html>\nno\n</html>",
+    "empty": b"",
+    "a-list": [],
+    "a-status": {"kind": "Status", "code": 200},
+    "no-name": {"apiVersion": "frameworkcontroller.microsoft.com/v1", "kind": "Framework", "metadata": {}},
+    "metadata-of-a-wrong-shape": {"apiVersion": "a/v1", "kind": "Framework", "metadata": "none"},
+    "broken-compression": {
+        **written(FULL),
+        "status": {
+            **written(FULL)["status"],
+            "attemptStatus": {
+                **written(FULL)["status"]["attemptStatus"],
+                "taskRoleStatuses": None,
+                "taskRoleStatusesCompressed": "AAAA",
+            },
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE.values(), ids=GARBAGE.keys())
+def test_a_framework_that_is_none(garbage: Any) -> None:
+    """When it is read, and when it is watched: it is read again."""
+    reads: list[Step] = [Answer(200, garbage), Answer(200, written(GAPPED)), Answer(200, written(FULL))]
+    line = garbage if isinstance(garbage, bytes) else event("MODIFIED", garbage)
+    with apis.serving(get_framework=reads, watch_framework=[Watch([line])]) as api:
+        run = Run(api, BY_FRAMEWORK)
+        assert run.wait() == Passed(OURS, written(FULL))
+    assert all("\n" not in line for line in run.said)
+
+
+def test_compressed_statuses() -> None:
+    """Statement 50. framework.json holds them as plain values: that is what its readers look for."""
+    plain = written(FULL)
+    compressed = msgspec.json.decode(msgspec.json.encode(plain))
+    attempt = compressed["status"]["attemptStatus"]
+    attempt["taskRoleStatusesCompressed"] = packed(attempt["taskRoleStatuses"])
+    attempt["taskRoleStatuses"] = None
+    with apis.serving(get_framework=[Answer(200, compressed)]) as api:
+        passed = Run(api, BY_FRAMEWORK).wait()
+    assert passed.gang == OURS
+    assert passed.framework is not None
+    found = passed.framework["status"]["attemptStatus"]
+    assert found["taskRoleStatuses"] == plain["status"]["attemptStatus"]["taskRoleStatuses"]
+
+
+def packed(value: Any) -> str:
+    return base64.b64encode(gzip.compress(msgspec.json.encode(value))).decode()

@@ -1,0 +1,72 @@
+"""A barrier that waits for what a scripted API server says. No time passes but that of the clock, which goes on when
+somebody sleeps."""
+
+from typing import Any
+
+import gathered
+import msgspec
+from barrier_api import Api, event
+
+from windlass.barrier.options import Options
+from windlass.barrier.server import Server
+from windlass.barrier.waiting import Passed, Waiting
+from windlass.model.framework import Framework
+from windlass.model.gang import GangSpec
+from windlass.wire import codec
+
+OPTIONS = Options(
+    "research",
+    "digits",
+    interval=7,
+    gang=gathered.GANG,
+    attempt=gathered.ATTEMPT,
+    pod_uid="uid-worker-1",
+    role="worker",
+    index=1,
+)
+BY_FRAMEWORK = msgspec.structs.replace(OPTIONS, gang="")
+OURS = gathered.gang()
+FULL = gathered.framework()
+GAPPED = gathered.framework({"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""]})
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.slept: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds >= 0
+        assert len(self.slept) < 5000, "it sleeps and sleeps"
+        self.slept.append(seconds)
+        self.now += max(seconds, 0.001)
+
+
+class Run:
+    """One barrier, and what it has said."""
+
+    def __init__(self, api: Api, options: Options = OPTIONS) -> None:
+        self.said: list[str] = []
+        self.clock = Clock()
+        server = Server(api.url, None, lambda: {"Authorization": "Bearer secret"})
+        self.waiting = Waiting(
+            server, options, self.said.append, monotonic=self.clock.monotonic, sleep=self.clock.sleep
+        )
+
+    def wait(self) -> Passed:
+        return self.waiting.wait()
+
+
+def added(spec: GangSpec, **fields: Any) -> Any:
+    return event("ADDED", gathered.stored(msgspec.structs.replace(spec, **fields)))
+
+
+def written(framework: Framework) -> Any:
+    return msgspec.json.decode(codec.encode_framework(framework))
+
+
+def seen(kind: str, framework: Framework) -> Any:
+    return event(kind, written(framework))
