@@ -18,6 +18,10 @@ SIX: Final = {"worker": ["fd00::5", "fd00::6"]}
 NAMES: Final = ("framework.json", "injector.sh", "cluster.env", "hostfile", "tf_config.json")
 
 
+def injector(gang: GangSpec) -> str:
+    return files.contents(gang, "worker", 0)["injector.sh"]
+
+
 def sourced(shell: str, folder: Path, text: str, asked: str, **variables: str) -> str:
     """What a shell says that has read the text, about variables as its children see them."""
     (folder / "script").write_text(text)
@@ -77,12 +81,12 @@ def test_whoever_sources_it_decides_about_the_port(
 
 
 def test_the_port_may_be_set_in_the_shell_itself(shell: str, tmp_path: Path) -> None:
-    text = "FB_PS_PORT=1234\n" + files.injector(gathered.gang())
+    text = "FB_PS_PORT=1234\n" + injector(gathered.gang())
     assert sourced(shell, tmp_path, text, "$FB_PS_ADDRESSES").splitlines()[-1] == "10.0.0.4:1234"
 
 
 def test_the_injector_prints_what_it_exports(shell: str, tmp_path: Path) -> None:
-    assert sourced(shell, tmp_path, files.injector(gathered.gang()), "end").splitlines() == [
+    assert sourced(shell, tmp_path, injector(gathered.gang()), "end").splitlines() == [
         "FB_PS_IPS=10.0.0.4",
         "FB_PS_ADDRESSES=10.0.0.4:2222",
         "FB_WORKER_IPS=10.0.0.5,10.0.0.6",
@@ -97,19 +101,24 @@ def test_the_wrapped_command_says_nothing_of_its_own(shell: str, tmp_path: Path)
 
 
 def test_a_role_without_tasks(shell: str, tmp_path: Path) -> None:
-    text = files.injector(gathered.gang({"ps": [], "worker": ["10.0.0.5"]}))
+    text = injector(gathered.gang({"ps": [], "worker": ["10.0.0.5"]}))
     assert sourced(shell, tmp_path, text, "<$FB_PS_IPS><$FB_PS_ADDRESSES>").endswith("<><>\n")
 
 
 def test_addresses_of_version_6(shell: str, tmp_path: Path) -> None:
-    said = sourced(shell, tmp_path, files.injector(gathered.gang(SIX)), "$FB_WORKER_IPS $FB_WORKER_ADDRESSES")
+    said = sourced(
+        shell,
+        tmp_path,
+        injector(gathered.gang(SIX)),
+        "$FB_WORKER_IPS $FB_WORKER_ADDRESSES",
+    )
     assert said.splitlines()[-1] == "fd00::5,fd00::6 [fd00::5]:2222,[fd00::6]:2222"
 
 
 def test_what_env_prints_is_what_the_shell_sees(tmp_path: Path) -> None:
     for gang in (gathered.gang(), gathered.gang(SIX), gathered.gang({"ps": []})):
         for name, value in files.variables(gang).items():
-            said = sourced("sh", tmp_path, files.injector(gang), f"${name}")
+            said = sourced("sh", tmp_path, injector(gang), f"${name}")
             assert said.splitlines()[-1] == value
 
 

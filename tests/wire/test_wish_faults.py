@@ -26,7 +26,10 @@ def found(
 
 ONE_PORT: Final = "containers: [{name: a, image: b, ports: [{containerPort: 2222}]}]"
 NO_PORT: Final = "containers: [{name: a, image: b}]"
-SAME_PORT: Final = "containers: [{name: a, image: b, ports: [{containerPort: 5000}]}, {name: c, image: b, ports: [{containerPort: 5000}]}]"
+SAME_PORT: Final = (
+    "containers: [{name: a, image: b, ports: [{containerPort: 5000}]}, "
+    "{name: c, image: b, ports: [{containerPort: 5000}]}]"
+)
 TWO_PROTOCOLS: Final = (
     "containers: [{name: a, image: b, ports: [{containerPort: 5000}, {containerPort: 5000, protocol: UDP}]}]"
 )

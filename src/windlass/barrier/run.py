@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 
@@ -64,7 +63,8 @@ def _tell(passed: Passed, options: Options, wanted: Wanted) -> None:
     contents = files.contents(passed.gang, options.role, options.index, options.tf_config)
     if passed.framework is not None:
         contents[files.FRAMEWORK] = msgspec.json.encode(passed.framework).decode() + "\n"
-    for name, text in contents.items():
-        Path(name).write_text(text, encoding="utf-8")
     if configfile := wanted.configfile or options.configfile:
-        Path(configfile).write_text(files.configfile(passed.gang), encoding="utf-8")
+        contents[configfile] = files.configfile(passed.gang)
+    for name, text in contents.items():
+        with open(name, "wb", buffering=0) as file:  # noqa: PTH123 — a hundred barriers are released at once
+            file.write(text.encode())

@@ -30,10 +30,11 @@ LAUNCHER = "launcher"
 def contents(gang: GangSpec, role: str, index: int, tf_config: str = "") -> dict[str, str]:
     """By the name of the file. A task that was told its TF_CONFIG before finds the same in the file."""
     known = where.by_name_in(gang) if gang.service else where.by_address(gang)
+    exports = "".join(_exports(gang))
     return {
         FRAMEWORK: msgspec.json.encode(framework(gang)).decode() + "\n",
-        INJECTOR: injector(gang),
-        names.CLUSTER_ENV: "".join(_exports(gang)),
+        INJECTOR: _injector(gang, exports),
+        names.CLUSTER_ENV: exports,
         HOSTFILE: hostfile(gang),
         TF_CONFIG: (tf_config or TensorFlow(known).config(role, index)) + "\n",
     }
@@ -63,10 +64,10 @@ def framework(gang: GangSpec) -> Json:
     }
 
 
-def injector(gang: GangSpec) -> str:
+def _injector(gang: GangSpec, exports: str) -> str:
     """The reference's (statement 48): whoever sources it decides about the ports."""
     printed = (f'echo "{name}=${name}"\n' for role in gang.roles for name in _exported(role))
-    return "".join(("#!/bin/sh\n", *_exports(gang), *printed))
+    return "".join(("#!/bin/sh\n", exports, *printed))
 
 
 def variables(gang: GangSpec) -> dict[str, str]:
@@ -82,10 +83,10 @@ def variables(gang: GangSpec) -> dict[str, str]:
 def _exports(gang: GangSpec) -> Iterator[str]:
     for role in gang.roles:
         ips, addresses = _exported(role)
-        yield f"export {ips}='{','.join(member.ip for member in role.members)}'\n"
+        yield f"export {ips}='{','.join([member.ip for member in role.members])}'\n"
+        port = f":${{FB_{role.name.upper()}_PORT:-"
         listed = ",".join(
-            f"{_host(member.ip)}:${{FB_{role.name.upper()}_PORT:-{member.port or role.port}}}"
-            for member in role.members
+            [f"{_host(member.ip)}{port}{member.port or role.port}}}" for member in role.members]
         )
         yield f'export {addresses}="{listed}"\n'
 

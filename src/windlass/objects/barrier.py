@@ -34,7 +34,7 @@ def with_barrier(spec: Json, image: str, variables: list[Json]) -> Json:
         # Kubernetes would say so itself, and a token is always somebody's.
         account = spec.get("serviceAccountName") or spec.get("serviceAccount")  # the latter is its old name
         filled["serviceAccountName"] = account or "default"
-        filled["volumes"] = [*(spec.get("volumes") or ()), {"name": _VOLUME, "emptyDir": {}}, _access()]
+        filled["volumes"] = [*(spec.get("volumes") or ()), _volume(), _access()]
     return filled
 
 
@@ -87,6 +87,11 @@ def _resources(container: Json) -> Json:
         if kind in ("requests", "limits") and isinstance(amounts, dict)
     }
     return {kind: amounts for kind, amounts in found.items() if amounts}
+
+
+def _volume() -> Json:
+    """In memory: it is a few kilobytes, and a hundred pods write theirs at the same moment."""
+    return {"name": _VOLUME, "emptyDir": {"medium": "Memory"}}
 
 
 def _access() -> Json:
