@@ -21,14 +21,13 @@ from typing import NamedTuple
 
 import msgspec
 import yaml
-from controller import FRAMEWORKS, Controller, Process  # beside this file
+from controller import FRAMEWORKS, Controller, api_server  # beside this file
 
 from windlass.discovery.files import TF_CONFIG as LAST_FILE
 from windlass.kubeapi import access, answers, requests
-from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS
+from windlass.kubeapi.resources import PODS
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
-from windlass.wire import crd
 
 NAMESPACE = "default"
 LONGEST_WAIT = 120.0
@@ -53,26 +52,12 @@ def framework(tasks: int) -> bytes:
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Path]:
     """An API server and a controller; gives the kubeconfig."""
-    kubeconfig = folder / "kubeconfig"
-    command = [sys.executable, "-m", "windlass.localcluster", "--data", str(folder / "data")]
-    api = Process([*command, "--kubeconfig", str(kubeconfig)], folder / "api.log")
-    try:
-        api.wait_for_line("(is ready)")
-        asyncio.run(define(kubeconfig))
+    with api_server(folder) as kubeconfig:
         controller = Controller(kubeconfig, folder / "controller.log")
         try:
             yield kubeconfig
         finally:
             controller.stop()
-    finally:
-        api.stop()
-
-
-async def define(kubeconfig: Path) -> None:
-    async with Transport(await access.load(str(kubeconfig))) as transport:
-        for definition in crd.definitions():
-            body = msgspec.json.encode(definition)
-            await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
 
 
 async def pods_of_gang(transport: Transport, tasks: int) -> list[dict[str, object]]:

@@ -143,28 +143,35 @@ async def submit(kubeconfig: Path, bodies: Sequence[bytes]) -> None:
 
 async def define(kubeconfig: Path) -> None:
     async with Transport(await access.load(str(kubeconfig))) as transport:
-        for group in names.GROUPS:
-            body = json.dumps(crd.framework_crd(group)).encode()
+        for definition in crd.definitions():
+            body = json.dumps(definition).encode()
             await transport.send(requests.create(resources.CUSTOM_RESOURCE_DEFINITIONS, "", body))
 
 
 @contextmanager
-def cluster(folder: Path) -> Iterator[Path]:
-    """An API server and a hollow kubelet. Gives the kubeconfig."""
+def api_server(folder: Path) -> Iterator[Path]:
+    """One that knows what Frameworks are. Gives the kubeconfig."""
     kubeconfig = folder / "kubeconfig"
     command = [sys.executable, "-m", "windlass.localcluster", "--data", str(folder / "data")]
     server = Process([*command, "--kubeconfig", str(kubeconfig)], folder / "server.log")
     try:
         server.wait_for_line("(is ready)")
         asyncio.run(define(kubeconfig))
+        yield kubeconfig
+    finally:
+        server.stop()
+
+
+@contextmanager
+def cluster(folder: Path) -> Iterator[Path]:
+    """An API server and a hollow kubelet. Gives the kubeconfig."""
+    with api_server(folder) as kubeconfig:
         command = [sys.executable, "-m", "windlass.testing.hollow_kubelet", "--kubeconfig", str(kubeconfig)]
         kubelet = Process([*command, "--connections", "32"], folder / "kubelet.log")
         try:
             yield kubeconfig
         finally:
             kubelet.stop()
-    finally:
-        server.stop()
 
 
 def show(what: str, found: str, aim: str) -> None:

@@ -6,6 +6,7 @@ KUBECONFIG=… pytest tests/kubernetes               on any cluster whose nodes 
 
 import contextlib
 import http.client
+import os
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,8 @@ from live import accounts, clusters
 from live.accounts import Account
 from live.clusters import Cluster
 from live.place import Place
+
+from images import building, catalogue
 
 HERE = Path(__file__).parent
 BEGAN = datetime.now(UTC)
@@ -37,6 +40,15 @@ def place(cluster: Cluster) -> Iterator[Place]:
     place = cluster.new_place()
     yield place
     cluster.client.delete(f"/api/v1/namespaces/{place.name}")
+
+
+@pytest.fixture
+def tensorflow(cluster: Cluster) -> str:
+    """The image that the examples use, on the node."""
+    named = os.environ.get("WINDLASS_TEST_TENSORFLOW_IMAGE", "")
+    if not named:
+        cluster.breakable().load(building.ensure(catalogue.WITH_TENSORFLOW.name))
+    return named or catalogue.WITH_TENSORFLOW.name
 
 
 @pytest.hookimpl(wrapper=True)

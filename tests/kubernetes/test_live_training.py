@@ -1,6 +1,5 @@
 """Real distributed TensorFlow in real pods: names through the cluster's DNS, the barrier, checkpoints on the node."""
 
-import os
 from typing import Any
 
 import pytest
@@ -11,16 +10,7 @@ from operated.place import completion_of
 
 import examples
 from conformance.client import Json
-from images import building, catalogue
 from windlass.model import names
-
-
-@pytest.fixture
-def tensorflow(cluster: Cluster) -> str:
-    named = os.environ.get("WINDLASS_TEST_TENSORFLOW_IMAGE", "")
-    if not named:
-        cluster.breakable().load(building.ensure(catalogue.WITH_TENSORFLOW.name))
-    return named or catalogue.WITH_TENSORFLOW.name
 
 
 @pytest.fixture
