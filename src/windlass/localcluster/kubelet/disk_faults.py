@@ -1,10 +1,14 @@
 """What the disk refuses (it is full, or read-only, or somebody else's), in the words that a kubelet has for it."""
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from windlass.localcluster.containers import refusals
 from windlass.localcluster.containers.refusals import RefusedError
+
+LEAST_FREE_BYTES = 4 * 1024**2
 
 Refusal = Callable[[str], RefusedError]
 """The problem in words → the refusal that tells of it."""
@@ -29,3 +33,12 @@ def sandbox(problem: str) -> RefusedError:
 
 def container(problem: str) -> RefusedError:
     return RefusedError(problem, refusals.CREATE_ERROR)
+
+
+def free_if_short(folder: Path) -> int | None:
+    """Of the folder's disk, if there is too little: what is written down next may not fit any more. None: enough."""
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError:
+        return None
+    return free if free < LEAST_FREE_BYTES else None

@@ -5,24 +5,20 @@ Nothing is watched for this. It is looked at when something could not be stored,
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from windlass.localcluster.kubelet import disk_faults
 from windlass.localcluster.kubelet.pod_worker import PodWorker
 
-_LEAST_FREE_BYTES = 4 * 1024**2
 _BLOCK = 512
 
 
 def relieve(data: Path, workers: Iterable[PodWorker]) -> None:
     """One pod at a time: what it gives back may be enough."""
-    try:
-        free = shutil.disk_usage(data).free
-    except OSError:
-        return
+    free = disk_faults.free_if_short(data)
     known = list(workers)
-    if free >= _LEAST_FREE_BYTES or any(worker.is_being_evicted for worker in known):
+    if free is None or any(worker.is_being_evicted for worker in known):
         return
     running = [worker for worker in known if worker.record.is_anything_running]
     if not running:
@@ -30,7 +26,7 @@ def relieve(data: Path, workers: Iterable[PodWorker]) -> None:
     most = max(running, key=lambda worker: _bytes_below(worker.place.folder.path))
     most.evict(
         "The node was low on resource: ephemeral-storage."
-        f" Threshold quantity: {_LEAST_FREE_BYTES}, available: {free // 1024}Ki."
+        f" Threshold quantity: {disk_faults.LEAST_FREE_BYTES}, available: {free // 1024}Ki."
     )
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from windlass.localcluster.containers.refusals import RefusedError
-from windlass.localcluster.kubelet import container_plans, log_reader, pod_folder, pod_volumes
+from windlass.localcluster.kubelet import container_plans, disk_faults, log_reader, pod_folder, pod_volumes
 from windlass.localcluster.kubelet.means import Means
 from windlass.localcluster.kubelet.pod_volumes import PodVolumes, Sources
 from windlass.localcluster.podlife import logs, specs, termination
@@ -175,8 +175,9 @@ class PodPlace:
         return self._link is not None
 
     def remove(self) -> None:
-        """All of it; the logs of an ephemeral cluster, whose data go soon enough, stay for who has yet to read them."""
-        if not self._means.is_ephemeral:
+        """All of it; the logs of an ephemeral cluster, whose data go soon enough, stay for who has yet to read them,
+        unless their room is needed."""
+        if not self._means.is_ephemeral or disk_faults.free_if_short(self._means.folder) is not None:
             pod_folder.remove(self.folder)
             return
         for folder in (self.folder.volumes, self.folder.run("")):
