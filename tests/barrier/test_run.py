@@ -18,15 +18,7 @@ from windlass.barrier import run as module
 from windlass.barrier.run import Wanted, run
 from windlass.wire import codec
 
-OWN = {
-    "FC_FRAMEWORK_NAMESPACE": "research",
-    "FC_FRAMEWORK_NAME": "digits",
-    "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": gathered.ATTEMPT,
-    "FC_POD_UID": "uid-worker-1",
-    "FC_TASKROLE_NAME": "worker",
-    "FC_TASK_INDEX": "1",
-    "WINDLASS_GANG": gathered.GANG,
-}
+OWN = gathered.WORKER_1
 PLAIN = Wanted()
 Steps = Mapping[str, Sequence[Step]]
 THERE = [Watch([event("ADDED", gathered.stored(gathered.gang()))], "more")]

@@ -120,7 +120,7 @@ BROKEN: dict[str, Step] = {
     "not-an-event": Watch([{"kind": "Gang"}]),
     "not-a-gang": Watch([event("ADDED", {"spec": {"roles": "none"}})]),
     "a-number": Watch([7]),
-    "not-utf-8": Watch([b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}']),
+    "not-utf-8": Watch([b'{"type":"ADDED","object":{"spec":{"frameworkName":"\xff"}}}']),
     "error-event": Watch([event("ERROR", {"kind": "Status", "code": 500, "message": "no"})]),
 }
 

@@ -20,15 +20,7 @@ from windlass.cli.main import main
 from windlass.wire import codec
 
 SECONDS: Final = 120
-OWN: Final = {
-    "FC_FRAMEWORK_NAMESPACE": "research",
-    "FC_FRAMEWORK_NAME": "digits",
-    "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": gathered.ATTEMPT,
-    "FC_POD_UID": "uid-worker-1",
-    "FC_TASKROLE_NAME": "worker",
-    "FC_TASK_INDEX": "1",
-    "WINDLASS_GANG": gathered.GANG,
-}
+OWN: Final = gathered.WORKER_1
 OURS: Final = event("ADDED", gathered.stored(gathered.gang()))
 GAPPED: Final = gathered.framework({"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""]})
 GET_IPS: Final = Path(__file__).parents[2] / "src" / "windlass" / "barrier" / "get_ips.sh"

@@ -21,6 +21,16 @@ from windlass.testing import builders
 CONFIG_MAP: Final = "cm"
 ATTEMPT: Final = f"0_{CONFIG_MAP}"
 GANG: Final = f"digits-{CONFIG_MAP}"
+WORKER_1: Final = {
+    "FC_FRAMEWORK_NAMESPACE": "research",
+    "FC_FRAMEWORK_NAME": "digits",
+    "FC_FRAMEWORK_ATTEMPT_INSTANCE_UID": ATTEMPT,
+    "FC_POD_UID": "uid-worker-1",
+    "FC_TASKROLE_NAME": "worker",
+    "FC_TASK_INDEX": "1",
+    "WINDLASS_GANG": GANG,
+}
+"""What the barrier of that task is told."""
 TWO_ROLES: Final = {"ps": ["10.0.0.4"], "worker": ["10.0.0.5", "10.0.0.6"]}
 
 Ips = Mapping[str, Sequence[str]]

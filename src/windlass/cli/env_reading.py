@@ -90,8 +90,7 @@ async def _ports(send: Send, framework: Framework) -> dict[str, int] | None:
         )
     except (NotFoundError, ForbiddenError):
         return None
-    written = codec.decode_config_map(answer).metadata.annotations.ports
-    return msgspec.json.decode(written, type=dict[str, int]) if written else None
+    return codec.decode_config_map(answer).task_ports
 
 
 def _identity(framework: Framework, task: Task) -> dict[str, str]:

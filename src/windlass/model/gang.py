@@ -45,15 +45,9 @@ class GangSpec(Sparse, frozen=True):
         return any(member.pod_uid == pod_uid for role in self.roles for member in role.members)
 
 
-class GangMetadata(Sparse, frozen=True):
-    name: str = ""
-    namespace: str = ""
-
-
 class Gang(Sparse, frozen=True):
     """The members of one attempt, with their addresses."""
 
-    metadata: GangMetadata = GangMetadata()
     spec: GangSpec = GangSpec()
 
 

@@ -96,6 +96,12 @@ class ObjectView(Sparse, frozen=True):
 class ConfigMapView(ObjectView, frozen=True):
     """The ConfigMap that stands for a Framework attempt."""
 
+    @property
+    def task_ports(self) -> dict[str, int] | None:
+        """By role, the port of its first task, where the pods share one network."""
+        written = self.metadata.annotations.ports
+        return msgspec.json.decode(written, type=dict[str, int]) if written else None
+
 
 class ContainerTerminated(Sparse, frozen=True):
     exit_code: int = 0

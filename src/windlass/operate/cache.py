@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
-import msgspec
-
 from windlass.decide.contract import Created, Observed
 from windlass.model import names
 from windlass.model.framework import Framework
@@ -320,8 +318,7 @@ class Cache:
     def ports_of(self, framework: Framework) -> dict[str, int] | None:
         """Those that the attempt's ConfigMap says, where pods share one network."""
         config_map = self._around((framework.namespace, framework.name)).config_map
-        written = "" if config_map is None else config_map.metadata.annotations.ports
-        return msgspec.json.decode(written, type=dict[str, int]) if written else None
+        return None if config_map is None else config_map.task_ports
 
     def pods_of_attempt(self, framework: Framework, config_map_uid: str) -> set[str]:
         """UIDs of the pods that one request for all pods of the attempt will find, if they still exist."""
