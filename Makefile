@@ -65,10 +65,12 @@ test-api: $(VENV)/installed ## The conformance and operator tests on a real API 
 .PHONY: test-cluster
 test-cluster: $(VENV)/installed ## Pods and Windlass in a complete Kubernetes: that of KUBECONFIG, or `make kubernetes`
 	@$(BIN)/python tools/kubernetes_cluster.py up
-	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 4 --dist worksteal -m 'not serial and not renewal' \
-	    tests/kubernetes tests/kubelet
-	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -m serial tests/kubernetes
-	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -m renewal tests/kubernetes
+	code=0; export WINDLASS_TEST_CLUSTER=real; \
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m 'not serial and not renewal' \
+	    tests/kubernetes tests/kubelet || code=$$?; \
+	$(BIN)/python -m pytest -m serial tests/kubernetes || code=$$?; \
+	$(BIN)/python -m pytest -m renewal tests/kubernetes || code=$$?; \
+	exit $$code
 
 .PHONY: fuzz
 fuzz: $(VENV)/installed ## Send the embedded API server what nobody should, for SECONDS=n (default 60), SEED=n

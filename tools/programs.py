@@ -126,6 +126,25 @@ def cleaning_up_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+@contextlib.contextmanager
+def signals_held() -> Iterator[None]:
+    """What would end us in the block (SIGTERM, Ctrl-C) comes at its end, when what was begun there is known."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    for each in handlers:
+        signal.signal(each, lambda signum, _frame: came.append(signum))
+    try:
+        yield
+    finally:
+        for each, handler in handlers.items():
+            signal.signal(each, handler)
+    for each in came:
+        signal.raise_signal(each)
+
+
 def _leave(signum: int, _frame: object) -> None:
     raise SystemExit(128 + signum)
 

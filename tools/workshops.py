@@ -63,20 +63,23 @@ class Workshop:
         """Runs it to its end. Whatever ends us first ends it too, with all that it started."""
         with self.log.open("a") as log:
             print("$", *argv, file=log, flush=True)
-            process = subprocess.Popen(  # noqa: S603
-                argv,
-                cwd=cwd,
-                env=dict(environment),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            process = None
             try:
+                with programs.signals_held():  # until we know whom to end
+                    process = subprocess.Popen(  # noqa: S603
+                        argv,
+                        cwd=cwd,
+                        env=dict(environment),
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                    )
                 code = process.wait()
             except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+                if process is not None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
                 raise
         if code != 0:
             raise WorkshopError(

@@ -74,3 +74,17 @@ def test_a_program_ends_when_we_are_killed(tmp_path: Path, lifeline: Lifeline) -
 
 def test_free_ports_differ() -> None:
     assert len(set(programs.free_ports(4))) == 4
+
+
+def test_what_ends_us_waits_for_what_was_begun() -> None:
+    begun = []
+
+    def end_while_it_begins() -> None:
+        with programs.signals_held():
+            signal.raise_signal(signal.SIGTERM)
+            begun.append("a process")
+
+    with programs.cleaning_up_on_sigterm(), pytest.raises(SystemExit) as ended:
+        end_while_it_begins()
+    assert begun == ["a process"]
+    assert ended.value.code == 128 + signal.SIGTERM
