@@ -1,11 +1,17 @@
-"""The `windlass` command. Knows the commands by name and imports one only when it is run."""
+"""The `windlass` command. Knows the commands by name and imports one only when it is run.
+
+Whatever goes wrong leaves here, as one message and an exit code: see `exit_codes`.
+"""
 
 import importlib
-from typing import NamedTuple
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import click
 
 from windlass import __version__
+from windlass.cli import mishaps
 
 
 class LazyCommand(NamedTuple):
@@ -38,6 +44,12 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
+        """As click has it, but for what click leaves as a traceback."""
+        given = sys.argv[1:] if args is None else list(args)
+        with mishaps.told(is_debugging=mishaps.DEBUG in given[:1]):
+            return super().main(args, *rest, **more)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — an override
         return sorted(COMMANDS)
 
@@ -55,6 +67,9 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="windlass")
+@click.option(
+    mishaps.DEBUG, "_debug", is_flag=True, expose_value=False, help="Show a traceback of what goes wrong."
+)
 def main() -> None:
     """Launch distributed training, on one laptop and on Kubernetes."""
 

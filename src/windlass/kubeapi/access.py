@@ -47,6 +47,8 @@ class Access:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.server = found.server
+        self.source = found.source
+        """Where this was found, for messages."""
         self.namespace = found.namespace
         self.proxy = found.proxy
         self.may_use_environment_proxy = found.may_use_environment_proxy and not _is_here(found.server)

@@ -1,0 +1,62 @@
+"""What all commands share that speak to a cluster: their options, the way there, and how a refusal leaves."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from windlass.cli import exit_codes
+from windlass.cli.mishaps import CommandError
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+
+T = TypeVar("T")
+
+
+class Where(NamedTuple):
+    """Which cluster, and which namespace of it."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --kubeconfig, --context and --namespace: the command is given a `where`."""
+
+    def with_where(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
+        return command(where=Where(kubeconfig, context, namespace), **others)
+
+    with_where.__name__, with_where.__doc__ = command.__name__, command.__doc__
+    with_where.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    for add in (
+        click.option("--namespace", "-n", default="", help="Without it: that of the kubeconfig's context."),
+        click.option("--context", default="", help="Of the kubeconfig."),
+        click.option(
+            "--kubeconfig", default="", help="The file that says where the cluster is and who you are."
+        ),
+    ):
+        add(with_where)
+    return with_where
+
+
+def run(where: Where, use: "Callable[[Connection], Coroutine[Any, Any, T]]") -> T:
+    """What a use case gives. Raises CommandError."""
+    # What is heavy is imported here: `windlass --help` must not pay for it.
+    from windlass.client import connection, errors
+
+    async def connected() -> T:
+        async with connection.connected(where.kubeconfig, where.context, where.namespace) as found:
+            return await use(found)
+
+    try:
+        return asyncio.run(connected())
+    except errors.FaultyJobError as error:
+        lines = [str(error), *map(str, error.faults)]
+        raise CommandError("\n".join(line for line in lines if line), exit_codes.USAGE) from error
+    except (errors.UnreachableError, errors.TimedOutError) as error:
+        raise CommandError(str(error), exit_codes.NO_ANSWER) from error
+    except errors.ClientError as error:
+        raise CommandError(str(error), exit_codes.FAILED) from error

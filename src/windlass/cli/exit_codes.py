@@ -1,0 +1,15 @@
+"""What `windlass` exits with. They are an interface: scripts depend on them."""
+
+SUCCESS = 0
+FAILED = 1
+"""It could not be done; the message says why. Of lint: there are errors."""
+USAGE = 2
+"""The command line or a file is wrong; nothing was done."""
+NO_ANSWER = 124
+"""No answer in time: the API server cannot be reached, or --timeout is over."""
+OTHER_CODE = 125
+"""Of `run` and `wait`: the job has failed with a code that no shell can hold. One of 1 to 255 is given as it is."""
+INTERRUPTED = 130
+"""Ctrl-C."""
+CLOSED_PIPE = 141
+"""Nobody reads the output any more, as after `| head`."""

@@ -1,0 +1,59 @@
+"""What goes wrong while a command runs, told in one message. A traceback is for those who ask for it."""
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+
+from windlass.cli import exit_codes
+
+DEBUG = "--debug"
+
+
+class CommandError(Exception):
+    """One message, and what to exit with."""
+
+    def __init__(self, message: str, code: int = exit_codes.FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@contextlib.contextmanager
+def told(*, is_debugging: bool) -> Iterator[None]:
+    """Leaves by SystemExit, whatever happens in the block."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _leave_quietly()
+    except KeyboardInterrupt:
+        sys.exit(exit_codes.INTERRUPTED)
+    except Exception as error:
+        if is_debugging:
+            raise
+        message, code = explained(error)
+        with contextlib.suppress(OSError):
+            print(f"windlass: {message}", file=sys.stderr)
+        sys.exit(code)
+
+
+def explained(error: Exception) -> tuple[str, int]:
+    """The message, and what to exit with."""
+    if isinstance(error, CommandError):
+        return str(error), error.code
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        where = f": {error.filename}" if error.filename else ""
+        return f"no space is left on the device{where}. Make room, and run it again.", exit_codes.FAILED
+    if isinstance(error, OSError):
+        return str(error), exit_codes.FAILED
+    fault = f"something went wrong that should not ({type(error).__name__}: {error})"
+    advice = f"This is a fault of Windlass: please report it with the output of `windlass {DEBUG} …`."
+    return f"{fault}. {advice}", exit_codes.FAILED
+
+
+def _leave_quietly() -> None:
+    """Python would complain once more when it flushes what nobody reads."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, sys.stdout.fileno())
+    sys.exit(exit_codes.CLOSED_PIPE)

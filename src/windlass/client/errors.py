@@ -1,0 +1,41 @@
+"""How a use case may fail. Each error is one message: what, where, what to do."""
+
+from collections.abc import Sequence
+
+from windlass.wire.faults import Fault
+
+
+class ClientError(Exception):
+    """It could not be done."""
+
+
+class NoClusterError(ClientError):
+    """Where the cluster is, or who we are, is not known."""
+
+
+class UnreachableError(ClientError):
+    """The API server does not answer."""
+
+
+class RefusedError(ClientError):
+    """The API server answers, and does not do it: not allowed, not valid."""
+
+
+class NotThereError(ClientError):
+    """There is no job, task, pod or container of that name."""
+
+
+class AlreadyThereError(ClientError):
+    """There is a job of that name."""
+
+
+class TimedOutError(ClientError):
+    """It has not happened in time."""
+
+
+class FaultyJobError(ClientError):
+    """The job makes no sense as it is written."""
+
+    def __init__(self, message: str, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(message)
+        self.faults = tuple(faults)

@@ -1,0 +1,19 @@
+"""Durations as people write them: 90, 90s, 15m, 1h30m, 7d."""
+
+import re
+
+_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|[smhd])")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+EXPECTED = "a duration such as 90s, 15m, 1h30m or 7d"
+
+
+def seconds(written: str | int | float) -> float:
+    """A number is one of seconds. Raises ValueError."""
+    text = str(written).strip()
+    if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", text):
+        return float(text)
+    parts = list(_PART.finditer(text))
+    is_whole = bool(parts) and "".join(part[0] for part in parts) == text
+    if not is_whole:
+        raise ValueError(f"found {text!r}, expected {EXPECTED}")
+    return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
