@@ -7,7 +7,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 EXPECTED = "a duration such as 90s, 15m, 1h30m or 7d"
 
 
-def seconds(written: str | int | float) -> float:
+def seconds(written: str | float) -> float:
     """A number is one of seconds. Raises ValueError."""
     text = str(written).strip()
     if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", text):

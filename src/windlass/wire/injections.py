@@ -5,8 +5,9 @@
     delete TASK [after DURATION]        somebody deletes its pod
     delay TASK [by] DURATION            it starts that much later
 
-each with `every time` at its end, for all attempts of the task rather than for its first one only. A duration counts from
-the moment at which the task runs. TASK is a role and an index, such as worker-1, or a role alone for all of its tasks.
+each with `every time` at its end, for all attempts of the task rather than for its first one only. A duration counts
+from the moment at which the task runs. TASK is a role and an index, such as worker-1, or a role alone for all of its
+tasks.
 """
 
 import re
@@ -66,7 +67,7 @@ def parse(written: str) -> Injection:
 def _what(written: str, word: str) -> What:
     known = tuple(str(what) for what in What)
     if word not in known:
-        raise _error(written, f"there is no {word!r}. {faults.did_you_mean(word, known)}")
+        raise _error(written, f"there is no {word!r}. {faults.did_you_mean(word, known)}".rstrip("."))
     return What(word)
 
 
