@@ -50,6 +50,14 @@ class LazyGroup(click.Group):
         with mishaps.told(is_debugging=mishaps.DEBUG in given[:1]):
             return super().main(args, *rest, **more)
 
+    def make_context(self, *given: Any, **more: Any) -> click.Context:
+        with mishaps.past_click():
+            return super().make_context(*given, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with mishaps.past_click():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — an override
         return sorted(COMMANDS)
 

@@ -19,15 +19,34 @@ class CommandError(Exception):
         self.code = code
 
 
+class _NobodyReadsError(Exception):
+    """A closed pipe, past click, which would exit with a code of its own."""
+
+
+class _CtrlCError(Exception):
+    """Past click, likewise."""
+
+
+@contextlib.contextmanager
+def past_click() -> Iterator[None]:
+    """For `told`, around whatever click runs."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _NobodyReadsError from error
+    except KeyboardInterrupt as error:
+        raise _CtrlCError from error
+
+
 @contextlib.contextmanager
 def told(*, is_debugging: bool) -> Iterator[None]:
     """Leaves by SystemExit, whatever happens in the block."""
     try:
         yield
         sys.stdout.flush()
-    except BrokenPipeError:
+    except (BrokenPipeError, _NobodyReadsError):
         _leave_quietly()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _CtrlCError):
         sys.exit(exit_codes.INTERRUPTED)
     except Exception as error:
         if is_debugging:

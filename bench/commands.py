@@ -1,0 +1,90 @@
+"""How long a person waits for `windlass --help` and `windlass lint`, beside a bare start of the interpreter.
+
+Alternating, so that all of them meet the same machine; medians.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+AIM_MS = 150.0
+WINDLASS = str(Path(sys.executable).with_name("windlass"))
+TASK_ROLE = """\
+  - name: role{index}
+    taskNumber: 2
+    frameworkAttemptCompletionPolicy: {{minFailedTaskCount: 1, minSucceededTaskCount: -1}}
+    task:
+      retryPolicy: {{fancyRetryPolicy: true, maxRetryCount: 3}}
+      pod:
+        spec:
+          restartPolicy: Never
+          containers:
+          - name: main
+            image: python:3.11
+            command: [python3, train.py]
+            ports:
+            - containerPort: {port}
+            resources:
+              limits: {{cpu: 1, memory: 1Gi}}
+"""
+FRAMEWORK = """\
+apiVersion: frameworkcontroller.microsoft.com/v1
+kind: Framework
+metadata:
+  name: hundred-lines
+spec:
+  taskRoles:
+"""
+
+
+def hundred_lines() -> str:
+    """A Framework as people write them, with a role after the other until it is that long."""
+    text, index = FRAMEWORK, 0
+    while text.count("\n") < 100:
+        text += TASK_ROLE.format(index=index, port=2000 + index)
+        index += 1
+    return text
+
+
+def milliseconds(command: Sequence[str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+    return (time.perf_counter() - began) * 1000
+
+
+def measured(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, float]:
+    taken: dict[str, list[float]] = {name: [] for name in commands}
+    for _ in range(rounds + 1):  # the first one reads from the disk
+        for name, command in commands.items():
+            taken[name].append(milliseconds(command))
+    return {name: statistics.median(times[1:]) for name, times in taken.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "framework.yaml")
+        file.write_text(hundred_lines())
+        found = measured(
+            {
+                "bare": [sys.executable, "-c", "pass"],
+                "windlass --help": [WINDLASS, "--help"],
+                "windlass lint, a file of 100 lines": [WINDLASS, "lint", str(file)],
+            },
+            rounds,
+        )
+    bare = found.pop("bare")
+    print(f"a bare start of the interpreter: {bare:.0f} ms")
+    for name, taken in found.items():
+        print(f"{name}: {taken:.0f} ms, {taken - bare:.0f} ms more (aim: {AIM_MS:.0f} ms more)")
+
+
+if __name__ == "__main__":
+    main()
