@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 EXAMPLES := .venv-examples
+DEMO := .venv-demo
 SEEDS ?= 2000
 # What was imported once is quicker to import again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,17 +15,16 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## This list
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
 
-# The stamp is younger than pyproject.toml once everything that it asks for is installed.
-$(VENV)/installed: pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Windlass needs Python 3.11 or newer; set PYTHON=…")'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@
-
-# TensorFlow, PyTorch and JAX take gigabytes, so they are kept apart from what every test needs.
-$(EXAMPLES)/installed: pyproject.toml
-	test -x $(EXAMPLES)/bin/python || $(PYTHON) -m venv $(EXAMPLES)
-	$(EXAMPLES)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,examples]'
+# Environments: what every test needs; the examples' programs, which take gigabytes; and of these, TensorFlow alone, so
+# that the demo begins sooner. A stamp is younger than pyproject.toml once all that it asks for is installed.
+$(VENV)/installed: EXTRAS := dev
+$(EXAMPLES)/installed: EXTRAS := dev,examples
+$(DEMO)/installed: EXTRAS := tensorflow
+$(VENV)/installed $(EXAMPLES)/installed $(DEMO)/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Windlass needs Python 3.11 or newer; set PYTHON=…")'
+	@test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	@echo "Installing Windlass with $(EXTRAS) into $(@D), which takes a minute or two; once."
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $@
 
 .PHONY: test
@@ -98,8 +98,9 @@ format: $(VENV)/installed ## Format the code
 	$(BIN)/ruff check --fix .
 
 .PHONY: demo
-demo: $(VENV)/installed ## A distributed run on this machine: two workers and a parameter server
-	$(BIN)/windlass run examples/hello/framework.yaml
+demo: $(DEMO)/installed ## Train on this machine: TensorFlow, two parameter servers and two workers
+	$(DEMO)/bin/windlass run examples/digits-ps/job.yaml
+	@cat examples/next.txt
 
 .PHONY: simulate
 simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000), FIRST=n names the first

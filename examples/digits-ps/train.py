@@ -9,6 +9,7 @@ Worker 0 initialises the variables, from the newest checkpoint if there is one, 
 import argparse
 import os
 import time
+from pathlib import Path
 
 import tensorflow.compat.v1 as tf
 
@@ -113,6 +114,7 @@ class Worker:
                 print(f"first step: step={step} loss={loss:.4f} time={time.time():.3f}", flush=True)
             if own % 25 == 0:
                 print(f"worker {self.index}: own={own} step={step} loss={loss:.4f}", flush=True)
+                self.report(own, loss)
             if self.is_chief:
                 self.events.add_summary(
                     tf.Summary(value=[tf.Summary.Value(tag="loss", simple_value=loss)]), step
@@ -120,6 +122,11 @@ class Worker:
                 if own % CHECKPOINT_EVERY == 0:
                     self.save(session, step)
         print(f"done: worker={self.index} own={own} now={own - begin}", flush=True)
+
+    def report(self, own: int, loss: float) -> None:
+        """For whoever watches the job, if somebody does."""
+        if file := os.environ.get("WINDLASS_PROGRESS"):
+            Path(file).write_text(f"{own}/{self.share} loss={loss:.4f}\n")
 
     def save(self, session, step: int) -> None:
         self.model.saver.save(session, f"{self.output}/model", global_step=step)

@@ -1,0 +1,35 @@
+"""The same training from job files: no Framework, no ConfigMap for the code, in place."""
+
+from typing import Final
+
+import msgspec
+import pytest
+
+import examples
+from examples import EXAMPLES
+
+
+class Example(msgspec.Struct, frozen=True):
+    packages: tuple[str, ...]
+    result: tuple[str, str]
+    """Which task says how good it is, and how that line begins."""
+    steps: str = "--steps 300"
+    completed: tuple[str, ...] = ("worker-0", "worker-1")
+
+
+JOBS: Final = {
+    "digits-ps": Example(("tensorflow", "sklearn"), ("worker-0", "result:"), "--steps 2000"),
+    "digits-mwms": Example(("tensorflow", "sklearn"), ("worker-0", "result:")),
+    "digits-ddp": Example(("torch", "sklearn"), ("worker-0", "ends ")),
+    "digits-jax": Example(("jax", "sklearn"), ("worker-0", "ends ")),
+}
+
+
+@pytest.mark.parametrize(("name", "example"), JOBS.items(), ids=JOBS.keys())
+def test_training(name: str, example: Example) -> None:
+    examples.needs(*example.packages)
+    replaced = {"code: .": f"code: {EXAMPLES / name}", example.steps: "--steps 200"}
+    result = examples.run_example(name, file="job.yaml", replaced=replaced, has_code=False).expect("Succeeded")
+    assert float(result.value(*example.result)["accuracy"]) > 0.85
+    for task in example.completed:
+        assert "Succeeded" in result.reasons_of(task)
