@@ -14,15 +14,17 @@ from pathlib import Path
 import msgspec
 
 import docstrings  # beside this file
+import job_docs
 from windlass.decide.transitions import TRANSITIONS, Origin
 from windlass.model import completion, states
 from windlass.model.completion import CompletionCode
 from windlass.model.states import State
 from windlass.settings import Settings
-from windlass.wire import configuration, environment
+from windlass.wire import configuration, environment, job_schema
 from windlass.wire.environment import Setting
 
 FOLDER = Path(__file__).parents[1] / "docs"
+PACKAGE = Path(__file__).parents[1] / "src" / "windlass"
 HEADER = "<!-- Made from the code by tools/update_docs.py. Do not edit. -->\n"
 ARROWS = {Origin.PATH: "", Origin.SHORTCUT: " : shortcut", Origin.WINDLASS: " : beyond the reference"}
 
@@ -32,6 +34,9 @@ def documents() -> dict[Path, str]:
         FOLDER / "states.md": states_page(),
         FOLDER / "completion-codes.md": codes_page(),
         FOLDER / "configuration.md": configuration_page(),
+        FOLDER / "job-file.md": job_docs.page((FOLDER / "job-file.md").read_text()),
+        FOLDER / job_schema.FILE: job_docs.schema(),
+        PACKAGE / "wire" / job_schema.FILE: job_docs.schema(),
     }
 
 

@@ -1,3 +1,42 @@
-"""Windlass launches distributed training, on one laptop and on Kubernetes, with one controller."""
+"""Windlass launches distributed training, on one laptop and on Kubernetes, with one controller.
+
+from windlass import Client, Job, Role
+
+with Client() as client:
+    client.submit(Job(name="digits", command="python train.py", roles={"worker": Role(tasks=2)}))
+    print(client.wait("digits").state)
+"""
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0.dev0"
+
+_HOMES = {
+    "AsyncClient": "windlass.client.sdk",
+    "Client": "windlass.client.blocking",
+    "ClientError": "windlass.client.errors",
+    "Job": "windlass.model.job",
+    "JobState": "windlass.client.views",
+    "JobView": "windlass.client.views",
+    "Resources": "windlass.model.job",
+    "Retry": "windlass.model.job",
+    "Role": "windlass.model.job",
+    "Runtime": "windlass.model.wishes",
+    "TaskState": "windlass.client.views",
+    "TaskView": "windlass.client.views",
+    "Volume": "windlass.model.job",
+    "load": "windlass.client.sources",
+}
+"""Imported when somebody asks for them: `windlass --help` must not pay for an HTTP client. For type checkers, the same
+stands in `__init__.pyi`."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'windlass' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

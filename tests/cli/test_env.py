@@ -185,8 +185,8 @@ def test_unknown(cluster: Cluster) -> None:
         "known/worker-2": "known has no task worker-2, it has ps-0, worker-0..1",
         "known/chief-0": "known has no task chief-0, it has ps-0, worker-0..1",
         "known/empty-0": "known has no task empty-0",
-        "nobody/worker-0": "there is no Framework nobody in the namespace default",
-        "a b?c/worker-0": "there is no Framework a b?c in the namespace default",
+        "nobody/worker-0": 'there is no job "nobody" in the namespace default',
+        "a b?c/worker-0": 'there is no job "a b?c" in the namespace default',
     }.items():
         result = cluster.env(task)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -198,7 +198,7 @@ def test_another_namespace(cluster: Cluster) -> None:
     cluster.create(framework("placed"))
     result = cluster.env("placed/ps-0", "-n", "elsewhere")
     assert result.exit_code == 1
-    assert "there is no Framework placed in the namespace elsewhere" in result.stderr
+    assert 'there is no job "placed" in the namespace elsewhere' in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_rights_on_one_group_are_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("steps", "words"),
     [
-        ({"get_launcher": [refusal(403, "you may not")]}, "403: you may not"),
+        ({"get_launcher": [refusal(403, "you may not")]}, "does not allow it: you may not."),
         ({"get_framework": [Answer(200, {"kind": "Framework"})]}, "Framework, at the top: "),
         ({"get_launcher": [Answer(200, b"<html>")]}, "Expected JSON"),
     ],

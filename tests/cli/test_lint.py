@@ -1,6 +1,10 @@
 """`windlass lint` as a person uses it: what it prints, how it exits, and that asking for help costs nothing."""
 
+import errno
+import os
 import re
+import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -11,15 +15,24 @@ from click.testing import CliRunner, Result
 
 from windlass import __version__
 from windlass.cli.main import main
+from windlass.wire.faults import Rule
 
 LAUNCHER = Path(__file__).parents[1] / "data" / "launcher"
 CLEAN = LAUNCHER / "nfs-volume.yaml"
 WARNED = LAUNCHER / "simple-tensorflow.yaml"
 MISSPELT = LAUNCHER / "init-container.yaml"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def windlass(*arguments: str | Path, stdin: bytes | None = None) -> Result:
     return CliRunner().invoke(main, [str(argument) for argument in arguments], input=stdin)
+
+
+@pytest.fixture
+def misspelt(tmp_path: Path) -> Path:
+    """A file that can be mended, in a folder of its own."""
+    (tmp_path / "folder").mkdir()
+    return Path(shutil.copyfile(MISSPELT, tmp_path / "folder" / "framework.yaml"))
 
 
 @pytest.fixture
@@ -41,9 +54,9 @@ def test_warnings_count_if_strict(options: tuple[str, ...], exit_code: int) -> N
 
     *lines, summary = result.stdout.splitlines()
     assert result.exit_code == exit_code
-    assert summary == "2 files, 0 errors, 2 warnings"
+    assert summary == "2 files, 0 errors, 3 warnings"
     assert all(line.startswith(f"{WARNED}:") and ": warning: spec.taskRoles[" in line for line in lines)
-    assert len(lines) == 2
+    assert len(lines) == 3
 
 
 def test_misspelt_field_is_an_error_in_lint() -> None:
@@ -98,7 +111,7 @@ def test_json(faulty: Path) -> None:
 
     report = msgspec.json.decode(result.stdout)
     assert result.exit_code == 1
-    assert (report["files"], report["errors"], report["warnings"], report["unreadable"]) == (2, 1, 2, [])
+    assert (report["files"], report["errors"], report["warnings"], report["unreadable"]) == (2, 1, 3, [])
     assert report["faults"][0] == {
         "severity": "error",
         "file": str(faulty),
@@ -106,8 +119,170 @@ def test_json(faulty: Path) -> None:
         "column": 19,
         "path": "spec.taskRoles[0].taskNumber",
         "message": "found the number -1, expected an integer from 0 to 10000",
-        "rule": "",
+        "rule": "wrong-value",
+        "fix": None,
     }
+
+
+def test_the_shape_of_json_is_an_interface(misspelt: Path) -> None:
+    """Fields may be added, and none may go or change its type."""
+    before, after = (
+        msgspec.json.decode(windlass("lint", "--output", "json", *options, misspelt).stdout)
+        for options in ((), ("--fix",))
+    )
+
+    for report in (before, after):
+        assert {name: type(value).__name__ for name, value in report.items()} == {
+            "files": "int",
+            "errors": "int",
+            "warnings": "int",
+            "unreadable": "list",
+            "unwritable": "list",
+            "fixed": "list",
+            "faults": "list",
+        }
+    assert before["faults"][0]["fix"] == {"remedy": "rename", "becomes": "volumeMounts"}
+    assert {name: type(value).__name__ for name, value in before["faults"][0].items()} == {
+        "severity": "str",
+        "file": "str",
+        "line": "int",
+        "column": "int",
+        "path": "str",
+        "message": "str",
+        "rule": "str",
+        "fix": "dict",
+    }
+    assert after["fixed"] == [
+        {
+            "file": str(misspelt),
+            "line": 32,
+            "column": 17,
+            "path": "spec.taskRoles[0].task.pod.spec.containers[0].olumeMounts",
+            "rule": "misspelt-field",
+            "was": "olumeMounts",
+            "becomes": "volumeMounts",
+        }
+    ]
+
+
+def test_the_rules_are_an_interface() -> None:
+    """More may come, and none may go."""
+    assert set(Rule) >= {
+        *("unreadable", "empty-file", "too-many-faults", "duplicate-key", "not-json", "other-kind"),
+        *("misspelt-field", "unknown-field", "missing-field", "wrong-value"),
+        *(
+            "duplicate-name",
+            "duplicate-port",
+            "long-pod-name",
+            "unknown-volume",
+            "undeclared-port",
+            "no-port",
+        ),
+        *("other-framework", "never-exits", "min-failed-too-large", "min-succeeded-too-large", "no-tasks"),
+        *("endless-retry", "host-path", "doubtful"),
+    }
+
+
+def test_fix(misspelt: Path) -> None:
+    before = misspelt.read_text()
+    misspelt.chmod(0o640)
+
+    result = windlass("lint", "--fix", misspelt)
+
+    first, *_, summary = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert first == (
+        f"{misspelt}:32:17: fixed: spec.taskRoles[0].task.pod.spec.containers[0].olumeMounts: "
+        "olumeMounts is now volumeMounts"
+    )
+    assert summary == "1 file, 0 errors, 4 warnings, 1 fixed"
+    assert misspelt.read_text() == before.replace("olumeMounts", "volumeMounts", 1)
+    assert stat.S_IMODE(misspelt.stat().st_mode) == 0o640
+    assert list(misspelt.parent.iterdir()) == [misspelt]
+
+
+def test_fix_twice_changes_nothing_more(misspelt: Path) -> None:
+    windlass("lint", "--fix", misspelt)
+    first = misspelt.stat().st_mtime_ns
+
+    assert "fixed" not in windlass("lint", "--fix", misspelt).stdout
+    assert misspelt.stat().st_mtime_ns == first
+
+
+def test_fix_goes_through_a_link(misspelt: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "link.yaml"
+    link.symlink_to(misspelt)
+
+    windlass("lint", "--fix", link)
+
+    assert link.is_symlink()
+    assert "olumeMounts" not in misspelt.read_text().replace("volumeMounts", "")
+
+
+def test_fix_of_the_standard_input_prints_the_text(misspelt: Path) -> None:
+    data = misspelt.read_bytes()
+
+    result = windlass("lint", "--fix", "-", stdin=data)
+
+    assert result.stdout_bytes == data.replace(b"olumeMounts", b"volumeMounts", 1)
+    assert result.stderr.startswith("<stdin>:32:17: fixed: ")
+
+
+def test_fix_of_the_standard_input_leaves_no_room_for_json() -> None:
+    result = windlass("lint", "--fix", "--output", "json", "-", stdin=b"a: 1")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no room" in result.stderr
+
+
+def test_what_could_be_fixed_and_was_not_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text('name: a\ncommand: x\nroles: {worker: {tasks: "20000"}}\n')
+
+    result = windlass("lint", "--fix", file)
+
+    assert result.exit_code == 1
+    assert "remove the quotes (not fixed: that would change more than this. Edit it by hand)" in result.stdout
+
+
+@pytest.mark.parametrize("output", ["text", "json"])
+def test_a_protected_file_is_as_it_was(misspelt: Path, output: str) -> None:
+    before = misspelt.read_bytes()
+    misspelt.chmod(0o444)
+
+    result = windlass("lint", "--fix", "--output", output, misspelt)
+
+    assert result.exit_code == 1
+    assert f"{misspelt}: cannot be written, and is as it was: it is read-only" in result.output
+    assert "is now" not in result.output
+    assert misspelt.read_bytes() == before
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(misspelt: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is really full cannot be had everywhere."""
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    before = misspelt.read_bytes()
+
+    result = windlass("lint", "--fix", misspelt)
+
+    assert result.exit_code == 1
+    assert result.stderr == f"{misspelt}: cannot be written, and is as it was: No space left on device\n"
+    assert misspelt.read_bytes() == before
+    assert list(misspelt.parent.iterdir()) == [misspelt]
+
+
+@pytest.mark.parametrize(
+    "file", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda file: str(file.relative_to(EXAMPLES))
+)
+def test_examples_are_clean(file: Path) -> None:
+    result = windlass("lint", "--strict", file)
+
+    assert result.stdout == "1 file, 0 errors, 0 warnings\n"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +322,7 @@ def test_version() -> None:
 
 
 def test_help_names_the_commands() -> None:
-    assert re.search(r"lint +Say what is wrong with files of Frameworks\.", windlass("--help").stdout)
+    assert re.search(r"lint +Say what is wrong with job files and Frameworks", windlass("--help").stdout)
     assert "--strict" in windlass("lint", "--help").stdout
 
 
@@ -164,7 +339,14 @@ def test_help_imports_nothing_heavy(arguments: str) -> None:
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
 
-    assert run.stdout.splitlines()[-1] == "['windlass', 'windlass.cli', 'windlass.cli.main']"
+    light = [
+        "windlass",
+        "windlass.cli",
+        "windlass.cli.exit_codes",
+        "windlass.cli.main",
+        "windlass.cli.mishaps",
+    ]
+    assert run.stdout.splitlines()[-1] == str(light)
 
 
 def test_as_a_process(faulty: Path) -> None:

@@ -1,5 +1,7 @@
 """`windlass run` with pods that run: what it exits with, how it is ended, and that nothing of it stays."""
 
+import contextlib
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ from pods.daemons import Network
 from pods.levels import Level, Name
 from pods.specs import STUBBORN, config_map, host_path, mount
 
-from conformance.client import Json
+from conformance.client import Access, Client, Json
 from conformance.waiting import wait_for
 
 HELLO = Path(__file__).parents[2] / "examples" / "hello" / "framework.yaml"
@@ -78,11 +80,15 @@ BAD_FILES = {
         written({**JOB, "spec": {**JOB["spec"], "taskRoels": []}}),
         'Did you mean "taskRoles"?',
     ),
-    "two-frameworks": (written(JOB, JOB), "this is a second Framework"),
-    "no-framework": (written(config_map("words", a="b")), "there is no Framework in the file"),
-    "empty": ("", "there is no Framework in the file"),
+    "twice": (written(JOB, JOB), 'found "job", the name of the job in line'),
+    "no-framework": (written(config_map("words", a="b")), "there is no job and no Framework in the file"),
+    "empty": ("", "there is no job and no Framework in the file"),
+    "misspelt-field-of-a-job": (
+        "name: a\ncommand: b\nrols: {w: {}}\nroles: {w: {}}",
+        'Did you mean "roles"?',
+    ),
     "not-yaml": ("a: [", "this is not YAML"),
-    "no-object": ("just words", 'found the string "just words", expected an object'),
+    "no-object": ("just words", 'found the string "just words", expected a job file, or an object'),
 }
 
 
@@ -309,12 +315,97 @@ def test_without_logs(home: Home, open_folder: Path) -> None:
     assert "my words" not in command.done().expect(0).stdout
 
 
-def test_what_is_kept(home: Home) -> None:
-    """Until somebody deletes it: no later run does."""
+# Job files and commands
+
+TRAIN = """
+import os, pathlib
+print("in", os.getcwd(), "as", os.environ["FC_TASKROLE_NAME"])
+print("windlass progress 1/2 loss=0.5")
+file = os.environ.get("WINDLASS_PROGRESS")
+if file:
+    pathlib.Path(file).write_text("2/2 accuracy=0.9\\n")
+"""
+
+
+def check_progress(home: Home, told: list[Json], name: str) -> None:
+    found = [line for line in told if line["event"] == "progress" and line["object"] == name]
+    first, *rest = found
+    assert (first["source"], first["step"], first["total"], first["values"]) == ("log", 1, 2, {"loss": "0.5"})
+    # Without mounts of its own, a pod has no place for the file, and is not told of one.
+    of_files = [(line["source"], line["step"], line["values"]) for line in rest]
+    assert of_files == ([("file", 2, {"accuracy": "0.9"})] if home.level.has_mounts else [])
+
+
+def test_a_job_file(anyone: Home) -> None:
+    (anyone.folder / "train.py").write_text(TRAIN)
+    job = {"name": "digits", "code": ".", "command": "python3 train.py", "roles": {"worker": {"tasks": 2}}}
+    done = anyone.run(job, options=("--output", "json")).expect(0)
+    said = {(line["object"], line["line"]) for line in done.told if line["event"] == "log"}
+    assert {(f"worker-{number}", f"in {anyone.folder} as worker") for number in range(2)} <= said
+    for number in range(2):
+        check_progress(anyone, done.told, f"worker-{number}")
+    assert done.told[-1]["object"] == "digits"
+
+
+def test_a_command(home: Home) -> None:
+    (home.folder / "train.py").write_text(TRAIN)
+    done = home.windlass("run", "--workers", "2", "--output", "json", "--", "python3", "train.py").expect(0)
+    said = {
+        line["object"]: line["line"]
+        for line in done.told
+        if line["event"] == "log" and " as " in line["line"]
+    }
+    assert said == {f"worker-{number}": f"in {home.folder} as worker" for number in range(2)}
+    assert done.told[-1]["object"] == "train"
+
+
+def test_several_jobs(home: Home) -> None:
+    """At the same time, on one cluster: each waits for what the other does."""
+    meet = "mkdir -p {0}; touch {0}/$FC_FRAMEWORK_NAME; until [ -e {0}/{1} ]; do sleep 0.1; done; exit {2}"
+    folder = home.folder / "meeting"
+    volumes = host_path(str(home.folder))
+    jobs = [
+        framework(
+            role(
+                home.container(meet.format(folder, other, code), volumeMounts=[mount(str(home.folder))]),
+                volumes=volumes,
+            ),
+            name=name,
+        )
+        for name, other, code in (("one", "other", 0), ("other", "one", 7))
+    ]
+    done = home.run(*jobs, options=("--output", "json")).expect(7)
+    exits = [(line["object"], line["exit"]) for line in done.told if "exit" in line]
+    assert exits == [("one", 0), ("other", 7), ("jobs", 7)]
+
+
+# What is kept
+
+
+def test_a_cluster_that_is_kept(home: Home, open_folder: Path) -> None:
+    """It goes on, as a client finds out by what was printed and by nothing else; no later run takes it away."""
     done = home.run(framework(role(home.container("echo my words"))), options=("--keep",)).expect(0)
-    data = Path(done.stderr.strip().removeprefix("the data are kept in "))
-    home.run(framework(role(home.container("true")))).expect(0)
-    assert home.runs == [data.name]
-    assert (data / "cluster.db").stat().st_size > 0
-    (log,) = data.glob("pods/*/logs/main/0.log")
-    assert "my words" in log.read_text()
+    assert "worker-0 | my words" in done.lines
+    _, export, why, down, reset = done.stderr.splitlines()
+    assert why.split() == ["windlass", "why", "job"]
+    data = shlex.split(down)[-1]
+    try:
+        home.run(framework(role(home.container("true")))).expect(0)
+        assert home.runs == [Path(data).name]
+        _, _, kubeconfig = shlex.split(export)[1].partition("=")
+        with contextlib.closing(Client(Access.of_kubeconfig(Path(kubeconfig)))) as client:
+            found = client.get(f"/apis/{commands.GROUP}/namespaces/default/frameworks/job").body
+        assert found["status"]["state"] == "Completed"
+    finally:
+        assert home.windlass(*shlex.split(down)[1:]).code == 0
+    home.windlass(*shlex.split(reset, comments=True)[1:], "--yes").expect(0)
+    assert home.runs == []
+    assert not machine.marked(home.mark)
+
+
+def test_a_kept_cluster_that_cannot_start() -> None:
+    with commands.home(levels.level("plain")) as home:
+        done = home.run(JOB, options=("--keep", "--network", "isolated")).expect(124)
+        assert "the cluster cannot start: " in done.stderr
+        assert "pods cannot have a network of their own" in done.stderr
+        assert home.runs == []

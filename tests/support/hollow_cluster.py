@@ -4,6 +4,7 @@ A pod's life stands in its annotations, as the hollow kubelet reads them.
 """
 
 import asyncio
+import contextlib
 import sys
 import types
 from collections.abc import AsyncGenerator
@@ -67,14 +68,19 @@ class LocalCluster:
         self.socket = data / "api"
         self.kubeconfig = data / "kubeconfig"
         self.network = "shared"
+        self.has_mounts = True
         self.notes = ("this machine is made of paper",)
         self.ended_pods: bool | None = None
+        self.images = b""
+        """The local images that it was given."""
         self._kubelet: asyncio.Task[None] | None = None
         LocalCluster.made.append(self)
 
     async def start(self) -> None:
         if self.trouble:
             raise CannotStartError(self.trouble)
+        with contextlib.suppress(FileNotFoundError):
+            self.images = (self.data / "images.json").read_bytes()
         self._server = ApiServer(self.data)
         self._server.run_pods_with(Logs())
         await self._server.start(self.options.host, self.options.port, local=self.socket)

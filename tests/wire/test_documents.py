@@ -37,6 +37,7 @@ GOOD = textwrap.dedent(
               volumes:
               - name: data
                 emptyDir: {}
+              restartPolicy: Never
     """
 )
 LONG = "x" * 260
@@ -139,7 +140,7 @@ BAD: list[Any] = [
      f"{TASK}.pod.spec.containers[0].volumeMounts[0].name", 'Did you mean "data"?'),
     ("no volumes", changed("          volumes:\n          - name: data\n            emptyDir: {}\n", ""), 19,
      f"{TASK}.pod.spec.containers[0].volumeMounts[0].name", "The pod has no volumes"),
-    ("second document", GOOD.encode() + b"---\nhello\n", 25, "", "expected a Framework"),
+    ("second document", GOOD.encode() + b"---\nhello\n", 26, "", "expected a Framework"),
 ]  # fmt: skip
 
 
@@ -162,7 +163,7 @@ def test_two_roles_of_one_name() -> None:
 
     (fault,) = documents.load((GOOD + role).encode(), "f.yaml").faults
 
-    assert (fault.line, fault.path) == (24, "spec.taskRoles[1].name")
+    assert (fault.line, fault.path) == (25, "spec.taskRoles[1].name")
     assert "the role in line 10 too" in fault.message
 
 

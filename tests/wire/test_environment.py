@@ -153,7 +153,7 @@ BAD: list[Any] = [
      [("environment WINDLASS_LOG_OBJECT_SNAPSHOT_POD_ON_POD_DELETION",
        'logObjectSnapshot.pod.onPodDeletion: found the string "maybe", expected true or false')]),
     ("item of a list", "", {}, {"namespaces": ("a", "B")},
-     [("--namespaces", 'namespaces[1]: found the string "B", expected a string that matches')]),
+     [("--namespaces", 'namespaces[1]: found the string "B", expected a DNS label')]),
     ("empty flag", "", {}, {"worker_number": ""},
      [("--worker-number", f'workerNumber: found the string "", {AN_INTEGER}')]),
     ("one of each", "workerNumber: 0\n", {"WINDLASS_LOG_LEVEL": "loud"}, {"metrics_address": "8080"},

@@ -17,6 +17,8 @@ NOT_DECLARED = (
 PS_PORT = NOT_DECLARED.format(46867, 49867)
 WORKER_PORT = NOT_DECLARED.format(46866, 49866)
 
+NEVER_ENDS = "it ends when all tasks have, and those of this role never do: a parameter server serves until it is stopped"
+
 WORKER = "spec.taskRoles[0].task.pod.spec"
 PS = "spec.taskRoles[1].task.pod.spec"
 INIT = "initContainers[0].command[2]"
@@ -24,6 +26,7 @@ INIT = "initContainers[0].command[2]"
 EXPECTED: dict[str, list[tuple[int, str, str]]] = {
     "simple-tensorflow.yaml": [
         (30, f"{WORKER}.containers[0].command[2]", OTHER_NAME),
+        (32, "spec.taskRoles[1].name", NEVER_ENDS),
         (50, f"{PS}.containers[0].command[2]", OTHER_NAME),
     ],
     "init-container.yaml": [

@@ -83,11 +83,11 @@ def test_error(template: dict[str, Any], path: str, words: str) -> None:
         (pod(olumeMounts=[]), f"{CONTAINER}.olumeMounts", '"volumeMounts"?', Rule.MISSPELT_FIELD),
         (pod(Image="x"), f"{CONTAINER}.Image", '"image"?', Rule.MISSPELT_FIELD),
         (pod({"hostnetwork": True}), "pod.spec.hostnetwork", '"hostNetwork"?', Rule.MISSPELT_FIELD),
-        (pod(quux=1), f"{CONTAINER}.quux", "No field of a similar name", ""),
-        ({**pod(), "quux": 1}, "pod.quux", "Known here: metadata, spec", ""),
+        (pod(quux=1), f"{CONTAINER}.quux", "No field of a similar name", Rule.UNKNOWN_FIELD),
+        ({**pod(), "quux": 1}, "pod.quux", "Known here: metadata, spec", Rule.UNKNOWN_FIELD),
     ],
 )
-def test_unknown_field_is_a_warning(template: dict[str, Any], path: str, words: str, rule: str) -> None:
+def test_unknown_field_is_a_warning(template: dict[str, Any], path: str, words: str, rule: Rule) -> None:
     (fault,) = check(template)
 
     assert (fault.is_error, fault.path, fault.rule) == (False, path, rule)

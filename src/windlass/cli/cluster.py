@@ -11,6 +11,7 @@ from windlass.cli.mishaps import CommandError
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
+    from windlass.client.errors import ClientError
 
 T = TypeVar("T")
 
@@ -53,10 +54,15 @@ def run(where: Where, use: "Callable[[Connection], Coroutine[Any, Any, T]]") -> 
 
     try:
         return asyncio.run(connected())
-    except errors.FaultyJobError as error:
-        lines = [str(error), *map(str, error.faults)]
-        raise CommandError("\n".join(line for line in lines if line), exit_codes.USAGE) from error
-    except (errors.UnreachableError, errors.TimedOutError) as error:
-        raise CommandError(str(error), exit_codes.NO_ANSWER) from error
     except errors.ClientError as error:
-        raise CommandError(str(error), exit_codes.FAILED) from error
+        raise explained(error) from error
+
+
+def explained(error: "ClientError") -> CommandError:
+    """The message, with what to exit with."""
+    from windlass.client import errors
+
+    if isinstance(error, errors.FaultyJobError):
+        return CommandError(str(error), exit_codes.USAGE)
+    is_late = isinstance(error, errors.UnreachableError | errors.TimedOutError)
+    return CommandError(str(error), exit_codes.NO_ANSWER if is_late else exit_codes.FAILED)

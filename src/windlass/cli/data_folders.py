@@ -1,7 +1,7 @@
 """Where clusters keep their data, whose folder is whose, and who uses it now. Nothing here starts or stops anything.
 
     $XDG_STATE_HOME/windlass/local        what `windlass local up` runs, unless --data-dir says otherwise
-    $XDG_STATE_HOME/windlass/runs/<id>    one `windlass run`, until it ends
+    $XDG_STATE_HOME/windlass/runs/<id>    one `windlass run`, until it ends; with --keep, until somebody deletes it
 
 A folder is ours if it holds our lock file, and in use as long as somebody has that file locked: the kernel lets go of a
 lock when its process ends, however it ends.
@@ -118,24 +118,35 @@ def _is_locked(descriptor: int, how: int) -> bool:
 
 
 @contextlib.contextmanager
-def for_one_run(runs: Path, *, is_kept: bool) -> Iterator[Path]:
-    """A folder of its own, gone at the end unless it is kept; and what killed runs left behind is gone too."""
-    runs.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # One at a time: a folder that is being made has no lock yet, and must not be taken for one that was left.
-    with Lock.take(runs / ".lock"):
-        _remove_abandoned(runs)
-        folder = runs / secrets.token_hex(4)
-        folder.mkdir(mode=0o700)
+def for_one_run(runs: Path) -> Iterator[Path]:
+    """A folder of its own, gone at the end; and what killed runs left behind is gone too."""
+    with _made(runs) as folder:
         lock = Lock.take(folder / LOCK)
-    if is_kept:
-        (folder / _KEPT).touch()
     try:
         yield folder
     finally:
         lock.release()
-        if not is_kept:
-            with contextlib.suppress(OSError):  # the next run tries again
-                remove(folder)
+        with contextlib.suppress(OSError):  # the next run tries again
+            remove(folder)
+
+
+def to_keep(runs: Path) -> Path:
+    """A folder for a cluster that outlives its run. No later run removes it."""
+    with _made(runs) as folder:
+        (folder / _KEPT).touch()
+        (folder / LOCK).touch(mode=0o600)
+    return folder
+
+
+@contextlib.contextmanager
+def _made(runs: Path) -> Iterator[Path]:
+    """One at a time: a folder that is being made has no lock yet, and must not be taken for one that was left."""
+    runs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with Lock.take(runs / ".lock"):
+        _remove_abandoned(runs)
+        folder = runs / secrets.token_hex(4)
+        folder.mkdir(mode=0o700)
+        yield folder
 
 
 def _remove_abandoned(runs: Path) -> None:

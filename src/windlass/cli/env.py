@@ -1,14 +1,17 @@
 """`windlass env`: what a task is told of its peers, for a shell."""
 
-import asyncio
 import json
-import re
 import shlex
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import click
 
-_TASK = re.compile(r"(?P<framework>[^/]+)/(?P<role>[a-z0-9]+)-(?P<index>[0-9]{1,5})")
+from windlass.cli import cluster, completing
+from windlass.cli.cluster import Where
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
 
 
 def _fish(name: str, value: str) -> str:
@@ -29,28 +32,27 @@ _FORMS: Mapping[str, Callable[[str, str], str]] = {"sh": _posix, "fish": _fish, 
 
 
 @click.command()
-@click.argument("task", metavar="NAME/ROLE-INDEX")
-@click.option("--namespace", "-n", default="", help="Without it: that of the kubeconfig's context.")
+@click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=completing.tasks)
 @click.option("--shell", type=click.Choice([*_FORMS, "json"]), default="sh", show_default=True)
-@click.option("--kubeconfig", default="", help="The file that says where the cluster is and who you are.")
-@click.option("--context", default="", help="Of the kubeconfig.")
-def env(task: str, namespace: str, shell: str, kubeconfig: str, context: str) -> None:
+@cluster.options
+def env(task: str, shell: str, where: Where) -> None:
     """Print the discovery environment of a task, such as digits/worker-1, for a shell to read.
 
     eval "$(windlass env digits/worker-1)" makes of this shell one that knows what the task knows.
     """
-    found = _TASK.fullmatch(task)
-    if found is None:
-        raise click.UsageError(f"found {task!r}, expected NAME/ROLE-INDEX, such as digits/worker-1")
     # What is heavy is imported here: `windlass --help` must not pay for it.
-    from windlass.cli import env_reading
-    from windlass.cli.env_reading import Task
+    from windlass.client import env as reading
+    from windlass.client import tasks
 
-    asked = Task(found["framework"], found["role"], int(found["index"]))
     try:
-        variables = asyncio.run(env_reading.read(asked, namespace, kubeconfig, context))
-    except env_reading.UnknownTaskError as error:
-        raise click.ClickException(str(error)) from error
+        job, asked = tasks.parse_task(task)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+    async def read(connection: "Connection") -> dict[str, str]:
+        return await reading.read(connection, job, asked)
+
+    variables = cluster.run(where, read)
     if shell == "json":
         click.echo(json.dumps(variables, indent=2))
         return

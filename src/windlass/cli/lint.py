@@ -1,4 +1,7 @@
-"""`windlass lint`: print what is wrong with files, and exit accordingly. What is wrong is found by `windlass.wire`."""
+"""`windlass lint`: print what is wrong with files, mend what is certain, and exit accordingly.
+
+What is wrong is found by `windlass.wire` and `windlass.render`, and how a file is mended by `windlass.wire.fixes`.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -7,11 +10,15 @@ from pathlib import Path
 import click
 import msgspec
 
-from windlass.wire import documents, text
-from windlass.wire.faults import Fault, Rule, Severity
+from windlass.cli import exit_codes
+from windlass.render import documents
+from windlass.wire import fixes, text
+from windlass.wire.faults import Fault
+from windlass.wire.fixes import Fixed, Mended
 
-CLEAN, FAULTY, UNREADABLE = 0, 1, 2
+CLEAN, FAULTY, UNREADABLE = exit_codes.SUCCESS, exit_codes.FAILED, exit_codes.USAGE
 STDIN = "-"
+_NOT_FIXED = " (not fixed: that would change more than this. Edit it by hand)"
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -22,12 +29,16 @@ class Report(msgspec.Struct, frozen=True):
     warnings: int
     unreadable: tuple[str, ...]
     """A message for each file that could not be read."""
+    unwritable: tuple[str, ...]
+    """A message for each file that could not be mended, and is as it was."""
+    fixed: tuple[Fixed, ...]
     faults: tuple[Fault, ...]
+    """Those that are left."""
 
     def exit_code(self, *, is_strict: bool) -> int:
         if self.unreadable:
             return UNREADABLE
-        is_faulty = self.errors > 0 or (is_strict and self.warnings > 0)
+        is_faulty = self.errors > 0 or bool(self.unwritable) or (is_strict and self.warnings > 0)
         return FAULTY if is_faulty else CLEAN
 
     @property
@@ -37,49 +48,121 @@ class Report(msgspec.Struct, frozen=True):
             _counted(self.errors, "error"),
             _counted(self.warnings, "warning"),
         ]
+        if self.fixed:
+            parts.append(f"{len(self.fixed)} fixed")
         if self.unreadable:
             parts.append(f"{len(self.unreadable)} not readable")
+        if self.unwritable:
+            parts.append(f"{len(self.unwritable)} not writable")
         return ", ".join(parts)
 
 
 @click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--fix", is_flag=True, help="Put right in the files what can be put right in one way only.")
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def lint(files: tuple[str, ...], strict: bool, output: str) -> None:
-    """Say what is wrong with files of Frameworks, in YAML or JSON. FILE may be - for the standard input.
+def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
+    """Say what is wrong with job files and Frameworks, in YAML or JSON. FILE may be - for the standard input.
+
+    With --fix, - prints the mended text, and what was wrong goes to the standard error.
 
     Exits with 0 if there is nothing but warnings, 1 if there are errors, 2 if a file cannot be read.
     """
-    report = inspect(files)
+    prints_the_text = fix and STDIN in files
+    if prints_the_text and output == "json":
+        raise click.UsageError("--fix with - prints the mended text, so there is no room for --output json")
+    report = mend(files) if fix else inspect(files)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
     else:
-        for fault in report.faults:
-            click.echo(str(fault))
-        for message in report.unreadable:
-            click.echo(message, err=True)
-        click.echo(report.summary)
+        _tell(report, was_to_fix=fix, to_stderr=prints_the_text)
     sys.exit(report.exit_code(is_strict=strict))
 
 
+def _tell(report: Report, *, was_to_fix: bool, to_stderr: bool) -> None:
+    for fixed in report.fixed:
+        click.echo(str(fixed), err=to_stderr)
+    for fault in report.faults:
+        was_left = was_to_fix and fault.fix is not None
+        click.echo(f"{fault}{_NOT_FIXED if was_left else ''}", err=to_stderr)
+    for message in (*report.unreadable, *report.unwritable):
+        click.echo(message, err=True)
+    click.echo(report.summary, err=to_stderr)
+
+
 def inspect(files: Sequence[str]) -> Report:
-    faults: list[Fault] = []
-    unreadable: list[str] = []
+    findings = _Findings()
     for file in files:
+        data = findings.read(file)
+        if data is not None:
+            findings.faults.extend(look(data, called(file)))
+    return findings.report(len(files))
+
+
+def mend(files: Sequence[str]) -> Report:
+    """Each file is written, or stays as it is."""
+    findings = _Findings()
+    for file in files:
+        data = findings.read(file)
+        if data is not None:
+            findings.mend(file, data)
+    return findings.report(len(files))
+
+
+def look(data: bytes, name: str) -> tuple[Fault, ...]:
+    return documents.read(data, name).faults
+
+
+class _Findings:
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.fixed: list[Fixed] = []
+        self.unreadable: list[str] = []
+        self.unwritable: list[str] = []
+
+    def read(self, file: str) -> bytes | None:
         try:
-            faults.extend(
-                _as_lint_sees_it(fault) for fault in documents.load(read(file), called(file)).faults
-            )
+            return read(file)
         except OSError as refused:
-            unreadable.append(f"{file}: cannot be read: {refused.strerror or refused}")
-    errors = sum(fault.is_error for fault in faults)
-    return Report(len(files), errors, len(faults) - errors, tuple(unreadable), tuple(faults))
+            self.unreadable.append(f"{file}: cannot be read: {refused.strerror or refused}")
+            return None
+
+    def mend(self, file: str, data: bytes) -> None:
+        name = called(file)
+        mended = fixes.mend(data, lambda changed: look(changed, name))
+        try:
+            _keep(file, data, mended)
+        except OSError as refused:
+            self.unwritable.append(
+                f"{file}: cannot be written, and is as it was: {refused.strerror or refused}"
+            )
+            mended = Mended(data)
+        self.fixed.extend(mended.fixed)
+        self.faults.extend(look(mended.data, name))
+
+    def report(self, files: int) -> Report:
+        errors = sum(fault.is_error for fault in self.faults)
+        return Report(
+            files=files,
+            errors=errors,
+            warnings=len(self.faults) - errors,
+            unreadable=tuple(self.unreadable),
+            unwritable=tuple(self.unwritable),
+            fixed=tuple(self.fixed),
+            faults=tuple(self.faults),
+        )
 
 
-def _as_lint_sees_it(fault: Fault) -> Fault:
-    """A misspelt field keeps no Framework from running, but whoever asks for faults should not get past this one."""
-    return fault.with_severity(Severity.ERROR) if fault.rule == Rule.MISSPELT_FIELD else fault
+def _keep(file: str, data: bytes, mended: Mended) -> None:
+    is_all_of_it = len(data) <= text.MOST_BYTES
+    if file == STDIN and is_all_of_it:
+        sys.stdout.buffer.write(mended.data)
+        sys.stdout.buffer.flush()
+    elif mended.fixed:
+        from windlass.cli import whole_files
+
+        whole_files.replace(Path(file), mended.data)
 
 
 def read(file: str) -> bytes:

@@ -77,6 +77,7 @@ async def _serve(wanted: Wanted, ready: Callable[[Record], None]) -> None:
                 wanted_network=wanted.network,
                 nodes=wanted.nodes,
                 has_controller=wanted.has_controller,
+                has_mounts=cluster.has_mounts,
                 notes=cluster.notes,
             )
             local_records.write(wanted.data, record)

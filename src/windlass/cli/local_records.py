@@ -33,6 +33,8 @@ class Record(msgspec.Struct, frozen=True):
     wanted_network: str
     nodes: int
     has_controller: bool = True
+    has_mounts: bool = True
+    """Pods have mounts of their own."""
     notes: tuple[str, ...] = ()
 
     @property

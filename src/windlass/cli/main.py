@@ -6,12 +6,15 @@ Whatever goes wrong leaves here, as one message and an exit code: see `exit_code
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from windlass import __version__
 from windlass.cli import mishaps
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class LazyCommand(NamedTuple):
@@ -26,20 +29,45 @@ COMMANDS = {
         "windlass.cli.barrier", "In a pod: wait until every task of its Framework has an address."
     ),
     "controller": LazyCommand("windlass.cli.controller", "Run Frameworks, in a cluster or from a laptop."),
+    "init": LazyCommand("windlass.cli.init", "Write a job file, with what a script says about itself."),
     "install": LazyCommand(
         "windlass.cli.install", "Print what a cluster needs to run the controller, or put it there."
     ),
-    "lint": LazyCommand("windlass.cli.lint", "Say what is wrong with files of Frameworks."),
+    "lint": LazyCommand("windlass.cli.lint", "Say what is wrong with job files and Frameworks, and mend it."),
     "local": LazyCommand(
         "windlass.cli.local", "Keep a cluster on this machine, without Docker and without root."
     ),
     "env": LazyCommand("windlass.cli.env", "Print what a task is told of its peers, for a shell."),
-    "run": LazyCommand("windlass.cli.run", "Run one Framework on this machine, and exit as it does."),
+    "plan": LazyCommand(
+        "windlass.cli.plan", "Say what would become of a job, with the faults that are asked for."
+    ),
+    "run": LazyCommand("windlass.cli.run", "Run jobs, or a command, on this machine, and exit as they do."),
+    "delete": LazyCommand("windlass.cli.delete", "Delete jobs of a cluster, with all that belongs to them."),
+    "describe": LazyCommand(
+        "windlass.cli.describe",
+        "Say everything about a job: what it wants, how it stands, its pods, its events.",
+    ),
+    "list": LazyCommand("windlass.cli.list", "Say which jobs a cluster has, and how they stand."),
+    "resume": LazyCommand("windlass.cli.resume", "Let jobs that were suspended run again."),
+    "scale": LazyCommand("windlass.cli.scale", "Give the roles of a running job more tasks, or fewer."),
+    "schema": LazyCommand("windlass.cli.schema", "Print the JSON Schema of the job file, for editors."),
+    "status": LazyCommand("windlass.cli.status", "Say how a job stands, and each of its tasks."),
+    "stop": LazyCommand("windlass.cli.stop", "End jobs for good."),
+    "submit": LazyCommand("windlass.cli.submit", "Submit jobs to a cluster."),
+    "suspend": LazyCommand("windlass.cli.suspend", "Take the pods of jobs away, and keep the jobs."),
+    "wait": LazyCommand("windlass.cli.wait", "Wait until a job has completed, and exit as it did."),
     "tf-server": LazyCommand(
         "windlass.cli.tf_server",
         "Be an idle TensorFlow server of the cluster that the environment describes.",
     ),
     "uninstall": LazyCommand("windlass.cli.uninstall", "Take away what install has made."),
+    "completion": LazyCommand(
+        "windlass.cli.completion", "Print the script that completes windlass in bash, zsh or fish."
+    ),
+    "events": LazyCommand("windlass.cli.events", "Show what happened to a job and to its pods."),
+    "exec": LazyCommand("windlass.cli.exec", "Run a command beside a task, and exit as it does."),
+    "logs": LazyCommand("windlass.cli.logs", "Show what the tasks of a job write."),
+    "why": LazyCommand("windlass.cli.why", "Say why a job failed, or what it waits for."),
 }
 
 
@@ -67,6 +95,17 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(COMMANDS[cmd_name].module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)  # noqa: S101
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        """Without importing the commands: somebody waits who has pressed Tab."""
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name, help=command.summary)
+            for name, command in sorted(COMMANDS.items())
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

@@ -1,4 +1,4 @@
-"""`windlass run`: one job on a cluster of its own, from a file to an exit code. What is in between: `running`."""
+"""`windlass run`: jobs on a cluster of their own, from a file to an exit code. What is in between: `running`."""
 
 import asyncio
 import contextlib
@@ -6,107 +6,157 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from windlass.cli import config_map_files, data_folders, lint, run_file
-from windlass.cli.run_file import Job, Plan
-from windlass.cli.run_output import Output
-from windlass.cli.run_report import INTERRUPTED, USAGE
+from windlass.cli import (
+    config_map_files,
+    data_folders,
+    exit_codes,
+    injecting,
+    lint,
+    run_job,
+    run_keeping,
+    run_options,
+    run_script,
+)
+from windlass.cli.run_job import Plan, Work
+from windlass.cli.run_script import Asked
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
+from windlass.model.base import Json
+from windlass.render import documents
+from windlass.render.code import Code, InPlace
+from windlass.render.documents import Submission
+
+if TYPE_CHECKING:
+    from windlass.cli.run_output import Audience
 
 _TRUSTED = "SSL_CERT_FILE"
 
 
+class Look(StrEnum):
+    """How a run is shown."""
+
+    LIVE = "live"
+    TEXT = "text"
+    JSON = "json"
+
+
 @click.command(
+    cls=run_options.WithCommand,
     epilog="Exits with 0 only for success, with the completion code if that is one of 1..255, with 125 for any other, "
     "with 2 if the file or the command is wrong, with 124 if there was no answer in time, and with 130 after Ctrl-C. "
-    "The exact code is in the last line of --output json."
+    "Several jobs: as the first in the file that did not succeed. The exact code is in the last line of --output json.",
 )
-@click.argument("file", metavar="FILE")
-@click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True, help="Logical nodes.")
-@click.option(
-    "--network",
-    type=click.Choice(["auto", "isolated", "shared"]),
-    default="auto",
-    show_default=True,
-    help="Whether pods have a network of their own, or an address each on that of the machine.",
-)
-@click.option("--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Give up after so many seconds.")
-@click.option("--image", "images", metavar="NAME=DIR", multiple=True, help="A local image. May be repeated.")
-@click.option(
-    "--config-map",
-    "config_maps",
-    metavar="NAME=PATH",
-    multiple=True,
-    help="A ConfigMap made from a file, or from the files of a folder. May be repeated.",
-)
-@click.option("--no-logs", is_flag=True, help="Without what the containers write.")
-@click.option("--keep", is_flag=True, help="Keep the cluster's data, and say where they are.")
-@click.option("--verbose", is_flag=True, help="Show what the cluster and the controller log, on stderr.")
-def run(
-    file: str,
-    nodes: int,
-    network: str,
-    form: str,
-    timeout: float | None,
-    images: tuple[str, ...],
-    config_maps: tuple[str, ...],
-    no_logs: bool,
-    keep: bool,
-    verbose: bool,
-) -> None:
-    """Run the Framework in FILE, on a cluster that is there for it alone. FILE may be - for the standard input.
+@run_options.all_of_them
+def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any) -> None:
+    """Run the jobs in FILE, or a command, on a cluster that is there for them alone.
 
-    FILE is YAML or JSON: one Framework, and before it what else it needs, such as ConfigMaps and Services. Ctrl-C stops
-    it gracefully, a second Ctrl-C at once.
+    FILE is YAML or JSON: job files and Frameworks, one or several, and before them what else they need, such as
+    ConfigMaps and Services. It may be - for the standard input. A command is run as the tasks of a job:
+
+        windlass run --ps 2 --workers 2 -- python train.py
+
+    On a terminal, a table shows how every task is doing; --logs shows what they write instead. Ctrl-C stops the jobs
+    gracefully, a second Ctrl-C at once.
     """
-    job = _with_config_maps(_job(file), config_maps)
-    plan = Plan(nodes, network, timeout, shows_logs=not no_logs)
-    _log_to_stderr(is_wanted=verbose)
+    given = run_options.Given(**options)
+    work = _with_config_maps(_work(file, command, asked), given.config_maps)
+    shown = look(given, is_terminal=sys.stdout.isatty(), environment=os.environ)
+    plan = Plan(
+        nodes=given.nodes,
+        network=given.network,
+        timeout=given.timeout,
+        reads_logs=given.logs is not False,
+        injections=injecting.asked_for(
+            given.injected, injecting.tasks_of(job.framework for job in work.jobs)
+        ),
+    )
+    _log_to_stderr(is_wanted=given.verbose)
     runs = data_folders.state_folder(os.environ) / "runs"
-    with contextlib.ExitStack() as at_the_end:
-        try:
-            data = at_the_end.enter_context(data_folders.for_one_run(runs, is_kept=keep))
-        except OSError as error:
-            raise click.UsageError(f"{runs} cannot be used: {error.strerror or error}") from error
-        _bind_images(data, images)
-        if keep:
-            click.echo(f"the data are kept in {data}", err=True)
-        code = _run(job, plan, data, form)
+    try:
+        code = _kept(work, plan, runs, given, shown) if given.keep else _alone(work, plan, runs, given, shown)
+    except OSError as error:
+        if error.filename is None or not str(error.filename).startswith(str(runs)):
+            raise
+        raise click.UsageError(f"{runs} cannot be used: {error.strerror or error}") from error
     sys.exit(code)
 
 
-def _job(file: str) -> Job:
+def look(given: run_options.Given, *, is_terminal: bool, environment: Mapping[str, str]) -> Look:
+    if given.form == Look.JSON:
+        return Look.JSON
+    can_draw = is_terminal and environment.get("TERM", "") not in ("", "dumb")
+    wants_lines = given.logs is True or given.verbose
+    return Look.LIVE if can_draw and not wants_lines else Look.TEXT
+
+
+# What is run
+
+
+def _work(file: str | None, command: tuple[str, ...], asked: Asked) -> Work:
+    if command:
+        if file is not None:
+            raise click.UsageError(f"found both the file {file} and a command after --: expected one of them")
+        folder = Path.cwd()
+        return run_job.work([(run_script.submission(command, asked, folder), InPlace(str(folder)))], ())
+    if file is None:
+        raise click.UsageError("Missing argument 'FILE': a job file, a Framework, or a command after --")
+    if asked.given:
+        raise click.UsageError(f"{asked.given[0]} is for a command after --; {file} says this itself")
+    return _work_of_file(file)
+
+
+def _work_of_file(file: str) -> Work:
     """Says what is wrong with the file, and goes no further if it is an error."""
+    if file.endswith(".py"):
+        raise click.UsageError(f"{file} is a program and no job: windlass run -- python {file}")
     try:
         data = lint.read(file)
     except OSError as error:
         raise click.UsageError(f"{file}: cannot be read: {error.strerror or error}") from error
-    found = run_file.read(data, lint.called(file))
+    found = documents.read(data, lint.called(file))
     for fault in found.faults:
         click.echo(str(fault), err=True)
-    if found.job is None:
-        sys.exit(USAGE)
-    return found.job
+    if found.errors:
+        sys.exit(exit_codes.USAGE)
+    base = Path.cwd() if file == lint.STDIN else Path(file).absolute().parent
+    work = run_job.work([(each, _code(each, base, file)) for each in found.submissions], found.others)
+    again = run_job.twice(work.jobs)
+    if again is not None:
+        raise click.UsageError(f"{file}: {again.name} is there twice in the namespace {again.namespace}")
+    return work
 
 
-def _with_config_maps(job: Job, given: tuple[str, ...]) -> Job:
-    made = []
+def _code(submission: Submission, base: Path, file: str) -> Code | None:
+    """Where it is: tasks on this machine start in it."""
+    if not submission.code:
+        return None
+    path = Path(os.path.abspath(base / Path(submission.code).expanduser()))  # noqa: PTH100 — links may be there on purpose
+    if not path.exists():
+        raise click.UsageError(f"{file}: code: {path} is not there")
+    return InPlace(str(path if path.is_dir() else path.parent))
+
+
+def _with_config_maps(work: Work, given: tuple[str, ...]) -> Work:
+    made: list[Json] = []
+    namespaces = dict.fromkeys(job.namespace for job in work.jobs)
     for wanted in given:
         name, _, path = wanted.partition("=")
         if not name or not path:
             raise click.UsageError(f"--config-map: found {wanted!r}, expected NAME=PATH")
         try:
-            made.append(config_map_files.config_map(name, job.namespace, Path(path).expanduser()))
+            folder = Path(path).expanduser()
+            made.extend(config_map_files.config_map(name, namespace, folder) for namespace in namespaces)
         except (OSError, ValueError) as error:
             raise click.UsageError(f"--config-map: {error}") from error
-    return msgspec.structs.replace(job, others=(*job.others, *made))
+    return msgspec.structs.replace(work, others=(*work.others, *made))
 
 
 def _bind_images(data: Path, given: tuple[str, ...]) -> None:
@@ -123,6 +173,70 @@ def _bind_images(data: Path, given: tuple[str, ...]) -> None:
             images.add(name, Path(folder).expanduser().absolute())
         except ValueError as error:
             raise click.UsageError(f"--image: {error}") from error
+
+
+# How it is run
+
+
+def _alone(work: Work, plan: Plan, runs: Path, given: run_options.Given, shown: Look) -> int:
+    """On a cluster that ends with it."""
+    with data_folders.for_one_run(runs) as data:
+        _bind_images(data, given.images)
+        with _without_authorities():
+            from windlass.cli import running
+        return _run(_audience(work, shown, given), lambda to: running.run(work, plan, data, to))
+
+
+def _kept(work: Work, plan: Plan, runs: Path, given: run_options.Given, shown: Look) -> int:
+    """On a cluster that stays."""
+    if plan.injections:
+        raise click.UsageError(
+            "--inject and --keep do not go together: faults are done by the process of the run"
+        )
+    data = data_folders.to_keep(runs)
+    try:
+        _bind_images(data, given.images)
+    except click.UsageError:
+        data_folders.remove(data)
+        raise
+    record = run_keeping.started(data, plan)
+    with _without_authorities():
+        from windlass.cli import running
+    try:
+        return _run(_audience(work, shown, given), lambda to: running.run_on(work, plan, data, record, to))
+    finally:
+        for line in run_keeping.how_to_go_on(record, data, [job.name for job in work.jobs]):
+            click.echo(line, err=True)
+
+
+def _audience(work: Work, shown: Look, given: run_options.Given) -> "Audience":
+    from windlass.cli import live_terminal, run_output
+
+    is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+    has_colours = is_terminal and not os.environ.get("NO_COLOR")
+    tasks = tuple(name for job in work.jobs for name in job.tasks)
+    style = run_output.Style(
+        form=run_output.JSON if shown is Look.JSON else run_output.TEXT,
+        width=max(map(len, work.objects)),
+        colours=run_output.colours(tasks) if has_colours else {},
+        shows_logs=given.logs is not False,
+    )
+    if shown is not Look.LIVE:
+        return run_output.Output(sys.stdout.buffer, style)
+    has_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    return live_terminal.Screen(
+        sys.stdout.buffer, work.jobs, style, has_colours=has_colours, has_utf8=has_utf8
+    )
+
+
+def _run(audience: "Audience", start: Any) -> int:
+    try:
+        code: int = asyncio.run(start(audience))
+    except KeyboardInterrupt:  # before there was a loop to hear of it, or after
+        return exit_codes.INTERRUPTED
+    finally:
+        audience.finish()
+    return code
 
 
 def _log_to_stderr(*, is_wanted: bool) -> None:
@@ -148,17 +262,3 @@ def _without_authorities() -> Iterator[None]:
         del os.environ[_TRUSTED]
         if known is not None:
             os.environ[_TRUSTED] = known
-
-
-def _run(job: Job, plan: Plan, data: Path, form: str) -> int:
-    width = max(map(len, (job.name, *job.tasks)))
-    output = Output(sys.stdout.buffer, form, width)
-    try:
-        with _without_authorities():
-            from windlass.cli import running
-
-        return asyncio.run(running.run(job, plan, data, output))
-    except KeyboardInterrupt:  # before there was a loop to hear of it, or after
-        return INTERRUPTED
-    finally:
-        output.finish()

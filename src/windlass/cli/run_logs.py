@@ -11,6 +11,7 @@ from windlass.kubeapi.resources import PODS
 from windlass.kubeapi.transport import Transport
 from windlass.localcluster.cluster import PODS as PODS_FOLDER
 from windlass.localcluster.kubelet import log_reader, pod_folder
+from windlass.localcluster.kubelet.pod_folder import PodFolder
 from windlass.localcluster.podlife import logs
 
 LONGEST_LINE = 64 * 1024
@@ -64,9 +65,14 @@ async def follow(transport: Transport, namespace: str, pod: str, container: str)
 
 def kept(data: Path, uid: str, container: str, restart_count: int) -> list[str]:
     """The output of a run that has ended, from where the cluster keeps it."""
-    folder = pod_folder.of(data / PODS_FOLDER, uid).logs(container)
     lines = Lines()
-    return [*lines.feed(log_reader.all_text(folder, logs.file_name(restart_count))), *lines.end()]
+    text = log_reader.all_text(folder(data, uid).logs(container), logs.file_name(restart_count))
+    return [*lines.feed(text), *lines.end()]
+
+
+def folder(data: Path, uid: str) -> PodFolder:
+    """Where the cluster keeps what belongs to a pod."""
+    return pod_folder.of(data / PODS_FOLDER, uid)
 
 
 def _text(line: bytes) -> str:

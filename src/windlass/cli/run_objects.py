@@ -1,10 +1,11 @@
 """What the cluster of a run is given before it has anything to do: definitions, namespaces, and the file's objects."""
 
+import contextlib
 from collections.abc import Sequence
 
 import msgspec
 
-from windlass.cli.run_file import DEFAULT_NAMESPACE, Job
+from windlass.cli.run_job import DEFAULT_NAMESPACE, Job, Work
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError, NotFoundError
 from windlass.kubeapi.requests import JSON, Request, Verb
@@ -32,18 +33,24 @@ class _Discovery(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Discovery).decode
 
 
-async def define(transport: Transport, job: Job) -> None:
+async def define(transport: Transport, work: Work) -> None:
     """What there will be any of: each costs a twentieth of a second. Raises ApiError."""
-    annotations = job.framework["metadata"].get("annotations") or {}
-    gangs = (crd.gang_crd(),) if wishes_in(annotations).wants_gang else ()
-    for definition in (crd.framework_crd(job.group), *gangs):
+    groups = dict.fromkeys(job.group for job in work.jobs)
+    gangs = (crd.gang_crd(),) if any(map(_wants_gang, work.jobs)) else ()
+    for definition in (*map(crd.framework_crd, groups), *gangs):
         body = msgspec.json.encode(definition)
-        await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
+        # A controller that came with the cluster may have been faster.
+        with contextlib.suppress(AlreadyExistsError):
+            await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
 
 
-async def create_others(transport: Transport, job: Job) -> None:
+def _wants_gang(job: Job) -> bool:
+    return wishes_in(job.framework["metadata"].get("annotations") or {}).wants_gang
+
+
+async def create_others(transport: Transport, work: Work) -> None:
     """In the order of the file, after the namespaces that it speaks of. Raises ApiError and RefusedError."""
-    for name in _namespaces(job):
+    for name in _namespaces(work):
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         try:
             await transport.send(requests.create(NAMESPACES, "", msgspec.json.encode(namespace)))
@@ -52,7 +59,7 @@ async def create_others(transport: Transport, job: Job) -> None:
         except AnsweredError as error:
             raise RefusedError(f"the namespace {name} cannot be had: {error.failure.message}") from error
     known: dict[tuple[str, str], Resource] = {}
-    for body in job.others:
+    for body in work.others:
         api_version, kind = body["apiVersion"], body["kind"]
         if (api_version, kind) not in known:
             known[api_version, kind] = await _resource(transport, api_version, kind)
@@ -76,10 +83,13 @@ async def _create(transport: Transport, resource: Resource, body: Json) -> None:
         raise RefusedError(f"the cluster does not take the {what}: {error.failure.message}") from error
 
 
-def _namespaces(job: Job) -> Sequence[str]:
+def _namespaces(work: Work) -> Sequence[str]:
     """Those that nobody else makes. A cluster of one run has no owner who would."""
-    made = {body["metadata"]["name"] for body in job.others if body["kind"] == "Namespace"}
-    spoken_of = [job.namespace, *(body["metadata"].get("namespace") or "" for body in job.others)]
+    made = {body["metadata"]["name"] for body in work.others if body["kind"] == "Namespace"}
+    spoken_of = [
+        *(job.namespace for job in work.jobs),
+        *(body["metadata"].get("namespace") or "" for body in work.others),
+    ]
     return [name for name in dict.fromkeys(spoken_of) if name and name not in made | {DEFAULT_NAMESPACE}]
 
 

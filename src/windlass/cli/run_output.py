@@ -4,34 +4,92 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
-from datetime import datetime
-from typing import BinaryIO
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import BinaryIO, Protocol
 
 import msgspec
 
-from windlass.cli.run_report import Line, LogLine, Verdict
+from windlass.cli import live_view
+from windlass.cli.run_job import Job
+from windlass.cli.run_report import Advance, Line, LogLine, Source, Verdict
+from windlass.cli.run_usage import Usage
+from windlass.model.framework import Framework
 
 MOST_PENDING = 1000
 """So many lines may wait for a slow reader before logs are not read on."""
+PROGRESS_EVERY = timedelta(seconds=10)
+"""Who reads lines does not want one for every step."""
 TEXT, JSON = "text", "json"
 
 _encode = msgspec.json.Encoder().encode
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 """Part of what is told comes from other people's containers: a line stays a line, and drives no terminal."""
+_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 
-Said = Line | LogLine | Verdict
+Said = Line | LogLine | Advance | Verdict
 
 
-def rendered(said: Said, form: str, width: int) -> bytes:
-    """One line, with its end. `width` is that of the longest name."""
-    if form == JSON:
+class Audience(Protocol):
+    """Whoever a run is told to."""
+
+    wants_usage: bool
+    """Whether somebody looks at what tasks use."""
+
+    def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
+        """`when_closed` is called when nobody looks any more."""
+
+    def say(self, said: Said) -> None:
+        """Never waits."""
+
+    def framework(self, job: Job, framework: Framework) -> None:
+        """How a job stands."""
+
+    def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None: ...
+
+    async def room(self) -> None:
+        """Until the reader has caught up."""
+
+    def finish(self) -> None:
+        """Waits until all of it is written, or nobody reads it."""
+
+
+class Style(msgspec.Struct, frozen=True):
+    """Of lines."""
+
+    form: str = TEXT
+    width: int = 0
+    """Of the longest name."""
+    colours: Mapping[str, int] = {}
+    """By the name of the task, where there are any."""
+    shows_logs: bool = True
+
+
+def colours(tasks: tuple[str, ...]) -> dict[str, int]:
+    """The same task has the same one at every run."""
+    return {task: _COLOURS[number % len(_COLOURS)] for number, task in enumerate(tasks)}
+
+
+def rendered(said: Said, style: Style) -> bytes:
+    """One line, with its end."""
+    if style.form == JSON:
         return _encode(said) + b"\n"
+    name = f"{said.object:<{style.width}}"
     if isinstance(said, LogLine):
-        # As the container wrote it: who prints colours wants to see them.
-        return f"{said.object:<{width}} | {said.line}\n".encode("utf-8", "surrogateescape")
-    message = said.message.translate(_CONTROL_CHARACTERS)
-    return f"{_clock(said.time)}  {said.object:<{width}}  {message}\n".encode("utf-8", "backslashreplace")
+        # As the container wrote it: who prints colours wants to see them. None of them goes beyond its line.
+        colour = style.colours.get(said.object)
+        start, end = (f"\x1b[{colour}m", "\x1b[0m") if colour is not None else ("", "")
+        return f"{start}{name} |{end} {said.line}{end}\n".encode("utf-8", "surrogateescape")
+    message = _advance(said) if isinstance(said, Advance) else said.message
+    line = f"{_clock(said.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
+    return line.encode("utf-8", "backslashreplace")
+
+
+def _advance(said: Advance) -> str:
+    done = f"has done {said.step} of {said.total} steps" if said.total else f"has done {said.step} steps"
+    left = f"about {live_view.clock(said.remaining)} left" if said.remaining else ""
+    values = " ".join(f"{name}={value}" for name, value in said.values.items())
+    return ", ".join(part for part in (done, left, values) if part)
 
 
 def _clock(moment: datetime) -> str:
@@ -39,16 +97,15 @@ def _clock(moment: datetime) -> str:
     return moment.astimezone().strftime("%H:%M:%S.%f")[:-3]
 
 
-class Output:
-    """Lines are written by a thread: whoever reads them slowly holds up the logs, but not the cluster."""
+class Writer:
+    """Pieces are written by a thread: whoever reads them slowly holds up nobody who does not ask for room."""
 
-    def __init__(self, stream: BinaryIO, form: str, width: int) -> None:
+    def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._form = form
-        self._width = width
         self._pending: deque[bytes] = deque()
         self._changed = threading.Condition()
         self._is_over = False
+        self._is_writing = False
         self._is_closed = False
         self._when_closed: Callable[[], None] = lambda: None
         self._when_room: Callable[[], None] = lambda: None
@@ -57,35 +114,35 @@ class Output:
         self._thread.start()
 
     def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
-        """`when_closed` is called when nobody reads any more."""
         self._when_closed = lambda: _call(loop, when_closed)
         self._when_room = lambda: _call(loop, self._has_room.set)
 
-    def say(self, said: Said) -> None:
-        """Never waits."""
-        line = rendered(said, self._form, self._width)
+    @property
+    def is_idle(self) -> bool:
+        """All that it was given is written."""
+        return not self._pending and not self._is_writing
+
+    def write(self, piece: bytes) -> None:
         with self._changed:
             if not self._is_closed:
-                self._pending.append(line)
+                self._pending.append(piece)
                 self._changed.notify()
 
     async def room(self) -> None:
-        """Until the reader has caught up."""
         while len(self._pending) > MOST_PENDING and not self._is_closed:
             self._has_room.clear()
             await self._has_room.wait()
 
     def finish(self) -> None:
-        """Waits until all of it is written, or nobody reads it."""
         with self._changed:
             self._is_over = True
             self._changed.notify()
         self._thread.join()
 
     def _write(self) -> None:
-        while (lines := self._next()) is not None:
+        while (pieces := self._next()) is not None:
             try:
-                self._stream.write(b"".join(lines))
+                self._stream.write(b"".join(pieces))
                 self._stream.flush()
             except (OSError, ValueError):
                 with self._changed:
@@ -94,15 +151,52 @@ class Output:
                 self._when_closed()
                 self._when_room()
                 return
+            self._is_writing = False
             self._when_room()
 
     def _next(self) -> list[bytes] | None:
         with self._changed:
             while not self._pending and not self._is_over:
                 self._changed.wait()
-            lines = list(self._pending)
+            pieces = list(self._pending)
             self._pending.clear()
-            return lines or None
+            self._is_writing = bool(pieces)
+            return pieces or None
+
+
+class Output:
+    """An audience that reads lines."""
+
+    wants_usage = False
+
+    def __init__(self, stream: BinaryIO, style: Style) -> None:
+        self._style = style
+        self._writer = Writer(stream)
+        self._last_advance: dict[str, datetime] = {}
+        self.attach = self._writer.attach
+        self.room = self._writer.room
+        self.finish = self._writer.finish
+
+    def say(self, said: Said) -> None:
+        if not isinstance(said, Advance) or self._is_worth_a_line(said):
+            self._writer.write(rendered(said, self._style))
+
+    def framework(self, job: Job, framework: Framework) -> None:
+        """Lines tell of what happens, not of how it stands."""
+
+    def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
+        """Nor of this."""
+
+    def _is_worth_a_line(self, said: Advance) -> bool:
+        if self._style.form == JSON:
+            return True
+        if self._style.shows_logs and said.source is Source.LOG:
+            return False
+        last = self._last_advance.get(said.object)
+        if last is not None and said.time - last < PROGRESS_EVERY and not said.progress.is_complete:
+            return False
+        self._last_advance[said.object] = said.time
+        return True
 
 
 def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:

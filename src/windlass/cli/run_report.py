@@ -1,29 +1,26 @@
 """What is told of a run, and when: objects as they change → lines. Pure, but for what was told already."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
+from windlass.cli.exit_codes import INTERRUPTED, OTHER_CODE, SUCCESS
+from windlass.cli.run_job import Job
 from windlass.model import names
 from windlass.model.base import Sparse
 from windlass.model.completion import FrameworkAttemptCompletionStatus
 from windlass.model.framework import Framework
 from windlass.model.pods import PodPhase
 from windlass.model.states import State
+from windlass.wire.progress import Progress
 
-SUCCESS = 0
-USAGE = 2
-NO_ANSWER = 124
-OTHER_CODE = 125
-INTERRUPTED = 130
 LARGEST_CODE = 255
 
 _WARNING = "Warning"
 _SCHEDULED, _STOPPED = "Scheduled", "Stopped"
 _COMPLETED = "FrameworkCompleted"
-"""The last line says this, from what is stored."""
 
 
 class Topic(StrEnum):
@@ -33,8 +30,10 @@ class Topic(StrEnum):
     FRAMEWORK = "framework"
     POD = "pod"
     LOG = "log"
+    PROGRESS = "progress"
     COMPLETED = "completed"
     ERROR = "error"
+    SUMMARY = "summary"
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -43,7 +42,7 @@ class Line(msgspec.Struct, frozen=True):
     event: Topic
     time: datetime
     object: str
-    """The Framework's name, a pod's short name (`worker-0`), or `cluster`."""
+    """The Framework's name, a pod's short name (`worker-0`; of one job of several `digits/worker-0`), or `cluster`."""
     reason: str
     """One word, as in Kubernetes events."""
     message: str
@@ -57,8 +56,33 @@ class LogLine(msgspec.Struct, frozen=True):
     line: str
 
 
+class Source(StrEnum):
+    """Where a task has said how far it is."""
+
+    LOG = "log"
+    FILE = "file"
+
+
+class Advance(msgspec.Struct, frozen=True):
+    """How far a task is, by its own word."""
+
+    event: Topic
+    time: datetime
+    object: str
+    step: int
+    total: int
+    values: Mapping[str, str]
+    source: Source
+    remaining: float | None = None
+    """Seconds, at the pace of the last steps."""
+
+    @property
+    def progress(self) -> Progress:
+        return Progress(self.step, self.total, self.values)
+
+
 class Verdict(msgspec.Struct, frozen=True):
-    """The last line: how it ended."""
+    """The last line of a job: how it ended. Where there are several jobs, one more is the last line of them all."""
 
     event: Topic
     time: datetime
@@ -100,6 +124,16 @@ def verdict(framework: Framework | None, name: str, now: datetime, *, was_interr
     )
 
 
+def summary(work: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
+    """Of several jobs, in the order of the file: the first that did not succeed decides."""
+    bad = [verdict for verdict in verdicts if verdict.exit != SUCCESS]
+    good = len(verdicts) - len(bad)
+    message = f"{good} of {len(verdicts)} have succeeded"
+    if bad:
+        message += f"; the first in the file that has not is {bad[0].object}"
+    return Verdict(Topic.SUMMARY, now, work, message, exit=bad[0].exit if bad else SUCCESS)
+
+
 # What is read of the objects
 
 
@@ -132,13 +166,42 @@ class Container(Sparse, frozen=True):
 
 class PodMetadata(Sparse, frozen=True):
     name: str = ""
+    namespace: str = ""
     uid: str = ""
     deletion_timestamp: str = ""
     labels: Mapping[str, str] = {}
 
 
+class Variable(Sparse, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class Mount(Sparse, frozen=True):
+    name: str = ""
+    mount_path: str = ""
+    sub_path: str = ""
+
+
+class ContainerSpec(Sparse, frozen=True):
+    env: tuple[Variable, ...] = ()
+    volume_mounts: tuple[Mount, ...] = ()
+
+
+class HostPath(Sparse, frozen=True):
+    path: str = ""
+
+
+class PodVolume(Sparse, frozen=True):
+    name: str = ""
+    empty_dir: Mapping[str, object] | None = None
+    host_path: HostPath | None = None
+
+
 class PodSpec(Sparse, frozen=True):
     node_name: str = ""
+    containers: tuple[ContainerSpec, ...] = ()
+    volumes: tuple[PodVolume, ...] = ()
 
 
 class PodStatus(Sparse, frozen=True):
@@ -163,12 +226,21 @@ class Pod(Sparse, frozen=True):
         return f"{role}-{index}" if role and index else self.metadata.name
 
     @property
+    def job_key(self) -> tuple[str, str]:
+        return self.metadata.namespace, self.metadata.labels.get(names.FRAMEWORK_NAME, "")
+
+    @property
+    def is_over(self) -> bool:
+        return self.status.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+    @property
     def containers(self) -> tuple[Container, ...]:
         return self.status.init_container_statuses + self.status.container_statuses
 
 
 class Involved(Sparse, frozen=True):
     kind: str = ""
+    namespace: str = ""
     name: str = ""
     uid: str = ""
 
@@ -188,18 +260,25 @@ class Event(Sparse, frozen=True):
 class Report:
     """Remembers what was told, so that it is told once."""
 
-    def __init__(self, framework: str) -> None:
-        self._framework = framework
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = {job.key: job for job in jobs}
+        # Of the only one, the last line says it, from what is stored.
+        self._not_told = (_COMPLETED,) if len(jobs) == 1 else ()
         self._stages: dict[str, str] = {}
         self._trouble: dict[tuple[str, str], str] = {}
         self._restarts: dict[tuple[str, str], int] = {}
-        self._short_names: dict[str, str] = {}
+        self._called: dict[tuple[str, str], str] = {}
         self._events: set[tuple[str, str]] = set()
+
+    def name_of(self, pod: Pod) -> str:
+        """What a pod is called in all that is told of it."""
+        job = self._jobs.get(pod.job_key)
+        return f"{job.prefix}{pod.short_name}" if job is not None else pod.short_name
 
     def pod(self, pod: Pod, now: datetime) -> Iterator[Line]:
         """What is new of it."""
-        uid, name = pod.metadata.uid, pod.short_name
-        self._short_names[pod.metadata.name] = name
+        uid, name = pod.metadata.uid, self.name_of(pod)
+        self._called[pod.metadata.namespace, pod.metadata.name] = name
         for container in pod.containers:
             yield from self._container(uid, name, container, now)
         stage = _stage(pod)
@@ -212,23 +291,23 @@ class Report:
         uid = pod.metadata.uid
         was_over = self._stages.pop(uid, "") in (PodPhase.SUCCEEDED, PodPhase.FAILED, _STOPPED)
         if not was_over:
-            yield Line(Topic.POD, now, pod.short_name, "Deleted", "is gone")
+            yield Line(Topic.POD, now, self.name_of(pod), "Deleted", "is gone")
 
     def event(self, event: Event, now: datetime) -> Iterator[Line]:
-        """What the controller says of the Framework, and what anybody warns of. Pods tell of their lives themselves."""
+        """What the controller says of Frameworks, and what anybody warns of. Pods tell of their lives themselves."""
         involved = event.involved_object
-        is_ours = involved.kind == names.KIND and involved.name == self._framework
-        if event.reason == _COMPLETED or not (is_ours or event.type == _WARNING):
+        is_ours = involved.kind == names.KIND and (involved.namespace, involved.name) in self._jobs
+        if event.reason in self._not_told or not (is_ours or event.type == _WARNING):
             return
         told = (involved.uid, event.message) if event.message else (involved.uid, event.reason)
         if told in self._events:
             return
         self._events.add(told)
         if is_ours:
-            yield Line(Topic.FRAMEWORK, now, self._framework, event.reason, event.message)
+            yield Line(Topic.FRAMEWORK, now, involved.name, event.reason, event.message)
             return
         topic = Topic.POD if involved.kind == "Pod" else Topic.NOTE
-        name = self._short_names.get(involved.name, involved.name)
+        name = self._called.get((involved.namespace, involved.name), involved.name)
         yield Line(topic, now, name, event.reason, f"{event.reason}: {event.message}")
 
     def _container(self, uid: str, name: str, container: Container, now: datetime) -> Iterator[Line]:

@@ -1,72 +1,146 @@
-"""`windlass run` from its first moment to its last: a cluster of its own, a session on it, and the last line."""
+"""`windlass run` from its first moment to its last: a cluster, a session on it, and the last line.
+
+The cluster is one of its own, which ends with it, or that of a daemon, which stays.
+"""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from windlass.cli import run_report
+from windlass.cli import exit_codes, run_report
 from windlass.cli.interrupts import Interrupts
-from windlass.cli.run_file import Job, Plan
-from windlass.cli.run_output import Output
+from windlass.cli.local_records import Record
+from windlass.cli.run_job import Plan, Work
+from windlass.cli.run_output import Audience
 from windlass.cli.run_report import Line, Topic, Verdict
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
+
+if TYPE_CHECKING:
+    from windlass.kubeapi.transport import Transport
 
 START_SECONDS = 60.0
 """For so long a cluster may take to answer."""
 
 
-async def run(job: Job, plan: Plan, data: Path, output: Output) -> int:
+async def run(work: Work, plan: Plan, data: Path, audience: Audience) -> int:
     """The exit code. Everything that was started has ended when it returns."""
-    interrupts = Interrupts()
-    interrupts.listen()
-    output.attach(asyncio.get_running_loop(), interrupts.request)
+    interrupts = _listening(audience)
     options = ClusterOptions(nodes=plan.nodes, network=plan.network, is_ephemeral=True)
     cluster = LocalCluster(data, options)
-    work = asyncio.create_task(_work(job, plan, cluster, interrupts, output))
-    end = asyncio.create_task(interrupts.end.wait())
     try:
-        await asyncio.wait({work, end}, timeout=plan.timeout, return_when=asyncio.FIRST_COMPLETED)
-        is_over = work.done()
-        for task in (work, end):
-            task.cancel()
-        await asyncio.gather(work, end, return_exceptions=True)
-        if is_over:
-            verdict = work.result()
-        elif interrupts.end.is_set():
-            verdict = _error(job, "ended at once", run_report.INTERRUPTED)
-        else:
-            verdict = _error(job, f"ended: not completed after {plan.timeout:g} s", run_report.NO_ANSWER)
-        output.say(verdict)
-        return verdict.exit
+        doing = _on_cluster(work, plan, cluster, interrupts, audience)
+        return await _told(doing, work, plan, interrupts, audience)
     finally:
         await cluster.stop()
 
 
-async def _work(
-    job: Job, plan: Plan, cluster: LocalCluster, interrupts: Interrupts, output: Output
-) -> Verdict:
+async def run_on(work: Work, plan: Plan, data: Path, record: Record, audience: Audience) -> int:
+    """On the cluster of a daemon, which goes on when it returns."""
+    interrupts = _listening(audience)
+    return await _told(
+        _on_daemon(work, plan, data, record, interrupts, audience), work, plan, interrupts, audience
+    )
+
+
+def _listening(audience: Audience) -> Interrupts:
+    interrupts = Interrupts()
+    interrupts.listen()
+    audience.attach(asyncio.get_running_loop(), interrupts.request)
+    return interrupts
+
+
+async def _told(
+    doing: Coroutine[Any, Any, list[Verdict]],
+    work: Work,
+    plan: Plan,
+    interrupts: Interrupts,
+    audience: Audience,
+) -> int:
+    """Until it is done, or nobody wants to wait for it any more."""
+    task = asyncio.create_task(doing)
+    end = asyncio.create_task(interrupts.end.wait())
+    await asyncio.wait({task, end}, timeout=plan.timeout, return_when=asyncio.FIRST_COMPLETED)
+    is_over = task.done()
+    for each in (task, end):
+        each.cancel()
+    await asyncio.gather(task, end, return_exceptions=True)
+    if is_over:
+        verdicts = task.result()
+    elif interrupts.end.is_set():
+        verdicts = [_error(work, "ended at once", exit_codes.INTERRUPTED)]
+    else:
+        verdicts = [_error(work, f"ended: not completed after {plan.timeout:g} s", exit_codes.NO_ANSWER)]
+    if len(verdicts) > 1:
+        verdicts.append(run_report.summary(work.name, verdicts, datetime.now(UTC)))
+    for verdict in verdicts:
+        audience.say(verdict)
+    return verdicts[-1].exit
+
+
+async def _on_cluster(
+    work: Work, plan: Plan, cluster: LocalCluster, interrupts: Interrupts, audience: Audience
+) -> list[Verdict]:
     starting = asyncio.create_task(cluster.start())
     try:
         await asyncio.sleep(0)
         # It brings the controller with it, which takes a while; so do the processes that the cluster has just begun.
         from windlass.cli import run_session
+        from windlass.cli.injecting import Injector
 
         async with asyncio.timeout(START_SECONDS):
             await starting
     except CannotStartError as error:
-        return _error(job, f"the cluster cannot start: {error}", run_report.NO_ANSWER)
+        return [_error(work, f"the cluster cannot start: {error}", exit_codes.NO_ANSWER)]
     except TimeoutError:
-        return _error(job, f"the cluster did not start within {START_SECONDS:g} s", run_report.NO_ANSWER)
-    for note in cluster.notes:
-        output.say(Line(Topic.NOTE, datetime.now(UTC), "cluster", "Note", note))
+        message = f"the cluster did not start within {START_SECONDS:g} s"
+        return [_error(work, message, exit_codes.NO_ANSWER)]
+
+    def inject(transport: "Transport", tell: Callable[[Line], None]) -> Injector:
+        return Injector(plan.injections, cluster, transport, tell)
+
+    _say_notes(cluster.notes, audience)
+    site = run_session.Site(cluster.data, cluster.socket, cluster.network == "shared")
+    session = run_session.Session(
+        work.for_machine(has_mounts=cluster.has_mounts),
+        site,
+        interrupts,
+        audience,
+        reads_logs=plan.reads_logs,
+        make_injector=inject if plan.injections else None,
+    )
+    return await _verdicts(session.run(), work)
+
+
+async def _on_daemon(
+    work: Work, plan: Plan, data: Path, record: Record, interrupts: Interrupts, audience: Audience
+) -> list[Verdict]:
+    from windlass.cli import run_session
+
+    _say_notes(record.notes, audience)
+    site = run_session.Site(data, Path(record.socket), record.network == "shared", has_controller=True)
+    session = run_session.Session(
+        work.for_machine(has_mounts=record.has_mounts), site, interrupts, audience, reads_logs=plan.reads_logs
+    )
+    return await _verdicts(session.run(), work)
+
+
+async def _verdicts(session: Coroutine[Any, Any, list[Verdict]], work: Work) -> list[Verdict]:
+    from windlass.cli import run_session
+
     try:
-        session = run_session.Session(job, cluster, interrupts, output, shows_logs=plan.shows_logs)
-        return await session.run()
+        return await session
     except run_session.RefusedError as error:
-        return _error(job, str(error), run_report.USAGE)
+        return [_error(work, str(error), exit_codes.USAGE)]
     except run_session.NoAnswerError as error:
-        return _error(job, str(error), run_report.NO_ANSWER)
+        return [_error(work, str(error), exit_codes.NO_ANSWER)]
 
 
-def _error(job: Job, message: str, code: int) -> Verdict:
-    return Verdict(Topic.ERROR, datetime.now(UTC), job.name, message, exit=code)
+def _say_notes(notes: tuple[str, ...], audience: Audience) -> None:
+    for note in notes:
+        audience.say(Line(Topic.NOTE, datetime.now(UTC), "cluster", "Note", note))
+
+
+def _error(work: Work, message: str, code: int) -> Verdict:
+    return Verdict(Topic.ERROR, datetime.now(UTC), work.name, message, exit=code)

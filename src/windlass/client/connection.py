@@ -1,7 +1,7 @@
 """The way to one cluster and one namespace of it; what its API server says becomes one message for a person."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 from windlass.client.errors import ClientError, NoClusterError, NotThereError, RefusedError, UnreachableError
 from windlass.kubeapi import access as accesses
@@ -51,6 +51,22 @@ class Connection:
         except (errors.UnansweredError, errors.AccessError) as error:
             raise self.explained(error) from error
 
+    def at(self, namespace: str) -> "Connection":
+        """The same way, to another namespace."""
+        if namespace in ("", self.namespace):
+            return self
+        other = Connection(self.transport, namespace)
+        other._has_answered = self._has_answered
+        return other
+
+    @contextlib.contextmanager
+    def explaining(self) -> Iterator[None]:
+        """An error of the API server that nobody on the way has treated leaves as a ClientError."""
+        try:
+            yield
+        except (errors.ApiError, errors.AccessError) as error:
+            raise self.explained(error) from error
+
     def explained(self, error: Exception) -> ClientError:
         """What somebody is told who can do nothing else about it."""
         match error:
@@ -94,10 +110,8 @@ async def connected(
 
 @contextlib.asynccontextmanager
 async def connected_by(access: Access, namespace: str = "") -> AsyncIterator[Connection]:
-    """An error of the API server that nobody on the way has treated leaves as a ClientError."""
+    """What goes wrong in the block leaves as a ClientError."""
     async with Transport(access, user_agent="windlass") as transport:
         connection = Connection(transport, namespace or access.namespace or "default")
-        try:
+        with connection.explaining():
             yield connection
-        except (errors.ApiError, errors.AccessError) as error:
-            raise connection.explained(error) from error

@@ -25,8 +25,25 @@ class NotThereError(ClientError):
     """There is no job, task, pod or container of that name."""
 
 
+class NotInstalledError(NotThereError):
+    """The cluster knows no Frameworks."""
+
+
+class GoneError(NotThereError):
+    """It was deleted while somebody waited for something else."""
+
+
 class AlreadyThereError(ClientError):
     """There is a job of that name."""
+
+
+class CompletedError(ClientError):
+    """The job has come to its end, and what was wanted of it cannot happen any more."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        """That of the job's completion."""
 
 
 class TimedOutError(ClientError):

@@ -1,32 +1,34 @@
 """Which Framework a name means. There are two groups; whoever has rights on the one in which it is needs no others."""
 
+from windlass.client import listing
 from windlass.client.connection import Connection
-from windlass.client.errors import NotThereError
+from windlass.client.errors import ClientError, NotInstalledError, NotThereError
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import ForbiddenError, NotFoundError
+from windlass.kubeapi.errors import AnsweredError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import frameworks
-from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.wire import codec
-
-GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
-"""In the order in which they are asked: job files become Frameworks of the first."""
+from windlass.wire import codec, faults
+from windlass.wire.codec import Unreadable
 
 
 async def find(connection: Connection, name: str) -> Framework:
     """Raises NotThereError, and what `Connection.send` raises."""
     found = await find_if_any(connection, name)
     if found is None:
-        raise NotThereError(
-            f"there is no job {name} in the namespace {connection.namespace}: "
-            f"`windlass list -n {connection.namespace}` shows what is there"
-        )
+        raise await not_there(connection, name)
     return found
 
 
 async def find_if_any(connection: Connection, name: str) -> Framework | None:
+    found = await look_up(connection, name)
+    return readable(found[0]) if found else None
+
+
+async def look_up(connection: Connection, name: str) -> tuple[Framework | Unreadable, ...]:
+    """Every Framework of that name: there may be one of each group, of which one waits for the other to go."""
     denied: ForbiddenError | None = None
-    for group in GROUPS:
+    found = []
+    for group in listing.GROUPS:
         try:
             answer = await connection.send(requests.get(frameworks(group), connection.namespace, name))
         except NotFoundError:
@@ -34,7 +36,40 @@ async def find_if_any(connection: Connection, name: str) -> Framework | None:
         except ForbiddenError as error:
             denied = error
             continue
-        return codec.decode_framework(answer)
-    if denied is not None:
+        found.append(codec.read_framework(answer))
+    if not found and denied is not None:
         raise denied
-    return None
+    return tuple(found)
+
+
+async def written(connection: Connection, framework: Framework) -> bytes:
+    """As the API server has it now, with all that the model does not read."""
+    return await connection.send(
+        requests.get(frameworks(framework.group), connection.namespace, framework.name)
+    )
+
+
+def readable(found: Framework | Unreadable) -> Framework:
+    """Raises ClientError."""
+    if isinstance(found, Framework):
+        return found
+    raise ClientError(
+        f"the job {found.metadata.name} makes no sense as it is stored: {found.error}. "
+        f"Put it right with `kubectl edit`, or remove it with `windlass delete {found.metadata.name}`."
+    )
+
+
+async def not_there(connection: Connection, name: str) -> NotThereError:
+    """What somebody is told who asked for a job that is not there."""
+    where = f"there is no job {faults.quoted(name)} in the namespace {connection.namespace}"
+    try:
+        known = tuple(sorted({job.metadata.name for job in await listing.frameworks_of(connection)}))
+    except NotInstalledError as error:
+        return error
+    except AnsweredError:
+        return NotThereError(f"{where} of {connection.where}")
+    if not known:
+        return NotThereError(f"{where}, nor any other. Other namespaces: `windlass list -A`.")
+    if suggestion := faults.nearest(name, known):
+        return NotThereError(f"{where}. Did you mean {faults.quoted(suggestion)}?")
+    return NotThereError(f"{where}. `windlass list -n {connection.namespace}` shows what is there.")

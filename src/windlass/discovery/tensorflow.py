@@ -10,25 +10,17 @@ worker_hosts    worker-0.digits:2222                   likewise ps_hosts
 taskindex       0
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from windlass.discovery.peers import Peers
+from windlass.model import role_names
 
-TYPES: Mapping[str, str] = {"workers": "worker", "master": "chief", "pserver": "ps", "parameterserver": "ps"}
-"""What roles are called, and what TensorFlow calls such a task. Another name is its own."""
-OUTSIDERS = frozenset({"evaluator", "jupyter", "notebook", "tensorboard"})
-"""They look at the cluster and are not part of it: nobody waits for their servers."""
+TYPES, OUTSIDERS, type_of = role_names.TYPES, role_names.OUTSIDERS, role_names.type_of
 _LAUNCHERS_TYPES = ("worker", "ps")
 
 
 def is_member(role: str) -> bool:
     return role not in OUTSIDERS
-
-
-def type_of(role: str) -> str:
-    return TYPES.get(role, role)
 
 
 class TensorFlow:

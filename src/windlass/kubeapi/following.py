@@ -79,6 +79,7 @@ class Follower:
         *,
         namespace: str = "",
         label_selector: str = "",
+        field_selector: str = "",
         receive: Callable[[News], None],
         troubled: Callable[[ApiError], None] = _ignore,
         page_size: int = PAGE_SIZE,
@@ -92,6 +93,7 @@ class Follower:
         self._resource = resource
         self._namespace = namespace
         self._label_selector = label_selector
+        self._field_selector = field_selector
         self._receive = receive
         self._troubled = troubled
         self._page_size = page_size
@@ -151,7 +153,9 @@ class Follower:
                 return Listed(items, page.metadata.resource_version)
 
     async def _page(self, size: int, token: str) -> answers.Page:
-        request = requests.list_page(self._resource, self._namespace, self._label_selector, size, token)
+        request = requests.list_page(
+            self._resource, self._namespace, self._label_selector, size, token, self._field_selector
+        )
         body = await self._transport.send(request, LIST_SECONDS)
         try:
             page = answers.decode_page(body)
@@ -165,7 +169,12 @@ class Follower:
         shortest, longest = WATCH_SECONDS
         seconds = shortest + (longest - shortest) * self._randomness()
         request = requests.watch(
-            self._resource, self._namespace, self._label_selector, self._version, timeout_seconds=int(seconds)
+            self._resource,
+            self._namespace,
+            self._label_selector,
+            self._version,
+            timeout_seconds=int(seconds),
+            field_selector=self._field_selector,
         )
         began = self._clock()
         try:

@@ -73,10 +73,14 @@ def list_page(
     label_selector: str = "",
     limit: int = 500,
     continue_token: str = "",
+    field_selector: str = "",
 ) -> Request:
     """Consistent: as the store has it now, not as a cache of the server had it a while ago. A limit of 0 means all."""
     query = _given(
-        labelSelector=label_selector, limit=str(limit) if limit else "", **{"continue": continue_token}
+        labelSelector=label_selector,
+        fieldSelector=field_selector,
+        limit=str(limit) if limit else "",
+        **{"continue": continue_token},
     )
     return _request(Verb.LIST, resource, namespace, query=query)
 
@@ -87,11 +91,13 @@ def watch(
     label_selector: str = "",
     resource_version: str = "",
     timeout_seconds: int = 300,
+    field_selector: str = "",
 ) -> Request:
     query = _given(
         watch="true",
         allowWatchBookmarks="true",
         labelSelector=label_selector,
+        fieldSelector=field_selector,
         resourceVersion=resource_version,
         timeoutSeconds=str(timeout_seconds),
     )

@@ -9,7 +9,7 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlencode
@@ -111,6 +111,66 @@ class Transport:
         except TimeoutError as error:
             raise UnansweredError(f"{request}: the stream did not go on in time") from error
 
+    @contextlib.asynccontextmanager
+    async def channels(self, request: Request, protocols: Sequence[str]) -> AsyncIterator["Channels"]:
+        """A WebSocket, which carries several streams both ways (see `streams`). Raises ApiError."""
+        await self._wait_for_rate_limit(request, OPENING_SECONDS)
+        async with contextlib.AsyncExitStack() as open_ones:
+            try:
+                async with asyncio.timeout(OPENING_SECONDS):
+                    websocket = await self._upgraded(request, protocols, open_ones)
+            except TimeoutError as error:
+                raise UnansweredError(f"{request}: no answer within {OPENING_SECONDS:g} s") from error
+            yield Channels(request, websocket)
+
+    async def _upgraded(
+        self, request: Request, protocols: Sequence[str], open_ones: contextlib.AsyncExitStack
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Refused credentials are looked up again, once."""
+        identity = self.access.identity()
+        try:
+            return await self._upgrade(request, protocols, identity, open_ones)
+        except UnauthorizedError as error:
+            renewed = await self._renewed(identity, error)
+            return await self._upgrade(request, protocols, renewed, open_ones)
+
+    async def _upgrade(
+        self,
+        request: Request,
+        protocols: Sequence[str],
+        identity: Identity,
+        open_ones: contextlib.AsyncExitStack,
+    ) -> aiohttp.ClientWebSocketResponse:
+        refusals: list[errors.AnsweredError] = []
+        # aiohttp drops what a server says when it does not open a WebSocket: it is read on its way.
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_end.append(lambda _session, _context, end: _hear_refusal(end, refusals))
+        session = await open_ones.enter_async_context(
+            aiohttp.ClientSession(
+                connector=self._opened_session().connector,
+                connector_owner=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trace_configs=[tracing],
+            )
+        )
+        opening = session.ws_connect(
+            self._url(request),
+            protocols=protocols,
+            headers=[("User-Agent", self._user_agent), *identity.headers],
+            max_msg_size=0,
+            ssl=identity.context or True,
+            server_hostname=identity.server_name or None,
+            proxy=self._proxy,
+            proxy_headers=self._proxy_headers,
+        )
+        with _explaining(request):
+            try:
+                return await open_ones.enter_async_context(opening)
+            except aiohttp.WSServerHandshakeError as error:
+                if refusals:
+                    raise refusals[-1] from error
+                raise
+
     async def _send(self, request: Request, deadline: "_Deadline") -> bytes:
         last: TooManyRequestsError | ServerError | None = None
         for retries_left in reversed(range(MOST_RETRIES + 1)):
@@ -194,13 +254,12 @@ class Transport:
     def _ask(
         self, request: Request, identity: Identity
     ) -> contextlib.AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        query = f"?{urlencode(request.query)}" if request.query else ""
         headers = [("Accept", request.accept), ("User-Agent", self._user_agent), *identity.headers]
         if request.content_type:
             headers.append(("Content-Type", request.content_type))
         return self._opened_session().request(
             request.method,
-            yarl.URL(f"{self.access.server}{request.path}{query}", encoded=True),
+            self._url(request),
             data=request.body or None,
             headers=headers,
             ssl=identity.context or True,
@@ -209,6 +268,10 @@ class Transport:
             proxy_headers=self._proxy_headers,
             allow_redirects=False,
         )
+
+    def _url(self, request: Request) -> yarl.URL:
+        query = f"?{urlencode(request.query)}" if request.query else ""
+        return yarl.URL(f"{self.access.server}{request.path}{query}", encoded=True)
 
     def _opened_session(self) -> aiohttp.ClientSession:
         """Made at the first request, since it belongs to the loop that is then running."""
@@ -220,6 +283,48 @@ class Transport:
                 read_bufsize=_READ_BYTES,
             )
         return self._session
+
+
+class Channels:
+    """An open WebSocket. What its messages mean is said in `streams`."""
+
+    def __init__(self, request: Request, websocket: aiohttp.ClientWebSocketResponse) -> None:
+        self._request = request
+        self._websocket = websocket
+
+    @property
+    def protocol(self) -> str:
+        """The one of those that were offered that the server has chosen; empty for none."""
+        return self._websocket.protocol or ""
+
+    async def send(self, message: bytes) -> None:
+        """Returns when there is room for more. Raises UnansweredError."""
+        with _explaining(self._request):
+            await self._websocket.send_bytes(message)
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        """Until the server closes it. Raises UnansweredError when the connection is cut."""
+        while True:
+            with _explaining(self._request):
+                message = await self._websocket.receive()
+            match message.type:
+                case aiohttp.WSMsgType.BINARY:
+                    yield message.data
+                case aiohttp.WSMsgType.TEXT:
+                    yield message.data.encode()
+                case aiohttp.WSMsgType.ERROR:
+                    raise UnansweredError(f"{self._request}: {message.data}")
+                case _:
+                    break
+        was_closed = self._websocket.close_code not in (None, aiohttp.WSCloseCode.ABNORMAL_CLOSURE)
+        if not was_closed:
+            raise UnansweredError(f"{self._request}: the connection was cut")
+
+
+async def _hear_refusal(end: aiohttp.TraceRequestEndParams, refusals: list[errors.AnsweredError]) -> None:
+    response = end.response
+    if response.status >= 300:
+        refusals.append(errors.from_answer(response.status, response.headers, await response.read()))
 
 
 class _Deadline:

@@ -22,8 +22,10 @@ from windlass.localcluster.kubelet.addresses import Addresses
 from windlass.localcluster.kubelet.folder_news import FolderNews
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.images import Images
+from windlass.localcluster.kubelet.interference import KILLED, Interference, SecondsOf
 from windlass.localcluster.kubelet.kubelet import Kubelet
 from windlass.localcluster.kubelet.means import MachineFiles, Means
+from windlass.localcluster.kubelet.metering import Meter
 from windlass.localcluster.kubelet.spawning import CannotSpawnError, Spawning
 from windlass.localcluster.kubelet.surroundings import Surroundings
 from windlass.localcluster.sandbox import cgroups
@@ -69,9 +71,12 @@ class LocalCluster:
         self.kubeconfig = self.data / "kubeconfig"
         self.notes: tuple[str, ...] = ()
         self.network = ""
+        self.has_mounts = False
+        """Whether pods have mounts of their own: any mountPath can be had."""
         self._options = options
         self._open = contextlib.AsyncExitStack()
         self._kubelet: Kubelet | None = None
+        self._interference = Interference()
 
     async def start(self) -> None:
         try:
@@ -107,10 +112,12 @@ class LocalCluster:
         ready = await spawning.ready()
         self.notes = ready.notes
         self.network = "isolated" if ready.gateway else "shared"
+        self.has_mounts = ready.isolates
         self._kubelet = Kubelet(await self._means(server, spawning, ready))
         server.run_pods_with(self._kubelet)
         server.on_store_failure = self._kubelet.relieve_disk
         await self._kubelet.start()
+        server.measure_pods_with(Meter(self._kubelet.runs))
         self._open.push_async_callback(_cancelled, asyncio.create_task(Scheduler(server.lifecycle).run()))
 
     async def stop(self, *, ends_pods: bool = False) -> None:
@@ -123,6 +130,25 @@ class LocalCluster:
                 await self._kubelet.wind_down()
             await self._kubelet.stop(ends_pods=ends_pods or self._options.is_ephemeral)
         await self._open.aclose()
+
+    # What is done to pods on purpose
+
+    def end_container(
+        self, namespace: str, pod: str, *, uid: str = "", container: str = "", code: int = KILLED
+    ) -> bool:
+        """Kill the processes of a container, and report that it ended with this code: 137 is a kill like any other.
+
+        An empty name is every container of the pod but those that initialise it. With a uid, only that very pod is
+        meant, and not one that has come in its place. Whether there was anything to end.
+        """
+        if self._kubelet is None:
+            return False
+        return self._kubelet.end_containers(namespace, pod, uid, container, code)
+
+    def delay_pods(self, seconds_of: SecondsOf) -> None:
+        """Hold the start of pods, as an image that takes long to pull does: `seconds_of` gets each pod when it comes to
+        its node, and says for how long. It counts for pods that come from now on."""
+        self._interference.delay_of = seconds_of
 
     def _wanted_spawner(self) -> Wanted:
         lifeline = None
@@ -179,6 +205,7 @@ class LocalCluster:
             token=server.credentials.token,
             claim_folder=server.volumes.folder_of,
             log_news=log_news,
+            interference=self._interference,
         )
 
     def _addresses(self, ready: Ready) -> Addresses:

@@ -12,15 +12,30 @@ from windlass.model.base import Json, Sparse
 from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Count
 from windlass.model.wishes import Runtime
 
+VARIABLE_PATTERN = "^[-._a-zA-Z][-._a-zA-Z0-9]*$"
+
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
-Command = str | tuple[str, ...]
-"""Words for a shell, or the words themselves."""
-Quantity = int | float | str
-"""As Kubernetes writes them: 2, 0.5, 500m, 4Gi."""
-Duration = int | str
-"""Seconds, or such as 90s, 15m, 12h, 7d."""
-Value = str | int | float | bool | Json
-"""Of a variable: what it is, or as Kubernetes' valueFrom has it, such as {secretKeyRef: {name: keys, key: token}}."""
+Label = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
+RoleName = Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
+Variable = Annotated[str, msgspec.Meta(pattern=VARIABLE_PATTERN)]
+Command = Annotated[
+    str | tuple[str, ...], msgspec.Meta(description="a command: one text, or a list of its words")
+]
+"""One text, which a shell reads if it has to, or the words themselves."""
+Quantity = Annotated[
+    int | float | str,
+    msgspec.Meta(description="a quantity as Kubernetes has it, such as 2, 0.5, 500m or 4Gi"),
+]
+Duration = Annotated[
+    int | str, msgspec.Meta(description="a duration: seconds, or such as 90s, 15m, 1h30m or 7d")
+]
+Value = Annotated[
+    str | int | float | bool | Json,
+    msgspec.Meta(
+        description="a value, or where it comes from as Kubernetes has it in valueFrom, such as "
+        "{secretKeyRef: {name: keys, key: token}}"
+    ),
+]
 
 
 class Resources(Sparse, frozen=True, kw_only=True):
@@ -37,23 +52,33 @@ class Resources(Sparse, frozen=True, kw_only=True):
 class Retry(Sparse, frozen=True, kw_only=True):
     """How often it is tried again."""
 
-    job: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """All tasks from their beginning, after a failure of the job's own."""
-    task: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """One task, while the others go on."""
+    job: Count = 0
+    """All tasks from their beginning, after a failure of the job's own. A failure that would only come again, such as
+    too little memory, is not tried again."""
+    task: Count = 0
+    """One task, while the others go on. 0: whatever happens to a task happens to the job."""
     transient: Count = 10
-    """After failures that are not the job's, such as a lost node. They are not counted as those above."""
+    """After failures that are nobody's fault, such as a lost node. They are not counted among those above."""
 
 
 class Nfs(Sparse, frozen=True, kw_only=True):
+    """A folder that an NFS server exports."""
+
     server: str
+    """Its name or address."""
     path: str
+    """The exported folder."""
 
 
 class CephFs(Sparse, frozen=True, kw_only=True):
+    """A folder of a Ceph file system."""
+
     monitors: tuple[str, ...]
+    """Their addresses, with ports."""
     path: str = "/"
+    """The folder in it."""
     user: str = "admin"
+    """As whom it is mounted."""
     secret: str = ""
     """The name of the Secret with the user's key."""
 
@@ -64,14 +89,17 @@ class Volume(Sparse, frozen=True, kw_only=True):
     at: str
     """The path in the task."""
     read_only: bool = False
+    """Nobody writes to it."""
     sub_path: str = ""
     """Only this folder of it."""
     host_path: str = ""
     """A folder of the machine on which the task runs. It is made if it is missing."""
     nfs: Nfs | None = None
+    """A folder that an NFS server exports."""
     pvc: str = ""
     """The name of a PersistentVolumeClaim."""
     cephfs: CephFs | None = None
+    """A folder of a Ceph file system."""
     empty_dir: Json | None = None
     """One for each task, empty at its start: {}, or as Kubernetes has it, such as {sizeLimit: 10Gi}."""
     config_map: str = ""
@@ -84,29 +112,39 @@ class Role(Sparse, frozen=True, kw_only=True):
     """A number of tasks that do the same. What is written here counts before what is written for the whole job."""
 
     tasks: Annotated[int, msgspec.Meta(ge=0, le=MAX_TASK_NUMBER)] = 1
+    """How many. They are called {role}-0, {role}-1 and so on."""
     image: str = ""
+    """In place of the job's."""
     command: Command | None = None
-    env: dict[str, Value] = {}
+    """In place of the job's."""
+    env: dict[Variable, Value] = {}
     """Added to those of the job."""
     resources: Resources | None = None
+    """In place of the job's, as a whole."""
     port: Port | None = None
+    """In place of the job's."""
     node_selector: dict[str, str] = {}
+    """Added to the job's."""
     tolerations: tuple[Json, ...] = ()
-    retry: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Added to the job's."""
+    retry: Count | None = None
     """How often one task of this role is tried again."""
     completion: CompletionPolicySpec | None = None
-    """When the tasks of this role decide the job. Without it, the runtime says."""
+    """How many tasks of this role have to fail, or to succeed, for the job to have done so; -1: however many. Without
+    it, the runtime says."""
     pod: Json = {}
-    """Merged into the pod template last, as Kubernetes merges a patch."""
+    """Merged into the pod template of this role after the job's."""
 
 
 class Job(Sparse, frozen=True, kw_only=True):
     """A distributed training job."""
 
-    name: Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
+    name: Label
+    """Lower-case letters, digits and hyphens, with a letter at the beginning. Pods are called {name}-{role}-{index}."""
     namespace: str = ""
     """Without it: that of the kubeconfig's context."""
     description: str = ""
+    """For people."""
     runtime: Runtime = Runtime.PLAIN
     """What its tasks are told of their peers, and which of them decide the job."""
     image: str = ""
@@ -114,20 +152,27 @@ class Job(Sparse, frozen=True, kw_only=True):
     code: str = ""
     """A folder, or one file, relative to the job file. Every task starts in it, without an image being built."""
     command: Command | None = None
-    roles: dict[str, Role] = {}
-    env: dict[str, Value] = {}
+    """What every task runs. A text without shell syntax is run directly, another one by /bin/sh; a list is the words
+    themselves."""
+    roles: dict[RoleName, Role] = {}
+    """By name, of lower-case letters and digits. At least one has a task."""
+    env: dict[Variable, Value] = {}
+    """Variables of every task: a value, or where it comes from as Kubernetes has it in valueFrom."""
     env_from: tuple[Json, ...] = ()
     """As Kubernetes has it, such as [{secretRef: {name: keys}}]."""
     resources: Resources | None = None
     """Of every task that has none of its own."""
-    volumes: dict[str, Volume] = {}
+    volumes: dict[Label, Volume] = {}
+    """By name. Every task has all of them."""
     shm_size: Quantity | None = None
     """Of /dev/shm, in memory: data loaders with many processes need more than the 64Mi of a container."""
     port: Port | None = None
-    """Where the tasks of a runtime listen for one another. Without it: 2222."""
+    """Where its tasks listen for one another. Without it: 2222 with tensorflow, pytorch and jax, none with mpi and
+    plain."""
     barrier: bool = False
     """Nothing starts before every task has an address."""
     retry: Retry = Retry()
+    """How often it is tried again."""
     pending_deadline: Duration | None = None
     """How long one task may wait until it runs, for its image or for room in the cluster."""
     active_deadline: Duration | None = None
@@ -135,9 +180,13 @@ class Job(Sparse, frozen=True, kw_only=True):
     ttl: Duration | None = None
     """How long it is kept when it is done."""
     service_account: str = ""
+    """As whom its pods speak to the API server."""
     image_pull_secrets: tuple[str, ...] = ()
+    """The names of Secrets for the registry of the image."""
     node_selector: dict[str, str] = {}
+    """Labels that a node must have."""
     tolerations: tuple[Json, ...] = ()
+    """Of taints of nodes, as Kubernetes has them."""
     labels: dict[str, str] = {}
     """Of the Framework and of its pods."""
     annotations: dict[str, str] = {}

@@ -48,6 +48,19 @@ class Requests:
         return (yield self)
 
 
+def received(cache: Cache, verb: Verb, found: Watched) -> set[FrameworkKey]:
+    """What a watch says enters the cache. The Frameworks that it is news to."""
+    is_deleted = verb is Verb.DELETED
+    match found:
+        case Framework():
+            is_news = cache.remove_framework(found) if is_deleted else cache.put_framework(found)
+            return {key_of(found)} if is_news else set()
+        case ConfigMapView():
+            return cache.remove_config_map(found) if is_deleted else cache.put_config_map(found)
+        case PodView():
+            return cache.remove_pod(found) if is_deleted else cache.put_pod(found)
+
+
 async def _one(effect: Callable[[], Any]) -> Any:
     (answer,) = await Requests(effect)
     if isinstance(answer, PortError):
@@ -289,18 +302,8 @@ class SimulatedController:
         self._timeline.at(max(arrival, self._silent_until[type(found)]), lambda: self._receive(verb, found))
 
     def _receive(self, verb: Verb, found: Watched) -> None:
-        if not self.is_alive:
-            return
-        is_deleted = verb is Verb.DELETED
-        cache = self.cache
-        match found:
-            case Framework():
-                is_news = cache.remove_framework(found) if is_deleted else cache.put_framework(found)
-                self._changed({key_of(found)} if is_news else set())
-            case ConfigMapView():
-                self._changed(cache.remove_config_map(found) if is_deleted else cache.put_config_map(found))
-            case PodView():
-                self._changed(cache.remove_pod(found) if is_deleted else cache.put_pod(found))
+        if self.is_alive:
+            self._changed(received(self.cache, verb, found))
 
     def _changed(self, keys: set[FrameworkKey]) -> None:
         self.has_news = True

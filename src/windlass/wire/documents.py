@@ -1,4 +1,8 @@
-"""Files of Frameworks: bytes → Frameworks and faults, and back. What is a fault is said in `validation`."""
+"""Files of Frameworks and jobs: bytes → Frameworks and faults, and back.
+
+What is a fault is said in `validation`, and of a job in `job_file`. What a job becomes is known in `render`, and what
+would be wrong with that.
+"""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -9,8 +13,8 @@ import msgspec
 from windlass.model import names
 from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec
 from windlass.model.status import FrameworkStatus
-from windlass.wire import faults, parsing, shape, text, tree, validation, yaml_text
-from windlass.wire.faults import Fault, FaultyFileError
+from windlass.wire import faults, job_file, parsing, shape, text, tree, validation, yaml_text
+from windlass.wire.faults import Fault, FaultyFileError, Rule
 
 _LISTS = (("v1", "List"), *((version, f"{names.KIND}List") for version in validation.API_VERSIONS))
 
@@ -56,7 +60,8 @@ def load(data: bytes, file: str) -> Loaded:
     documents = [document for document in parsed.documents if not document.is_empty]
     found = [parsed.failure] if parsed.failure is not None else []
     if not documents and not found:
-        found = [faults.error(text.Place(1, 1), "", "the file is empty, expected at least one Framework")]
+        message = "the file is empty, expected at least one Framework or job"
+        found = [faults.error(text.Place(1, 1), "", message, Rule.EMPTY_FILE)]
     loaded: list[LoadedFramework] = []
     for document in documents:
         if len(found) > faults.MOST_FAULTS:
@@ -69,7 +74,8 @@ def load(data: bytes, file: str) -> Loaded:
             is_usable = was_checked_to_its_end and not any(
                 fault.is_error for fault in (*candidate.faults, *own)
             )
-            if is_usable and isinstance(candidate.node, tree.Mapping):
+            is_a_job = job_file.is_job(candidate.node)
+            if is_usable and not is_a_job and isinstance(candidate.node, tree.Mapping):
                 loaded.append(LoadedFramework(_framework(candidate.node), candidate.node))
     return Loaded(tuple(loaded), faults.gathered(found, file))
 
@@ -99,8 +105,13 @@ def _check(candidate: _Candidate) -> Iterator[Fault]:
     node = candidate.node
     if not isinstance(node, tree.Mapping):
         yield from shape.wrong_type(
-            node, "a Framework: a mapping with apiVersion, kind, metadata, spec", candidate.path
+            node,
+            "a Framework: a mapping with apiVersion, kind, metadata, spec; or a job: one with name, command, roles",
+            candidate.path,
         )
+        return
+    if job_file.is_job(node):
+        yield from job_file.check(node, candidate.path)
         return
     kind = tree.text_of(tree.dig(node, "kind"))
     is_something_else = kind is not None and faults.nearest(kind, (names.KIND,)) is None
@@ -118,6 +129,7 @@ def _another_kind(node: tree.Mapping, kind: str, path: str) -> Fault:
         faults.field(path, "kind"),
         f"found {faults.cut(kind)} ({faults.cut(version)}), expected a {names.KIND} of "
         f"{' or '.join(validation.API_VERSIONS)}, or a List of them",
+        Rule.OTHER_KIND,
     )
 
 

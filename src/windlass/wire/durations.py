@@ -17,3 +17,15 @@ def seconds(written: str | float) -> float:
     if not is_whole:
         raise ValueError(f"found {text!r}, expected {EXPECTED}")
     return sum(float(part[1]) * _SECONDS[part[2]] for part in parts)
+
+
+def written(length: float) -> str:
+    """Of so many seconds, as people write it: 1h30m."""
+    whole, fraction = divmod(round(length, 3), 1)
+    minutes, secs = divmod(int(whole), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = [f"{number}{unit}" for number, unit in ((days, "d"), (hours, "h"), (minutes, "m")) if number]
+    if secs or fraction or not parts:
+        parts.append(f"{secs + fraction:.3f}".rstrip("0").rstrip(".") + "s")
+    return "".join(parts)

@@ -7,7 +7,7 @@ file fills it in. Being generators, checks stop when enough has been said: see `
 import difflib
 import functools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Any, Protocol
@@ -18,6 +18,8 @@ MOST_FAULTS = 1000
 """A file with more than this is broken as a whole; looking for the rest would only take time."""
 
 _LONGEST_QUOTE = 60
+_CERTAIN, _CLEARLY_LESS = 0.8, 0.1
+"""How alike two names are when one stands for the other, and by how much less every third one must be."""
 _LONGEST_MESSAGE = 1000
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
@@ -30,10 +32,69 @@ class Severity(StrEnum):
 
 
 class Rule(StrEnum):
-    """Kinds of fault that somebody treats in a way of its own."""
+    """The kinds of fault. They are an interface: programs that read `windlass lint --output json` know them."""
+
+    UNREADABLE = "unreadable"
+    """No YAML, or not text at all."""
+    EMPTY_FILE = "empty-file"
+    TOO_MANY_FAULTS = "too-many-faults"
+    DUPLICATE_KEY = "duplicate-key"
+    NOT_JSON = "not-json"
+    """YAML that Kubernetes has no way to keep: tags, NaN, keys that are no strings."""
+    OTHER_KIND = "other-kind"
+    """An object of another kind than expected."""
 
     MISSPELT_FIELD = "misspelt-field"
-    """A field of a pod template that Kubernetes drops, and whose name is close to one that it knows."""
+    """A field that is dropped, and whose name is close to one that is known."""
+    UNKNOWN_FIELD = "unknown-field"
+    MISSING_FIELD = "missing-field"
+    WRONG_VALUE = "wrong-value"
+    """Of the wrong type, beyond its limits, or none of those that are known."""
+
+    DUPLICATE_NAME = "duplicate-name"
+    DUPLICATE_PORT = "duplicate-port"
+    LONG_POD_NAME = "long-pod-name"
+    UNKNOWN_VOLUME = "unknown-volume"
+    UNDECLARED_PORT = "undeclared-port"
+    """A command speaks of a port that no container declares."""
+    NO_PORT = "no-port"
+    """Others are told where a task is, and the task does not say at which port."""
+    OTHER_FRAMEWORK = "other-framework"
+    """A command speaks of a Framework of another name."""
+
+    NEVER_EXITS = "never-exits"
+    """The job ends when a role has, and that role never does."""
+    MIN_FAILED_TOO_LARGE = "min-failed-too-large"
+    MIN_SUCCEEDED_TOO_LARGE = "min-succeeded-too-large"
+    NO_TASKS = "no-tasks"
+    """Nothing runs, or nothing of what decides the job."""
+    ENDLESS_RETRY = "endless-retry"
+    HOST_PATH = "host-path"
+    """Tasks that should see the same folder, on nodes of which each has its own."""
+
+    DOUBTFUL = "doubtful"
+    """Something else that can be used, and is probably not what was meant."""
+
+
+class Remedy(StrEnum):
+    """What is done to the key or value at which a fault stands."""
+
+    RENAME = "rename"
+    """The key becomes another one."""
+    REPLACE = "replace"
+    """The value becomes another one."""
+    QUOTE = "quote"
+    """The value is text, and what stands there is put in quotes."""
+    UNQUOTE = "unquote"
+    """The value is a number, and its quotes go."""
+
+
+class Fix(msgspec.Struct, frozen=True):
+    """How a fault is put right where there is only one way to do it. How a file is edited is in `fixes`."""
+
+    remedy: Remedy
+    becomes: str = ""
+    """The key or the value; empty where what stands there is kept, in quotes."""
 
 
 class Located(Protocol):
@@ -55,7 +116,8 @@ class Fault(msgspec.Struct, frozen=True):
     path: str
     """Where in the document, such as `spec.taskRoles[0].name`; empty where there is no document yet."""
     message: str
-    rule: str = ""
+    rule: Rule = Rule.WRONG_VALUE
+    fix: Fix | None = None
 
     def __str__(self) -> str:
         subject = f"{self.path}: " if self.path else ""
@@ -80,12 +142,16 @@ class FaultyFileError(ValueError):
         self.faults = tuple(faults)
 
 
-def error(at: Located, path: str, message: str) -> Fault:
-    return Fault(Severity.ERROR, "", at.line, at.column, _one_line(path), _one_line(message))
+def error(
+    at: Located, path: str, message: str, rule: Rule = Rule.WRONG_VALUE, fix: Fix | None = None
+) -> Fault:
+    return Fault(Severity.ERROR, "", at.line, at.column, _one_line(path), _one_line(message), rule, fix)
 
 
-def warning(at: Located, path: str, message: str, rule: str = "") -> Fault:
-    return Fault(Severity.WARNING, "", at.line, at.column, _one_line(path), _one_line(message), rule)
+def warning(
+    at: Located, path: str, message: str, rule: Rule = Rule.DOUBTFUL, fix: Fix | None = None
+) -> Fault:
+    return Fault(Severity.WARNING, "", at.line, at.column, _one_line(path), _one_line(message), rule, fix)
 
 
 def gathered(found: Iterable[Fault], file: str) -> tuple[Fault, ...]:
@@ -102,7 +168,8 @@ def _at_most(found: Iterable[Fault], most: int) -> Iterator[Fault]:
     for last in islice(faults, most):
         yield last
     if last is not None and next(faults, None) is not None:
-        yield error(last, "", f"there are more than {most} faults; the rest of the file was not checked")
+        message = f"there are more than {most} faults; the rest of the file was not checked"
+        yield error(last, "", message, Rule.TOO_MANY_FAULTS)
 
 
 def field(path: str, key: str) -> str:
@@ -145,6 +212,32 @@ def nearest(name: str, known: tuple[str, ...]) -> str | None:
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower(), by_lower_case, n=1, cutoff=0.65)
     return by_lower_case[close[0]] if close else None
+
+
+def rule_for(name: str, known: tuple[str, ...]) -> Rule:
+    """Of a field that is not among the known ones."""
+    return Rule.MISSPELT_FIELD if nearest(name, known) is not None else Rule.UNKNOWN_FIELD
+
+
+def renaming(name: str, known: tuple[str, ...], present: Container[str]) -> Fix | None:
+    """The field that was certainly meant, if there is one: nothing else comes near it, and it is not there already."""
+    meant = _certainly(name, known)
+    return Fix(Remedy.RENAME, meant) if meant is not None and meant not in present else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _certainly(name: str, known: tuple[str, ...]) -> str | None:
+    if nearest(name, known) is None:
+        return None
+    (best, meant), *others = sorted(((_alikeness(name, each), each) for each in known), reverse=True)
+    has_the_same_letters = sorted(name.lower()) == sorted(meant.lower())
+    is_near = best >= _CERTAIN or has_the_same_letters
+    return meant if is_near and all(best - other >= _CLEARLY_LESS for other, _ in others[:1]) else None
+
+
+def _alikeness(name: str, other: str) -> float:
+    """From 0 to 1; upper and lower case make no difference."""
+    return difflib.SequenceMatcher(None, name.lower(), other.lower()).ratio()
 
 
 def did_you_mean(name: str, known: tuple[str, ...]) -> str:

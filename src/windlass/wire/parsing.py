@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from windlass.wire import faults, scalars, tree
-from windlass.wire.faults import Fault
+from windlass.wire.faults import Fault, Rule
 from windlass.wire.text import Place, UnreadableError, decode, looks_like_json
 from windlass.wire.tree import Document, Invalid, Mapping, Node, Parsed, Scalar, Sequence
 
@@ -41,14 +41,15 @@ def parse(data: bytes) -> Parsed:
     documents: list[Document] = []
     try:
         text = decode(data)
-        with contextlib.closing(_events(text)) as events:
+        with contextlib.closing(events_of(text)) as events:
             documents.extend(_documents(events))
     except UnreadableError as unreadable:
         return Parsed(tuple(documents), unreadable.fault)
     return Parsed(tuple(documents))
 
 
-def _events(text: str) -> Generator[Any, None, None]:
+def events_of(text: str) -> Generator[Any, None, None]:
+    """What the YAML parser meets, one after the other, each with its places. Raises `UnreadableError`."""
     try:
         yield from yaml.parse(text, Loader=_Loader)
     except yaml.YAMLError as broken:
@@ -237,6 +238,7 @@ class _Builder:
             place,
             f"the key {faults.quoted(key)} stands in this mapping already, in line {first.line}: "
             "only one of the two can count; remove the other",
+            Rule.DUPLICATE_KEY,
         )
         return True
 
@@ -274,9 +276,9 @@ class _Builder:
                 self._path(),
             )
 
-    def _fault(self, place: Place, message: str) -> None:
+    def _fault(self, place: Place, message: str, rule: Rule = Rule.NOT_JSON) -> None:
         if len(self.faults) <= faults.MOST_FAULTS:
-            self.faults.append(faults.error(place, self._path(), message))
+            self.faults.append(faults.error(place, self._path(), message, rule))
 
     def _path(self) -> str:
         path = ""
@@ -286,6 +288,10 @@ class _Builder:
             elif not level.is_mapping:
                 path = faults.item(path, len(level.items))
         return path
+
+
+def place_of(event: Any) -> Place:
+    return _place(event.start_mark)
 
 
 def _place(mark: Any) -> Place:

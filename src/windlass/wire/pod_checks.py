@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from windlass.wire import faults, tree
-from windlass.wire.faults import Fault
+from windlass.wire.faults import Fault, Rule
 
 CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 _MOST_COMPARED = 200
@@ -30,14 +30,12 @@ def _check_presence(task: tree.Mapping, path: str) -> Iterator[Fault]:
     """The schema asks for `containers` in a spec, but for no spec, and takes an empty list."""
     pod = task.get("pod")
     if pod is None:
-        yield faults.error(
-            task, path, 'the field "pod" is missing: a task needs a pod template with containers'
-        )
+        message = 'the field "pod" is missing: a task needs a pod template with containers'
+        yield faults.error(task, path, message, Rule.MISSING_FIELD)
         return
     if isinstance(pod, tree.Mapping) and pod.get("spec") is None:
-        yield faults.error(
-            pod, f"{path}.pod", 'the field "spec" is missing: a pod template needs one, with containers'
-        )
+        message = 'the field "spec" is missing: a pod template needs one, with containers'
+        yield faults.error(pod, f"{path}.pod", message, Rule.MISSING_FIELD)
         return
     containers = tree.dig(pod, "spec", "containers")
     if isinstance(containers, tree.Sequence) and not containers.items:
@@ -62,6 +60,7 @@ def _check_mounts(pod_spec: tree.Node | None, path: str) -> Iterator[Fault]:
                 name,
                 f"{faults.item(f'{container_path}.volumeMounts', index)}.name",
                 f"found {faults.quoted(text)}, expected the name of a volume of this pod. {_remedy(text, compared)}",
+                Rule.UNKNOWN_VOLUME,
             )
 
 

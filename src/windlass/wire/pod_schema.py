@@ -21,6 +21,15 @@ def check(template: tree.Node, path: str) -> Iterator[Fault]:
     yield from _check(template, _ROOT, path)
 
 
+def check_type(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+    """The same for a part of a template, of a type of `kubernetes_types`."""
+    yield from _check(node, kind, path)
+
+
+def is_quantity(node: tree.Node) -> bool:
+    return _is_quantity(node)
+
+
 def _check(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
     if kind.startswith("[]"):
         yield from _check_items(node, kind[2:], path)
@@ -63,20 +72,19 @@ def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
             yield from _check(value, pod_type.fields[key], faults.field(path, key))
     for name in pod_type.required:
         if node.get(name) is None:
-            yield faults.error(
-                node, path, f'the field "{name}" is missing: Kubernetes wants it in every {_in_words(kind)}'
-            )
+            message = f'the field "{name}" is missing: Kubernetes wants it in every {_in_words(kind)}'
+            yield faults.error(node, path, message, Rule.MISSING_FIELD)
 
 
 def _unknown_field(node: tree.Mapping, key: str, kind: str, path: str) -> Fault:
     known = tuple(kubernetes_types.types()[kind].fields)
-    is_misspelt = faults.nearest(key, known) is not None
     return faults.warning(
         node.keys[key],
         faults.field(path, key),
         f"a {_in_words(kind)} has no field of this name: Kubernetes drops it with all that stands under it, "
         f"and the pod runs without. {faults.did_you_mean(key, known)}",
-        Rule.MISSPELT_FIELD if is_misspelt else "",
+        faults.rule_for(key, known),
+        faults.renaming(key, known, node.entries),
     )
 
 

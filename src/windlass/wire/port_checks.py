@@ -12,7 +12,7 @@ from itertools import islice
 import msgspec
 
 from windlass.wire import faults, pod_checks, tree
-from windlass.wire.faults import Fault
+from windlass.wire.faults import Fault, Rule
 
 _PORTS = range(1, 65536)
 _AFTER_PORT = re.compile(r"(port|Port|PORT)(?:=|:\s?|\s{1,4})[\"']?(\d{2,5})(?![\w.:-])")
@@ -92,6 +92,7 @@ def _check_ports(phrase: Phrase, ports: Ports, own_names: frozenset[str]) -> Ite
             phrase.node,
             phrase.path,
             f"the port {port} is used here, but no container of the Framework declares it. {remedy}",
+            Rule.UNDECLARED_PORT,
         )
 
 
@@ -105,6 +106,7 @@ def _check_name(phrase: Phrase, framework: str) -> Iterator[Fault]:
                 f"framework_name={faults.cut(other)} is set here, but this Framework is called "
                 f"{faults.quoted(framework)}: the tasks would look for the addresses of another one. "
                 f"Write framework_name={faults.cut(framework)}.",
+                Rule.OTHER_FRAMEWORK,
             )
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from windlass.model import names
+from windlass.model import job, names
 from windlass.wire import faults, tree
-from windlass.wire.faults import Fault
+from windlass.wire.faults import Fault, Fix, Remedy, Rule
 
 INT64 = range(-(2**63), 2**63)
 
@@ -22,6 +22,12 @@ _EXPLANATIONS = {
     names.ROLE_NAME_PATTERN: (
         "a role name of 1 to 63 lower-case letters and digits, without a hyphen: "
         "pods are called {framework}-{role}-{index}, and that has to stay readable"
+    ),
+    names.DNS_LABEL_PATTERN: (
+        "a DNS label: 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
+    ),
+    job.VARIABLE_PATTERN: (
+        "the name of a variable: letters, digits, underscores, hyphens and dots, and no digit at the beginning"
     ),
 }
 
@@ -36,9 +42,10 @@ def check(
 def wrong_type(node: tree.Node, expected: str, path: str) -> Iterator[Fault]:
     """One fault, or none where the value is known to be faulty already."""
     if not isinstance(node, tree.Invalid):
-        yield faults.error(
-            node, path, f"found {described(node)}, expected {expected}{_quoting_advice(node, expected)}"
-        )
+        fix = _quoting(node, expected)
+        advice = _QUOTING_ADVICE[fix.remedy] if fix is not None else ""
+        message = f"found {described(node)}, expected {expected}{advice}"
+        yield faults.error(node, path, message, Rule.WRONG_VALUE, fix)
 
 
 def described(node: tree.Node) -> str:
@@ -92,6 +99,8 @@ def _check_struct(
                 faults.field(path, key),
                 f"there is no field of this name here: it would be dropped, as if it were not written. "
                 f"{faults.did_you_mean(key, known)}",
+                faults.rule_for(key, known),
+                faults.renaming(key, known, node.entries),
             )
     written_differently = {faults.nearest(key, known) for key in unknown}
     for name, field in fields.items():
@@ -99,19 +108,28 @@ def _check_struct(
         if value is not None:
             yield from _check_type(value, field.type, faults.field(path, name))
         elif field.required and name not in written_differently:
-            yield faults.error(node, path, f'the field "{name}" is missing, and has to be there')
+            message = f'the field "{name}" is missing, and has to be there'
+            yield faults.error(node, path, message, Rule.MISSING_FIELD)
 
 
 def _check_type(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
     match kind:
         case inspect.StructType():
             yield from _check_struct(node, kind, path)
+        case inspect.Metadata():
+            yield from _check_described(node, kind, path)
         case inspect.UnionType():
-            yield from _check_type(node, _written_choice(kind), path)
+            yield from _check_union(node, kind, path)
         case inspect.VarTupleType():
             yield from _check_items(node, kind.item_type, path)
         case inspect.DictType():
-            yield from _check_values(node, kind.value_type, path)
+            yield from _check_values(node, kind, path)
+        case _:
+            yield from _check_scalar(node, kind, path)
+
+
+def _check_scalar(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
+    match kind:
         case inspect.EnumType():
             yield from _check_choice(node, tuple(str(member.value) for member in kind.cls), path)
         case inspect.IntType() | inspect.FloatType():
@@ -126,9 +144,60 @@ def _check_type(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Faul
                 yield from wrong_type(node, "a time such as 2018-06-14T21:53:04Z", path)
 
 
-def _written_choice(union: inspect.UnionType) -> inspect.Type:
-    """Of an optional type, the type: a null never gets here."""
-    return next(kind for kind in union.types if not isinstance(kind, inspect.NoneType))
+def _check_described(node: tree.Node, kind: inspect.Metadata, path: str) -> Iterator[Fault]:
+    """A type whose description says better than its parts what is expected."""
+    expected = (kind.extra_json_schema or {}).get("description")
+    if expected is not None and not _takes(kind.type, node):
+        yield from wrong_type(node, expected, path)
+    else:
+        yield from _check_type(node, kind.type, path)
+
+
+def _check_union(node: tree.Node, union: inspect.UnionType, path: str) -> Iterator[Fault]:
+    """By the first of its types that takes such a node, or by the only one. A null never gets here."""
+    choices = [kind for kind in union.types if not isinstance(kind, inspect.NoneType)]
+    fitting = next((kind for kind in choices if _takes(kind, node)), None)
+    if fitting is not None or len(choices) == 1:
+        yield from _check_type(node, fitting or choices[0], path)
+    else:
+        yield from wrong_type(node, " or ".join(_word(kind) for kind in choices), path)
+
+
+def _takes(kind: inspect.Type, node: tree.Node) -> bool:
+    """Whether the node is of that sort at all; its limits, its items and its fields are looked at later."""
+    match kind:
+        case inspect.Metadata():
+            return _takes(kind.type, node)
+        case inspect.UnionType():
+            return any(_takes(choice, node) for choice in kind.types)
+        case inspect.StructType() | inspect.DictType():
+            return isinstance(node, tree.Mapping)
+        case inspect.VarTupleType():
+            return isinstance(node, tree.Sequence)
+    value = node.value if isinstance(node, tree.Scalar) else None
+    match kind:
+        case inspect.BoolType():
+            return isinstance(value, bool)
+        case inspect.IntType():
+            return is_integer(node)
+        case inspect.FloatType():
+            return isinstance(value, float)
+    return isinstance(value, str)
+
+
+def _word(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.StructType() | inspect.DictType():
+            return "a mapping"
+        case inspect.VarTupleType():
+            return "a list"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType():
+            return "an integer"
+        case inspect.FloatType():
+            return "a number"
+    return "a string"
 
 
 def _check_items(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
@@ -139,12 +208,16 @@ def _check_items(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fau
         yield from _check_type(item, kind, faults.item(path, index))
 
 
-def _check_values(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
+def _check_values(node: tree.Node, kind: inspect.DictType, path: str) -> Iterator[Fault]:
     if not isinstance(node, tree.Mapping):
         yield from wrong_type(node, "a mapping", path)
         return
     for key, value in node.entries.items():
-        yield from _check_type(value, kind, faults.field(path, key))
+        place = node.keys[key]
+        yield from _check_type(
+            tree.Scalar(key, place.line, place.column), kind.key_type, faults.field(path, key)
+        )
+        yield from _check_type(value, kind.value_type, faults.field(path, key))
 
 
 def _check_choice(node: tree.Node, choices: tuple[str, ...], path: str) -> Iterator[Fault]:
@@ -194,12 +267,20 @@ def _is_a_time(node: tree.Node) -> bool:
     return True
 
 
-def _quoting_advice(node: tree.Node, expected: str) -> str:
+_QUOTING_ADVICE = {Remedy.QUOTE: ": put it in quotes", Remedy.UNQUOTE: ": remove the quotes"}
+
+
+def _quoting(node: tree.Node, expected: str) -> Fix | None:
     if not isinstance(node, tree.Scalar) or node.value is None:
-        return ""
+        return None
     is_text = isinstance(node.value, str)
     if not is_text and expected.startswith("a string"):
-        return ": put it in quotes"
-    if is_text and expected.startswith("an integer") and str(node.value).isdigit():
-        return ": remove the quotes"
-    return ""
+        return Fix(Remedy.QUOTE)
+    if is_text and expected.startswith("an integer") and _is_an_integer_in_quotes(str(node.value)):
+        return Fix(Remedy.UNQUOTE, str(node.value))
+    return None
+
+
+def _is_an_integer_in_quotes(text: str) -> bool:
+    """Not one that would mean another number without them, such as "010"."""
+    return text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0")

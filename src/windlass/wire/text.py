@@ -25,7 +25,7 @@ class UnreadableError(Exception):
 
     def __init__(self, at: faults.Located, message: str, path: str = "") -> None:
         super().__init__(message)
-        self.fault = faults.error(at, path, message)
+        self.fault = faults.error(at, path, message, faults.Rule.UNREADABLE)
 
 
 def decode(data: bytes) -> str:

@@ -9,14 +9,24 @@ from collections.abc import Iterator
 
 from windlass.model import names
 from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec
-from windlass.wire import faults, pod_checks, pod_schema, port_checks, shape, tree, wish_faults
-from windlass.wire.faults import Fault
+from windlass.wire import faults, pod_checks, pod_schema, policy_checks, port_checks, shape, tree, wish_faults
+from windlass.wire.faults import Fault, Rule
 
 API_VERSIONS = tuple(names.api_version(group) for group in names.GROUPS)
 
 
 def check(framework: tree.Mapping, path: str = "") -> Iterator[Fault]:
     """All faults of a Framework that stands at `path` of its document. Its status is the controller's own affair."""
+    is_as_meant = True
+    for fault in _check_statements(framework, path):
+        is_as_meant = is_as_meant and not fault.is_error and fault.rule is not Rule.MISSPELT_FIELD
+        yield fault
+    # What a Framework will do can be said when it is known what it says.
+    if is_as_meant:
+        yield from policy_checks.check(framework, path)
+
+
+def _check_statements(framework: tree.Mapping, path: str) -> Iterator[Fault]:
     yield from _check_fields(framework, path)
     yield from _check_kind(framework, path)
     yield from _check_metadata(framework, faults.field(path, "metadata"))
@@ -34,6 +44,8 @@ def _check_fields(framework: tree.Mapping, path: str) -> Iterator[Fault]:
                 faults.field(path, key),
                 "a Framework has no field of this name: it would be dropped, as if it were not written. "
                 f"{faults.did_you_mean(key, known)}",
+                faults.rule_for(key, known),
+                faults.renaming(key, known, framework.entries),
             )
 
 
@@ -42,7 +54,8 @@ def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Fault]:
         node = framework.get(field)
         expected = " or ".join(accepted)
         if node is None:
-            yield faults.error(framework, path, f'the field "{field}" is missing, expected {expected}')
+            message = f'the field "{field}" is missing, expected {expected}'
+            yield faults.error(framework, path, message, Rule.MISSING_FIELD)
         elif tree.text_of(node) not in accepted:
             yield from shape.wrong_type(node, expected, faults.field(path, field))
 
@@ -50,14 +63,16 @@ def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Fault]:
 def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Fault]:
     metadata = framework.get("metadata")
     if metadata is None:
-        yield faults.error(framework, path, "the metadata is missing, with the name of the Framework")
+        message = "the metadata is missing, with the name of the Framework"
+        yield faults.error(framework, path, message, Rule.MISSING_FIELD)
         return
     yield from shape.check(metadata, FrameworkMetadata, path, is_open=True)
     if not isinstance(metadata, tree.Mapping):
         return
     name = metadata.get("name")
     if name is None:
-        yield faults.error(metadata, path, 'the field "name" is missing: a Framework needs a name')
+        message = 'the field "name" is missing: a Framework needs a name'
+        yield faults.error(metadata, path, message, Rule.MISSING_FIELD)
         return
     text = tree.text_of(name)
     if text is not None and re.fullmatch(names.DNS_LABEL_PATTERN, text) is None:
@@ -76,9 +91,8 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Fault]:
     spec = framework.get("spec")
     if spec is None:
         if not _is_misspelt(framework, "spec", shape.field_names(Framework)):
-            yield faults.error(
-                framework, path, "the spec is missing: a Framework needs at least one role of tasks"
-            )
+            message = "the spec is missing: a Framework needs at least one role of tasks"
+            yield faults.error(framework, path, message, Rule.MISSING_FIELD)
         return
     yield from shape.check(spec, FrameworkSpec, path)
     if not isinstance(spec, tree.Mapping):
@@ -86,9 +100,8 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Fault]:
     roles = spec.get("taskRoles")
     if roles is None:
         if not _is_misspelt(spec, "taskRoles", shape.field_names(FrameworkSpec)):
-            yield faults.error(
-                spec, path, 'the field "taskRoles" is missing: a Framework needs at least one role'
-            )
+            message = 'the field "taskRoles" is missing: a Framework needs at least one role'
+            yield faults.error(spec, path, message, Rule.MISSING_FIELD)
         return
     roles_path = f"{path}.taskRoles"
     if isinstance(roles, tree.Sequence) and not roles.items:
@@ -102,7 +115,8 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Fault]:
 def _check_task(role: tree.Mapping, path: str) -> Iterator[Fault]:
     task = role.get("task")
     if task is None:
-        yield faults.error(role, path, 'the field "task" is missing: a role needs one, with a pod template')
+        message = 'the field "task" is missing: a role needs one, with a pod template'
+        yield faults.error(role, path, message, Rule.MISSING_FIELD)
         return
     if not isinstance(task, tree.Mapping):
         return
@@ -127,6 +141,7 @@ def _check_role_names(framework: tree.Mapping, roles: tuple[tree.Node, ...], pat
                 name_path,
                 f"found {faults.quoted(text)}, the name of the role in line {first_lines[text]} too: "
                 "expected a name of its own for every role",
+                Rule.DUPLICATE_NAME,
             )
         first_lines.setdefault(text, name.line)
         yield from _check_pod_name(framework_name, role, text, name_path)
@@ -145,6 +160,7 @@ def _check_pod_name(framework: str, role: tree.Node, role_name: str, path: str) 
         path,
         f"the pod {pod_name} has a name of {len(pod_name)} characters: its hostname is cut after "
         f"{names.HOSTNAME_LIMIT}. Shorten the name of the Framework or of the role.",
+        Rule.LONG_POD_NAME,
     )
 
 

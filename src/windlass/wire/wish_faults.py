@@ -5,10 +5,10 @@
 
 from collections.abc import Iterator
 
-from windlass.model import names
+from windlass.model import names, role_names
 from windlass.model.wishes import Runtime, Wishes, not_understood, wishes_in
 from windlass.wire import faults, tree
-from windlass.wire.faults import Fault
+from windlass.wire.faults import Fault, Rule
 from windlass.wire.wish_checks import LISTING
 
 _WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
@@ -61,13 +61,16 @@ def _check_role_name(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fau
 def _check_ports(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fault]:
     pod = tree.dig(role, "task", "pod", "spec")
     declared = list(_declared(pod))
-    wants_ports = wishes.runtime not in _WITHOUT_PORTS and (wishes.wants_names or wishes.wants_gang)
+    is_a_member = tree.text_of(tree.dig(role, "name")) not in role_names.OUTSIDERS
+    wants_ports = (
+        is_a_member and wishes.runtime not in _WITHOUT_PORTS and (wishes.wants_names or wishes.wants_gang)
+    )
     if wants_ports and pod is not None and not declared:
         message = (
             f"no container declares a port: its tasks are told to be at {names.DEFAULT_PORT}. Declare the "
             "containerPort that they listen at"
         )
-        yield faults.warning(role, path, message)
+        yield faults.warning(role, path, message, Rule.NO_PORT)
     host_network = tree.dig(pod, "hostNetwork")
     if not isinstance(host_network, tree.Scalar) or host_network.value is not True:
         return
@@ -78,7 +81,8 @@ def _check_ports(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fault]:
                 f"port {port[0]} is declared twice in a pod on the node's network, where each can be had once: no such "
                 "pod can be created. Give one of the containers another port"
             )
-            yield faults.error(node, _under(path, "task", "pod", "spec", "containers"), message)
+            where = _under(path, "task", "pod", "spec", "containers")
+            yield faults.error(node, where, message, Rule.DUPLICATE_PORT)
         seen.add(port)
 
 

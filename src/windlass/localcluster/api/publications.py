@@ -10,6 +10,7 @@ from aiohttp import web
 
 from windlass.localcluster import bodies, failures
 from windlass.localcluster.api import answers
+from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.publishing import discovery, openapi, openapi_v2_protobuf
 from windlass.localcluster.registry import Registry
 
@@ -19,9 +20,15 @@ _HEALTH = ("healthz", "livez", "readyz")
 class Publications:
     def __init__(self, registry: Registry, address: Callable[[], str]) -> None:
         self._registry = registry
+        self._added: tuple[Kind, ...] = ()
         self._address = address
         self._revision = -1
         self._made: dict[str, bytes] = {}
+
+    def add(self, kinds: tuple[Kind, ...]) -> None:
+        """Kinds that are discovered though they are not in the table: nothing of them is stored."""
+        self._added = kinds
+        self._made.clear()
 
     def answer(self, request: web.BaseRequest) -> web.Response:
         """Raises 404 for a path that is not one of these."""
@@ -43,30 +50,34 @@ class Publications:
             case ["api", version]:
                 return self._resources("", version)
             case ["apis", group]:
-                return self._named(f"group {group}", lambda: discovery.group(self._kinds, group))
+                return self._named(f"group {group}", lambda: discovery.group(self._discovered, group))
             case ["apis", group, version]:
                 return self._resources(group, version)
         raise failures.no_such_path()
 
     @property
-    def _kinds(self) -> tuple[Any, ...]:
+    def _kinds(self) -> tuple[Kind, ...]:
         return self._registry.kinds
+
+    @property
+    def _discovered(self) -> tuple[Kind, ...]:
+        return (*self._registry.kinds, *self._added)
 
     def _groups(self, root: str, accept: str) -> web.Response:
         version = discovery.wants_aggregated(accept)
         if version is not None:
             body = self._cached(
                 f"aggregated {root} {version}",
-                lambda: bodies.encode(discovery.aggregated(self._kinds, root == "api", version)),
+                lambda: bodies.encode(discovery.aggregated(self._discovered, root == "api", version)),
             )
             return _typed(body, discovery.aggregated_content_type(version))
         if root == "api":
             return _json(bodies.encode(discovery.core_versions(self._address())))
-        return _json(self._cached("groups", lambda: bodies.encode(discovery.group_list(self._kinds))))
+        return _json(self._cached("groups", lambda: bodies.encode(discovery.group_list(self._discovered))))
 
     def _resources(self, group: str, version: str) -> web.Response:
         return self._named(
-            f"resources {group} {version}", lambda: discovery.resources(self._kinds, group, version)
+            f"resources {group} {version}", lambda: discovery.resources(self._discovered, group, version)
         )
 
     def _openapi_v2(self, accept: str) -> web.Response:

@@ -22,8 +22,9 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from windlass.localcluster import bodies, failures
-from windlass.localcluster.api import answers, credentials, targets
+from windlass.localcluster.api import answers, credentials, pod_metrics, targets
 from windlass.localcluster.api.handlers import Api
+from windlass.localcluster.api.pod_metrics import Meter, PodMetrics
 from windlass.localcluster.api.publications import Publications
 from windlass.localcluster.api.streams import PodRuntime
 from windlass.localcluster.api.watches import Watches
@@ -74,6 +75,7 @@ class ApiServer:
         self.on_store_failure: Callable[[], None] = lambda: None
         self._api = Api(self.lifecycle, self.watches, body_seconds, self._settled)
         self._publications = Publications(self.registry, lambda: urlsplit(self.url).netloc)
+        self._pod_metrics: PodMetrics | None = None
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._socket: Path | None = None
@@ -102,6 +104,11 @@ class ApiServer:
     def run_pods_with(self, runtime: PodRuntime) -> None:
         """From now on, there is something to stream from."""
         self._api.runtime = runtime
+
+    def measure_pods_with(self, meter: Meter) -> None:
+        """From now on, there is something to be told of what pods use."""
+        self._pod_metrics = PodMetrics(self.lifecycle, meter)
+        self._publications.add(pod_metrics.KINDS)
 
     async def listen_on(self, bound: socket.socket) -> None:
         """One more place where the same is asked for, with TLS and a token: a socket that listens elsewhere."""
@@ -180,6 +187,8 @@ class ApiServer:
             target = targets.parse(request.raw_path.partition("?")[0])
             if target is None:
                 return self._publications.answer(request)
+            if self._pod_metrics is not None and target.group == pod_metrics.GROUP:
+                return await self._pod_metrics.answer(request, target)
             response = await self._api.answer(request, target)
             await self._settled()
             return response

@@ -47,6 +47,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     is_going: bool = False
     # A version that is not served has no path, but there may be objects of its kind.
     is_served: bool = True
+    # Is it made when it is asked for, and never written or watched?
+    is_read_only: bool = False
     # Has the definition changed? Then what is stored may be of an older shape than what is shown.
     reads_through_schema: bool = False
 

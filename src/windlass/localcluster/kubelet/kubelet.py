@@ -6,7 +6,8 @@ To the API server it is the `PodRuntime`: logs, exec, attach and port-forward of
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+import signal
+from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,12 +24,14 @@ from windlass.localcluster.kubelet import (
 )
 from windlass.localcluster.kubelet.connection import CallRefusedError
 from windlass.localcluster.kubelet.means import Means
+from windlass.localcluster.kubelet.metering import MeteredRun
 from windlass.localcluster.kubelet.pod_worker import PodWorker
 from windlass.localcluster.kubelet.remote_processes import RemoteProcess
 from windlass.localcluster.kubelet.supervision import Supervision
 from windlass.localcluster.podlife import logs
 from windlass.localcluster.podlife.records import Running
 from windlass.localcluster.sandbox import cgroups
+from windlass.localcluster.sandbox.loads import Target
 from windlass.localcluster.stored import Change, place_of
 from windlass.model.base import Json
 
@@ -158,6 +161,24 @@ class Kubelet:
         """Something could not be stored: a pod may have to give back what it holds of the disk."""
         disk_pressure.relieve(self._means.folder, self._workers.values())
 
+    def end_containers(self, namespace: str, pod: str, uid: str, container: str, code: int) -> bool:
+        """Kills them, and tells that they ended with this code. An empty name is every container but those that
+        initialise the pod; an empty uid any pod of the name. Whether there was anything to end."""
+        try:
+            worker = self._worker(namespace, pod)
+        except failures.ApiError:
+            return False
+        if uid and worker.pod["metadata"]["uid"] != uid:
+            return False
+        record = worker.record
+        known = record.all_containers if container else record.containers
+        wanted = (each for each in known if container in ("", each.name))
+        running = [each.current.id for each in wanted if isinstance(each.current, Running)]
+        for run_id in running:
+            self._means.interference.report(run_id, code)
+            worker.signal(run_id, signal.SIGKILL)
+        return bool(running)
+
     # Files that follow from other objects
 
     def _gather(self, resource: str, namespace: str) -> None:
@@ -175,6 +196,15 @@ class Kubelet:
                 worker.refresh_volumes()
             if (_PODS, namespace) in due:
                 worker.refresh_hosts()
+
+    # What is used
+
+    def runs(self) -> Iterator[MeteredRun]:
+        for uid, worker in self._workers.items():
+            node = worker.pod["spec"]["nodeName"]
+            for container, started in worker.runs():
+                target = Target(started.init, started.groups)
+                yield MeteredRun(uid, node, container.name, started.container, started.at, target)
 
     # The runtime of the API server
 

@@ -12,6 +12,7 @@ from windlass.localcluster.kubelet.addresses import Addresses
 from windlass.localcluster.kubelet.folder_news import FolderNews
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.images import Images
+from windlass.localcluster.kubelet.interference import Interference
 from windlass.localcluster.kubelet.pod_events import PodEvents
 from windlass.localcluster.kubelet.spawning import Spawning
 from windlass.localcluster.kubelet.surroundings import Surroundings
@@ -49,6 +50,7 @@ class Means:
         token: str,
         claim_folder: Callable[[Json], Path],
         log_news: FolderNews,
+        interference: Interference,
     ) -> None:
         self.cluster = cluster
         self.is_ephemeral = is_ephemeral
@@ -66,6 +68,7 @@ class Means:
         self.token = token
         self.claim_folder = claim_folder
         self.log_news = log_news
+        self.interference = interference
         # Set by the kubelet, who knows all pods.
         self.store_has_failed: Callable[[], None] = lambda: None
 

@@ -28,7 +28,7 @@ from windlass.localcluster.kubelet.spawning import CannotSpawnError
 from windlass.localcluster.kubelet.stopping import Stopping
 from windlass.localcluster.kubelet.supervision import News, Supervision
 from windlass.localcluster.podlife import endings, records, restarts, specs, statuses
-from windlass.localcluster.podlife.records import PodRecord, Running
+from windlass.localcluster.podlife.records import ContainerRecord, PodRecord, Running
 from windlass.localcluster.podlife.restarts import Finished, StartContainer, StopAll, WaitUntil
 from windlass.localcluster.sandbox import messages, runs
 from windlass.localcluster.stored import StoreError
@@ -64,6 +64,9 @@ class PodWorker:
         self._has_wound_down = asyncio.Event()
         self._retry_seconds = _FIRST_RETRY
         self._retry_at = 0.0
+        delay = 0.0 if state else means.interference.delay_of(pod)
+        self._held_until = time.monotonic() + delay
+        self._starts: dict[str, messages.Started] = {}
         self._told_back_offs: dict[str, int] = {}
         self.is_over = False
 
@@ -81,6 +84,15 @@ class PodWorker:
     def run_ids(self) -> list[str]:
         """Of what runs, and of what is about to."""
         return [*self._starting.values(), *self._running_ids()]
+
+    def runs(self) -> list[tuple[ContainerRecord, messages.Started]]:
+        """What runs, and what was told of its start."""
+        found = []
+        for container in self._record.all_containers:
+            run = container.current
+            if isinstance(run, Running) and run.id in self._starts:
+                found.append((container, self._starts[run.id]))
+        return found
 
     # What is heard
 
@@ -160,7 +172,7 @@ class PodWorker:
 
     async def _start(self, name: str) -> Iterable[float]:
         if self._supervision is None:
-            wait = self._retry_at - time.monotonic()
+            wait = max(self._retry_at, self._held_until) - time.monotonic()
             if wait > 0:
                 return [wait]
             if not await self._make_place():
@@ -271,7 +283,7 @@ class PodWorker:
             case messages.NotStarted():
                 self._has_not_started(name, news)
             case messages.Ended():
-                self._has_ended(name, news)
+                self._has_ended(name, self._means.interference.reported(news))
         self._news.set()
 
     def _name_of(self, run_id: str) -> str | None:
@@ -284,6 +296,7 @@ class PodWorker:
         return None
 
     def _has_started(self, name: str, news: messages.Started) -> None:
+        self._starts[news.container] = news
         if self._starting.pop(name, None) is None:
             return
         run = Running(_moment(news.at), news.container)
@@ -307,6 +320,7 @@ class PodWorker:
         if name in self._starting:
             # Its start was told to a daemon that is no more, or it was killed before it could start.
             self._has_started(name, messages.Started(news.container, news.at))
+        self._starts.pop(news.container, None)
         self._care.end(name)
         container = self._record.container(name)
         run = container.current

@@ -37,6 +37,7 @@ _VERSION_NAME = re.compile(r"v([0-9]+)(?:(alpha|beta)([0-9]+))?")
 _STAGES = {None: 3, "beta": 2, "alpha": 1}
 
 _CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_READING_VERBS = ("get", "list")
 _AMD_AND_ARM = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
 
 
@@ -72,6 +73,8 @@ def subresource(kind: Kind, name: str) -> Subresource:
 
 
 def verbs(kind: Kind) -> tuple[str, ...]:
+    if kind.is_read_only:
+        return _READING_VERBS
     if kind.is_custom:
         return _CUSTOM_VERBS
     # As in Kubernetes: all the namespaces are never deleted in one request.

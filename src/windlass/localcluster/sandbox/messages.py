@@ -206,6 +206,9 @@ class Started(msgspec.Struct, frozen=True, tag=True):
     container: str
     # Seconds since 1970, as all times here.
     at: float
+    # What the supervisor adds: the process of its init, and the folders of its cgroup.
+    init: int = 0
+    groups: tuple[str, ...] = ()
 
 
 class NotStarted(msgspec.Struct, frozen=True, tag=True):

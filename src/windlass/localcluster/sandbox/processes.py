@@ -20,6 +20,8 @@ from windlass.localcluster.podlife import oom
 _PROC = Path("/proc")
 _HAS_PROC = (_PROC / "self/stat").exists()
 _LONGEST_PAUSE = 0.05
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class _Process(msgspec.Struct, frozen=True):
@@ -28,6 +30,15 @@ class _Process(msgspec.Struct, frozen=True):
     is_zombie: bool
     # When it started, in words that two processes of one number do not share.
     start: str
+
+
+class Share(msgspec.Struct, frozen=True, gc=False):
+    """What a process has used of the CPU itself, what those had used that it has waited for, and what is resident."""
+
+    parent: int
+    cpu_seconds: float
+    reaped_seconds: float
+    memory_bytes: int
 
 
 def children_of(pid: int) -> list[int]:
@@ -89,6 +100,19 @@ def memory_of(pids: Iterable[int]) -> int:
     return sum(map(_memory_of_one, pids))
 
 
+def shares() -> dict[int, Share]:
+    """Of every process of the machine."""
+    if not _HAS_PROC:
+        lines = _ps("-axo", "pid=,ppid=,rss=,time=").splitlines()
+        return dict(filter(None, map(_share_from_ps, lines)))
+    found = {}
+    for pid in _pids():
+        share = _share_from_stat(_stat_of(pid))
+        if share is not None:
+            found[pid] = share
+    return found
+
+
 def identity(pid: int) -> str | None:
     """Words for this very process: a later one of the same number has others, and so has one after a reboot. None where
     there is none."""
@@ -139,6 +163,27 @@ def _from_ps(line: bytes) -> _Process | None:
     return _Process(int(fields[0]), int(fields[1]), fields[2].startswith(b"Z"), start)
 
 
+def _share_from_stat(text: bytes) -> Share | None:
+    fields = text.rpartition(b")")[2].split(None, 22)
+    if len(fields) < 22:
+        return None
+    own, reaped = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+    return Share(int(fields[1]), own / _TICKS, reaped / _TICKS, int(fields[21]) * _PAGE)
+
+
+def _share_from_ps(line: bytes) -> tuple[int, Share] | None:
+    """From a line such as `  71     1  5120   1-02:03:04.50`. What was reaped is not told."""
+    fields = line.split()
+    if len(fields) != 4:
+        return None
+    days, _, clock = fields[3].rpartition(b"-")
+    seconds = 0.0
+    for part in clock.split(b":"):
+        seconds = seconds * 60 + float(part)
+    used = int(days or 0) * 86400 + seconds
+    return int(fields[0]), Share(int(fields[1]), used, 0.0, int(fields[2]) * 1024)
+
+
 def _pids_with(marker: bytes, listing: bytes) -> list[int]:
     """From lines of a PID, a command and its environment, which `ps` parts by nothing but spaces."""
     lines = (line.split() for line in listing.splitlines())
@@ -156,6 +201,20 @@ def _memory_of_one(pid: int) -> int:
 
 def _pids() -> list[int]:
     return [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit()]
+
+
+def _stat_of(pid: int) -> bytes:
+    """As `_bytes_of` does, at a third of the price: this is done for every process of the machine."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return os.read(descriptor, 4096)
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def _bytes_of(pid: int, file: str) -> bytes:

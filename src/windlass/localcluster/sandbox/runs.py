@@ -193,8 +193,10 @@ class ContainerRun:
         for message, _ in received:
             match message:
                 case messages.Started():
-                    self.told = msgspec.structs.replace(self.told, started=message)
-                    self._listener.tell(message)
+                    groups = tuple(map(str, self._group.folders)) if self._group is not None else ()
+                    started = msgspec.structs.replace(message, init=self._pid, groups=groups)
+                    self.told = msgspec.structs.replace(self.told, started=started)
+                    self._listener.tell(started)
                     self._look_at_memory()
                 case messages.Ended() | messages.NotStarted():
                     self._has_ended(message)

@@ -1,0 +1,172 @@
+"""What the live view of `windlass run` costs: 200 tasks that each write a line per second and change now and then.
+
+The news come as they come in a run, from JSON; the terminal is a real one that somebody reads. Processor time of this
+process, whose only work this is, per second; of the terminal's reader, nothing.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from windlass.cli import run_usage
+from windlass.cli.live_terminal import Screen, Size
+from windlass.cli.run_job import Job
+from windlass.cli.run_output import Style
+from windlass.cli.run_report import Advance, LogLine, Source, Topic
+from windlass.wire import codec, progress
+
+TASKS = 200
+AIM_PERCENT = 10.0
+CHANGES_SECONDS = 0.5
+"""The controller writes a status at most so often."""
+USAGE_SECONDS = 2.0
+SIZES = {"a terminal that shows them all": Size(180, TASKS + 10), "80 by 24": Size(80, 24)}
+READER = """
+import os
+read = 0
+try:
+    while piece := os.read(0, 65536):
+        read += len(piece)
+except OSError:  # nobody has the other side open
+    pass
+print(read)
+"""
+NOW = "2026-01-02T03:04:05Z"
+
+
+def framework(states: list[str]) -> dict[str, Any]:
+    tasks = [
+        {
+            "index": index,
+            "startTime": NOW,
+            "transitionTime": NOW,
+            "state": state,
+            "attemptStatus": {
+                "id": 0,
+                "startTime": NOW,
+                "podName": f"job-worker-{index}",
+                "podUID": f"{index:032}",
+                "podNodeName": "windlass-0",
+                "podIP": "10.0.0.1",
+                "podHostIP": "10.0.0.2",
+            },
+        }
+        for index, state in enumerate(states)
+    ]
+    pod = {"spec": {"containers": [{"name": "main", "image": "x"}]}}
+    return {
+        "apiVersion": "frameworkcontroller.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {"name": "job", "namespace": "default"},
+        "spec": {"taskRoles": [{"name": "worker", "taskNumber": len(states), "task": {"pod": pod}}]},
+        "status": {
+            "startTime": NOW,
+            "transitionTime": NOW,
+            "state": "AttemptRunning",
+            "attemptStatus": {
+                "startTime": NOW,
+                "configMapName": "job-attempt",
+                "taskRoleStatuses": [{"name": "worker", "taskStatuses": tasks}],
+            },
+        },
+    }
+
+
+def usage() -> bytes:
+    items = [
+        {
+            "metadata": {"name": f"job-worker-{index}", "namespace": "default"},
+            "containers": [
+                {"name": "main", "usage": {"cpu": f"{random.randrange(10**9)}n", "memory": "512Ki"}}
+            ],
+        }
+        for index in range(TASKS)
+    ]
+    return msgspec.json.encode({"items": items})
+
+
+def news() -> list[tuple[bytes, bytes]]:
+    """Made before anything is measured."""
+    states = ["AttemptRunning"] * TASKS
+    made = []
+    for _ in range(20):
+        for index in random.sample(range(TASKS), 5):
+            states[index] = random.choice(("AttemptRunning", "AttemptPreparing", "AttemptDeleting"))
+        made.append((msgspec.json.encode(framework(states)), usage()))
+    return made
+
+
+async def happen(screen: Screen, job: Job, seconds: float, told: list[tuple[bytes, bytes]]) -> None:
+    loop = asyncio.get_running_loop()
+    screen.attach(loop, lambda: None)
+    end = loop.time() + seconds
+
+    async def changes() -> None:
+        for number in range(10**9):
+            screen.framework(job, codec.decode_framework(told[number % len(told)][0]))
+            if number % round(USAGE_SECONDS / CHANGES_SECONDS) == 0:
+                screen.usage(run_usage.answered(told[number % len(told)][1]))
+            await asyncio.sleep(CHANGES_SECONDS)
+
+    async def lines() -> None:
+        for number in range(10**9):
+            task, step = f"worker-{number % TASKS}", number // TASKS
+            line = (
+                f"windlass progress {step}/1000 loss=0.{number % 1000:03}" if number % 2 else f"line {number}"
+            )
+            now = datetime.now(UTC)
+            screen.say(LogLine(Topic.LOG, now, task, "main", line))
+            found = progress.of_line(line)
+            if found is not None:
+                screen.say(
+                    Advance(Topic.PROGRESS, now, task, step, found.total, found.values, Source.LOG, 12.0)
+                )
+            if number % 10 == 9:
+                await asyncio.sleep(10 / TASKS)
+
+    work = [asyncio.create_task(changes()), asyncio.create_task(lines())]
+    await asyncio.sleep(end - loop.time())
+    for each in work:
+        each.cancel()
+    await asyncio.gather(*work, return_exceptions=True)
+
+
+def measured(size: Size, seconds: float) -> tuple[float, int]:
+    """Percent of a core, and how many bytes a second."""
+    told = news()
+    roles = [{"name": "worker", "taskNumber": TASKS}]
+    job = Job({"metadata": {"name": "job", "namespace": "default"}, "spec": {"taskRoles": roles}})
+    master, slave = os.openpty()
+    with subprocess.Popen([sys.executable, "-c", READER], stdin=master, stdout=subprocess.PIPE) as terminal:  # noqa: S603
+        os.close(master)
+        with open(slave, "wb") as stream:  # noqa: PTH123 — a descriptor
+            screen = Screen(stream, [job], Style(width=10), has_colours=True, size=lambda: size)
+            began, used = time.monotonic(), time.process_time()
+            asyncio.run(happen(screen, job, seconds, told))
+            percent = 100 * (time.process_time() - used) / (time.monotonic() - began)
+            screen.finish()
+        written = int(terminal.communicate()[0])
+    return percent, round(written / seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    seconds = parser.parse_args().seconds
+    random.seed(1)
+    print(f"the live view of {TASKS} tasks, each with a line a second:")
+    for name, size in SIZES.items():
+        percent, written = measured(size, seconds)
+        print(f"  {name}: {percent:.1f} % of a core, {written / 1024:.0f} KiB/s, aim < {AIM_PERCENT:.0f} %")
+
+
+if __name__ == "__main__":
+    main()

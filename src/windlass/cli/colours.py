@@ -1,0 +1,36 @@
+"""Whether output is coloured, and in which colour a task is: always the same one, so that one finds it again."""
+
+import os
+import zlib
+from collections.abc import Mapping
+from typing import TextIO
+
+import click
+
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+
+_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
+"""Of the terminal's own palette: those that are read on a light background and on a dark one."""
+_RESET = "\x1b[0m"
+
+option = click.option(
+    "--color",
+    type=click.Choice([AUTO, ALWAYS, NEVER]),
+    default=AUTO,
+    show_default=True,
+    help="auto: on a terminal, unless NO_COLOR is set.",
+)
+
+
+def is_wanted(choice: str, stream: TextIO, environment: Mapping[str, str] | None = None) -> bool:
+    given = os.environ if environment is None else environment
+    if choice != AUTO:
+        return choice == ALWAYS
+    is_dumb = given.get("TERM") == "dumb"
+    return stream.isatty() and not given.get("NO_COLOR") and not is_dumb
+
+
+def painted(name: str, text: str) -> str:
+    """The text in the colour of that name."""
+    colour = _COLOURS[zlib.crc32(name.encode()) % len(_COLOURS)]
+    return f"\x1b[{colour}m{text}{_RESET}"

@@ -1,0 +1,66 @@
+"""`windlass run --keep`: the cluster is that of a daemon, as `windlass local up` starts one, and stays."""
+
+import contextlib
+import shlex
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from windlass.cli import data_folders, exit_codes, local_process
+from windlass.cli.local_process import DaemonError
+from windlass.cli.local_records import Record, Wanted
+from windlass.cli.mishaps import CommandError
+from windlass.cli.run_job import Plan
+
+
+def started(data: Path, plan: Plan) -> Record:
+    """Raises CommandError, and KeyboardInterrupt; then nothing of it is left."""
+    try:
+        with _interrupts_later():
+            record = local_process.start(Wanted(data, nodes=plan.nodes, network=plan.network))
+    except DaemonError as error:
+        _remove(data)
+        raise CommandError(str(error), exit_codes.NO_ANSWER) from error
+    except KeyboardInterrupt:
+        with contextlib.suppress(DaemonError):
+            running = local_process.running(data)
+            if running is not None:
+                local_process.stop(data, running.pid)
+        _remove(data)
+        raise
+    return record
+
+
+def how_to_go_on(record: Record, data: Path, jobs: Sequence[str]) -> list[str]:
+    """The last lines."""
+    folder = shlex.quote(str(data))
+    return [
+        "The cluster goes on. To look around, and to end it:",
+        f"  export KUBECONFIG={shlex.quote(record.kubeconfig)}",
+        *(f"  windlass why {name}" for name in jobs),
+        f"  windlass local down --data-dir {folder}",
+        f"  windlass local reset --data-dir {folder}    # deletes what it has stored, too",
+    ]
+
+
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """A Ctrl-C between the start of a daemon and the moment at which it can be found would leave it behind."""
+    pressed = []
+
+    def remember(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 — as signal has it
+        pressed.append(number)
+
+    old = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, old)
+    if pressed:
+        raise KeyboardInterrupt
+
+
+def _remove(data: Path) -> None:
+    with contextlib.suppress(OSError):
+        data_folders.remove(data)

@@ -1,0 +1,42 @@
+"""`windlass scale`: see `windlass.client.scaling`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster, completing
+from windlass.cli.cluster import Where
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+
+EXPECTED = "ROLE=NUMBER, such as worker=4"
+
+
+@click.command()
+@click.argument("name", metavar="NAME", shell_complete=completing.jobs)
+@click.argument("roles", metavar="ROLE=NUMBER...", nargs=-1, required=True)
+@cluster.options
+def scale(name: str, roles: tuple[str, ...], where: Where) -> None:
+    """Give the roles of a job more tasks, or fewer, while it runs.
+
+    The completion policy follows in the same request: if all workers had to succeed, all of the new number have to.
+    """
+    wanted = dict(map(_wanted, roles))
+    if len(wanted) < len(roles):
+        raise click.UsageError("a role is named twice")
+    cluster.run(where, lambda connection: _scale(connection, name, wanted))
+
+
+async def _scale(connection: "Connection", name: str, wanted: dict[str, int]) -> None:
+    from windlass.client import scaling
+
+    click.echo((await scaling.scale(connection, name, wanted)).message)
+
+
+def _wanted(written: str) -> tuple[str, int]:
+    role, _, number = written.partition("=")
+    is_number = number.isascii() and number.isdecimal() and len(number) < 10
+    if not role or not is_number:
+        raise click.UsageError(f"found {written!r}, expected {EXPECTED}")
+    return role, int(number)

@@ -1,0 +1,15 @@
+"""`windlass schema`: the JSON Schema of the job file, for editors."""
+
+import click
+
+from windlass.wire import job_schema
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of the job file.
+
+    Save it beside your job files (windlass schema > job.schema.json), and begin each of them with the line
+    # yaml-language-server: $schema=job.schema.json
+    """
+    click.echo(job_schema.published(), nl=False)

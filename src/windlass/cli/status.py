@@ -1,0 +1,101 @@
+"""`windlass status`: one job, and each of its tasks."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster, completing, printing
+from windlass.cli.cluster import Where
+from windlass.cli.printing import Column
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+    from windlass.client.views import JobView, TaskView
+    from windlass.model.framework import Framework
+
+_TASKS = (
+    Column("TASK", 6, gives_way=True),
+    Column("STATE", 5),
+    Column("ATTEMPT", 1),
+    Column("EXIT", 4),
+    Column("NODE", 3, gives_way=True),
+    Column("IP", 2, gives_way=True),
+    Column("REASON", 0, gives_way=True),
+)
+
+
+@click.command()
+@click.argument("name", metavar="NAME", shell_complete=completing.jobs)
+@click.option("--output", "-o", "form", type=click.Choice(["text", "json"]), default="text")
+@cluster.options
+def status(name: str, form: str, where: Where) -> None:
+    """Say how a job stands, and each of its tasks. With -o json: the Framework as the cluster has it."""
+    cluster.run(where, lambda connection: _status(connection, name, form))
+
+
+async def _status(connection: "Connection", name: str, form: str) -> None:
+    import msgspec
+
+    from windlass.client import finding
+
+    framework = await finding.find(connection, name)
+    if form == "json":
+        click.echo(msgspec.json.format(await finding.written(connection, framework)))
+        return
+    click.echo("\n".join(lines(framework, datetime.now(UTC), printing.width())))
+
+
+def lines(framework: "Framework", now: datetime, room: int | None) -> Iterator[str]:
+    from windlass.client import views
+
+    view = views.job_view(framework)
+    yield from head(framework, view, now, room)
+    if view.tasks:
+        yield ""
+        yield tasks_table(view, room)
+
+
+def head(framework: "Framework", view: "JobView", now: datetime, room: int | None) -> Iterator[str]:
+    """Of the job itself."""
+    entered = printing.age(view.changed, now)
+    state = f"{view.state} for {entered}" if entered else f"{view.state}"
+    for title, text in (
+        ("job", f"{view.name} in the namespace {view.namespace}"),
+        ("state", state),
+        ("reason", view.reason),
+        ("tasks", printing.tasks(view.running, view.succeeded, view.failed, view.total)),
+        ("attempt", f"{view.attempt}, counted from 0" if view.attempt else ""),
+        ("age", printing.age(view.created, now)),
+        ("hint", _hint(framework, view, now)),
+    ):
+        if text:
+            yield printing.paragraph(title, text, room)
+    for condition in framework.status.conditions if framework.status is not None else ():
+        said = (
+            f"{condition.type} is {condition.status} for {printing.age(condition.last_transition_time, now)}"
+        )
+        more = f": {condition.message}" if condition.message and condition.message not in view.reason else ""
+        yield printing.paragraph("condition", f"{said}{more}", room)
+
+
+def _hint(framework: "Framework", view: "JobView", now: datetime) -> str:
+    """What there is to do where nothing goes on by itself."""
+    created = view.created
+    is_unseen = framework.status is None and created is not None and (now - created).total_seconds() > 5
+    if is_unseen:
+        return "no controller has seen it yet: is one running? `windlass install --apply` starts one"
+    return {
+        "Suspended": f"windlass resume {view.name}",
+        "Failed": f"windlass why {view.name}",
+    }.get(view.state, "")
+
+
+def tasks_table(view: "JobView", room: int | None) -> str:
+    return printing.table(_TASKS, [_row(task) for task in view.tasks], room)
+
+
+def _row(task: "TaskView") -> list[str]:
+    code = "" if task.code is None else str(task.code)
+    return [task.name, task.state.value, str(task.attempt), code, task.node, task.ip, task.reason]

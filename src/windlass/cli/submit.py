@@ -1,0 +1,163 @@
+"""`windlass submit`: see `windlass.client.submitting`."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster, exit_codes, lint, parameters, wait
+from windlass.cli.cluster import Where
+from windlass.cli.mishaps import CommandError
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+    from windlass.client.sources import Source
+    from windlass.client.submitting import Plan
+    from windlass.model.base import Json
+    from windlass.model.framework import Framework
+
+
+@click.command(epilog=f"With --wait: {wait.EXITS[0].lower()}{wait.EXITS[1:]}")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--rerun", is_flag=True, help="Replace a finished job of the same name. A running one stays.")
+@click.option("--wait", "waits", is_flag=True, help="Until the end, and exit as the job did.")
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    callback=parameters.duration,
+    help="With --wait: no longer than this, such as 90s or 10m.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
+@click.option(
+    "--output", "-o", "form", type=click.Choice(["text", "json", "name"]), default="text", show_default=True
+)
+@cluster.options
+def submit(
+    files: tuple[str, ...],
+    rerun: bool,
+    waits: bool,
+    timeout: float | None,
+    dry_run: bool,
+    form: str,
+    where: Where,
+) -> None:
+    """Submit the jobs of FILE to a cluster. FILE may be - for the standard input.
+
+    A FILE holds job files, Frameworks, or several of them, and what they need, such as ConfigMaps. `code:` of a job
+    file travels with the job.
+    """
+    sources = [_read(file, where.namespace) for file in files]
+
+    async def use(connection: "Connection") -> int:
+        if dry_run:
+            return await _show(connection, sources, form, is_rerun=rerun)
+        created = await _submit(connection, sources, form, is_rerun=rerun)
+        return await _follow(connection, created, timeout) if waits else exit_codes.SUCCESS
+
+    sys.exit(cluster.run(where, use))
+
+
+def _read(file: str, namespace: str) -> "Source":
+    """Says what might be wrong with it. Raises CommandError for what is."""
+    from windlass.client import sources
+    from windlass.client.errors import FaultyJobError
+
+    try:
+        data = lint.read(file)
+        source = sources.of_bytes(data, lint.called(file), Path(file).parent)
+    except OSError as error:
+        message = f"{file}: cannot be read: {error.strerror or error}"
+        raise CommandError(message, exit_codes.USAGE) from error
+    except FaultyJobError as error:
+        raise cluster.explained(error) from error
+    for fault in source.contents.faults:
+        click.echo(str(fault), err=True)
+    for submission in source.contents.submissions:
+        if namespace and submission.namespace not in ("", namespace):
+            raise CommandError(
+                f"{lint.called(file)}: the job {submission.name} is for the namespace {submission.namespace}, "
+                f"and --namespace says {namespace}: leave one of them out",
+                exit_codes.USAGE,
+            )
+    return source
+
+
+async def _submit(
+    connection: "Connection", sources: "Sequence[Source]", form: str, *, is_rerun: bool
+) -> "list[Framework]":
+    """Everything is planned before anything is created."""
+    from windlass.client import submitting
+
+    def tell(line: str) -> None:
+        click.echo(line, err=form != "text")
+
+    plans = [await submitting.plan(connection, source, is_rerun=is_rerun) for source in sources]
+    created: list[Framework] = []
+    for plan in plans:
+        async for framework in submitting.carry_out(connection, plan, tell):
+            created.append(framework)
+            if form == "text":
+                click.echo(f"{framework.name} is submitted to the namespace {framework.namespace}")
+            elif form == "name":
+                click.echo(f"framework.{framework.group}/{framework.name}")
+    if form == "json":
+        await _print_json(connection, created)
+    return created
+
+
+async def _print_json(connection: "Connection", created: "Sequence[Framework]") -> None:
+    import msgspec
+
+    from windlass.client import finding
+
+    bodies = [await finding.written(connection.at(each.namespace), each) for each in created]
+    click.echo(_as_one([msgspec.json.decode(body) for body in bodies]))
+
+
+async def _show(connection: "Connection", sources: "Sequence[Source]", form: str, *, is_rerun: bool) -> int:
+    """What the same way would create, up to the point where it would."""
+    from windlass.client import submitting
+
+    plans = [await submitting.plan(connection, source, is_rerun=is_rerun) for source in sources]
+    if form == "json":
+        click.echo(_as_one([each for plan in plans for each in plan.objects]))
+    elif form == "name":
+        for job in (job for plan in plans for job in plan.jobs):
+            click.echo(f"framework.{job.group}/{job.name}")
+    else:
+        click.echo("---\n".join(text for plan in plans for text in _yaml(plan)), nl=False)
+    return exit_codes.SUCCESS
+
+
+def _yaml(plan: "Plan") -> list[str]:
+    """Archives are told by their size: nobody reads them, and -o json has them."""
+    from windlass.wire import yaml_text
+
+    texts = [yaml_text.dump(each).decode() for each in plan.others]
+    for job in plan.jobs:
+        texts += [f"# {old.metadata.name} is there, and goes before\n" for old in job.replaced]
+        texts.append(yaml_text.dump(job.framework).decode())
+        config_map = job.config_map()
+        if config_map is not None:
+            shown = {**config_map, "binaryData": dict.fromkeys(config_map["binaryData"], f"({job.archive})")}
+            texts.append(yaml_text.dump(shown).decode())
+    return texts
+
+
+def _as_one(bodies: "Sequence[Json]") -> bytes:
+    import msgspec
+
+    whole = bodies[0] if len(bodies) == 1 else {"apiVersion": "v1", "kind": "List", "items": bodies}
+    return msgspec.json.format(msgspec.json.encode(whole))
+
+
+async def _follow(connection: "Connection", created: "Sequence[Framework]", timeout: float | None) -> int:
+    """All of them to their ends; the first that did not succeed says what to exit with."""
+    from windlass.client.waiting import Until
+
+    codes = [
+        await wait.follow(connection.at(each.namespace), each, Until.COMPLETED, timeout) for each in created
+    ]
+    return next((code for code in codes if code), exit_codes.SUCCESS)

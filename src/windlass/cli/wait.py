@@ -1,0 +1,106 @@
+"""`windlass wait`: see `windlass.client.waiting`."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster, completing, exit_codes, parameters, printing
+from windlass.cli.cluster import Where
+from windlass.cli.mishaps import CommandError
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+    from windlass.client.views import JobView
+    from windlass.client.waiting import Until
+    from windlass.model.framework import Framework
+
+LARGEST_CODE = 255
+EXITS = (
+    "Exits with 0 only for success, with the completion code if that is one of 1..255, with 125 for any other or if "
+    "the job is deleted, and with 124 if it takes longer than --timeout."
+)
+
+
+@click.command(epilog=EXITS)
+@click.argument("name", metavar="NAME", shell_complete=completing.jobs)
+@click.option(
+    "--for",
+    "until",
+    type=click.Choice(["completed", "running", "deleted"]),
+    default="completed",
+    show_default=True,
+    help="Running: all tasks have run in this attempt.",
+)
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    callback=parameters.duration,
+    help="Wait no longer than this, such as 90s or 10m.",
+)
+@cluster.options
+def wait(name: str, until: str, timeout: float | None, where: Where) -> None:
+    """Wait until a job has completed, and exit as it did. What happens on the way is said."""
+    sys.exit(cluster.run(where, lambda connection: _wait(connection, name, until, timeout)))
+
+
+async def _wait(connection: "Connection", name: str, until: str, timeout: float | None) -> int:
+    from windlass.client import finding
+    from windlass.client.errors import NotInstalledError, NotThereError
+    from windlass.client.waiting import Until
+
+    try:
+        framework = await finding.find(connection, name)
+    except NotInstalledError:
+        raise
+    except NotThereError as error:
+        if until != Until.DELETED:
+            raise
+        click.echo(str(error))
+        return exit_codes.SUCCESS
+    return await follow(connection, framework, Until(until), timeout)
+
+
+async def follow(
+    connection: "Connection", framework: "Framework", until: "Until", timeout: float | None
+) -> int:
+    """Says what becomes of this Framework; what to exit with. Raises ClientError and CommandError."""
+    from windlass.client import waiting
+    from windlass.client.errors import CompletedError, GoneError
+    from windlass.client.waiting import Until
+
+    last = ""
+
+    def say(view: "JobView") -> None:
+        nonlocal last
+        line = told(view)
+        if line != last:
+            click.echo(line)
+        last = line
+
+    try:
+        view = await waiting.wait_for(connection, framework, until, timeout, say)
+    except GoneError as error:
+        raise CommandError(str(error), exit_codes.OTHER_CODE) from error
+    except CompletedError as error:
+        raise CommandError(str(error), exit_code(error.code)) from error
+    if until is Until.DELETED:
+        click.echo(f"{framework.name} is deleted")
+    return exit_code(view.code) if until is Until.COMPLETED else exit_codes.SUCCESS
+
+
+def told(view: "JobView") -> str:
+    """One line about a job as it is."""
+    if view.is_completed:
+        return f"{view.name}: {view.state}: {view.reason}"
+    counts = printing.tasks(view.running, view.succeeded, view.failed, view.total)
+    retried = f", attempt {view.attempt}" if view.attempt else ""
+    blocked = f": {view.reason}" if view.reason and not view.running else ""
+    return f"{view.name}: {view.state} ({counts}{retried}){blocked}"
+
+
+def exit_code(code: int | None) -> int:
+    """Of a completed job."""
+    if code is None:
+        return exit_codes.OTHER_CODE
+    return code if 0 <= code <= LARGEST_CODE else exit_codes.OTHER_CODE

@@ -1,0 +1,223 @@
+"""The code that travels with a job: a folder, or one file, becomes an archive. The same code makes the same archive.
+
+What is left out is said by `.windlassignore`, or else by `.gitignore`, both in the folder itself, and by `NEVER`.
+"""
+
+import io
+import os
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pathspec
+
+from windlass.client.errors import ClientError, FaultyJobError
+
+MOST_BYTES = 900 * 1024
+"""Of the archive: a ConfigMap holds a mebibyte, and etcd little more."""
+MOST_FILES = 20_000
+"""A folder with more than this was not meant: looking through all of it would only take time."""
+IGNORE_FILES = (".windlassignore", ".gitignore")
+"""The first that is there counts."""
+NEVER = (
+    ".git",
+    "__pycache__/",
+    "*.pyc",
+    ".venv/",
+    "venv/",
+    "node_modules/",
+    ".ipynb_checkpoints/",
+    ".windlass*",
+)
+"""What nobody wants in a pod, whatever the ignore file says."""
+
+_SHOWN_FILES = 3
+_GZIP = 31
+"""zlib's `wbits` for the largest window with a gzip header, which holds neither a time nor a name."""
+_WAY_OUT = "put large files into a volume (`volumes:` of the job file; `windlass upload` fills one)"
+
+
+class Archive(msgspec.Struct, frozen=True):
+    data: bytes
+    """A tar file, compressed with gzip."""
+    files: int
+    size: int
+    """Of the files, in bytes."""
+
+    def __str__(self) -> str:
+        number = "1 file" if self.files == 1 else f"{self.files} files"
+        return f"{number}, {shown_size(len(self.data))} compressed"
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    name: str
+    """In the archive: relative, with slashes."""
+    path: Path
+    size: int = 0
+    """Of a file; 0 of a folder or a link."""
+
+
+class _TooLargeError(Exception):
+    """The archive has become larger than it may be."""
+
+
+def pack(code: Path) -> Archive:
+    """Raises FaultyJobError if it is not there, and ClientError if it cannot be read or is too large."""
+    if not code.exists():
+        raise FaultyJobError(f"code: there is no {code}. Expected a folder, or one file.")
+    try:
+        entries = _entries(code)
+        files = [entry for entry in entries if entry.size or _is_file(entry)]
+        if not files:
+            raise FaultyJobError(
+                f"code: there is no file in {code}, or all are left out by {_ignore_file(code)}"
+            )
+        return Archive(_archived(entries), len(files), sum(entry.size for entry in files))
+    except OSError as error:
+        raise ClientError(
+            f"code: {error.filename or code} cannot be read: {error.strerror or error}. "
+            f"Change its rights, or name it in {code / IGNORE_FILES[0]}."
+        ) from error
+    except _TooLargeError as error:
+        raise ClientError(
+            f"code: {code} is larger than {shown_size(MOST_BYTES)} when compressed. The largest files: "
+            f"{_largest(entries)}. Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_WAY_OUT}."
+        ) from error
+
+
+def shown_size(size: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
+# What belongs to it
+
+
+def _entries(code: Path) -> list[_Entry]:
+    if not code.is_dir():
+        return [_Entry(code.name, code, code.stat().st_size)]
+    found: list[_Entry] = []
+    for entry in _walk(code.resolve(), "", _Ignored(code)):
+        found.append(entry)
+        if len(found) > MOST_FILES:
+            raise ClientError(
+                f"code: there are more than {MOST_FILES} files in {code}. "
+                f"Leave out what tasks do not need (in {code / IGNORE_FILES[0]}), or {_WAY_OUT}."
+            )
+    return found
+
+
+class _Ignored:
+    def __init__(self, folder: Path) -> None:
+        self._never = pathspec.GitIgnoreSpec.from_lines(NEVER)
+        file = _ignore_file(folder)
+        lines = file.read_text("utf-8", "surrogateescape").splitlines() if file.is_file() else ()
+        try:
+            self._asked = pathspec.GitIgnoreSpec.from_lines(lines)
+        except ValueError as error:
+            raise FaultyJobError(f"{file}: a line is no pattern of gitignore: {error}") from error
+
+    def holds(self, name: str) -> bool:
+        """A folder's name ends with a slash."""
+        return self._never.match_file(name) or self._asked.match_file(name)
+
+
+def _ignore_file(folder: Path) -> Path:
+    return next(
+        (folder / name for name in IGNORE_FILES if (folder / name).is_file()), folder / IGNORE_FILES[0]
+    )
+
+
+def _walk(root: Path, inside: str, ignored: _Ignored) -> Iterator[_Entry]:
+    """In the order of the names. What is under an ignored folder stays out with it, as with git."""
+    for path in sorted((root / inside).iterdir()):
+        name = f"{inside}{path.name}"
+        if path.is_symlink():
+            if not ignored.holds(name):
+                yield _link(root, name, path)
+        elif path.is_dir():
+            if not ignored.holds(f"{name}/"):
+                yield _Entry(f"{name}/", path)
+                yield from _walk(root, f"{name}/", ignored)
+        elif path.is_file() and not ignored.holds(name):
+            yield _Entry(name, path, path.stat().st_size)
+
+
+def _link(root: Path, name: str, path: Path) -> _Entry:
+    """Raises ClientError for one that would lead nowhere in a task."""
+    target = Path(os.path.realpath(path))
+    if not target.is_relative_to(root):
+        raise ClientError(
+            f"code: {path} is a link to {target}, which is outside of {root} and does not travel with it. "
+            f"Put a copy in its place, or name it in {root / IGNORE_FILES[0]}."
+        )
+    return _Entry(name, path)
+
+
+def _is_file(entry: _Entry) -> bool:
+    return not entry.name.endswith("/")
+
+
+def _largest(entries: Sequence[_Entry]) -> str:
+    by_size = sorted(entries, key=lambda entry: -entry.size)[:_SHOWN_FILES]
+    return ", ".join(f"{entry.name} ({shown_size(entry.size)})" for entry in by_size)
+
+
+# How it is written
+
+
+class _Sink(io.RawIOBase):
+    """Compresses what is written, and refuses to become too large."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(9, wbits=_GZIP)
+        self._written = bytearray()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self._written += self._compressor.compress(data)
+        if len(self._written) > MOST_BYTES:
+            raise _TooLargeError
+        return len(data)
+
+    def finished(self) -> bytes:
+        self._written += self._compressor.flush()
+        if len(self._written) > MOST_BYTES:
+            raise _TooLargeError
+        return bytes(self._written)
+
+
+def _archived(entries: Sequence[_Entry]) -> bytes:
+    sink = _Sink()
+    # The old format of GNU, which the tar of busybox reads as well.
+    with tarfile.open(fileobj=sink, mode="w|", format=tarfile.GNU_FORMAT) as archive:
+        for entry in entries:
+            _add(archive, entry)
+    return sink.finished()
+
+
+def _add(archive: tarfile.TarFile, entry: _Entry) -> None:
+    """Without the time and the owner: the same code makes the same archive everywhere."""
+    info = tarfile.TarInfo(entry.name.rstrip("/"))
+    mode = stat.S_IMODE(entry.path.lstat().st_mode)
+    if entry.path.is_symlink():
+        info.type, info.mode = tarfile.SYMTYPE, 0o777
+        # One that leads out of the folder and in again would lead nowhere in a task.
+        info.linkname = os.path.relpath(os.path.realpath(entry.path), entry.path.parent)
+        archive.addfile(info)
+    elif entry.name.endswith("/"):
+        # Whoever unpacks it writes into it.
+        info.type, info.mode = tarfile.DIRTYPE, mode | stat.S_IRWXU
+        archive.addfile(info)
+    else:
+        with entry.path.open("rb") as stream:
+            info.mode, info.size = mode, os.fstat(stream.fileno()).st_size
+            archive.addfile(info, stream)

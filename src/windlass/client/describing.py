@@ -1,0 +1,35 @@
+"""All that there is to see of a job: the Framework, its pods and its events."""
+
+import msgspec
+
+from windlass.client import events, finding, tasks
+from windlass.client.connection import Connection
+from windlass.client.events import Event
+from windlass.client.tasks import Pod
+from windlass.kubeapi.errors import ForbiddenError
+from windlass.model.framework import Framework
+
+
+class Description(msgspec.Struct, frozen=True):
+    framework: Framework
+    pods: tuple[Pod, ...] = ()
+    events: tuple[Event, ...] = ()
+    unseen: tuple[str, ...] = ()
+    """What may not be read, and why."""
+
+
+async def describe(connection: Connection, name: str) -> Description:
+    """Raises what `finding.find` raises. Who may see the job but not its pods is told so."""
+    framework = await finding.find(connection, name)
+    unseen: list[str] = []
+    pods: list[Pod] = []
+    happened: list[Event] = []
+    try:
+        pods = await tasks.pods(connection, framework)
+    except ForbiddenError as error:
+        unseen.append(f"pods: {error.failure.message}")
+    try:
+        happened = await events.read(connection, framework)
+    except ForbiddenError as error:
+        unseen.append(f"events: {error.failure.message}")
+    return Description(framework, tuple(pods), tuple(happened), tuple(unseen))

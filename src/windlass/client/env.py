@@ -1,0 +1,63 @@
+"""What a task of a job in a cluster is told of itself and of its peers."""
+
+from windlass.client import finding, tasks
+from windlass.client.connection import Connection
+from windlass.client.tasks import Choice, Task
+from windlass.discovery import environment, files, gangs
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import ForbiddenError, NotFoundError
+from windlass.kubeapi.resources import CONFIG_MAPS
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.model.status import TaskStatus
+from windlass.objects import environment as identities
+from windlass.wire import codec
+
+
+async def read(connection: Connection, job: str, task: Task) -> dict[str, str]:
+    """Raises NotThereError, and what `Connection.send` raises."""
+    framework = await finding.find(connection, job)
+    tasks.check(framework, Choice(task.role, task.index))
+    ports = await _ports(connection, framework)
+    told = environment.variables_of(framework, ports)
+    gang = gangs.gang_of(framework, ports)
+    return {
+        **_identity(framework, task),
+        **told(task.role, task.index),
+        **({} if gang is None else files.variables(gang)),
+    }
+
+
+async def _ports(connection: Connection, framework: Framework) -> dict[str, int] | None:
+    """Those of its own that the tasks have on a network that they share: that of an embedded cluster, whose user may
+    read everything."""
+    name = names.config_map_name(framework.name)
+    try:
+        answer = await connection.send(requests.get(CONFIG_MAPS, framework.namespace, name))
+    except (NotFoundError, ForbiddenError):
+        return None
+    return codec.decode_config_map(answer).task_ports
+
+
+def _identity(framework: Framework, task: Task) -> dict[str, str]:
+    """FC_…, once the task has a status."""
+    attempt = None if framework.status is None else framework.status.attempt_status
+    for role in () if attempt is None else attempt.roles:
+        for status in role.task_statuses if role.name == task.role else ():
+            if status.index == task.index and attempt is not None:
+                return _filled(framework, identities.identity(framework, attempt, role, status), status)
+    return {}
+
+
+def _filled(framework: Framework, known: dict[str, str], status: TaskStatus) -> dict[str, str]:
+    """What its containers are told of themselves, with what the kubelet fills in once there is a pod."""
+    told = {each["name"]: each.get("value", "") for each in identities.variables(framework.group, known)}
+    pod = status.attempt_status.pod_uid
+    if not pod:
+        del told[names.POD_UID], told[names.TASK_ATTEMPT_INSTANCE_UID]
+        return told
+    filled = {
+        names.POD_UID: pod,
+        names.TASK_ATTEMPT_INSTANCE_UID: names.instance_uid(status.attempt_status.id, pod),
+    }
+    return {**told, **filled}

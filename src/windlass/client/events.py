@@ -1,0 +1,198 @@
+"""What happened to a job and to its pods: their Kubernetes events, oldest first, each once with how often it happened.
+
+The API server keeps events for an hour, unless it is told otherwise.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncGenerator, Iterable
+from datetime import UTC, datetime
+
+import msgspec
+
+from windlass.client import listing
+from windlass.client.connection import Connection
+from windlass.kubeapi.errors import ApiError, ForbiddenError, UnauthorizedError
+from windlass.kubeapi.following import Changed, Follower, Listed, News
+from windlass.kubeapi.resources import EVENTS
+from windlass.model import names
+from windlass.model.base import Sparse
+from windlass.model.framework import Framework
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One thing that happened, perhaps several times."""
+
+    first: datetime
+    last: datetime
+    count: int
+    type: str
+    """Normal or Warning."""
+    reason: str
+    object: str
+    """The job's name, or that of a task: `worker-1`."""
+    message: str
+    uid: str = ""
+    """Of the Framework or of the pod: a task that is tried again has another pod."""
+
+    @property
+    def is_warning(self) -> bool:
+        return self.type == "Warning"
+
+
+# What is read of them
+
+
+class _Involved(Sparse, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Series(Sparse, frozen=True):
+    count: int = 0
+    last_observed_time: datetime | None = None
+
+
+class _Metadata(Sparse, frozen=True):
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+
+
+class _Written(Sparse, frozen=True):
+    metadata: _Metadata = _Metadata()
+    involved_object: _Involved = _Involved()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    series: _Series | None = None
+
+    @property
+    def first(self) -> datetime:
+        return self.first_timestamp or self.event_time or self.metadata.creation_timestamp or _LONG_AGO
+
+    @property
+    def last(self) -> datetime:
+        observed = self.series.last_observed_time if self.series is not None else None
+        return observed or self.last_timestamp or self.first
+
+    @property
+    def times(self) -> int:
+        return (self.series.count if self.series is not None else 0) or self.count or 1
+
+
+_decode = msgspec.json.Decoder(_Written).decode
+
+
+def _task_of(framework: Framework, pod: str) -> str:
+    """Role and index of a pod by its name, since it may be gone; empty for somebody else's."""
+    known = {role.name for role in framework.spec.task_roles}
+    found = re.fullmatch(rf"{re.escape(framework.name)}-(([a-z0-9]{{1,63}})-[0-9]{{1,5}})", pod)
+    return found[1] if found and found[2] in known else ""
+
+
+def _of(framework: Framework, written: _Written) -> Event | None:
+    """None for what is about something else. A job that had its name before it was another one."""
+    involved = written.involved_object
+    if involved.kind == names.KIND:
+        is_ours = involved.name == framework.name and involved.uid in ("", framework.uid)
+        subject = framework.name if is_ours else ""
+    elif involved.kind == "Pod":
+        began = framework.metadata.creation_timestamp or _LONG_AGO
+        subject = _task_of(framework, involved.name) if written.last >= began else ""
+    else:
+        subject = ""
+    if not subject:
+        return None
+    return Event(
+        written.first,
+        written.last,
+        written.times,
+        written.type,
+        written.reason,
+        subject,
+        written.message,
+        involved.uid,
+    )
+
+
+def gathered(events: Iterable[Event]) -> list[Event]:
+    """Oldest first; of the same second, in the order given. What was told several times is one, with how often it
+    happened altogether."""
+    together: dict[tuple[str, str, str, str], Event] = {}
+    for event in events:
+        key = (event.uid, event.object, event.reason, event.message)
+        known = together.get(key)
+        if known is not None:
+            event = msgspec.structs.replace(
+                event,
+                first=min(known.first, event.first),
+                last=max(known.last, event.last),
+                count=known.count + event.count,
+            )
+        together[key] = event
+    return sorted(together.values(), key=lambda event: event.last)
+
+
+async def read(connection: Connection, framework: Framework) -> list[Event]:
+    """Raises what `Connection.send` raises."""
+    listed = await listing.objects(connection, EVENTS, connection.namespace)
+    found = (_of(framework, written) for written in _in_order(listed))
+    return gathered(event for event in found if event is not None)
+
+
+def _in_order(listed: Iterable[msgspec.Raw]) -> list[_Written]:
+    """As they were stored: their times are those of seconds, and a list is sorted by name."""
+    return sorted(map(_decode, listed), key=lambda written: _number(written.metadata.resource_version))
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else 0
+
+
+async def follow(connection: Connection, framework: Framework) -> AsyncGenerator[Event, None]:
+    """Those that there are, then each that comes, and each that happens once more, for ever. Raises ApiError."""
+    seen: asyncio.Queue[Event | ApiError] = asyncio.Queue()
+    told: dict[tuple[str, datetime], int] = {}
+
+    def take(written: _Written) -> list[Event]:
+        event = _of(framework, written)
+        is_new = told.get((written.metadata.uid, written.last), 0) < written.times
+        told[written.metadata.uid, written.last] = written.times
+        return [event] if event is not None and is_new else []
+
+    def receive(news: News) -> None:
+        match news:
+            case Listed(items=items):
+                events = gathered(event for written in _in_order(items) for event in take(written))
+            case Changed(object=body):
+                events = take(_decode(body))
+            case _:
+                events = []
+        for event in events:
+            seen.put_nowait(event)
+
+    def troubled(error: ApiError) -> None:
+        if isinstance(error, ForbiddenError | UnauthorizedError):
+            seen.put_nowait(error)
+
+    follower = Follower(
+        connection.transport, EVENTS, namespace=connection.namespace, receive=receive, troubled=troubled
+    )
+    work = asyncio.create_task(follower.run())
+    try:
+        while not isinstance(event := await seen.get(), ApiError):
+            yield event
+        raise event
+    finally:
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work

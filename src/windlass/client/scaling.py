@@ -1,0 +1,119 @@
+"""More tasks, or fewer, while a job runs. The completion policy follows in the same request: a job of four workers of
+which two have to succeed would otherwise end when half of them have.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from windlass.client import changing, finding
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, FaultyJobError
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import ConflictError
+from windlass.kubeapi.resources import frameworks
+from windlass.model.base import Json
+from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Framework, TaskRoleSpec
+from windlass.wire import codec, faults
+
+_ATTEMPTS = 8
+"""The controller writes the status of a busy job often, and each time the version is another one."""
+_POLICY = "frameworkAttemptCompletionPolicy"
+
+
+class Scaling(msgspec.Struct, frozen=True):
+    """What is to be changed, and what is said of it."""
+
+    operations: tuple[Json, ...]
+    """A JSON patch; empty if everything is so already."""
+    notes: tuple[str, ...]
+
+
+async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) -> changing.Change:
+    """Raises FaultyJobError for what makes no sense, CompletedError, and what `finding.find` raises."""
+    for _ in range(_ATTEMPTS):
+        framework = await finding.find(connection, name)
+        changing.insist_on_life(framework, "scaled")
+        planned = scaling(framework, wanted)
+        said = "; ".join(planned.notes)
+        if not planned.operations:
+            return changing.Change(framework, f"{name}: {said}", has_happened=False)
+        try:
+            return changing.Change(await _send(connection, framework, planned), f"{name}: {said}")
+        except ConflictError:
+            continue
+    raise ClientError(f"{name} changes faster than it can be scaled. Run the command again.")
+
+
+async def _send(connection: Connection, framework: Framework, planned: Scaling) -> Framework:
+    version = {
+        "op": "replace",
+        "path": "/metadata/resourceVersion",
+        "value": framework.metadata.resource_version,
+    }
+    request = requests.json_patch(
+        frameworks(framework.group),
+        connection.namespace,
+        framework.name,
+        msgspec.json.encode([version, *planned.operations]),
+        field_manager=changing.FIELD_MANAGER,
+    )
+    return codec.decode_framework(await connection.send(request))
+
+
+def scaling(framework: Framework, wanted: Mapping[str, int]) -> Scaling:
+    """Raises FaultyJobError."""
+    operations: list[Json] = []
+    notes: list[str] = []
+    positions = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
+    for name, number in wanted.items():
+        if name not in positions:
+            known = tuple(positions)
+            raise FaultyJobError(
+                f"{framework.name} has no role {faults.quoted(name)}. {faults.did_you_mean(name, known)}"
+            )
+        if not 0 <= number <= MAX_TASK_NUMBER:
+            raise FaultyJobError(f"{name}={number}: expected a number of tasks from 0 to {MAX_TASK_NUMBER}")
+        at = positions[name]
+        for field, value, note in _changes(framework.spec.task_roles[at], number):
+            operations.append({"op": "add", "path": f"/spec/taskRoles/{at}/{field}", "value": value})
+            notes.append(note)
+        if framework.spec.task_roles[at].task_number == number:
+            notes.append(f"{name} has {number} tasks already")
+    return Scaling(tuple(operations), tuple(notes))
+
+
+def _changes(role: TaskRoleSpec, new: int) -> Iterator[tuple[str, Any, str]]:
+    """The fields of a role, what they become, and what is said of it."""
+    old, policy = role.task_number, role.framework_attempt_completion_policy
+    if old == new:
+        return
+    yield "taskNumber", new, f"{role.name} has {new} tasks instead of {old}"
+    for field, value, becomes in (
+        ("minSucceededTaskCount", policy.min_succeeded_task_count, _succeeded(policy, old, new)),
+        ("minFailedTaskCount", policy.min_failed_task_count, _failed(policy, old, new)),
+    ):
+        if value != becomes:
+            yield f"{_POLICY}/{field}", becomes, f"its {field} is {becomes} instead of {value}"
+
+
+def _succeeded(policy: CompletionPolicySpec, old: int, new: int) -> int:
+    """Whoever wanted all of them to succeed still does. A number that can no longer be reached is the largest that can.
+
+    Without any task nothing can be reached, and the number is kept for when there are some again.
+    """
+    least = policy.min_succeeded_task_count
+    if least <= 0 or new == 0:
+        return least
+    meant_all = least >= old
+    return new if meant_all else min(least, new)
+
+
+def _failed(policy: CompletionPolicySpec, old: int, new: int) -> int:
+    """One failure that ends a job still does."""
+    least = policy.min_failed_task_count
+    if least <= 1 or new == 0:
+        return least
+    meant_all = least == old
+    return new if meant_all else min(least, new)

@@ -1,0 +1,233 @@
+"""The Python SDK: `AsyncClient` gathers the use cases, each of which is a function of a module of its own.
+
+`Client`, the same without `await`, is in `blocking`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from windlass.client import (
+    changing,
+    connection,
+    deleting,
+    events,
+    finding,
+    listing,
+    logs,
+    scaling,
+    sources,
+    submitting,
+    tasks,
+    views,
+    waiting,
+    why,
+)
+from windlass.client.connection import Connection
+from windlass.client.errors import FaultyJobError
+from windlass.client.events import Event
+from windlass.client.log_lines import Line
+from windlass.client.sources import Given
+from windlass.client.views import JobView
+from windlass.client.waiting import Until
+from windlass.client.why import Explanation
+
+
+class AsyncClient:
+    """The jobs of one namespace of one cluster, found as kubectl finds it: by the kubeconfig and its context.
+
+    It connects when it is first used. What cannot be done is a `windlass.ClientError` with one message. The examples of
+    the methods are written for `Client`; here they are awaited.
+
+        async with AsyncClient() as client:
+            await client.submit("job.yaml")
+            done = await client.wait("digits")
+    """
+
+    def __init__(self, kubeconfig: str | Path = "", context: str = "", namespace: str = "") -> None:
+        self._where = (str(kubeconfig), context, namespace)
+        self._open = contextlib.AsyncExitStack()
+        self._connection: Connection | None = None
+        self._connecting = asyncio.Lock()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._open.aclose()
+        self._connection = None
+
+    # What people do
+
+    async def submit(self, job: Given, *, rerun: bool = False, folder: str | Path | None = None) -> JobView:
+        """Submit a job: a `Job`, the path of a job file or of a Framework, or a mapping with what such a file holds.
+
+        A relative `code` is looked for beside the file, or in `folder`, or else in the current directory. With `rerun`
+        a finished job of the same name is replaced; one that runs is not.
+
+            >>> client.submit(Job(name="digits", command="python train.py", roles={"worker": Role(tasks=2)})).name
+            'digits'
+        """
+        source = await asyncio.to_thread(sources.read, job, folder)
+        if len(source.contents.submissions) > 1:
+            raise FaultyJobError("there is more than one job in it: submit each by itself")
+        async with self._connected() as here:
+            (created,) = await submitting.submit(here, source, is_rerun=rerun)
+        return views.job_view(created)
+
+    async def scale(self, name: str, /, **roles: int) -> JobView:
+        """Give roles more tasks, or fewer. The completion policy follows in the same request.
+
+        >>> client.scale("digits", worker=4).roles
+        {'worker': 4}
+        """
+        async with self._connected() as here:
+            return views.job_view((await scaling.scale(here, name, roles)).framework)
+
+    async def suspend(self, name: str) -> JobView:
+        """Take its pods away, and keep it for later.
+
+        >>> client.suspend("digits").name
+        'digits'
+        """
+        async with self._connected() as here:
+            return views.job_view((await changing.suspend(here, name)).framework)
+
+    async def resume(self, name: str) -> JobView:
+        """Let a suspended job run again: a new attempt begins.
+
+        >>> client.resume("digits").name
+        'digits'
+        """
+        async with self._connected() as here:
+            return views.job_view((await changing.resume(here, name)).framework)
+
+    async def stop(self, name: str) -> JobView:
+        """End it for good; its pods have their grace period.
+
+        >>> client.stop("digits").name
+        'digits'
+        >>> client.wait("digits").state
+        <JobState.STOPPED: 'Stopped'>
+        """
+        async with self._connected() as here:
+            return views.job_view((await changing.stop(here, name)).framework)
+
+    async def delete(self, name: str, *, wait: bool = True, timeout: float | None = None) -> None:
+        """Delete it with all that belongs to it, and return when it is gone.
+
+        >>> client.delete("digits")
+        """
+        async with self._connected() as here:
+            await deleting.delete(here, name, waits=wait, timeout=timeout)
+
+    # What people see
+
+    async def get(self, name: str) -> JobView:
+        """The job as it is now.
+
+        >>> client.get("digits").total
+        2
+        """
+        async with self._connected() as here:
+            return views.job_view(await finding.find(here, name))
+
+    async def list(self, *, all_namespaces: bool = False) -> tuple[JobView, ...]:
+        """All jobs of the namespace, or of all namespaces.
+
+        >>> [job.name for job in client.list()]
+        ['digits']
+        """
+        async with self._connected() as here:
+            found = await listing.frameworks_of(here, in_all_namespaces=all_namespaces)
+        return tuple(map(views.job_view, found))
+
+    async def wait(self, name: str, until: str = "completed", timeout: float | None = None) -> JobView:
+        """The job, as soon as it is "completed", "running" (all of its tasks have run) or "deleted".
+
+        A job that fails is no error here: look at `has_succeeded`, `code` and `reason`. Raises TimedOutError, and
+        GoneError if somebody deletes it.
+
+            >>> client.wait("digits", until="running").running
+            2
+        """
+        async with self._connected() as here:
+            return await waiting.wait(here, name, Until(until), timeout)
+
+    async def watch(self, name: str) -> AsyncGenerator[JobView, None]:
+        """The job now, and again whenever it has changed, until it has completed or is gone.
+
+        >>> for job in client.watch("digits"):
+        ...     if job.running == 2:
+        ...         break
+        """
+        async with self._connected() as here:
+            framework = await finding.find(here, name)
+            async with contextlib.aclosing(waiting.of(here, framework)) as changes:
+                async for view in changes:
+                    if view is None:
+                        return
+                    yield view
+                    if view.is_completed:
+                        return
+
+    async def logs(
+        self,
+        name: str,
+        task: str = "",
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        since: float | None = None,
+        tail: int | None = None,
+        container: str = "",
+    ) -> AsyncGenerator[Line, None]:
+        """The lines of all tasks in the order of time, of one role, or of one task such as "worker-0".
+
+        >>> sorted({line.task for line in client.logs("digits")})
+        ['worker-0', 'worker-1']
+        """
+        job, choice = tasks.parse_choice(name, task)
+        wanted = logs.Wanted(
+            follow=follow, previous=previous, since_seconds=since, tail=tail, container=container
+        )
+        async with self._connected() as here:
+            framework = await finding.find(here, job)
+            async with contextlib.aclosing(logs.read(here, framework, choice, wanted)) as lines:
+                async for line in lines:
+                    yield line
+
+    async def events(self, name: str) -> tuple[Event, ...]:
+        """What happened to it and to its pods, oldest first.
+
+        >>> isinstance(client.events("digits"), tuple)
+        True
+        """
+        async with self._connected() as here:
+            return tuple(await events.read(here, await finding.find(here, name)))
+
+    async def why(self, name: str) -> Explanation:
+        """Why the job stands as it does: which task failed first, how, and what the retry policy made of it.
+
+        >>> client.why("digits").state
+        <JobState.RUNNING: 'Running'>
+        """
+        async with self._connected() as here:
+            return await why.read(here, name)
+
+    @contextlib.asynccontextmanager
+    async def _connected(self) -> AsyncIterator[Connection]:
+        """What goes wrong in the block leaves as a ClientError."""
+        async with self._connecting:
+            if self._connection is None:
+                self._connection = await self._open.enter_async_context(connection.connected(*self._where))
+        with self._connection.explaining():
+            yield self._connection

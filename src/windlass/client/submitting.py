@@ -1,0 +1,277 @@
+"""From what a file holds to jobs on a cluster. First a plan, which needs only questions; then it is carried out.
+
+A dry run stops between the two.
+"""
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+
+from windlass.client import changing, code, companions, deleting, finding, listing, views
+from windlass.client.code import Archive
+from windlass.client.connection import Connection
+from windlass.client.errors import AlreadyThereError, ClientError, FaultyJobError, NotThereError, RefusedError
+from windlass.client.sources import Source
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError, ApiError, NotFoundError
+from windlass.kubeapi.requests import Request, Verb
+from windlass.kubeapi.resources import CONFIG_MAPS, Resource, frameworks
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import ExecutionType, Framework
+from windlass.model.pods import ConfigMapView
+from windlass.render.code import ARCHIVE, Code, InPlace, Packed, config_map_name
+from windlass.render.documents import Submission
+from windlass.wire import codec
+from windlass.wire.codec import Unreadable
+
+REPLACING_SECONDS = 300.0
+"""For so long a finished job may take to go before another one takes its name."""
+
+_EMBEDDED = "+windlass"
+"""In the version of a cluster that Windlass runs itself, on this machine."""
+_ATTEMPTS = 5
+
+Tell = Callable[[str], None]
+
+
+class PlannedJob(msgspec.Struct, frozen=True):
+    framework: Json
+    """As it is created: one whose code travels is held until that is there."""
+    archive: Archive | None = None
+    replaced: tuple[Framework | Unreadable, ...] = ()
+    """Finished ones of the same name, which go before."""
+
+    @property
+    def name(self) -> str:
+        name: str = self.framework["metadata"]["name"]
+        return name
+
+    @property
+    def namespace(self) -> str:
+        namespace: str = self.framework["metadata"]["namespace"]
+        return namespace
+
+    @property
+    def group(self) -> str:
+        return names.group_of(self.framework["apiVersion"])
+
+    def config_map(self, owner_uid: str = "") -> Json | None:
+        """The code, as the cluster is given it. It goes when the Framework does."""
+        if self.archive is None:
+            return None
+        owner = {
+            "apiVersion": self.framework["apiVersion"],
+            "kind": names.KIND,
+            "name": self.name,
+            "uid": owner_uid,
+            "controller": False,
+            "blockOwnerDeletion": False,
+        }
+        metadata = {"name": config_map_name(self.name), "namespace": self.namespace}
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {**metadata, "ownerReferences": [owner]} if owner_uid else metadata,
+            "binaryData": {ARCHIVE: base64.b64encode(self.archive.data).decode()},
+        }
+
+
+class Plan(msgspec.Struct, frozen=True):
+    jobs: tuple[PlannedJob, ...]
+    others: tuple[Json, ...] = ()
+    """Created before the jobs."""
+
+    @property
+    def objects(self) -> tuple[Json, ...]:
+        """All that is created, in that order."""
+        made = [each for job in self.jobs for each in (job.framework, job.config_map()) if each is not None]
+        return (*self.others, *made)
+
+
+async def submit(
+    connection: Connection, source: Source, *, is_rerun: bool = False, tell: Tell = lambda _: None
+) -> tuple[Framework, ...]:
+    """Every job of it. Raises ClientError."""
+    planned = await plan(connection, source, is_rerun=is_rerun)
+    return tuple([created async for created in carry_out(connection, planned, tell)])
+
+
+# The plan
+
+
+async def plan(connection: Connection, source: Source, *, is_rerun: bool = False) -> Plan:
+    """Nothing is changed. Raises ClientError for all that can be known to go wrong."""
+    contents = source.contents
+    jobs: list[PlannedJob] = []
+    for submission in contents.submissions:
+        here = connection.at(submission.namespace)
+        if any(job.name == submission.name and job.namespace == here.namespace for job in jobs):
+            raise FaultyJobError(f"there are two jobs {submission.name}: give one of them another name")
+        jobs.append(await _planned(here, submission, source.folder, is_rerun=is_rerun))
+    for api_version in {job.framework["apiVersion"] for job in jobs}:
+        if not await companions.is_served(connection, api_version):
+            raise listing.not_installed(connection)
+    return Plan(tuple(jobs), contents.others)
+
+
+async def _planned(
+    connection: Connection, submission: Submission, folder: Path, *, is_rerun: bool
+) -> PlannedJob:
+    found = await finding.look_up(connection, submission.name)
+    for each in found:
+        insist_on_room(each, connection.namespace, is_rerun=is_rerun)
+    is_embedded = (submission.image_is_missing or submission.code) and await _is_embedded(connection)
+    if submission.image_is_missing and not is_embedded:
+        raise FaultyJobError(
+            f"the job {submission.name} has no image, and {connection.where} is no cluster of Windlass's own, "
+            "which alone needs none: write one into the job file, such as `image: python:3.12`"
+        )
+    archive, travels = None, None
+    if submission.code:
+        path = folder / submission.code
+        archive, travels = (None, _in_place(path)) if is_embedded else _packed(submission.name, path)
+    framework = submission.framework(travels)
+    if archive is not None:
+        framework = {**framework, "spec": {**framework["spec"], "executionType": ExecutionType.CREATE.value}}
+    metadata = {**framework["metadata"], "namespace": connection.namespace}
+    return PlannedJob({**framework, "metadata": metadata}, archive, found)
+
+
+def _in_place(path: Path) -> Code:
+    """On this machine everybody sees the same files."""
+    if not path.exists():
+        raise FaultyJobError(f"code: there is no {path}. Expected a folder, or one file.")
+    found = path.resolve()
+    return InPlace(str(found if found.is_dir() else found.parent))
+
+
+def _packed(name: str, path: Path) -> tuple[Archive, Code]:
+    return code.pack(path), Packed(config_map_name(name))
+
+
+def insist_on_room(found: Framework | Unreadable, namespace: str, *, is_rerun: bool) -> None:
+    """Raises AlreadyThereError when a job of that name may not be replaced."""
+    view = views.job_view(found)
+    is_going = found.metadata.deletion_timestamp is not None
+    if is_rerun and (is_going or view.is_completed):
+        return
+    where = f"there is a job {view.name} in the namespace {namespace} already"
+    if is_going:
+        raise AlreadyThereError(
+            f"{where}, and it is being deleted. `windlass wait --for deleted {view.name}` waits for that."
+        )
+    if view.is_completed:
+        raise AlreadyThereError(
+            f"{where}: it has finished ({view.state}). --rerun (in Python: rerun=True) runs it again; "
+            "its status and its pods go then."
+        )
+    raise AlreadyThereError(
+        f"{where}: it is {view.state}. Wait for its end (`windlass wait {view.name}`), stop it "
+        f"(`windlass stop {view.name}`), or give the new one another name."
+    )
+
+
+class _Version(msgspec.Struct, frozen=True):
+    git_version: str = msgspec.field(default="", name="gitVersion")
+
+
+async def _is_embedded(connection: Connection) -> bool:
+    request = Request(Verb.GET, "GET", Resource("", "", ""), "/version")
+    try:
+        answer = await connection.send(request)
+    except AnsweredError:
+        return False  # nobody need be allowed to ask
+    return _EMBEDDED in msgspec.json.decode(answer, type=_Version).git_version
+
+
+# How it is carried out
+
+
+async def carry_out(connection: Connection, planned: Plan, tell: Tell) -> AsyncIterator[Framework]:
+    """Each job as it was created. Raises ClientError."""
+    with connection.explaining():
+        async for line in companions.create_all(connection, planned.others):
+            tell(line)
+        for job in planned.jobs:
+            here = connection.at(job.namespace)
+            for old in job.replaced:
+                tell(f"{job.name}: the one that was there goes first")
+                await deleting.begin(here, old)
+                await deleting.until_gone(here, old, REPLACING_SECONDS)
+            created = await _create(here, job)
+            yield created if job.archive is None else await _start_with_code(here, job, created, tell)
+
+
+async def _create(connection: Connection, job: PlannedJob) -> Framework:
+    body = msgspec.json.encode(job.framework)
+    request = requests.create(frameworks(job.group), job.namespace, body, changing.FIELD_MANAGER)
+    try:
+        return codec.decode_framework(await connection.send(request))
+    except AlreadyExistsError as error:
+        raise AlreadyThereError(
+            f"somebody has submitted a job {job.name} in the namespace {job.namespace} just now"
+        ) from error
+    except NotFoundError as error:
+        raise NotThereError(
+            f"{connection.where} does not take the job {job.name}: {error.failure.message}. "
+            "A namespace is not made by submitting to it: choose one that is there, or create it first."
+        ) from error
+
+
+async def _start_with_code(
+    connection: Connection, job: PlannedJob, created: Framework, tell: Tell
+) -> Framework:
+    """A Framework whose code cannot be had never starts, and does not stay."""
+    try:
+        await _bring_code(connection, job, created)
+        tell(f"{job.name}: code: {job.archive}")
+        return await changing.patch(connection, created, {"executionType": ExecutionType.START})
+    except AnsweredError as error:
+        await _take_back(connection, created)
+        raise RefusedError(
+            f"the code of {job.name} cannot be brought to {connection.where}, and the job is taken back: "
+            f"{error.failure.message}"
+        ) from error
+    except (ClientError, asyncio.CancelledError):
+        await asyncio.shield(_take_back(connection, created))
+        raise
+
+
+async def _take_back(connection: Connection, created: Framework) -> None:
+    """As well as it goes: what is told is why."""
+    with contextlib.suppress(ClientError, ApiError):
+        await deleting.begin(connection, created)
+
+
+async def _bring_code(connection: Connection, job: PlannedJob, created: Framework) -> None:
+    body = msgspec.json.encode(job.config_map(created.uid))
+    request = requests.create(CONFIG_MAPS, job.namespace, body, changing.FIELD_MANAGER)
+    for _ in range(_ATTEMPTS):
+        try:
+            await connection.send(request)
+            return
+        except AlreadyExistsError:
+            await _remove_old_code(connection, job)
+    raise ClientError(f"somebody else keeps writing the ConfigMap {config_map_name(job.name)}. Submit again.")
+
+
+async def _remove_old_code(connection: Connection, job: PlannedJob) -> None:
+    """That of a Framework of this name that is gone: the garbage collector may be slower than we are."""
+    name = config_map_name(job.name)
+    try:
+        answer = await connection.send(requests.get(CONFIG_MAPS, job.namespace, name))
+        found: ConfigMapView = codec.decode_config_map(answer)
+        owners = found.metadata.owner_references
+        if not any(owner.kind == names.KIND and owner.name == job.name for owner in owners):
+            raise RefusedError(
+                f"the ConfigMap {name} of the namespace {job.namespace} is not Windlass's, and it has the name that "
+                f"the code of {job.name} needs: rename one of them"
+            )
+        await connection.send(requests.delete(CONFIG_MAPS, job.namespace, name, uid=found.uid))
+    except (NotFoundError, AlreadyExistsError):
+        return

@@ -1,0 +1,301 @@
+"""The tasks of a job by their names (`worker-1`, `digits/worker-1`), and the pods that run them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from windlass.client import listing
+from windlass.client.connection import Connection
+from windlass.client.errors import NotThereError
+from windlass.kubeapi.resources import PODS
+from windlass.model import names
+from windlass.model.base import Sparse
+from windlass.model.framework import Framework
+from windlass.model.pods import PodPhase
+from windlass.model.status import TaskStatus
+
+EXPECTED = "NAME/ROLE-INDEX, such as digits/worker-1"
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""The annotation by which a pod says which of its containers people mean."""
+
+_TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})-(?P<index>[0-9]{1,5})")
+_ROLE = re.compile(r"[a-z0-9]{1,63}")
+
+
+class Task(msgspec.Struct, frozen=True):
+    role: str
+    index: int
+
+    def __str__(self) -> str:
+        return names.host_name(self.role, self.index)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """Which tasks of a job are meant: one, those of a role, or all."""
+
+    role: str = ""
+    index: int | None = None
+
+    @property
+    def is_one(self) -> bool:
+        return self.index is not None
+
+    def holds(self, task: Task) -> bool:
+        return self.role in ("", task.role) and self.index in (None, task.index)
+
+
+def parse_task(written: str) -> tuple[str, Task]:
+    """The job and the task of `digits/worker-1`. Raises ValueError."""
+    job, _, name = written.partition("/")
+    found = _TASK.fullmatch(name)
+    if not job or found is None:
+        raise ValueError(f"found {written!r}, expected {EXPECTED}")
+    return job, Task(found["role"], int(found["index"]))
+
+
+def parse_choice(written: str, task: str = "") -> tuple[str, Choice]:
+    """Of `digits`, `digits/worker`, `digits/worker-1`, or of the name and the task apart. Raises ValueError."""
+    job, _, name = written.partition("/")
+    if name and task:
+        raise ValueError(f"found {name} and {task}, expected one task")
+    name = name or task
+    if not job:
+        raise ValueError(f"found {written!r}, expected the name of a job")
+    if not name:
+        return job, Choice()
+    found = _TASK.fullmatch(name)
+    if found is not None:
+        return job, Choice(found["role"], int(found["index"]))
+    if _ROLE.fullmatch(name):
+        return job, Choice(name)
+    raise ValueError(f"found {name!r}, expected a task, such as worker-1, or a role, such as worker")
+
+
+def check(framework: Framework, choice: Choice) -> None:
+    """Raises NotThereError when the job has no such tasks."""
+    if not choice.role:
+        return
+    role = framework.spec.role(choice.role)
+    wanted = 0 if choice.index is None else choice.index
+    is_in_spec = role is not None and wanted < role.task_number
+    is_in_status = any(
+        task.role == choice.role and choice.index in (None, task.index) for task, _ in statuses(framework)
+    )
+    if is_in_spec or is_in_status:
+        return
+    meant = choice.role if choice.index is None else str(Task(choice.role, choice.index))
+    raise NotThereError(f"{framework.name} has no task {meant}, it has {in_words(framework)}")
+
+
+def in_words(framework: Framework) -> str:
+    """`ps-0, worker-0..3`."""
+    has = [
+        f"{role.name}-0" if role.task_number == 1 else f"{role.name}-0..{role.task_number - 1}"
+        for role in framework.spec.task_roles
+        if role.task_number
+    ]
+    return ", ".join(has) or "none"
+
+
+def statuses(framework: Framework) -> list[tuple[Task, TaskStatus]]:
+    """Of the current attempt, in the order of the status. None before the controller has seen the job."""
+    if framework.status is None:
+        return []
+    return [
+        (Task(role.name, task.index), task)
+        for role in framework.status.attempt_status.roles
+        for task in role.task_statuses
+    ]
+
+
+def status_of(framework: Framework, task: Task) -> TaskStatus | None:
+    return next((status for each, status in statuses(framework) if each == task), None)
+
+
+# What is read of pods
+
+
+class Terminated(Sparse, frozen=True):
+    exit_code: int = 0
+    signal: int = 0
+    reason: str = ""
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class Waiting(Sparse, frozen=True):
+    reason: str = ""
+    message: str = ""
+
+
+class Running(Sparse, frozen=True):
+    started_at: datetime | None = None
+
+
+class ContainerState(Sparse, frozen=True):
+    waiting: Waiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Sparse, frozen=True):
+    name: str = ""
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+    @property
+    def is_running(self) -> bool:
+        return self.state.running is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """It has written something, or may have."""
+        return self.is_running or self.state.terminated is not None
+
+    @property
+    def has_run_before(self) -> bool:
+        return self.last_state.terminated is not None
+
+
+class Container(Sparse, frozen=True):
+    name: str = ""
+
+
+class Condition(Sparse, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PodMetadata(Sparse, frozen=True):
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class PodSpec(Sparse, frozen=True):
+    node_name: str = ""
+    init_containers: tuple[Container, ...] = ()
+    containers: tuple[Container, ...] = ()
+
+
+class PodStatus(Sparse, frozen=True):
+    phase: str = PodPhase.PENDING
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Sparse, frozen=True):
+    metadata: PodMetadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def task(self) -> Task:
+        labels = self.metadata.labels
+        index = labels.get(names.TASK_INDEX, "")
+        return Task(labels.get(names.TASKROLE_NAME, ""), int(index) if index.isdecimal() else 0)
+
+    @property
+    def attempt(self) -> int:
+        """Of the task: how often it was tried before, in its attempt of the job."""
+        written = self.metadata.annotations.get(names.TASK_ATTEMPT_ID, "")
+        return int(written) if written.isdecimal() else 0
+
+    @property
+    def is_deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def container_statuses(self) -> tuple[ContainerStatus, ...]:
+        """Init containers first, as they ran."""
+        return self.status.init_container_statuses + self.status.container_statuses
+
+    @property
+    def container_names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in (*self.spec.init_containers, *self.spec.containers))
+
+    @property
+    def main_containers(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.spec.containers)
+
+    @property
+    def default_container(self) -> str:
+        """The one that is meant when none is named."""
+        asked = self.metadata.annotations.get(DEFAULT_CONTAINER, "")
+        return asked if asked in self.container_names else next(iter(self.main_containers), "")
+
+    def status_of(self, container: str) -> ContainerStatus | None:
+        return next((each for each in self.container_statuses if each.name == container), None)
+
+    def is_of(self, framework: Framework) -> bool:
+        """And not of another of that name that was there before."""
+        return self.metadata.annotations.get(names.FRAMEWORK_UID, framework.uid) == framework.uid
+
+
+decode_pod = msgspec.json.Decoder(Pod).decode
+
+
+def selector(framework: Framework) -> str:
+    """The labels by which its pods are found."""
+    return f"{names.FRAMEWORK_NAME}={framework.name}"
+
+
+async def pods(connection: Connection, framework: Framework, choice: Choice | None = None) -> list[Pod]:
+    """Those that are there, in the order of the roles in the spec and of the indices."""
+    listed = await listing.objects(connection, PODS, connection.namespace, selector(framework))
+    return chosen(framework, map(decode_pod, listed), choice or Choice())
+
+
+def chosen(framework: Framework, found: Iterable[Pod], choice: Choice) -> list[Pod]:
+    order = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
+    mine = [pod for pod in found if pod.is_of(framework) and choice.holds(pod.task)]
+    return sorted(mine, key=lambda pod: (order.get(pod.task.role, len(order)), pod.task.role, pod.task.index))
+
+
+def container_of(pod: Pod, asked: str) -> str:
+    """The container that is meant. Raises NotThereError."""
+    if not asked:
+        return pod.default_container
+    if asked in pod.container_names:
+        return asked
+    raise NotThereError(
+        f"{pod.task} has no container {asked}, it has {', '.join(pod.container_names) or 'none'}"
+    )
+
+
+def why_not_begun(pod: Pod, container: str) -> str:
+    """Why a container has not run yet, in the words of the scheduler or of the node; empty if nobody says."""
+    status = pod.status_of(container)
+    waiting = None if status is None else status.state.waiting
+    if waiting is not None and waiting.reason not in ("", "PodInitializing", "ContainerCreating"):
+        return ": ".join(part for part in (waiting.reason, waiting.message) if part)
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return ": ".join(part for part in (condition.reason, condition.message) if part)
+    for init in pod.status.init_container_statuses:
+        if init.state.waiting is not None and init.state.waiting.message:
+            return f"init container {init.name}: {init.state.waiting.reason}: {init.state.waiting.message}"
+        if init.is_running:
+            return f"its init container {init.name} runs"
+    return waiting.reason if waiting is not None else ""

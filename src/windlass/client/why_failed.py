@@ -1,0 +1,121 @@
+"""Which task of an attempt failed first, and how: from the status alone, since its pod may be gone. Pure."""
+
+from datetime import UTC, datetime
+
+import msgspec
+
+from windlass.client import tasks
+from windlass.client.tasks import Task
+from windlass.model.completion import (
+    CompletionCode,
+    CompletionType,
+    ContainerCompletionStatus,
+    TaskAttemptCompletionStatus,
+)
+from windlass.model.framework import Framework
+from windlass.model.status import TaskStatus
+
+ENDED_BY_OTHERS = (CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, CompletionCode.DELETE_TASK_REQUESTED)
+"""Of a task that did not fail: its attempt ended, or it was scaled away."""
+UNKNOWN = "unknown"
+MEANINGS = {
+    "Transient": "the next try may do better",
+    "Permanent": "every try would end so",
+    UNKNOWN: "nobody can tell whether a retry helps",
+}
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How one attempt of one task ended."""
+
+    task: str
+    attempt: int
+    code: int
+    phrase: str
+    failure_class: str = msgspec.field(name="class")
+    """Transient, Permanent, with what else is known of it; or unknown."""
+    diagnostics: str = ""
+    at: datetime | None = None
+    node: str = ""
+    pod: str = ""
+    pod_uid: str = ""
+    container: str = ""
+    """The one that failed; empty where none did."""
+    container_reason: str = ""
+    """OOMKilled, for one."""
+    signal: int = 0
+    lines: tuple[str, ...] = ()
+    """The last ones that it wrote."""
+    lines_from: str = ""
+    """`log`, or `status`: what is kept of a pod that is gone."""
+
+
+def first_failure(framework: Framework) -> Failure | None:
+    """Of the current attempt of the job. None if no task of it failed."""
+    failed = [
+        (task, status, ended)
+        for task, status in tasks.statuses(framework)
+        if (ended := status.attempt_status.completion_status) is not None
+        and ended.type.is_failed
+        and ended.code not in ENDED_BY_OTHERS
+        and not status.deletion_pending
+    ]
+    if not failed:
+        return None
+    task, status, ended = min(failed, key=lambda each: _order(framework, each[0], each[1]))
+    return _failure(task, status, ended)
+
+
+def _order(framework: Framework, task: Task, status: TaskStatus) -> tuple[datetime, bool]:
+    """Times are those of seconds: of tasks that ended together, the one that decided the attempt comes first."""
+    attempt = None if framework.status is None else framework.status.attempt_status
+    ended = None if attempt is None else attempt.completion_status
+    trigger = None if ended is None else ended.trigger
+    is_trigger = trigger is not None and (trigger.task_role_name, trigger.task_index) == (
+        task.role,
+        task.index,
+    )
+    return status.attempt_status.completion_time or status.transition_time or _LONG_AGO, not is_trigger
+
+
+def _failure(task: Task, status: TaskStatus, ended: TaskAttemptCompletionStatus) -> Failure:
+    attempt = status.attempt_status
+    container = failed_container(ended)
+    message = container.message if container is not None else ""
+    lines = _lines(message or (ended.pod.message if ended.pod is not None else ""))
+    return Failure(
+        task=str(task),
+        attempt=attempt.id,
+        code=ended.code,
+        phrase=ended.phrase,
+        failure_class=class_of(ended.type),
+        diagnostics=ended.diagnostics,
+        at=attempt.completion_time,
+        node=attempt.pod_node_name or "",
+        pod=attempt.pod_name,
+        pod_uid=attempt.pod_uid or "",
+        container=container.name if container is not None else "",
+        container_reason=container.reason if container is not None else "",
+        signal=container.signal if container is not None else 0,
+        lines=lines,
+        lines_from="status" if lines else "",
+    )
+
+
+def failed_container(ended: TaskAttemptCompletionStatus) -> ContainerCompletionStatus | None:
+    """The one whose exit code became the task's, or else the first that failed."""
+    failed = [each for each in (ended.pod.containers if ended.pod is not None else ()) if each.code]
+    return next((each for each in failed if each.code == ended.code), next(iter(failed), None))
+
+
+def class_of(kind: CompletionType) -> str:
+    return " ".join(kind.attributes) or UNKNOWN
+
+
+def meaning_of(failure_class: str) -> str:
+    return next((words for name, words in MEANINGS.items() if name in failure_class), "")
+
+
+def _lines(message: str) -> tuple[str, ...]:
+    return tuple(message.rstrip("\n").split("\n")) if message.strip() else ()

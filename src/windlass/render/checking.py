@@ -1,0 +1,121 @@
+"""Everything that is wrong with a job: with its file, with what it means for its runtime, and with its Framework.
+
+The Framework that a job makes is held to what every Framework is held to, and what is wrong with it is said of the
+line that it comes from.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from windlass.model.framework import Framework
+from windlass.model.job import Job
+from windlass.render import code, completion, framework, placing, volumes
+from windlass.wire import faults, job_file, job_volumes, parsing, sense, tree, validation
+from windlass.wire.faults import Fault, Rule
+
+_FILE = "job"
+
+
+def check(node: tree.Node, path: str) -> Iterator[Fault]:
+    """All faults of a job file that stands at `path` of its document."""
+    found = list(job_file.check(node, path))
+    yield from found
+    if any(fault.is_error for fault in found) or not isinstance(node, tree.Mapping):
+        return
+    job = job_file.job_of(node)
+    own = [
+        *_check_commands(node, job, path),
+        *_check_leaders(node, job, path),
+        *_check_places(node, job, path),
+    ]
+    yield from own
+    if any(fault.is_error for fault in own):
+        return
+    said = {fault.message for fault in found}
+    for fault in _check_framework(node, job, path):
+        if fault.message not in said:
+            yield fault
+
+
+def faults_of(job: Job) -> tuple[Fault, ...]:
+    """Of a job that stands in no file. The lines are those of nothing: `path` says what is meant."""
+    parsed = parsing.parse(msgspec.json.encode(job))
+    found = [] if parsed.failure is None else [parsed.failure]
+    for document in parsed.documents:
+        found += [*document.faults, *check(document.root, "")]
+    return faults.gathered(found, _FILE)
+
+
+def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
+    for name, role in job.roles.items():
+        if role.tasks == 0 or completion.has_command(job, role):
+            continue
+        place, at = _role(node, name, path)
+        if completion.is_idle_server(job, name):
+            yield faults.warning(
+                place,
+                at,
+                "there is no command: its tasks are idle TensorFlow servers, which others drive. If that is not meant, "
+                "add a command",
+            )
+        else:
+            message = (
+                "there is no command, of the role or of the job: nothing says what its tasks do. Add one"
+            )
+            yield faults.error(place, at, message, Rule.MISSING_FIELD)
+
+
+def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
+    """Nobody ends the job, or whoever is done first does."""
+    leading = completion.leaders(job)
+    deciding = [name for name in leading if job.roles[name].completion is None]
+    has_a_decision = any(role.completion is not None for role in job.roles.values())
+    if not leading and not has_a_decision:
+        message = (
+            "no role ends by itself: the job goes on until somebody stops it. Where that is not meant, add a role that "
+            "does, such as worker, or give one a completion"
+        )
+        yield faults.warning(node.keys["roles"], faults.field(path, "roles"), message, Rule.NEVER_EXITS)
+    if len(deciding) > 1 and len(leading) < len(job.roles):
+        place, at = _role(node, deciding[1], path)
+        yield faults.warning(
+            place,
+            at,
+            f"{' and '.join(deciding)} all lead the job, and others in it never end: it ends with the first of them "
+            "whose tasks have all succeeded. Make one role of them, or give them a completion",
+        )
+
+
+def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
+    taken = {volumes.STATE_FOLDER: "what a task says about its progress"}
+    if job.shm_size is not None:
+        taken[volumes.SHM_FOLDER] = "shmSize"
+    if job.code:
+        taken[code.FOLDER] = "code"
+    for name, volume in job.volumes.items():
+        place = job_volumes.normal(volume.at)
+        if place in taken:
+            at = tree.dig(node, "volumes", name, "at") or node
+            yield faults.error(
+                at,
+                faults.field(faults.field(faults.field(path, "volumes"), name), "at"),
+                f"found {faults.quoted(volume.at)}, which is where {taken[place]} is: expected another path",
+            )
+
+
+def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
+    rendered = framework.framework(job, code.Packed(code.config_map_name(job.name)) if job.code else None)
+    placed = placing.placed(rendered, node, path)
+    found = [placed.said_of_the_job(fault) for fault in validation.check(placed.root)]
+    yield from found
+    if not any(fault.is_error for fault in found):
+        senseless = sense.senseless(msgspec.convert(rendered, Framework))
+        if senseless:
+            yield faults.error(node, path, f"no controller could run this job: {senseless}")
+
+
+def _role(node: tree.Mapping, name: str, path: str) -> tuple[faults.Located, str]:
+    roles = node.get("roles")
+    at = faults.field(faults.field(path, "roles"), name)
+    return (roles.keys[name], at) if isinstance(roles, tree.Mapping) else (node, at)

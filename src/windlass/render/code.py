@@ -1,0 +1,90 @@
+"""How the code of a job reaches its tasks: it is there already, or it comes in a ConfigMap."""
+
+import msgspec
+
+from windlass.model.base import Json
+
+FOLDER = "/windlass/code"
+"""Where tasks find code that came with the job: they start in it."""
+ARCHIVE = "code.tar.gz"
+"""The entry of the ConfigMap, under binaryData."""
+VOLUME = "windlass-code"
+_ARCHIVE_VOLUME = "windlass-archive"
+_ARCHIVE_FOLDER = "/windlass/archive"
+_CONTAINER = "windlass-code"
+_UNPACK = (
+    f"if command -v tar >/dev/null; then tar -xzf {_ARCHIVE_FOLDER}/{ARCHIVE} -C {FOLDER}; "
+    f"else python3 -m tarfile -e {_ARCHIVE_FOLDER}/{ARCHIVE} {FOLDER}; fi"
+)
+
+
+class InPlace(msgspec.Struct, frozen=True):
+    """The tasks run on this machine, and start in this folder of it."""
+
+    path: str
+    """Absolute."""
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """An init container unpacks it from this ConfigMap."""
+
+    config_map: str
+
+
+Code = InPlace | Packed
+
+
+def config_map_name(job: str) -> str:
+    return f"{job}-code"
+
+
+def with_code(spec: Json, code: Code | None) -> Json:
+    """The pod's spec, whose first container is the task's own, so that it starts in the code."""
+    match code:
+        case None:
+            return spec
+        case InPlace(path=path):
+            return _with_first(spec, {"workingDir": path})
+        case Packed(config_map=config_map):
+            return _with_archive(spec, config_map)
+
+
+def _with_archive(spec: Json, config_map: str) -> Json:
+    main = spec["containers"][0]
+    unpacking: Json = {
+        "name": _CONTAINER,
+        "image": main["image"],
+        "command": ["/bin/sh", "-c", _UNPACK],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [_mount(), {"name": _ARCHIVE_VOLUME, "mountPath": _ARCHIVE_FOLDER, "readOnly": True}],
+    }
+    if resources := _without_gpus(main.get("resources") or {}):
+        unpacking["resources"] = resources
+    started = _with_first(spec, {"workingDir": FOLDER, "volumeMounts": [_mount(), *main["volumeMounts"]]})
+    return {
+        **started,
+        "initContainers": [unpacking],
+        "volumes": [
+            {"name": VOLUME, "emptyDir": {}},
+            {"name": _ARCHIVE_VOLUME, "configMap": {"name": config_map}},
+            *spec["volumes"],
+        ],
+    }
+
+
+def _mount() -> Json:
+    return {"name": VOLUME, "mountPath": FOLDER}
+
+
+def _with_first(spec: Json, fields: Json) -> Json:
+    main, *others = spec["containers"]
+    return {**spec, "containers": [{**main, **fields}, *others]}
+
+
+def _without_gpus(resources: Json) -> Json:
+    """As much as the task has, so that the pod's class of service stays what it is: they never run at the same time."""
+    found = {
+        kind: {name: amount for name, amount in amounts.items() if name in ("cpu", "memory")}
+        for kind, amounts in resources.items()
+    }
+    return {kind: amounts for kind, amounts in found.items() if amounts}

@@ -1,0 +1,220 @@
+"""Files that are run and submitted: jobs, Frameworks, and what has to be there before them. Bytes in, values out."""
+
+import functools
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.job import Job
+from windlass.render import checking
+from windlass.render import framework as rendering
+from windlass.render.code import Code
+from windlass.wire import faults, job_file, parsing, shape, text, tree, validation
+from windlass.wire.faults import Fault, Rule, Severity
+
+_LIST = "List"
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """A job, or a Framework as somebody wrote it: one of the two is there."""
+
+    job: Job | None = None
+    written: Json | None = None
+
+    @property
+    def name(self) -> str:
+        return self.job.name if self.job is not None else str(self._metadata["name"])
+
+    @property
+    def namespace(self) -> str:
+        """Empty where the file leaves it open."""
+        return self.job.namespace if self.job is not None else str(self._metadata.get("namespace") or "")
+
+    @property
+    def group(self) -> str:
+        return (
+            names.group_of(self.written["apiVersion"]) if self.written is not None else names.CONTROLLER_GROUP
+        )
+
+    @property
+    def code(self) -> str:
+        """The folder or file that travels with it, as the job file has it; empty where there is none."""
+        return self.job.code if self.job is not None else ""
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """What its pods are called for short: `worker-0`."""
+        return tuple(
+            names.host_name(role["name"], index)
+            for role in self.framework()["spec"].get("taskRoles") or ()
+            for index in range(role.get("taskNumber") or 0)
+        )
+
+    @property
+    def image_is_missing(self) -> bool:
+        """Whether a task has none: only the embedded cluster runs such a job."""
+        return self.job is not None and any(
+            container.get("image") == rendering.NO_IMAGE
+            for role in self.framework()["spec"]["taskRoles"]
+            if role["taskNumber"] > 0
+            for container in role["task"]["pod"]["spec"]["containers"]
+        )
+
+    def framework(self, code: Code | None = None, *, has_mounts: bool = True) -> Json:
+        """What a cluster is given. What somebody wrote as a Framework stays as it is."""
+        if self.job is not None:
+            return rendering.framework(self.job, code, has_mounts=has_mounts)
+        return self.written or {}
+
+    @property
+    def _metadata(self) -> Json:
+        metadata: Json = (self.written or {})["metadata"]
+        return metadata
+
+
+class Contents(msgspec.Struct, frozen=True):
+    submissions: tuple[Submission, ...]
+    """In the order of the file."""
+    others: tuple[Json, ...]
+    """To be created before them, in this order."""
+    faults: tuple[Fault, ...]
+    """Of the whole file, in the order of its lines, warnings among them. With an error, there is nothing else."""
+
+    @property
+    def errors(self) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self.faults if fault.is_error)
+
+
+class _Item(msgspec.Struct, frozen=True):
+    """A document, or an item of a list."""
+
+    node: tree.Node
+    path: str = ""
+
+    @property
+    def kind(self) -> str | None:
+        return tree.text_of(tree.dig(self.node, "kind"))
+
+    @property
+    def is_job(self) -> bool:
+        return job_file.is_job(self.node)
+
+    @property
+    def is_framework(self) -> bool:
+        """Or was meant to be one."""
+        is_called_so = self.kind is None or faults.nearest(self.kind, (names.KIND,)) is not None
+        return not self.is_job and is_called_so
+
+    @property
+    def is_submitted(self) -> bool:
+        return self.is_job or self.is_framework
+
+
+def read(data: bytes, file: str) -> Contents:
+    """Jobs and Frameworks are held to what `windlass lint` holds them to; the rest is for the API server to judge."""
+    parsed = parsing.parse(data)
+    documents = [document for document in parsed.documents if not document.is_empty]
+    items = [item for document in documents for item in _items(document.root)]
+    gathered = faults.gathered(_found(parsed, documents, items), file)
+    if any(fault.is_error for fault in gathered):
+        return Contents((), (), gathered)
+    submissions = tuple(_submission(item) for item in items if item.is_submitted)
+    others = tuple(tree.plain(item.node) for item in items if not item.is_submitted)
+    return Contents(submissions, others, gathered)
+
+
+def _found(
+    parsed: tree.Parsed, documents: Sequence[tree.Document], items: Sequence[_Item]
+) -> Iterator[Fault]:
+    """No further than somebody reads on: a file may have more faults than anybody wants to hear of."""
+    if parsed.failure is not None:
+        yield parsed.failure
+    for document in documents:
+        yield from document.faults
+    for item in items:
+        yield from map(_as_an_obstacle, _check(item))
+    if parsed.failure is None:
+        yield from _check_number(items)
+        yield from _check_names(items)
+
+
+def _items(root: tree.Node) -> Iterator[_Item]:
+    kind = tree.text_of(tree.dig(root, "kind")) or ""
+    nodes = tree.items_of(tree.dig(root, "items"))
+    if not kind.endswith(_LIST) or not nodes:
+        yield _Item(root)
+        return
+    for index, node in enumerate(nodes):
+        yield _Item(node, faults.item("items", index))
+
+
+def _check(item: _Item) -> Iterator[Fault]:
+    node = item.node
+    if not isinstance(node, tree.Mapping):
+        yield from shape.wrong_type(
+            node, "a job file, or an object: a mapping with apiVersion, kind and metadata", item.path
+        )
+    elif item.is_job:
+        yield from checking.check(node, item.path)
+    elif item.is_framework:
+        yield from validation.check(node, item.path)
+    else:
+        yield from _check_other(node, item.path)
+
+
+def _check_other(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    """Only what is needed to send it to the right place."""
+    metadata = faults.field(path, "metadata")
+    for outer, name, value in (
+        (path, "apiVersion", tree.dig(node, "apiVersion")),
+        (metadata, "name", tree.dig(node, "metadata", "name")),
+        (metadata, "namespace", tree.dig(node, "metadata", "namespace")),
+    ):
+        if value is not None and tree.text_of(value) is None:
+            yield from shape.wrong_type(value, "a string", faults.field(outer, name))
+        elif value is None and name != "namespace":
+            message = f'the field "{name}" is missing: every object needs one'
+            yield faults.error(node, outer, message, Rule.MISSING_FIELD)
+
+
+def _check_number(items: Sequence[_Item]) -> Iterator[Fault]:
+    if not any(item.is_submitted for item in items):
+        at = items[0].node if items else text.Place(1, 1)
+        message = "there is no job and no Framework in the file, expected at least one"
+        yield faults.error(at, "", message, Rule.OTHER_KIND if items else Rule.EMPTY_FILE)
+
+
+def _check_names(items: Sequence[_Item]) -> Iterator[Fault]:
+    """Two of one name are one to a cluster, whatever their groups."""
+    first_lines: dict[tuple[str, str], int] = {}
+    for item in items:
+        above = () if item.is_job else ("metadata",)
+        node = tree.dig(item.node, *above, "name")
+        name = tree.text_of(node)
+        if node is None or name is None or not item.is_submitted:
+            continue
+        identity = tree.text_of(tree.dig(item.node, *above, "namespace")) or "", name
+        if identity in first_lines:
+            path = functools.reduce(faults.field, (*above, "name"), item.path)
+            yield faults.error(
+                node,
+                path,
+                f"found {faults.quoted(name)}, the name of the job in line {first_lines[identity]} too: expected a "
+                "name of its own for every job",
+                Rule.DUPLICATE_NAME,
+            )
+        first_lines.setdefault(identity, node.line)
+
+
+def _as_an_obstacle(fault: Fault) -> Fault:
+    """As lint has it: whoever starts a job should not find out at its end that a field was misspelt."""
+    return fault.with_severity(Severity.ERROR) if fault.rule == Rule.MISSPELT_FIELD else fault
+
+
+def _submission(item: _Item) -> Submission:
+    """Of a file without errors."""
+    if item.is_job:
+        return Submission(job=job_file.job_of(item.node))
+    return Submission(written=tree.plain(item.node))

@@ -1,0 +1,274 @@
+"""The job file: a tree → what is wrong with it, and the Job that it says.
+
+Here stands what a field may hold. What the fields mean together for a runtime, and whether the Framework that is made
+of them is a good one, is checked in `render.checking`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.model.job import Job, Role
+from windlass.wire import commands, durations, faults, job_names, job_volumes, pod_schema, sense, shape, tree
+from windlass.wire.faults import Fault, Rule
+
+FIELDS = shape.field_names(Job)
+
+_OF_OBJECTS = frozenset({"apiVersion", "kind"})
+_OF_FRAMEWORKS = frozenset(shape.field_names(Framework)) - _OF_OBJECTS
+_ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
+_LEAST_MEMORY = 1_000_000
+"""In bytes. Whoever writes less, and no unit, thinks of another one."""
+
+Check = Callable[[tree.Node, str], Iterator[Fault]]
+
+
+def is_job(node: tree.Node) -> bool:
+    """Or was meant to be one: it does not say of which kind it is, as every object of Kubernetes does."""
+    if not isinstance(node, tree.Mapping) or not node.entries or _OF_OBJECTS & node.entries.keys():
+        return False
+    return any(key in FIELDS for key in node.entries) or not _OF_FRAMEWORKS & node.entries.keys()
+
+
+def check(node: tree.Node, path: str) -> Iterator[Fault]:
+    """All faults of a job file that stands at `path` of its document."""
+    yield from shape.check(node, Job, path)
+    if not isinstance(node, tree.Mapping):
+        return
+    yield from _check_name(node, path)
+    yield from _check_roles(node, path)
+    yield from _check_what_roles_have_too(node, path)
+    for role, role_path in roles_of(node, path):
+        yield from _check_what_roles_have_too(role, role_path)
+    for field, rule in _RULES.items():
+        value = node.get(field)
+        if value is not None:
+            yield from rule(value, faults.field(path, field))
+
+
+def job_of(node: tree.Node) -> Job:
+    """Of a node without errors."""
+    written = tree.plain(node)
+    job: Job = msgspec.convert(_with_pods_as_written(tree.without_nulls(written), written), Job)
+    return job
+
+
+def roles_of(node: tree.Node, path: str) -> Iterator[tuple[tree.Mapping, str]]:
+    """Those that are mappings, each with its path."""
+    roles = tree.dig(node, "roles")
+    for name, role in roles.entries.items() if isinstance(roles, tree.Mapping) else ():
+        if isinstance(role, tree.Mapping):
+            yield role, faults.field(faults.field(path, "roles"), name)
+
+
+def tasks_of(role: tree.Node) -> int:
+    """As far as the number can be read."""
+    node = tree.dig(role, "tasks")
+    if node is None:
+        return Role().tasks
+    return node.value if isinstance(node, tree.Scalar) and type(node.value) is int else 0
+
+
+def _with_pods_as_written(job: dict[str, Any], written: dict[str, Any]) -> dict[str, Any]:
+    """In what is merged into a pod template, a null takes a field away."""
+    if job.get("pod") is not None:
+        job["pod"] = written["pod"]
+    for name, role in (job.get("roles") or {}).items():
+        if role.get("pod") is not None:
+            role["pod"] = written["roles"][name]["pod"]
+    return job
+
+
+# Names and roles
+
+
+def _check_name(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    name = node.get("name")
+    text = tree.text_of(name) or ""
+    if name is not None and text[:1].isdecimal():
+        yield from shape.wrong_type(
+            name,
+            "a letter at the beginning: a Service is called the same, and its name may not begin with a digit",
+            faults.field(path, "name"),
+        )
+
+
+def _check_roles(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    roles, at = node.get("roles"), faults.field(path, "roles")
+    is_misspelt = any(faults.nearest(key, FIELDS) == "roles" for key in node.entries if key not in FIELDS)
+    if roles is None and not is_misspelt:
+        message = "the roles are missing, expected at least one, such as roles: {worker: {tasks: 2}}"
+        yield faults.error(node, at, message, Rule.MISSING_FIELD)
+    if not isinstance(roles, tree.Mapping):
+        return
+    if not roles.entries:
+        message = "found no role, expected at least one, such as worker: {tasks: 2}"
+        yield faults.error(roles, at, message, Rule.NO_TASKS)
+        return
+    numbers = {name: tasks_of(role) for name, role in roles.entries.items()}
+    if not any(numbers.values()):
+        message = "no role has a task: nothing would ever run. Give one of them tasks"
+        yield faults.error(roles, at, message, Rule.NO_TASKS)
+    if sum(numbers.values()) > sense.MOST_TASKS:
+        yield faults.error(
+            roles,
+            at,
+            f"found {sum(numbers.values())} tasks, expected at most {sense.MOST_TASKS} in all roles together: the "
+            "status of more cannot be stored. Divide them among several jobs.",
+        )
+    for name, number in numbers.items():
+        yield from _check_host_name(roles.keys[name], name, number, faults.field(at, name))
+
+
+def _check_host_name(at: faults.Located, role: str, tasks: int, path: str) -> Iterator[Fault]:
+    last = names.host_name(role, max(0, tasks - 1))
+    if re.fullmatch(names.ROLE_NAME_PATTERN, role) and len(last) > names.HOSTNAME_LIMIT:
+        yield faults.error(
+            at,
+            path,
+            f"found {faults.quoted(role)}, with which the last task is called {faults.cut(last)}: a host name has at "
+            f"most {names.HOSTNAME_LIMIT} characters. Give the role a shorter name.",
+        )
+
+
+# What a job has, and each of its roles
+
+
+def _check_what_roles_have_too(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    for field, rule in _SHARED_RULES.items():
+        value = node.get(field)
+        if value is not None:
+            yield from rule(value, faults.field(path, field))
+
+
+def _check_image(node: tree.Node, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if text is not None and re.search(r"\s", text):
+        yield from shape.wrong_type(node, "the name of an image, without spaces", path)
+
+
+def _check_command(node: tree.Node, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if (text is not None and not text.strip()) or (isinstance(node, tree.Sequence) and not node.items):
+        yield faults.error(node, path, "the command is empty, expected a program, such as python train.py")
+    elif text is not None:
+        try:
+            commands.words(text)
+        except ValueError as refused:
+            yield faults.error(
+                node,
+                path,
+                f"the command cannot be read ({str(refused).lower()}): close the quotation, or write its words as a "
+                "list",
+            )
+
+
+def _check_env(node: tree.Node, path: str) -> Iterator[Fault]:
+    for name, value in node.entries.items() if isinstance(node, tree.Mapping) else ():
+        if isinstance(value, tree.Mapping):
+            at = faults.field(path, name)
+            yield from pod_schema.check_type(value, "V1EnvVarSource", at)
+            if len(value.entries) != 1:
+                known = "secretKeyRef, configMapKeyRef, fieldRef or resourceFieldRef"
+                yield faults.error(value, at, f"found {len(value.entries)} sources, expected one: {known}")
+
+
+def _check_resources(node: tree.Node, path: str) -> Iterator[Fault]:
+    for field, rule in (("cpus", _check_quantity), ("memory", _check_memory)):
+        value = tree.dig(node, field)
+        if value is not None:
+            yield from rule(value, faults.field(path, field))
+
+
+def _check_quantity(node: tree.Node, path: str) -> Iterator[Fault]:
+    if not isinstance(node, tree.Scalar) or isinstance(node.value, bool):
+        return
+    text = str(node.value)
+    if not pod_schema.is_quantity(node) or text.startswith("-") or _ZERO.fullmatch(text):
+        yield from shape.wrong_type(node, "a quantity above 0, such as 2, 0.5, 500m or 4Gi", path)
+
+
+def _check_memory(node: tree.Node, path: str) -> Iterator[Fault]:
+    yield from _check_quantity(node, path)
+    value = node.value if isinstance(node, tree.Scalar) else None
+    number = str(value)
+    if not isinstance(value, bool) and number.isdecimal() and 0 < int(number[:8]) < _LEAST_MEMORY:
+        message = f"found {number}, which is {number} bytes, and no program runs with that: did you mean {number}Gi?"
+        yield faults.error(node, path, message)
+
+
+def _check_tolerations(node: tree.Node, path: str) -> Iterator[Fault]:
+    if isinstance(node, tree.Sequence):
+        yield from pod_schema.check_type(node, "[]V1Toleration", path)
+
+
+def _check_env_from(node: tree.Node, path: str) -> Iterator[Fault]:
+    if isinstance(node, tree.Sequence):
+        yield from pod_schema.check_type(node, "[]V1EnvFromSource", path)
+
+
+def _check_pod(node: tree.Node, path: str) -> Iterator[Fault]:
+    """A part of a template. The containers that every template needs are there without it."""
+    if isinstance(node, tree.Mapping):
+        yield from pod_schema.check(_with_containers(node), path)
+
+
+def _with_containers(pod: tree.Mapping) -> tree.Mapping:
+    spec = pod.get("spec")
+    if not isinstance(spec, tree.Mapping) or "containers" in spec.entries:
+        return pod
+    none = tree.Sequence((), spec.line, spec.column)
+    whole = msgspec.structs.replace(spec, entries={**spec.entries, "containers": none})
+    return msgspec.structs.replace(pod, entries={**pod.entries, "spec": whole})
+
+
+# What only a job has
+
+
+def _check_duration(node: tree.Node, path: str) -> Iterator[Fault]:
+    if _seconds(node) is None:
+        yield from shape.wrong_type(node, durations.EXPECTED, path)
+
+
+def _check_deadline(node: tree.Node, path: str) -> Iterator[Fault]:
+    yield from _check_duration(node, path)
+    if _seconds(node) == 0:
+        yield from shape.wrong_type(node, "more than nothing: where there is no deadline, leave it out", path)
+
+
+def _seconds(node: tree.Node) -> float | None:
+    """None if it is no duration. What is of another type altogether has been spoken of."""
+    if not isinstance(node, tree.Scalar) or type(node.value) not in (int, str):
+        return 1
+    try:
+        return durations.seconds(str(node.value))
+    except ValueError:
+        return None
+
+
+_SHARED_RULES: dict[str, Check] = {
+    "image": _check_image,
+    "command": _check_command,
+    "env": _check_env,
+    "resources": _check_resources,
+    "nodeSelector": job_names.check_labels,
+    "tolerations": _check_tolerations,
+    "pod": _check_pod,
+}
+_RULES: dict[str, Check] = {
+    "namespace": job_names.check_namespace,
+    "envFrom": _check_env_from,
+    "volumes": job_volumes.check,
+    "shmSize": _check_memory,
+    "pendingDeadline": _check_deadline,
+    "activeDeadline": _check_deadline,
+    "ttl": _check_duration,
+    "serviceAccount": job_names.check_object,
+    "imagePullSecrets": job_names.check_objects,
+    "labels": job_names.check_labels,
+    "annotations": job_names.check_annotations,
+}

@@ -1,0 +1,95 @@
+"""The volumes of a job file: each comes from one place, and is mounted at one of its own."""
+
+from collections.abc import Iterator
+
+from windlass.model.job import Volume
+from windlass.wire import faults, job_names, pod_schema, shape, tree
+from windlass.wire.faults import Fault
+
+RESERVED = "windlass-"
+"""Volumes that Windlass adds are called so."""
+KINDS = ("hostPath", "nfs", "pvc", "cephfs", "emptyDir", "configMap", "secret")
+
+_FIELDS = shape.field_names(Volume)
+_PATHS = (("hostPath",), ("nfs", "path"), ("cephfs", "path"))
+_OBJECTS = (("pvc",), ("configMap",), ("secret",), ("cephfs", "secret"))
+
+
+def check(volumes: tree.Node, path: str) -> Iterator[Fault]:
+    first_lines: dict[str, int] = {}
+    for name, volume in volumes.entries.items() if isinstance(volumes, tree.Mapping) else ():
+        at = faults.field(path, name)
+        if name.startswith(RESERVED):
+            message = f"names that begin with {RESERVED} are taken: give the volume another one"
+            yield faults.error(volume, at, message)
+        if isinstance(volume, tree.Mapping):
+            yield from _check_kind(volume, at)
+            yield from _check_source(volume, at)
+            yield from _check_sub_path(volume.get("subPath"), faults.field(at, "subPath"))
+            yield from _check_place(volume.get("at"), first_lines, faults.field(at, "at"))
+
+
+def normal(path: str) -> str:
+    """An absolute path without what means nothing in it, so that the same places are the same text."""
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def _check_kind(volume: tree.Mapping, path: str) -> Iterator[Fault]:
+    kinds = [kind for kind in KINDS if not _is_empty(volume.get(kind))]
+    is_misspelt = any(faults.nearest(key, _FIELDS) in KINDS for key in volume.entries if key not in _FIELDS)
+    if len(kinds) == 1 or (not kinds and is_misspelt):
+        return
+    found = f"found {' and '.join(kinds)}" if kinds else "nothing says where it comes from"
+    yield faults.error(volume, path, f"{found}, expected exactly one of {', '.join(KINDS)}")
+
+
+def _is_empty(node: tree.Node | None) -> bool:
+    return node is None or tree.text_of(node) == ""
+
+
+def _check_source(volume: tree.Mapping, path: str) -> Iterator[Fault]:
+    for keys in _PATHS:
+        node = tree.dig(volume, *keys)
+        text = tree.text_of(node)
+        if node is not None and text and not _is_absolute(text):
+            yield from shape.wrong_type(
+                node, 'a path that begins with "/", without ".."', faults.field(path, ".".join(keys))
+            )
+    for keys in _OBJECTS:
+        node = tree.dig(volume, *keys)
+        if node is not None:
+            yield from job_names.check_object(node, faults.field(path, keys[-1]))
+    empty_dir = volume.get("emptyDir")
+    if isinstance(empty_dir, tree.Mapping):
+        yield from pod_schema.check_type(empty_dir, "V1EmptyDirVolumeSource", faults.field(path, "emptyDir"))
+
+
+def _check_sub_path(node: tree.Node | None, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node) or ""
+    if node is not None and (text.startswith("/") or ".." in text.split("/")):
+        yield from shape.wrong_type(
+            node, 'a path inside the volume, without "/" at its beginning and without ".."', path
+        )
+
+
+def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if node is None or text is None:
+        return
+    if not _is_absolute(text) or ":" in text or normal(text) == "/":
+        yield from shape.wrong_type(
+            node, 'a path that begins with "/", without ".." and ":", such as /data', path
+        )
+        return
+    first = first_lines.setdefault(normal(text), node.line)
+    if first != node.line:
+        yield faults.error(
+            node,
+            path,
+            f"found {faults.quoted(text)}, where the volume of line {first} is too: expected a path of its own for "
+            "every volume",
+        )
+
+
+def _is_absolute(text: str) -> bool:
+    return text.startswith("/") and ".." not in text.split("/")

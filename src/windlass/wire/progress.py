@@ -1,0 +1,63 @@
+"""How far a task is, as it says itself: in a line of its log, or in the file that $WINDLASS_PROGRESS names.
+
+    windlass progress 120/300 loss=0.31 lr=1e-3          in the log, at the beginning of a line
+    120/300 loss=0.31 lr=1e-3                            in the file, whose last line counts
+
+Both are written by programs of other people: whatever is no progress is None, and nothing here ever raises.
+"""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+MOST_VALUES = 20
+LONGEST_VALUE = 100
+MOST_BYTES = 4096
+"""So much of the end of the file is enough."""
+
+_MARK = "windlass progress "
+_STEPS = re.compile(r"([0-9]{1,15})/([0-9]{1,15})(?!\S)")
+_VALUE = re.compile(r"([A-Za-z_][\w.\-/]{0,49})=(\S+)")
+
+
+class Progress(msgspec.Struct, frozen=True):
+    step: int
+    total: int
+    """0: nobody knows."""
+    values: Mapping[str, str] = {}
+    """As they were written, in their order: loss=0.31."""
+
+    @property
+    def fraction(self) -> float | None:
+        """From 0 to 1; None where the total is not known."""
+        return min(self.step / self.total, 1.0) if self.total else None
+
+    @property
+    def is_complete(self) -> bool:
+        return bool(self.total) and self.step >= self.total
+
+
+def of_line(line: str) -> Progress | None:
+    """Of a line of a log."""
+    return _parsed(line[len(_MARK) :]) if line.startswith(_MARK) else None
+
+
+def of_file(data: bytes) -> Progress | None:
+    """Of the end of the file, `MOST_BYTES` or all of it. Its last line may be half written: then it has no end."""
+    lines = data[-MOST_BYTES:].decode("utf-8", "replace").split("\n")
+    # A program that writes no line end means what it has written.
+    candidates = lines if len(lines) == 1 else lines[:-1]
+    for line in reversed(candidates):
+        if line.strip():
+            return _parsed(line.strip())
+    return None
+
+
+def _parsed(text: str) -> Progress | None:
+    steps = _STEPS.match(text)
+    if steps is None:
+        return None
+    found = _VALUE.findall(text, steps.end())
+    values = {name: value[:LONGEST_VALUE] for name, value in found[:MOST_VALUES]}
+    return Progress(int(steps[1]), int(steps[2]), values)

@@ -1,0 +1,226 @@
+"""What every command that speaks to a cluster says, and exits with, when there is none to speak to."""
+
+import contextlib
+import http.server
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from hollow_world import HollowPlace, HollowWorld
+from operated import jobs
+
+from windlass.cli.main import main
+from windlass.client import connection
+
+COMMANDS = {
+    "delete": ["delete", "digits"],
+    "describe": ["describe", "digits"],
+    "list": ["list"],
+    "list of all": ["list", "-A"],
+    "resume": ["resume", "digits"],
+    "scale": ["scale", "digits", "worker=4"],
+    "status": ["status", "digits"],
+    "stop": ["stop", "digits"],
+    "submit": ["submit", "JOB"],
+    "suspend": ["suspend", "digits"],
+    "wait": ["wait", "digits"],
+}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    file = tmp_path / "job.yaml"
+    file.write_text("name: digits\nimage: x\ncommand: 'true'\nroles: {worker: {}}\n")
+    return file
+
+
+def kubeconfig(folder: Path, server: str) -> Path:
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "lab", "cluster": {"server": server}}],
+        "users": [{"name": "me", "user": {}}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "me"}}],
+        "current-context": "lab",
+    }
+    file = folder / "kubeconfig"
+    file.write_text(yaml.safe_dump(config))
+    return file
+
+
+def run(command: str, job: Path, *options: str) -> tuple[int, str]:
+    """The exit code, and the one message."""
+    words = [str(job) if word == "JOB" else word for word in COMMANDS[command]]
+    result = CliRunner().invoke(main, [*words, *options])
+    assert "Traceback" not in result.output
+    return result.exit_code, result.stderr
+
+
+# Those that do not answer
+
+
+@contextlib.contextmanager
+def refusing() -> Iterator[str]:
+    """Nobody listens there."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def silent() -> Iterator[str]:
+    """The connection is made, and nothing comes."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(100)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def swallowing() -> Iterator[str]:
+    """Not even the connection is made: there is no place left in the queue of those who want one."""
+    with socket.socket() as listening, contextlib.ExitStack() as others:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        for _ in range(4):
+            waiting = others.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listening.getsockname())
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+
+
+UNREACHABLE = {"refusing": refusing, "silent": silent, "swallowing": swallowing}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_nobody_listens(command: str, job: Path, tmp_path: Path) -> None:
+    with refusing() as server:
+        code, message = run(command, job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
+    assert code == 124
+    assert server in message
+    assert "context lab" in message
+    assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", UNREACHABLE)
+def test_a_server_that_does_not_answer(
+    kind: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert connection.FIRST_ANSWER_SECONDS <= 5
+    monkeypatch.setattr(connection, "FIRST_ANSWER_SECONDS", 0.3)
+    with UNREACHABLE[kind]() as server:
+        code, message = run("list", job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
+    assert code == 124
+    assert all(word in message for word in (server, "context lab", "does not answer", "--context"))
+
+
+# Those that refuse
+
+
+@contextlib.contextmanager
+def answering(code: int, reason: str, message: str) -> Iterator[str]:
+    """Everything with the same refusal."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:  # noqa: N802 — as the library calls it
+            status = {"kind": "Status", "code": code, "reason": reason, "message": message}
+            body = json.dumps(status).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+REFUSALS: dict[str, tuple[int, str, str, tuple[str, ...]]] = {
+    "unauthorized": (401, "Unauthorized", "Unauthorized", ("does not know who you are", "--context")),
+    "forbidden": (
+        403,
+        "Forbidden",
+        'frameworks is forbidden: User "me" cannot list in the namespace "default"',
+        ("does not allow it", 'User "me" cannot', "--namespace"),
+    ),
+    "without Windlass": (404, "NotFound", "not here", ("windlass install --apply",)),
+    "broken": (500, "InternalError", "etcd is gone", ("etcd is gone",)),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSALS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_server_that_refuses(command: str, kind: str, job: Path, tmp_path: Path) -> None:
+    code, reason, said, words = REFUSALS[kind]
+    with answering(code, reason, said) as server:
+        exited, message = run(command, job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
+    assert exited == 1
+    assert all(word in message for word in words), message
+    assert message.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_kubeconfig(command: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    code, message = run(command, job)
+    assert code == 1
+    assert "no cluster is known" in message
+    assert "windlass local up" in message
+
+
+def test_a_context_that_is_not_there(place: HollowPlace, job: Path) -> None:
+    code, message = run("list", job, "--kubeconfig", str(place.kubeconfig), "--context", "elsewhere")
+    assert code == 1
+    assert "elsewhere" in message
+
+
+MISSING = [command for command in COMMANDS if command not in ("list", "list of all", "submit")]
+
+
+@pytest.mark.parametrize("command", MISSING)
+def test_a_job_that_is_not_there(command: str, place: HollowPlace, job: Path) -> None:
+    place.submit(jobs.framework("digit", jobs.role(life=jobs.SUCCEEDS)))
+    code, message = run(command, job, *place.options)
+    assert code == 1
+    assert 'there is no job "digits"' in message
+    assert 'Did you mean "digit"?' in message
+
+
+def test_a_reader_who_goes_away(world: HollowWorld) -> None:
+    place = world.new_place()
+    for number in range(30):
+        place.submit(jobs.framework(f"job-{number}", jobs.role(life=jobs.SUCCEEDS)))
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "wb") as closed:
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, "-m", "windlass.cli.main", "list", "-o", "json", *place.options],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            timeout=120,
+            check=False,
+        )
+    assert done.stderr == b""
+    assert done.returncode == 141

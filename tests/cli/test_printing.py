@@ -1,0 +1,92 @@
+"""Tables and paragraphs at every width."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from windlass.cli import printing
+from windlass.cli.printing import Column
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+COLUMNS = (
+    Column("NAME", 3, gives_way=True),
+    Column("STATE", 2),
+    Column("NODE", 1, gives_way=True),
+    Column("AGE", 0),
+)
+ROWS = (
+    ("digits", "Running", "node-with-a-long-name", "3m"),
+    ("a-job-with-a-name-that-is-longer-than-others", "Succeeded", "n", "10d"),
+)
+
+
+@pytest.mark.parametrize("room", range(1, 100))
+def test_no_line_is_longer_than_the_room(room: int) -> None:
+    lines = printing.table(COLUMNS, ROWS, room).split("\n")
+    assert len(lines) == 3
+    assert all(len(line) <= room for line in lines)
+
+
+WIDTHS: dict[int | None, tuple[str, str]] = {
+    None: (
+        "NAME                                          STATE      NODE                   AGE",
+        "digits                                        Running    node-with-a-long-name  3m",
+    ),
+    60: (
+        "NAME                               STATE      NODE    AGE",
+        "digits                             Running    node-…  3m",
+    ),
+    30: ("NAME                 STATE", "digits               Running"),
+    16: ("NAME", "digits"),
+}
+
+
+@pytest.mark.parametrize("room", WIDTHS)
+def test_what_is_important_stays(room: int | None) -> None:
+    header, row, _ = printing.table(COLUMNS, ROWS, room).split("\n")
+    assert (header.split(), row.split()) == tuple(line.split() for line in WIDTHS[room])
+
+
+def test_other_people_s_text_drives_no_terminal() -> None:
+    text = printing.table((Column("A"),), [("\x1b[31mred\x1b[0m\nsecond\x07",)], None)
+    assert text.split("\n") == ["A", "redsecond"]
+
+
+def test_a_paragraph_stays_beside_its_title() -> None:
+    text = printing.paragraph("reason", "one two three four five", 24, indent=10)
+    assert text == "reason    one two three\n          four five"
+    assert printing.paragraph("reason", "x" * 50, 24, indent=10) == "reason    " + "x" * 13 + "…"
+
+
+AGES = {
+    timedelta(seconds=-5): "0s",
+    timedelta(seconds=119): "119s",
+    timedelta(minutes=2): "2m",
+    timedelta(minutes=59, seconds=59): "59m",
+    timedelta(hours=1): "1h",
+    timedelta(hours=30): "1d",
+    timedelta(days=400): "400d",
+}
+
+
+@pytest.mark.parametrize("age", AGES)
+def test_ages(age: timedelta) -> None:
+    assert printing.age(NOW - age, NOW) == AGES[age]
+
+
+def test_without_a_beginning_there_is_no_age() -> None:
+    assert printing.age(None, NOW) == ""
+
+
+def test_tasks_in_words() -> None:
+    assert printing.tasks(2, 1, 0, 4) == "2 running, 1 succeeded of 4"
+    assert printing.tasks(0, 0, 0, 4) == "4"
+
+
+WIDE = {"40": 40, "0": None, "wide": None, "": None}
+
+
+@pytest.mark.parametrize("said", WIDE)
+def test_the_width_of_what_is_no_terminal(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", said)
+    assert printing.width() == WIDE[said]

@@ -1,0 +1,70 @@
+"""What a rescale changes beside the number of tasks, and what is said of it."""
+
+from typing import Any
+
+import pytest
+
+from windlass.client import scaling
+from windlass.client.errors import FaultyJobError
+from windlass.testing import builders
+
+CASES: dict[str, tuple[dict[str, Any], int, dict[str, int]]] = {
+    # before (tasks, min_failed, min_succeeded), the new number, what is changed
+    "all had to succeed": (
+        {"tasks": 2, "min_succeeded": 2},
+        4,
+        {"taskNumber": 4, "minSucceededTaskCount": 4},
+    ),
+    "all had to succeed, of fewer": (
+        {"tasks": 4, "min_succeeded": 4},
+        1,
+        {"taskNumber": 1, "minSucceededTaskCount": 1},
+    ),
+    "some had to succeed": ({"tasks": 4, "min_succeeded": 2}, 8, {"taskNumber": 8}),
+    "more had to succeed than there are now": (
+        {"tasks": 4, "min_succeeded": 3},
+        2,
+        {"taskNumber": 2, "minSucceededTaskCount": 2},
+    ),
+    "success does not count": ({"tasks": 2, "min_succeeded": -1}, 4, {"taskNumber": 4}),
+    "one failure ends it": ({"tasks": 1, "min_failed": 1}, 4, {"taskNumber": 4}),
+    "all had to fail": ({"tasks": 2, "min_failed": 2}, 4, {"taskNumber": 4, "minFailedTaskCount": 4}),
+    "more had to fail than there are now": (
+        {"tasks": 4, "min_failed": 3},
+        2,
+        {"taskNumber": 2, "minFailedTaskCount": 2},
+    ),
+    "none are left, and the number waits for their return": (
+        {"tasks": 2, "min_succeeded": 2, "min_failed": 2},
+        0,
+        {"taskNumber": 0},
+    ),
+    "they return": ({"tasks": 0, "min_succeeded": 2}, 4, {"taskNumber": 4, "minSucceededTaskCount": 4}),
+    "it is so already": ({"tasks": 2, "min_succeeded": 2}, 2, {}),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_policy_follows(case: str) -> None:
+    before, number, expected = CASES[case]
+    framework = builders.framework("job", builders.role("ps"), builders.role("worker", **before))
+    planned = scaling.scaling(framework, {"worker": number})
+    changed = {each["path"].rpartition("/")[2]: each["value"] for each in planned.operations}
+    assert changed == expected
+    assert all(each["path"].startswith("/spec/taskRoles/1/") for each in planned.operations)
+    assert all(str(value) in " ".join(planned.notes) for value in expected.values())
+    assert planned.notes
+
+
+REFUSED = {
+    "unknown role": ({"wroker": 2}, 'has no role "wroker". Did you mean "worker"?'),
+    "too many": ({"worker": 10_001}, "from 0 to 10000"),
+    "negative": ({"worker": -1}, "from 0 to 10000"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_makes_no_sense_is_refused(case: str) -> None:
+    wanted, message = REFUSED[case]
+    with pytest.raises(FaultyJobError, match=message.replace("?", r"\?")):
+        scaling.scaling(builders.framework("job", builders.role("ps"), builders.role("worker")), wanted)

@@ -1,0 +1,211 @@
+"""The SDK as programs use it: its own examples run, from threads and beside another loop, and say what is wrong."""
+
+import asyncio
+import doctest
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
+
+import hollow_world
+import msgspec
+import pytest
+from hollow_world import HollowPlace, HollowWorld
+from operated import jobs
+
+import windlass
+from windlass import AsyncClient, Client, ClientError, Job, JobState, Role, Runtime
+from windlass.client import blocking, errors
+from windlass.testing.hollow_lives import Life
+
+STORY = (
+    "submit",
+    "wait",
+    "get",
+    "list",
+    "watch",
+    "logs",
+    "why",
+    "events",
+    "scale",
+    "suspend",
+    "resume",
+    "stop",
+    "delete",
+)
+"""Each method's example, in an order in which they make sense together."""
+FOREVER = {"metadata": {"annotations": jobs.FOREVER}}
+JOB = Job(name="digits", image="python:3.12", command="python train.py", roles={"worker": Role(tasks=2)})
+
+
+@pytest.fixture
+def client(place: HollowPlace) -> Iterator[Client]:
+    with Client(place.kubeconfig, namespace=place.name) as client:
+        yield client
+
+
+def test_the_examples_of_the_methods() -> None:
+    with (
+        hollow_world.opened(life=Life(runs_for=None)) as endless,
+        Client(endless.kubeconfig, namespace=endless.new_place().name) as client,
+    ):
+        runner = doctest.DocTestRunner()
+        parser = doctest.DocTestParser()
+        known = {"client": client, "Job": Job, "Role": Role}
+        for name in STORY:
+            text = inspect.getdoc(getattr(Client, name))
+            assert text is not None
+            example = parser.get_doctest(text, known, name, None, None)
+            assert example.examples, f"{name} has no example"
+            failures: list[str] = []
+            runner.run(example, out=failures.append, clear_globs=False)
+            assert not failures, "".join(failures)
+
+
+def test_the_story_has_every_method() -> None:
+    methods = {
+        name
+        for name in vars(AsyncClient)
+        if not name.startswith("_") and inspect.isfunction(getattr(AsyncClient, name))
+    }
+    described = {
+        name for name, found in vars(Client).items() if isinstance(found, blocking.Call | blocking.Stream)
+    }
+    assert methods - {"close"} == described == set(STORY)
+
+
+def test_one_client_in_several_threads(client: Client) -> None:
+    def run(number: int) -> windlass.JobView:
+        name = f"job-{number}"
+        client.submit(Job(name=name, image="python:3.12", command="true", roles={"worker": Role(tasks=1)}))
+        return client.wait(name)
+
+    with ThreadPoolExecutor(8) as pool:
+        done = list(pool.map(run, range(8)))
+    assert [(job.name, job.has_succeeded, job.code) for job in done] == [
+        (f"job-{number}", True, 0) for number in range(8)
+    ]
+    assert [job.name for job in client.list()] == [job.name for job in done]
+
+
+def test_beside_a_loop_that_runs(client: Client) -> None:
+    async def cell_of_a_notebook() -> windlass.JobView:
+        client.submit(JOB)
+        return client.wait("digits")
+
+    assert asyncio.run(cell_of_a_notebook()).state is JobState.SUCCEEDED
+
+
+def test_the_asynchronous_one(place: HollowPlace) -> None:
+    async def story() -> list[str]:
+        async with AsyncClient(place.kubeconfig, namespace=place.name) as client:
+            submitted = client.submit({"name": "digits", "image": "x", "command": "true", "roles": {"a": {}}})
+            other = client.submit(msgspec.structs.replace(JOB, name="other"))
+            await asyncio.gather(submitted, other)
+            await asyncio.gather(client.wait("digits"), client.wait("other"))
+            return [job.state async for job in client.watch("digits")]
+
+    assert asyncio.run(story()) == [JobState.SUCCEEDED]
+
+
+def test_watching_ends_with_the_job(client: Client, place: HollowPlace) -> None:
+    client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(tasks=1, pod=FOREVER)}))
+    seen = []
+    for job in client.watch("digits"):
+        seen.append(job.state)
+        if job.state is JobState.RUNNING:
+            place.end_pod("digits-worker-0", exit_code=3)
+    assert seen[-1] is JobState.FAILED
+    assert JobState.RUNNING in seen
+    done = client.get("digits")
+    (task,) = done.tasks
+    assert (done.code, done.has_succeeded, task.code, task.state) == (3, False, 3, "Failed")
+    assert "exit" in done.reason or "3" in done.reason
+
+
+def test_a_file_may_be_changed_before_it_is_submitted(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("print()")
+    file = tmp_path / "job.yaml"
+    file.write_text(
+        "name: digits\nruntime: pytorch\ncode: src\ncommand: python train.py\nroles: {worker: {tasks: 3}}"
+    )
+    job = windlass.load(file)
+    assert (job.runtime, job.code, job.roles["worker"].tasks) == (Runtime.PYTORCH, str(tmp_path / "src"), 3)
+    assert client.submit(job).roles == {"worker": 3}
+
+
+WRONG: dict[str, tuple[Callable[[Client], object], str]] = {
+    "a job that makes no sense": (lambda client: client.submit(Job(name="Not A Label")), "found"),
+    "two jobs at once": (
+        lambda client: client.submit(Path(__file__).parent / "two_jobs.yaml"),
+        "more than one job",
+    ),
+    "no such job": (lambda client: client.get("nothing"), 'there is no job "nothing"'),
+    "no such job, to be waited for": (lambda client: client.wait("nothing"), 'there is no job "nothing"'),
+    "no such job, to be watched": (lambda client: list(client.watch("nothing")), "there is no job"),
+    "no such file": (lambda client: client.submit("missing.yaml"), "missing.yaml: cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_goes_wrong_is_one_message(case: str, client: Client) -> None:
+    act, message = WRONG[case]
+    with pytest.raises(ClientError) as refusal:
+        act(client)
+    assert message in str(refusal.value)
+
+
+def test_waiting_has_an_end(client: Client) -> None:
+    client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(pod=FOREVER)}))
+    client.wait("digits", until="running")
+    with pytest.raises(
+        errors.TimedOutError, match=r"digits is not completed after 0\.01 s: its state is Running"
+    ):
+        client.wait("digits", timeout=0.01)
+    client.delete("digits", wait=False)
+    assert client.wait("digits", until="deleted").name == "digits"
+
+
+def test_whoever_waits_hears_of_a_deletion(client: Client) -> None:
+    client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(pod=FOREVER)}))
+    client.wait("digits", until="running")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.wait, "digits")
+        client.delete("digits")
+        with pytest.raises(errors.ClientError, match=r"was deleted|no job"):
+            waiting.result(timeout=120)
+
+
+def test_nothing_stays_behind(world: HollowWorld) -> None:
+    before = threading.active_count()
+    client = Client(world.kubeconfig)
+    client.list()
+    client.close()
+    client.close()
+    assert threading.active_count() == before
+    with pytest.raises(ClientError, match="the client is closed"):
+        client.list()
+
+
+def test_closing_ends_what_others_wait_for(world: HollowWorld, place: HollowPlace) -> None:
+    client = Client(world.kubeconfig, namespace=place.name)
+    client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(pod=FOREVER)}))
+    client.wait("digits", until="running")
+    changes = client.watch("digits")
+    next(changes)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.wait, "digits")
+        client.close()
+        with pytest.raises((CancelledError, ClientError)):
+            waiting.result(timeout=120)
+    changes.close()  # type: ignore[attr-defined]
+
+
+def test_no_cluster_is_known(tmp_path: Path) -> None:
+    with (
+        Client(tmp_path / "missing") as client,
+        pytest.raises(errors.NoClusterError, match="windlass local up"),
+    ):
+        client.list()

@@ -1,0 +1,59 @@
+"""The page about the job file: every field is explained and has an example, and every example is a job file."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+
+import job_docs
+from windlass.model.job import Job
+from windlass.render import documents
+from windlass.wire import job_schema
+
+TOP = Path(__file__).parents[2]
+PAGE = (TOP / "docs" / "job-file.md").read_text()
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_a_job_file(example: str) -> None:
+    found = documents.read(example.encode(), "job-file.md")
+    assert found.faults == ()
+    assert found.submissions
+    for document in yaml.safe_load_all(example):
+        jsonschema.validate(document, msgspec.json.decode(job_schema.published()))
+
+
+def test_every_field_is_explained_once() -> None:
+    expected = [
+        (name, field.encode_name)
+        for name, struct in job_docs.STRUCTS.items()
+        for field in msgspec.structs.fields(struct)
+    ]
+    assert sorted(job_docs.tables(PAGE)) == sorted(expected)
+
+
+def test_every_field_has_an_example() -> None:
+    jobs = [document for example in EXAMPLES for document in yaml.safe_load_all(example)]
+    shown = {found for job in jobs for found in _fields(job, Job)}
+    missing = [each for each in job_docs.tables(PAGE) if each not in shown]
+    assert missing == []
+
+
+def _fields(value: Any, struct: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
+    """Struct and field of everything that is written there."""
+    for field in msgspec.structs.fields(struct):
+        written = value.get(field.encode_name)
+        if written is None:
+            continue
+        yield struct.__name__, field.encode_name
+        inner = next((each for each in job_docs.STRUCTS.values() if each.__name__ in str(field.type)), None)
+        is_by_name = str(field.type).startswith("dict")
+        for each in written.values() if is_by_name else (written,):
+            if inner is not None:
+                yield from _fields(each, inner)

@@ -1,0 +1,64 @@
+"""Every rule of `windlass lint` is on its page, with an example that breaks this rule."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from windlass.cli import lint
+from windlass.wire.faults import Rule
+
+PAGE = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
+_, _, RULES = PAGE.partition("## The rules\n")
+INTRODUCTION, *SECTIONS = re.split(r"^### `", RULES, flags=re.MULTILINE)
+BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.DOTALL | re.MULTILINE)
+WITHOUT_AN_EXAMPLE = {Rule.TOO_MANY_FAULTS, Rule.DOUBTFUL}
+
+
+def example_of(section: str) -> str:
+    (text,) = BLOCK.findall(section)
+    return str(text)
+
+
+GOOD = example_of(INTRODUCTION)
+EXAMPLES = {
+    section.partition("`")[0]: example_of(section)
+    for section in SECTIONS
+    if section.partition("`")[0] not in WITHOUT_AN_EXAMPLE
+}
+
+
+def merged(base: Any, change: Any) -> Any:
+    """A change says only what differs, in lists by place."""
+    if isinstance(base, dict) and isinstance(change, dict):
+        return {**base, **{key: merged(base.get(key), value) for key, value in change.items()}}
+    if isinstance(base, list) and isinstance(change, list) and all(isinstance(item, dict) for item in change):
+        return [merged(base[at] if at < len(base) else None, item) for at, item in enumerate(change)]
+    return change
+
+
+def whole(example: str) -> str:
+    """What cannot be merged, or is another object, stands for itself."""
+    try:
+        change = yaml.safe_load(example)
+    except yaml.YAMLError:
+        return example
+    stands_for_itself = not isinstance(change, dict) or "kind" in change or example.count("  name:") > 1
+    return example if stands_for_itself else yaml.safe_dump(merged(yaml.safe_load(GOOD), change))
+
+
+def test_there_is_nothing_to_say_about_the_good_one() -> None:
+    assert lint.look(GOOD.encode(), "good.yaml") == ()
+
+
+def test_every_rule_is_there() -> None:
+    assert {section.partition("`")[0] for section in SECTIONS} == {str(rule) for rule in Rule}
+
+
+@pytest.mark.parametrize(("rule", "example"), EXAMPLES.items(), ids=EXAMPLES)
+def test_the_example_breaks_the_rule(rule: str, example: str) -> None:
+    found = lint.look(whole(example).encode(), "example.yaml")
+
+    assert rule in {fault.rule for fault in found}

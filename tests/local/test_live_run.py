@@ -1,0 +1,150 @@
+"""`windlass run` on a terminal, with pods that run: what somebody sees who looks at it."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import terminals
+from pods import commands, machine
+from pods.commands import Home
+from pods.levels import Level
+from terminals import Shown
+
+from conformance.client import Json
+from conformance.waiting import wait_for
+
+WORDS = "Words of the task"
+
+
+@pytest.fixture
+def home(best: Level) -> Iterator[Home]:
+    with commands.home(best) as made:
+        yield made
+
+
+def job(home: Home, gate: Path, **fields: Json) -> Path:
+    """Two tasks that say how far they are, and go on when the gate opens."""
+    script = home.folder / "train.sh"
+    script.write_text(
+        "trap 'exit 0' TERM\n"
+        "echo windlass progress 3/10 loss=0.5\n"
+        f"printf '\\033[2J\\033[31m{WORDS}\\033[0m\\n'\n"
+        f"until [ -e {gate} ]; do sleep 0.1; done\n"
+        "echo windlass progress 10/10\n"
+    )
+    return home.written(
+        {
+            "name": "digits",
+            "code": ".",
+            "command": ["sh", "train.sh"],
+            "roles": {"worker": {"tasks": 2}},
+            "env": {machine.MARKER: home.mark},
+            **fields,
+        }
+    )
+
+
+@contextmanager
+def shown(home: Home, *arguments: str | Path, columns: int = 120, lines: int = 20) -> Iterator[Shown]:
+    environment = {
+        **home.level.surroundings(home.folder),
+        "HOME": str(home.folder),
+        "XDG_STATE_HOME": str(home.state.parent),
+        "PYTHONUTF8": "1",
+        machine.MARKER: home.mark,
+    }
+    command = home.level.command("-m", "windlass.cli.main", "run", *map(str, arguments))
+    with terminals.running(command, environment, home.folder, columns, lines) as made:
+        yield made
+
+
+def row(made: Shown, task: str) -> list[str]:
+    """Its row, in words. A reason may begin with the name of a task too, but never with it alone."""
+    return next((line.split() for line in made.terminal.lines if line.startswith(f"{task} ")), [])
+
+
+def test_the_table(home: Home, open_folder: Path) -> None:
+    gate = open_folder / "gate"
+    with shown(home, job(home, gate)) as made:
+        made.terminal.shows("digits  running", "2 running")
+        for task in ("worker-0", "worker-1"):
+            wait_for(f"the words of {task}", lambda task=task: WORDS in " ".join(row(made, task)))  # type: ignore[misc]
+            assert row(made, task)[1:3] == ["running", "0"]
+            assert {"███░░░░░░░", "30%"} <= set(row(made, task))
+        wait_for("what a task uses", lambda: any("Mi" in word for word in row(made, "worker-0")))
+        assert "TASK      STATE       ATTEMPT  NODE" in made.terminal.text
+        assert "digits    is submitted" in made.terminal.text, "no task has cleared the screen"
+        gate.touch()
+        assert made.done() == 0
+        assert "has completed with Succeeded (0)" in made.terminal.text
+        assert "worker-0  succeeded" in made.terminal.text
+        assert made.terminal.cursor[1:] == (0, True)
+        assert made.terminal.text.count("TASK ") == 1, "it is drawn over itself"
+        assert "██████████ 100%" in made.terminal.text
+
+
+def test_a_small_terminal(home: Home, open_folder: Path) -> None:
+    gate = open_folder / "gate"
+    with shown(home, job(home, gate), columns=40, lines=10) as made:
+        wait_for("both tasks", lambda: {"running"} <= set(row(made, "worker-0")) & set(row(made, "worker-1")))
+        wait_for("the words", lambda: "Words" in row(made, "worker-0"))
+        assert "30%" in row(made, "worker-0")
+        assert made.terminal.text.count("TASK ") == 1
+        gate.touch()
+        assert made.done() == 0
+
+
+def test_a_terminal_that_is_resized(home: Home, open_folder: Path) -> None:
+    gate = open_folder / "gate"
+    with shown(home, job(home, gate)) as made:
+        made.terminal.shows("ATTEMPT", "2 running")
+        made.terminal.resize(40, 10)
+        wait_for("fewer columns", lambda: "ATTEMPT" not in made.terminal.text and bool(row(made, "worker-1")))
+        assert made.terminal.text.count("TASK ") == 1
+        made.terminal.resize(120, 30)
+        made.terminal.shows("ATTEMPT", "2 running")
+        assert made.terminal.text.count("TASK ") == 1
+        gate.touch()
+        assert made.done() == 0
+
+
+def test_logs_instead_of_the_table(home: Home, open_folder: Path) -> None:
+    gate = open_folder / "gate"
+    gate.touch()
+    with shown(home, "--logs", job(home, gate)) as made:
+        assert made.done() == 0
+        written = made.terminal.written.decode()
+        for colour, task in ((36, "worker-0"), (33, "worker-1")):
+            assert f"\x1b[{colour}m{task} |\x1b[0m windlass progress 10/10" in written
+        assert "TASK " not in written
+
+
+def test_ctrl_c(home: Home, open_folder: Path) -> None:
+    with shown(home, job(home, open_folder / "gate")) as made:
+        made.terminal.shows("2 running", WORDS)
+        os.killpg(made.process.pid, signal.SIGINT)
+        assert made.done() == 130
+        assert "is asked to stop" in made.terminal.everything
+        assert "has completed with StopFrameworkRequested (-210)" in made.terminal.everything.replace(
+            "\n", ""
+        )
+        assert made.terminal.cursor[1:] == (0, True)
+        assert home.runs == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP], ids=["kill", "hang-up"])
+def test_a_shell_goes_on_below_the_table(home: Home, open_folder: Path, number: signal.Signals) -> None:
+    """However it ends: the cursor can be seen, and stands at the beginning of the line below."""
+    with shown(home, job(home, open_folder / "gate")) as made:
+        made.terminal.shows("2 running", WORDS)
+        traces = home.traces()
+        os.kill(made.process.pid, number)
+        assert made.done() == -number
+        line, column, is_seen = made.terminal.cursor
+        assert (column, is_seen) == (0, True)
+        assert made.terminal.lines[line] == ""
+        assert made.terminal.lines[line - 1].startswith("worker-1 ")
+        traces.wait_until_gone()

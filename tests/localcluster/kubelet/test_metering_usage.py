@@ -1,0 +1,109 @@
+"""When the meter looks, what it compares, and whom it tells the same."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from windlass.localcluster.kubelet import metering
+from windlass.localcluster.kubelet.metering import Meter, MeteredRun
+from windlass.localcluster.podlife.usage import ContainerUsage, Load, PodUsage
+from windlass.localcluster.sandbox.loads import Target
+
+
+class World:
+    """A clock that stands still until it is told otherwise, and containers that use what a test says."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.runs: list[MeteredRun] = []
+        self.loads: dict[str, Load] = {}
+        self.looks = 0
+        self.meter = Meter(lambda: self.runs, self.read, lambda: self.now)
+
+    def read(self, targets: Mapping[str, Target]) -> dict[str, Load]:
+        self.looks += 1
+        return {name: load for name, load in self.loads.items() if name in targets}
+
+    def start(self, name: str, age: float, uid: str = "pod", container: str = "main") -> None:
+        self.runs.append(MeteredRun(uid, "node", container, name, time.time() - age, Target(1)))
+
+
+def test_the_first_look_reaches_back_to_the_start() -> None:
+    async def test() -> None:
+        world = World()
+        world.start("a", age=10.0)
+        world.loads["a"] = Load(5.0, 100)
+        (container,) = (await world.meter.reading()).pods["pod"].containers
+        assert (container.name, container.memory_bytes) == ("main", 100)
+        assert abs(container.nanocores - 500_000_000) < 50_000_000
+        assert world.looks == 1
+
+    asyncio.run(test())
+
+
+def test_later_ones_reach_back_to_the_one_before() -> None:
+    async def test() -> None:
+        world = World()
+        world.start("a", age=10.0)
+        world.loads["a"] = Load(5.0, 100)
+        await world.meter.reading()
+        world.now += 2.0
+        world.loads["a"] = Load(8.0, 200)
+        reading = await world.meter.reading()
+        assert reading.pods == {"pod": PodUsage("node", (ContainerUsage("main", 1_500_000_000, 200, 2.0),))}
+
+    asyncio.run(test())
+
+
+def test_whoever_asks_again_at_once_gets_the_same_answer() -> None:
+    async def test() -> None:
+        world = World()
+        world.start("a", age=10.0)
+        world.loads["a"] = Load(5.0, 100)
+        readings = await asyncio.gather(*(world.meter.reading() for _ in range(5)))
+        assert all(reading is readings[0] for reading in readings)
+        assert world.looks == 1
+        world.now += metering.LEAST_SECONDS
+        assert await world.meter.reading() is not readings[0]
+        assert world.looks == 2
+
+    asyncio.run(test())
+
+
+def test_it_looks_twice_where_nobody_has_looked_for_long() -> None:
+    async def test() -> None:
+        world = World()
+        world.start("a", age=3600.0)
+        world.loads["a"] = Load(1000.0, 100)
+
+        def read(targets: Mapping[str, Target]) -> dict[str, Load]:
+            found = world.read(targets)
+            world.now += 0.5
+            world.loads["a"] = Load(1000.0 + 0.25 * world.looks, 100)
+            return found
+
+        world.meter = Meter(lambda: world.runs, read, lambda: world.now)
+        (container,) = (await world.meter.reading()).pods["pod"].containers
+        assert world.looks == 2
+        assert (container.nanocores, container.window_seconds) == (500_000_000, 0.5)
+
+    asyncio.run(test())
+
+
+def test_what_has_ended_is_not_told_of() -> None:
+    async def test() -> None:
+        world = World()
+        world.start("a", age=1.0, uid="one", container="first")
+        world.start("b", age=1.0, uid="one", container="second")
+        world.start("c", age=1.0, uid="two")
+        world.start("d", age=3600.0, uid="three")
+        world.loads = {"b": Load(0.1, 1)}
+        reading = await world.meter.reading()
+        assert {uid: [each.name for each in pod.containers] for uid, pod in reading.pods.items()} == {
+            "one": ["second"]
+        }
+        world.runs.clear()
+        world.now += 2.0
+        assert (await world.meter.reading()).pods == {}
+
+    asyncio.run(test())

@@ -1,0 +1,112 @@
+"""Files that are run and submitted: what is in them, and what is said where something is wrong."""
+
+import textwrap
+
+import pytest
+
+from windlass.model import names
+from windlass.model.job import Job, Role
+from windlass.render import documents
+from windlass.render.code import InPlace
+
+JOB = "name: digits\ncode: ./src\ncommand: python train.py\nroles: {worker: {tasks: 2}}\n"
+FRAMEWORK = textwrap.dedent(
+    """\
+    apiVersion: launcher.microsoft.com/v1
+    kind: Framework
+    metadata: {name: old, namespace: team}
+    spec:
+      taskRoles:
+      - name: worker
+        taskNumber: 1
+        task: {pod: {spec: {restartPolicy: Never, containers: [{name: main, image: a}]}}}
+    """
+)
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n"
+
+
+def read(*texts: str) -> documents.Contents:
+    return documents.read("---\n".join(texts).encode(), "f.yaml")
+
+
+def test_jobs_frameworks_and_others() -> None:
+    found = read(CONFIG_MAP, JOB, FRAMEWORK)
+
+    assert found.faults == ()
+    assert [other["kind"] for other in found.others] == ["ConfigMap"]
+    job, framework = found.submissions
+    assert (job.name, job.namespace, job.code, job.group) == ("digits", "", "./src", names.CONTROLLER_GROUP)
+    assert (framework.name, framework.namespace, framework.code) == ("old", "team", "")
+    assert framework.group == names.LAUNCHER_GROUP
+    assert framework.framework(InPlace("/x"))["spec"]["taskRoles"][0]["taskNumber"] == 1
+    assert (job.tasks, framework.tasks) == (("worker-0", "worker-1"), ("worker-0",))
+    made = job.framework(InPlace("/x"))
+    assert made["spec"]["taskRoles"][0]["task"]["pod"]["spec"]["containers"][0]["workingDir"] == "/x"
+    assert "namespace" not in made["metadata"]
+
+
+def test_a_list() -> None:
+    items = textwrap.indent(CONFIG_MAP, "  ").replace("  api", "- api", 1) + textwrap.indent(
+        FRAMEWORK, "  "
+    ).replace("  api", "- api", 1)
+    found = read(f"apiVersion: v1\nkind: List\nitems:\n{items}")
+    assert found.faults == ()
+    assert ([each.name for each in found.submissions], len(found.others)) == (["old"], 1)
+
+
+IMAGES: dict[str, tuple[Job, bool]] = {
+    "none": (Job(name="a", command="b", roles={"c": Role()}), True),
+    "the job's": (Job(name="a", command="b", image="i", roles={"c": Role()}), False),
+    "of one role only": (Job(name="a", command="b", roles={"c": Role(image="i"), "d": Role()}), True),
+    "of all that have tasks": (
+        Job(name="a", command="b", roles={"c": Role(image="i"), "d": Role(tasks=0)}),
+        False,
+    ),
+    "under pod": (
+        Job(
+            name="a",
+            command="b",
+            pod={"spec": {"containers": [{"name": "main", "image": "i"}]}},
+            roles={"c": Role()},
+        ),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize(("job", "is_missing"), IMAGES.values(), ids=IMAGES.keys())
+def test_whether_an_image_is_missing(job: Job, is_missing: bool) -> None:
+    assert documents.Submission(job=job).image_is_missing is is_missing
+
+
+BAD: dict[str, tuple[str, int, str, str]] = {
+    "an empty file": ("", 1, "", "there is no job and no Framework in the file"),
+    "others only": (CONFIG_MAP, 1, "", "there is no job and no Framework in the file"),
+    "no YAML": (JOB + "---\na: [\n", 6, "", "not YAML"),
+    "a text": (f"{JOB}---\nhello\n", 6, "", "expected a job file, or an object"),
+    "an object without a name": (
+        f"{JOB}---\napiVersion: v1\nkind: Secret\n", 6, "metadata", '"name" is missing',
+    ),
+    "two jobs of one name": (f"{JOB}---\n{JOB}", 6, "name", "the name of the job in line 1 too"),
+    "a job and a Framework of one name": (
+        f"{JOB}namespace: team\n---\n{FRAMEWORK.replace('old', 'digits')}", 9, "metadata.name", "in line 1 too",
+    ),
+    "a misspelt field of a pod": (
+        FRAMEWORK.replace("image", "imaeg"), 8, "spec.taskRoles[0].task.pod.spec.containers[0].imaeg", '"image"?',
+    ),
+    "a key twice": (f"{JOB}name: again\n", 5, "", "in line 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD.keys())
+def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
+    found = read(text)
+    assert [(fault.line, fault.path) for fault in found.errors] == [(line, path)], found.errors
+    assert words in found.errors[0].message
+    assert (found.submissions, found.others) == ((), ())
+    assert found.errors[0].file == "f.yaml"
+
+
+def test_one_name_in_two_namespaces() -> None:
+    found = read(JOB, f"{JOB}namespace: other\n")
+    assert [each.namespace for each in found.submissions] == ["", "other"]

@@ -1,0 +1,58 @@
+"""A server of the Kubernetes API takes what jobs become: every example's Framework, and the pods that it asks for."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from conformance.waiting import wait_for
+
+from served import Served, serving
+from windlass.model.base import Json
+from windlass.render import code, documents
+
+TOP = Path(__file__).parents[2]
+PAGE = (TOP / "docs" / "job-file.md").read_text()
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+SUBMISSIONS = [found for each in EXAMPLES for found in documents.read(each.encode(), "page").submissions]
+FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
+WAYS: dict[str, tuple[code.Code | None, bool]] = {
+    "without code": (None, True),
+    "in place": (code.InPlace("/src"), True),
+    "packed": (code.Packed("x-code"), True),
+    "without mounts": (None, False),
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    definition = yaml.safe_load(
+        (TOP / "docs" / "crds" / "frameworks.frameworkcontroller.microsoft.com.yaml").read_text()
+    )
+    with serving(tmp_path_factory.mktemp("server")) as served:
+        made = served.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        assert made.code == 201, made.body
+        wait_for(lambda: served.ask("GET", FRAMEWORKS).code == 200 or None)
+        yield served
+
+
+def _pod(name: str, template: Json) -> Json:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**template.get("metadata", {}), "name": name}, "spec": template["spec"]}  # fmt: skip  # noqa: E501
+
+
+@pytest.mark.parametrize(("where", "has_mounts"), WAYS.values(), ids=WAYS.keys())
+def test_it_takes_what_jobs_become(server: Served, where: code.Code | None, has_mounts: bool) -> None:
+    assert SUBMISSIONS
+    for submission in SUBMISSIONS:
+        made = submission.framework(where, has_mounts=has_mounts)
+        made = {**made, "metadata": {**made["metadata"], "namespace": "default"}}
+        answer = server.ask("POST", f"{FRAMEWORKS}?dryRun=All&fieldValidation=Strict", made)
+        assert answer.code == 201, (submission.name, answer.body)
+        stored = {key: value for key, value in answer.body["spec"].items() if key in made["spec"]}
+        assert stored == made["spec"]
+        for role in made["spec"]["taskRoles"]:
+            pod = _pod(role["name"], role["task"]["pod"])
+            path = "/api/v1/namespaces/default/pods?dryRun=All&fieldValidation=Strict"
+            answer = server.ask("POST", path, pod)
+            assert answer.code == 201, (submission.name, role["name"], answer.body)

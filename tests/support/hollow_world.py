@@ -1,0 +1,125 @@
+"""An API server, a controller and a hollow kubelet in this process, behind a kubeconfig: a cluster as clients see one.
+
+Containers do not run. Each writes what `hollow_cluster.Logs` says.
+"""
+
+import asyncio
+import contextlib
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import hollow_cluster
+import msgspec
+from operated import backstage
+from operated.backstage import Backstage
+from operated.place import Namespace
+
+from conformance.client import Access, Client
+from conformance.waiting import wait_for
+from windlass.kubeapi import access, requests
+from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS
+from windlass.kubeapi.transport import Transport
+from windlass.localcluster.api import credentials
+from windlass.localcluster.api.server import ApiServer
+from windlass.localcluster.api.streams import PodRuntime
+from windlass.operate.operator import Operator
+from windlass.operate.system_clock import SystemClock
+from windlass.settings import OFF, Settings
+from windlass.testing import hollow_lives
+from windlass.testing.hollow_kubelet import HollowKubelet
+from windlass.testing.hollow_lives import Life
+from windlass.wire import crd
+
+
+class HollowPlace(Namespace):
+    """A namespace of a test's own."""
+
+    def __init__(self, world: "HollowWorld", client: Client, name: str) -> None:
+        super().__init__(client, name)
+        self.world = world
+        self.kubeconfig = world.kubeconfig
+
+    @property
+    def options(self) -> list[str]:
+        """For a command line."""
+        return ["--kubeconfig", str(self.kubeconfig), "--namespace", self.name]
+
+    def end_pod(self, name: str, exit_code: int = 0) -> None:
+        """One that runs for ever comes to its end."""
+        said = hollow_lives.annotations(runs_for=0, exit_code=exit_code)
+        self.client.patch(self.path("pods", name), {"metadata": {"annotations": said}}).expect(200)
+
+
+class HollowWorld:
+    def __init__(self, stage: Backstage, kubeconfig: Path, client: Client) -> None:
+        self.stage = stage
+        self.kubeconfig = kubeconfig
+        self.client = client
+
+    def new_place(self) -> HollowPlace:
+        name = f"t-{uuid.uuid4().hex[:10]}"
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.client.post("/api/v1/namespaces", body).expect(201)
+        return HollowPlace(self, self.client, name)
+
+
+@contextlib.contextmanager
+def opened(
+    *,
+    is_installed: bool = True,
+    has_controller: bool = True,
+    life: Life | None = None,
+    logs: PodRuntime | None = None,
+) -> Iterator[HollowWorld]:
+    """Without an installation there is an API server, and nothing that knows Frameworks. `life` is that of a pod that
+    says nothing of its own, `logs` has what containers write."""
+    # Not pytest's folder: the path of a socket must be short.
+    with tempfile.TemporaryDirectory(prefix="windlass-") as name, backstage.opened() as stage:
+        folder = Path(name)
+        server = stage.wait(_serve(folder, logs or hollow_cluster.Logs()))
+        kubeconfig = folder / "kubeconfig"
+        credentials.write_kubeconfig(kubeconfig, server.url, server.credentials)
+        client = Client(Access.of_kubeconfig(kubeconfig))
+        try:
+            running = []
+            if is_installed:
+                stage.wait(_define(folder / "api"))
+                running = [stage.start(_run_pods(folder / "api", life or Life()))]
+                running += [stage.start(_control(folder / "api"))] if has_controller else []
+            world = HollowWorld(stage, kubeconfig, client)
+            wait_for("the world to answer", lambda: client.get("/readyz").code == 200)
+            yield world
+            stage.insist()
+            for each in running:
+                stage.end(each)
+        finally:
+            client.close()
+            stage.wait(server.stop())
+
+
+async def _serve(folder: Path, logs: PodRuntime) -> ApiServer:
+    """The store belongs to the thread in which it is opened."""
+    server = ApiServer(folder)
+    server.run_pods_with(logs)
+    await server.start(local=folder / "api")
+    return server
+
+
+async def _define(socket: Path) -> None:
+    async with Transport(access.unix(socket)) as transport:
+        for definition in crd.definitions():
+            body = msgspec.json.encode(definition)
+            await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
+
+
+async def _control(socket: Path) -> None:
+    settings = Settings(leader_election=False, metrics_address=OFF)
+    operator = Operator(settings, access.unix(socket), SystemClock(), identity="the-only-one", stream=None)
+    await operator.run(asyncio.Event())
+
+
+async def _run_pods(socket: Path, life: Life) -> None:
+    async with Transport(access.unix(socket), user_agent="hollow-kubelet") as transport:
+        await HollowKubelet(transport, play=hollow_lives.by_annotations(life)).run()

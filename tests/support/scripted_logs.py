@@ -1,0 +1,147 @@
+"""Logs that a test writes line by line, served as a kubelet serves them. Nothing runs; a connection can be cut."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from windlass.localcluster import failures
+from windlass.localcluster.api.stream_requests import LogOptions
+from windlass.localcluster.api.streams import Process
+from windlass.localcluster.podlife import logs
+
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Asked(NamedTuple):
+    pod: str
+    container: str
+    options: LogOptions
+
+
+class Written:
+    """What one run of a container wrote."""
+
+    def __init__(self) -> None:
+        self.lines: list[bytes] = []
+        self.is_over = False
+
+
+class ScriptedLogs:
+    """Lives on the loop of the server. A pod is named by its namespace and its name: `default/digits-ps-0`."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self._current: dict[tuple[str, str], Written] = defaultdict(Written)
+        self._previous: dict[tuple[str, str], Written] = {}
+        self._changed = asyncio.Event()
+        self._cuts = 0
+        self._ends = 0
+        self._may_answer = asyncio.Event()
+        self._may_answer.set()
+
+    def hold(self) -> None:
+        """No request is answered until they are released."""
+        self._may_answer.clear()
+
+    def release(self) -> None:
+        self._may_answer.set()
+
+    def write(self, pod: str, text: str | bytes, *, at: float = 0.0, container: str = "main") -> None:
+        """A line, written so many seconds after `BEGAN`; without a line end where the text has none."""
+        data = text.encode() if isinstance(text, str) else text
+        moment = logs.nanoseconds(BEGAN + timedelta(seconds=at))
+        tag = logs.encoded(data[:-1], "stdout", moment) if data.endswith(b"\n") else b""
+        self._current[pod, container].lines.append(tag or logs.encoded_end(data, "stdout", moment))
+        self._wake()
+
+    def end(self, pod: str, container: str = "main") -> None:
+        """No more comes of it."""
+        self._current[pod, container].is_over = True
+        self._wake()
+
+    def restart(self, pod: str, container: str = "main") -> None:
+        self.end(pod, container)
+        self._previous[pod, container] = self._current.pop((pod, container))
+        self._wake()
+
+    def forget(self, pod: str, container: str = "main") -> None:
+        """What comes now is that of another pod of the name."""
+        self.end(pod, container)
+        self._current.pop((pod, container), None)
+
+    def cut(self) -> None:
+        """Every connection that is open, in the middle of a line."""
+        self._cuts += 1
+        self._wake()
+
+    def close(self) -> None:
+        """Every connection that is open, as if the log were over."""
+        self._ends += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def logs(
+        self, namespace: str, pod: str, container: str, options: LogOptions
+    ) -> AsyncGenerator[bytes, None]:
+        self.asked.append(Asked(pod, container, options))
+        await self._may_answer.wait()
+        key = (f"{namespace}/{pod}", container)
+        if options.previous and key not in self._previous:
+            raise failures.bad_request(f'previous terminated container "{container}" not found')
+        written = self._previous[key] if options.previous else self._current[key]
+        return self._read(written, options)
+
+    async def _read(self, written: Written, options: LogOptions) -> AsyncGenerator[bytes, None]:
+        since = logs.since(datetime.now(UTC), options.since_seconds, options.since_time)
+        wanted = logs.Selection(since=since, timestamps=options.timestamps)
+        cuts, ends = self._cuts, self._ends
+        at = 0 if options.tail_lines is None else max(len(written.lines) - options.tail_lines, 0)
+        while True:
+            changed = self._changed
+            while at < len(written.lines):
+                text, _ = logs.shown(written.lines[at], wanted)
+                at += 1
+                if text:
+                    yield text
+            if not options.follow or written.is_over or self._ends > ends:
+                return
+            if self._cuts > cuts:
+                yield b"2026-01-01T00:00:59.000000000Z half a li" if options.timestamps else b"half a li"
+                raise ConnectionResetError
+            await changed.wait()
+
+    async def exec(self, *_: Any, **__: Any) -> Process:
+        raise NotImplementedError
+
+    async def attach(self, *_: Any, **__: Any) -> Process:
+        raise NotImplementedError
+
+    async def open_port(self, *_: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        raise NotImplementedError
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """A container that runs again, as a kubelet says it."""
+
+    count: int
+    code: int = 1
+
+    def status(self, container: str = "main") -> Any:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        ended = {"exitCode": self.code, "reason": "Error", "startedAt": now, "finishedAt": now}
+        return {
+            "name": container,
+            "image": "windlass/test:1",
+            "imageID": "",
+            "ready": True,
+            "restartCount": self.count,
+            "state": {"running": {"startedAt": now}},
+            "lastState": {"terminated": ended},
+        }

@@ -1,0 +1,86 @@
+"""A `hollow_world` in which tests write the logs, and in which they do what somebody does with `windlass`."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import hollow_world
+from click.testing import CliRunner, Result
+from hollow_world import HollowPlace, HollowWorld
+from scripted_logs import Restart, ScriptedLogs
+
+from windlass.cli.main import main
+from windlass.client import connection as connections
+from windlass.client.connection import Connection
+
+T = TypeVar("T")
+
+
+class SmallWorld:
+    def __init__(self, hollow: HollowWorld, scribe: ScriptedLogs) -> None:
+        self.hollow = hollow
+        self.stage = hollow.stage
+        self.scribe = scribe
+
+    def new_place(self) -> "Place":
+        return Place(self, self.hollow.new_place().name)
+
+
+class Place(HollowPlace):
+    """A namespace, and what somebody does there."""
+
+    def __init__(self, world: SmallWorld, name: str) -> None:
+        super().__init__(world.hollow, world.hollow.client, name)
+        self.stage = world.stage
+        self.scribe = world.scribe
+
+    def windlass(self, command: str, *arguments: str) -> Result:
+        """In this process."""
+        return CliRunner().invoke(main, [command, *self.options, *arguments])
+
+    def use(self, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+        """What a use case gives, on the loop of the world."""
+
+        async def used() -> T:
+            async with self.connected() as connection:
+                return await work(connection)
+
+        return self.stage.wait(used())
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[Connection]:
+        async with connections.connected(str(self.kubeconfig), "", self.name) as connection:
+            yield connection
+
+    def on_scribe(self, act: Callable[[ScriptedLogs], T]) -> T:
+        return self.stage.call(lambda: act(self.scribe))
+
+    def write(self, pod: str, text: str | bytes, **more: Any) -> None:
+        self.on_scribe(lambda scribe: scribe.write(f"{self.name}/{pod}", text, **more))
+
+    def end_log(self, pod: str) -> None:
+        """No more comes of it."""
+        self.on_scribe(lambda scribe: scribe.end(f"{self.name}/{pod}"))
+
+    def forget_log(self, pod: str) -> None:
+        """What is written from now on is another pod's."""
+        self.on_scribe(lambda scribe: scribe.forget(f"{self.name}/{pod}"))
+
+    def restart_container(self, pod: str, count: int = 1, code: int = 1) -> None:
+        """As if the container had ended with that code and run again."""
+        self.on_scribe(lambda scribe: scribe.restart(f"{self.name}/{pod}"))
+        status = {"containerStatuses": [Restart(count, code).status()]}
+        self.client.patch(self.path("pods", pod, "status"), {"status": status}).expect(200)
+
+    def finish(self, *pods: str, code: int = 0) -> None:
+        """Those that run for ever end, and so do their logs."""
+        for pod in pods:
+            self.end_log(pod)
+            self.end_pod(pod, code)
+
+
+@contextlib.contextmanager
+def running(*, has_controller: bool = True) -> Iterator[SmallWorld]:
+    scribe = ScriptedLogs()
+    with hollow_world.opened(has_controller=has_controller, logs=scribe) as hollow:
+        yield SmallWorld(hollow, scribe)

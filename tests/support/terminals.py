@@ -1,0 +1,136 @@
+"""A program on a terminal: what it writes is drawn on a screen that tests look at."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import termios
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyte  # type: ignore[import-untyped]
+
+from conformance.waiting import wait_for
+
+
+class Terminal:
+    """Its screen is kept by a thread, as a terminal's is by another program."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.master, self.slave = pty.openpty()
+        self._screen = pyte.HistoryScreen(columns, lines, history=10_000)
+        self._stream = pyte.ByteStream(self._screen)
+        self._lock = threading.Lock()
+        self.written = b""
+        self._set_size(columns, lines)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def lines(self) -> list[str]:
+        """What is on the screen now."""
+        with self._lock:
+            return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def everything(self) -> str:
+        """With what has scrolled away."""
+        with self._lock:
+            above = [
+                "".join(line[column].data for column in range(self._screen.columns))
+                for line in self._screen.history.top
+            ]
+        return "\n".join((*(line.rstrip() for line in above), self.text))
+
+    @property
+    def cursor(self) -> tuple[int, int, bool]:
+        """Line, column, and whether it can be seen."""
+        with self._lock:
+            cursor = self._screen.cursor
+            return cursor.y, cursor.x, not cursor.hidden
+
+    def resize(self, columns: int, lines: int) -> None:
+        with self._lock:
+            self._screen.resize(lines, columns)
+        self._set_size(columns, lines)
+
+    def shows(self, *words: str) -> None:
+        try:
+            wait_for(f"{words} on the screen", lambda: all(word in self.text for word in words))
+        except AssertionError as error:
+            error.add_note(self.everything)
+            raise
+
+    def close(self) -> None:
+        for descriptor in (self.slave, self.master):
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+        self._reader.join()
+
+    def let_go(self) -> None:
+        """Of the side of the program: when that ends, nothing more comes."""
+        os.close(self.slave)
+
+    def drained(self) -> None:
+        """All that was written is on the screen. After `let_go`, and the program's end."""
+        self._reader.join()
+
+    def _set_size(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def _read(self) -> None:
+        while True:
+            try:
+                piece = os.read(self.master, 65536)
+            except OSError:  # nobody has the other side open
+                return
+            if not piece:
+                return
+            with self._lock:
+                self.written += piece
+                self._stream.feed(piece)
+
+
+class Shown:
+    """A program that runs on a terminal."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", terminal: Terminal) -> None:
+        self.process = process
+        self.terminal = terminal
+
+    def done(self, seconds: float = 240.0) -> int:
+        code = self.process.wait(seconds)
+        self.terminal.drained()
+        return code
+
+
+@contextlib.contextmanager
+def running(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, columns: int = 80, lines: int = 24
+) -> Iterator[Shown]:
+    terminal = Terminal(columns, lines)
+    try:
+        process = subprocess.Popen(  # noqa: S603
+            command,
+            env={"TERM": "xterm-256color", **environment},
+            cwd=folder,
+            stdin=terminal.slave,
+            stdout=terminal.slave,
+            stderr=terminal.slave,
+            start_new_session=True,
+        )
+        terminal.let_go()
+        try:
+            yield Shown(process, terminal)
+        finally:
+            process.kill()
+            process.wait()
+    finally:
+        terminal.close()

@@ -1,0 +1,90 @@
+"""What the documentation of the job file takes from the model: its JSON Schema, and the tables of its fields.
+
+In the page a table stands between two comments. The first names a struct and, where not all are meant, its fields:
+
+    <!-- fields of Role: tasks command -->
+    <!-- end of fields -->
+"""
+
+import ast
+import inspect
+import re
+
+import msgspec
+from msgspec import inspect as types
+
+import docstrings  # beside this file
+from windlass.model.framework import CompletionPolicySpec
+from windlass.model.job import CephFs, Job, Nfs, Resources, Retry, Role, Volume
+from windlass.wire import job_schema
+
+STRUCTS: dict[str, type[msgspec.Struct]] = {
+    struct.__name__: struct
+    for struct in (Job, Role, Resources, Retry, Volume, Nfs, CephFs, CompletionPolicySpec)
+}
+OF_POLICIES = {
+    "minFailedTaskCount": "So many tasks of the role have to fail for the job to have failed; -1: however many.",
+    "minSucceededTaskCount": "So many have to succeed for the job to have succeeded; -1: however many.",
+}
+"""Said here, since the Framework has them too, and in other words."""
+
+_BLOCK = re.compile(
+    r"(<!-- fields of (?P<struct>\w+)(?:: (?P<fields>[\w ]+))? -->\n).*?(<!-- end of fields -->)", re.DOTALL
+)
+
+
+def schema() -> str:
+    meanings = {name: meanings_of(struct) for name, struct in STRUCTS.items()}
+    return msgspec.json.format(msgspec.json.encode(job_schema.schema(meanings))).decode() + "\n"
+
+
+def page(text: str) -> str:
+    """The page with its tables as the model has them today."""
+    return _BLOCK.sub(lambda found: f"{found[1]}{_table(found['struct'], found['fields'])}{found[4]}", text)
+
+
+def tables(text: str) -> list[tuple[str, str]]:
+    """Struct and field of every row."""
+    return [
+        (found["struct"], field.encode_name)
+        for found in _BLOCK.finditer(text)
+        for field in _chosen(found["struct"], found["fields"])
+    ]
+
+
+def meanings_of(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """By what a field is called in a file."""
+    if struct is CompletionPolicySpec:
+        return OF_POLICIES
+    (node,) = ast.parse(inspect.getsource(struct)).body
+    if not isinstance(node, ast.ClassDef):
+        raise TypeError(f"{struct} is not a class")
+    texts = dict(docstrings.of_fields(node))
+    return {
+        field.encode_name: " ".join(texts[field.name].split()) for field in msgspec.structs.fields(struct)
+    }
+
+
+def _table(struct: str, fields: str | None) -> str:
+    meanings = meanings_of(STRUCTS[struct])
+    rows = "".join(
+        f"| `{field.encode_name}` | {meanings[field.encode_name]} | {_default(field)} |\n"
+        for field in _chosen(struct, fields)
+    )
+    return f"\n| field | meaning | default |\n|---|---|---|\n{rows}\n"
+
+
+def _chosen(struct: str, fields: str | None) -> list[types.Field]:
+    described = types.type_info(STRUCTS[struct])
+    assert isinstance(described, types.StructType)  # noqa: S101 — what a struct is described by
+    known = {field.encode_name: field for field in described.fields}
+    return [known[name] for name in fields.split()] if fields else list(known.values())
+
+
+def _default(field: types.Field) -> str:
+    if field.required:
+        return "has to be there"
+    is_said = field.default not in (msgspec.NODEFAULT, None, "", ()) and not isinstance(
+        field.default, msgspec.Struct
+    )
+    return f"`{msgspec.json.encode(field.default).decode()}`" if is_said else ""
