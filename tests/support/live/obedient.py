@@ -38,6 +38,9 @@ def role(name: str = "worker", tasks: int = 1, **more: Any) -> Json:
     spec = {
         "container": {"command": ["python3", "-c", PROGRAM]},
         "terminationGracePeriodSeconds": GRACE_SECONDS,
+        # A pod runs before its program has begun to listen to signals. The first process of a namespace would not
+        # even hear one that comes so early, and it comes only once; any other process ends.
+        "shareProcessNamespace": True,
     }
     return jobs.role(name, tasks, pod_spec=spec, **more)
 
