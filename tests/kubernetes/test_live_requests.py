@@ -11,7 +11,7 @@ import pytest
 from live import accounts, histories
 from live.accounts import BURSTS, KEPT, REMOVED, Account
 from live.clusters import CONTROLLER, Cluster
-from live.histories import History
+from live.histories import History, version_of
 from live.jobs import FOREVER, framework, role
 from live.place import Place
 from operated.place import completion_of
@@ -36,8 +36,9 @@ def test_the_budget(
     cluster: Cluster, place: Place, written: History, tasks: int, completed_pods: str
 ) -> None:
     place.submit(framework("job", role(tasks=tasks), completedPods=completed_pods))
-    assert completion_of(place.wait_for_completed("job"))["code"] == 0
-    account = wait_for_account(cluster, place, written)
+    found = place.wait_for_completed("job")
+    assert completion_of(found)["code"] == 0
+    account = wait_for_account(cluster, place, written, found)
     print("\n".join(accounts.lines({place.name: account})))
     assert (account.frameworks, account.attempts, account.pods) == (1, 1, tasks)
     budget = KEPT if completed_pods == "Keep" else REMOVED
@@ -51,15 +52,23 @@ def test_the_budget(
     assert account.events <= 3
 
 
-def wait_for_account(cluster: Cluster, place: Place, written: History) -> Account:
-    """Complete: the log has every status that the Framework has had. A watch tells of it earlier."""
+def wait_for_account(
+    cluster: Cluster, place: Place, written: History, seen: Json, events: int = 0
+) -> Account:
+    """Complete: the log has every status that the Framework has had, that which was seen included, and so many events.
+
+    A watch tells of a status earlier than the log does. Whoever asks may be told of it earlier than both, and of an
+    event earlier than the log.
+    """
     accounts_now: list[Account] = []
 
     def is_complete() -> bool:
         found = accounts.by_namespace(cluster.audited_in(place.name), CONTROLLER)
         accounts_now[:] = [found.get(place.name, Account())]
-        statuses = [event for event in written.events if event["type"] == "MODIFIED"]
-        return accounts_now[0].statuses == len(statuses)
+        statuses = [event["object"] for event in tuple(written.events) if event["type"] == "MODIFIED"]
+        is_seen = any(version_of(each) >= version_of(seen) for each in statuses)
+        account = accounts_now[0]
+        return is_seen and account.statuses == len(statuses) and account.events >= events
 
     place.wait_for("the audit log to have every status", is_complete)
     return accounts_now[0]
@@ -68,9 +77,9 @@ def wait_for_account(cluster: Cluster, place: Place, written: History) -> Accoun
 def test_nothing_but_watches_and_the_lease(cluster: Cluster, place: Place, written: History) -> None:
     """While nothing happens to a job. Other tests have namespaces of their own."""
     uid = place.submit(framework("job", role(tasks=2, script=FOREVER)))["metadata"]["uid"]
-    place.wait_for_running("job", 2)
-    place.wait_for_events(uid, "AttemptStarted")
-    before = wait_for_account(cluster, place, written)
+    found = place.wait_for_running("job", 2)
+    told = len(place.wait_for_events(uid, "AttemptStarted"))
+    before = wait_for_account(cluster, place, written, found, told)
     start = len(cluster.audited())
 
     def renewals() -> int:
@@ -79,7 +88,7 @@ def test_nothing_but_watches_and_the_lease(cluster: Cluster, place: Place, writt
     place.wait_for("the lease to be renewed", lambda: renewals() >= RENEWALS)
     meant = [entry for entry in cluster.audited()[start:] if is_meant(entry, place)]
     assert not [f"{entry['verb']} {entry['requestURI']}" for entry in meant]
-    assert wait_for_account(cluster, place, written) == before
+    assert wait_for_account(cluster, place, written, found, told) == before
 
 
 def is_meant(entry: Json, place: Place) -> bool:

@@ -84,8 +84,14 @@ class Cluster(msgspec.Struct, frozen=True):
     # The controller
 
     def install(self) -> None:
-        if not self._is_installed():
-            self.windlass("install", "--image", IMAGE, "--apply")
+        if self._is_installed():
+            self.wait_for_controllers()
+        else:
+            self.install_anew()
+
+    def install_anew(self) -> None:
+        """As usual, whatever is there: it may be the same image with other options."""
+        self.windlass("install", "--image", IMAGE, "--apply")
         self.wait_for_controllers()
 
     def _is_installed(self) -> bool:
@@ -97,8 +103,12 @@ class Cluster(msgspec.Struct, frozen=True):
         path = path_of("deployments", plan.CONTROLLER, namespace=NAMESPACE)
 
         def are_ready() -> bool:
-            status = self.client.get(path).expect(200).body.get("status", {})
-            return bool(status.get("readyReplicas") == status.get("updatedReplicas") == 2)
+            found = self.client.get(path).expect(200).body
+            status = found.get("status", {})
+            # What is counted may be what was there before the last change of the Deployment, or of a pod.
+            is_current = status.get("observedGeneration") == found["metadata"]["generation"]
+            are_counted = status.get("replicas") == status.get("updatedReplicas") == 2
+            return is_current and are_counted and len(self.ready_controllers()) == 2
 
         wait_for("two controllers", are_ready, SECONDS)
         wait_for("a leader", self.leader, SECONDS)
@@ -114,6 +124,10 @@ class Cluster(msgspec.Struct, frozen=True):
         ours = f"{plan.INSTANCE}={NAMESPACE},app.kubernetes.io/component=controller"
         pods = self.client.get(path_of("pods", namespace=NAMESPACE), labelSelector=ours).expect(200)
         return {item["metadata"]["name"]: item for item in pods.body["items"]}
+
+    def ready_controllers(self) -> set[str]:
+        """The names of those that nobody has asked to go."""
+        return {name for name, pod in self.controllers().items() if _is_ready(pod)}
 
     def controller_logs(self) -> dict[str, str]:
         return {name: self._log_of(name) for name in self.controllers()}
@@ -132,6 +146,12 @@ class Cluster(msgspec.Struct, frozen=True):
         """Everybody's requests there."""
         entries = accounts.read(self.breakable().audit_log, namespace)
         return [entry for entry in entries if entry.get("objectRef", {}).get("namespace") == namespace]
+
+
+def _is_ready(pod: Json) -> bool:
+    conditions = pod["status"].get("conditions", [])
+    is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return is_ready and "deletionTimestamp" not in pod["metadata"]
 
 
 @contextlib.contextmanager
