@@ -141,8 +141,8 @@ def signals_held() -> Iterator[None]:
     finally:
         for each, handler in handlers.items():
             signal.signal(each, handler)
-    for each in came:
-        signal.raise_signal(each)
+    for number in came:
+        signal.raise_signal(number)
 
 
 def _leave(signum: int, _frame: object) -> None:

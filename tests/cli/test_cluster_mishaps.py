@@ -130,7 +130,7 @@ def answering(code: int, reason: str, message: str) -> Iterator[str]:
     """Everything with the same refusal."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 — as the library calls it
+        def do_GET(self) -> None:
             status = {"kind": "Status", "code": code, "reason": reason, "message": message}
             body = json.dumps(status).encode()
             self.send_response(code)

@@ -6,7 +6,7 @@ import threading
 from datetime import UTC, datetime
 from typing import Any
 
-import pyte  # type: ignore[import-untyped]
+import pyte
 import pytest
 
 from windlass.cli.live_terminal import Canvas, Screen, Size

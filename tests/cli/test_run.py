@@ -178,6 +178,17 @@ def test_usage(
     assert clusters.made == []
 
 
+@pytest.mark.parametrize("options", [[], ["--keep"]], ids=["alone", "kept"])
+def test_a_folder_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    (tmp_path / "windlass").write_text("a file")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = windlass("-", *options, given=written(job()))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{tmp_path}/windlass/runs cannot be used: Not a directory" in result.stderr
+
+
 def test_what_a_killed_run_has_left_goes_and_what_is_kept_stays(
     clusters: type[hollow_cluster.LocalCluster], state: Path
 ) -> None:

@@ -20,9 +20,9 @@ ROLES = st.sampled_from(["ps", "worker", "chief", "master", "launcher", "evaluat
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 PATHS = st.lists(LABELS, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
-QUANTITIES = st.sampled_from([1, 0.5, "500m", "4", 2])
-MEMORY = st.sampled_from(["4Gi", "1.5G", 2**30, "1e9"])
-DURATIONS = st.sampled_from([1, 90, "90s", "1h30m", "7d", "500ms"])
+QUANTITIES: Any = st.sampled_from([1, 0.5, "500m", "4", 2])
+MEMORY: Any = st.sampled_from(["4Gi", "1.5G", 2**30, "1e9"])
+DURATIONS: Any = st.sampled_from([1, 90, "90s", "1h30m", "7d", "500ms"])
 COMMANDS = st.one_of(
     st.lists(TEXTS, min_size=1, max_size=4).map(tuple),
     st.sampled_from(["python train.py", "a && b", "echo $(PS_HOSTS) '$$'", "x > y; z", "a\nb"]),
@@ -48,7 +48,7 @@ VOLUMES = st.builds(
     SOURCES,
     st.fixed_dictionaries({"at": PATHS.map(lambda path: f"/mnt{path}"), "read_only": st.booleans()}),
 )
-PODS = st.sampled_from([{}, {"spec": {"hostNetwork": True}}, {"metadata": {"annotations": {"a": "b"}}}])
+PODS: Any = st.sampled_from([{}, {"spec": {"hostNetwork": True}}, {"metadata": {"annotations": {"a": "b"}}}])
 
 
 def counts(tasks: int) -> st.SearchStrategy[CompletionPolicySpec | None]:

@@ -1,4 +1,4 @@
-"""A job is held to what its runtime needs, and its Framework to what every Framework is held to: said of its own lines."""
+"""A job is held to what its runtime needs, and its Framework to what every Framework is: said of the job's lines."""
 
 import textwrap
 
@@ -38,7 +38,10 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
         "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  ps: {}\n  worker: {}\n  workers: {}",
         [(WARNING, 7, "roles.workers", "worker and workers all lead the job")],
     ),
-    "two leaders alone": ("name: a\ncommand: b\nruntime: tensorflow\nroles:\n  worker: {}\n  workers: {}", []),
+    "two leaders alone": (
+        "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  worker: {}\n  workers: {}",
+        [],
+    ),
     "a volume where shared memory is": (
         "name: a\ncommand: b\nshmSize: 1Gi\nvolumes:\n  v: {emptyDir: {}, at: /dev/shm/}\nroles: {c: {}}",
         [(ERROR, 5, "volumes.v.at", "which is where shmSize is")],
@@ -68,8 +71,7 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
         [(WARNING, 7, "roles.c.completion.minFailedTaskCount", "3")],
     ),
     "a mount without a volume": (
-        "name: a\ncommand: b\npod:\n  spec:\n    containers:\n    - name: main\n      volumeMounts:\n"
-        "      - {name: x, mountPath: /x}\nroles: {c: {}}",
+        "name: a\ncommand: b\npod: {spec: {containers: [{name: main, volumeMounts: [{name: x, mountPath: /x}]}]}}\nroles: {c: {}}",  # noqa: E501
         [(ERROR, 3, "pod", "expected the name of a volume of this pod")],
     ),
     "a mount that lost its volume": (

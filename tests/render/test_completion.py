@@ -37,9 +37,7 @@ CASES: dict[str, tuple[Runtime, dict[str, int], dict[str, tuple[int, int]]]] = {
 
 
 @pytest.mark.parametrize(("runtime", "tasks", "expected"), CASES.values(), ids=CASES.keys())
-def test_who_decides(
-    runtime: Runtime, tasks: dict[str, int], expected: dict[str, tuple[int, int]]
-) -> None:
+def test_who_decides(runtime: Runtime, tasks: dict[str, int], expected: dict[str, tuple[int, int]]) -> None:
     roles = {name: Role(tasks=number) for name, number in tasks.items()}
     found = completion.policies(Job(name="job", runtime=runtime, command="run", roles=roles))
     assert {

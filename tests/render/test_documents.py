@@ -110,3 +110,10 @@ def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
 def test_one_name_in_two_namespaces() -> None:
     found = read(JOB, f"{JOB}namespace: other\n")
     assert [each.namespace for each in found.submissions] == ["", "other"]
+
+
+def test_a_file_of_nothing_but_faults_ends_early() -> None:
+    nonsense = "".join(f"rols{number}: {number}\n" for number in range(3000))
+    found = read(f"{JOB}{nonsense}")
+    assert "more than 1000 faults" in found.errors[-1].message
+    assert len(found.faults) == 1001

@@ -14,7 +14,9 @@ BACKOFF = {"initialSec": 5, "maxSec": 300}
 
 
 def job(**fields: Any) -> Job:
-    return Job(**{"name": "digits", "command": "python train.py", "roles": {"worker": Role(tasks=2)}, **fields})
+    return Job(
+        **{"name": "digits", "command": "python train.py", "roles": {"worker": Role(tasks=2)}, **fields}
+    )
 
 
 def role_of(made: Json, index: int = 0) -> Json:
@@ -50,7 +52,10 @@ def test_the_least() -> None:
                 {
                     "name": "worker",
                     "taskNumber": 2,
-                    "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": -1},
+                    "frameworkAttemptCompletionPolicy": {
+                        "minFailedTaskCount": 1,
+                        "minSucceededTaskCount": -1,
+                    },
                     "task": {
                         "retryPolicy": {"fancyRetryPolicy": False, "maxRetryCount": 0},
                         "pod": {
@@ -195,7 +200,7 @@ VOLUMES: dict[str, tuple[Volume, Json, Json]] = {
         {"mountPath": "/a", "subPath": "x"},
     ),
     "cephfs": (
-        Volume(at="/a", cephfs=CephFs(monitors=("m:1",), secret="key")),
+        Volume(at="/a", cephfs=CephFs(monitors=("m:1",), secret="key")),  # noqa: S106 — a name
         {"cephfs": {"monitors": ["m:1"], "path": "/", "user": "admin", "secretRef": {"name": "key"}}},
         {"mountPath": "/a"},
     ),
@@ -205,7 +210,7 @@ VOLUMES: dict[str, tuple[Volume, Json, Json]] = {
         {"mountPath": "/a"},
     ),
     "configMap": (Volume(at="/a", config_map="c"), {"configMap": {"name": "c"}}, {"mountPath": "/a"}),
-    "secret": (Volume(at="/a", secret="s"), {"secret": {"secretName": "s"}}, {"mountPath": "/a"}),
+    "secret": (Volume(at="/a", secret="s"), {"secret": {"secretName": "s"}}, {"mountPath": "/a"}),  # noqa: S106
 }
 
 

@@ -75,7 +75,8 @@ def test_the_task_stays_the_first_container() -> None:
 def test_a_volume_and_a_variable_are_of_one_kind() -> None:
     """Where Kubernetes would keep half of the old one, and refuse the pod."""
     source = {"fieldRef": {"fieldPath": "metadata.name"}}
-    patch = {"spec": {"volumes": [{"name": "data", "emptyDir": {}}], **container({"env": [{"name": "A", "valueFrom": source}]})["spec"]}}  # fmt: skip  # noqa: E501
+    variable = container({"env": [{"name": "A", "valueFrom": source}]})
+    patch = {"spec": {**variable["spec"], "volumes": [{"name": "data", "emptyDir": {}}]}}
     found = merging.merged(POD, patch)["spec"]
     assert found["volumes"] == [{"name": "data", "emptyDir": {}}]
     assert found["containers"][0]["env"][0] == {"name": "A", "valueFrom": source}

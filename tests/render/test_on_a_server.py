@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conformance.waiting import wait_for
 
+from conformance.waiting import wait_for
 from served import Served, serving
 from windlass.model.base import Json
 from windlass.render import code, documents
@@ -17,6 +17,8 @@ PAGE = (TOP / "docs" / "job-file.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 SUBMISSIONS = [found for each in EXAMPLES for found in documents.read(each.encode(), "page").submissions]
 FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
+ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "trainer"}}
+"""As whom one of the examples speaks."""
 WAYS: dict[str, tuple[code.Code | None, bool]] = {
     "without code": (None, True),
     "in place": (code.InPlace("/src"), True),
@@ -33,12 +35,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with serving(tmp_path_factory.mktemp("server")) as served:
         made = served.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         assert made.code == 201, made.body
-        wait_for(lambda: served.ask("GET", FRAMEWORKS).code == 200 or None)
+        wait_for("Frameworks", lambda: served.ask("GET", FRAMEWORKS).code == 200)
+        made = served.ask("POST", "/api/v1/namespaces/default/serviceaccounts", ACCOUNT)
+        assert made.code == 201, made.body
         yield served
 
 
 def _pod(name: str, template: Json) -> Json:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**template.get("metadata", {}), "name": name}, "spec": template["spec"]}  # fmt: skip  # noqa: E501
+    metadata = {**template.get("metadata", {}), "name": name}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
 
 @pytest.mark.parametrize(("where", "has_mounts"), WAYS.values(), ids=WAYS.keys())

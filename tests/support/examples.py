@@ -8,6 +8,7 @@ import importlib.util
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -111,8 +112,12 @@ class Running:
         wait_for("a pod to run, or the end", self._has_pods_or_ended, SECONDS)
         traces = self._home.traces()
         self.command.process.wait(SECONDS)
-        traces.wait_until_gone()
         done = self.command.done()
+        for line in done.stderr.splitlines():
+            # A cluster that is kept says how it is ended.
+            if line.strip().startswith("windlass local down"):
+                self._home.windlass(*shlex.split(line)[1:]).expect(0)
+        traces.wait_until_gone()
         return Result(done, done.told or [{"event": "error", "object": "", "exit": done.code}])
 
     def completion_codes(self) -> dict[str, int]:

@@ -21,6 +21,8 @@ from windlass.localcluster.api.stream_requests import LogOptions
 from windlass.localcluster.api.streams import Process
 from windlass.testing.hollow_kubelet import HollowKubelet
 
+PODS = "pods"
+
 
 class ClusterOptions(msgspec.Struct, frozen=True):
     nodes: int = 1
@@ -99,11 +101,19 @@ class LocalCluster:
         await self._server.stop()
 
 
+def remove_traces(data: Path) -> None:
+    """There are none outside of its folder."""
+
+
 def install(monkeypatch: pytest.MonkeyPatch) -> type[LocalCluster]:
     """From here on this is what `windlass.localcluster.cluster` is, for what is imported afresh."""
     module = types.ModuleType("windlass.localcluster.cluster")
     vars(module).update(
-        LocalCluster=LocalCluster, ClusterOptions=ClusterOptions, CannotStartError=CannotStartError
+        LocalCluster=LocalCluster,
+        ClusterOptions=ClusterOptions,
+        CannotStartError=CannotStartError,
+        PODS=PODS,
+        remove_traces=remove_traces,
     )
     monkeypatch.setitem(sys.modules, "windlass.localcluster.cluster", module)
     for name in ("running", "local_daemon"):

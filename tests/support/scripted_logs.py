@@ -118,7 +118,7 @@ class ScriptedLogs:
             await changed.wait()
 
     async def exec(self, *_: Any, **__: Any) -> Process:
-        raise NotImplementedError
+        raise OSError("nothing runs here")
 
     async def attach(self, *_: Any, **__: Any) -> Process:
         raise NotImplementedError

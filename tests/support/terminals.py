@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import pyte  # type: ignore[import-untyped]
+import pyte
 
 from conformance.waiting import wait_for
 

@@ -100,7 +100,8 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "a volume of ours": (changed("  data:", "  windlass-x:"), 7, "volumes.windlass-x", "are taken"),
     "a claim's name": (changed("hostPath: /srv/data", "pvc: A/b"), 7, "volumes.data.pvc", "the name of an object"),
     "an emptyDir's field": (
-        changed("hostPath: /srv/data", "emptyDir: {sizeLimt: 1Gi}"), 7, "volumes.data.emptyDir.sizeLimt", '"sizeLimit"?',
+        changed("hostPath: /srv/data", "emptyDir: {sizeLimt: 1Gi}"),
+        7, "volumes.data.emptyDir.sizeLimt", '"sizeLimit"?',
     ),
     "a quantity": (changed("4Gi", "4GB"), 8, "resources.memory", "a quantity above 0"),
     "a negative quantity": (changed("cpus: 2", "cpus: -2"), 8, "resources.cpus", "a quantity above 0"),

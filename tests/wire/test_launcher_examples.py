@@ -17,7 +17,7 @@ NOT_DECLARED = (
 PS_PORT = NOT_DECLARED.format(46867, 49867)
 WORKER_PORT = NOT_DECLARED.format(46866, 49866)
 
-NEVER_ENDS = "it ends when all tasks have, and those of this role never do: a parameter server serves until it is stopped"
+NEVER_ENDS = "those of this role never do: a parameter server serves until it is stopped"
 
 WORKER = "spec.taskRoles[0].task.pod.spec"
 PS = "spec.taskRoles[1].task.pod.spec"

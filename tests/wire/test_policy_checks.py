@@ -46,10 +46,10 @@ def faults_in(given: dict[str, Any]) -> list[Fault]:
 PS = role("ps", 1)
 WORKER = role(succeeded=2)
 SHELL = ("sh", "-c")
-DATA = {"volumes": [{"name": "data", "hostPath": {"path": "/data"}}]}
+DATA: Tree = {"volumes": [{"name": "data", "hostPath": {"path": "/data"}}]}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TENSORFLOW = {"windlass.dev/runtime": "tensorflow"}
-BARRIER = {"initContainers": [{"name": "wait", "image": "frameworkcontroller/frameworkbarrier"}]}
+BARRIER: Tree = {"initContainers": [{"name": "wait", "image": "frameworkcontroller/frameworkbarrier"}]}
 
 COUNTS = "spec.taskRoles[0].frameworkAttemptCompletionPolicy"
 HOST_PATH = "spec.taskRoles[0].task.pod.spec.volumes[0].hostPath.path"
@@ -228,7 +228,9 @@ def test_a_folder_that_roles_share_counts_all_their_tasks() -> None:
 
 @pytest.mark.parametrize("field", ["failed", "succeeded"])
 def test_too_large_a_count_is_fixed_to_the_number_of_tasks(field: str) -> None:
-    (fault,) = faults_of(role(**{field: 7}))
+    counts: Tree = {field: 7}
+
+    (fault,) = faults_of(role(**counts))
 
     assert fault.fix == Fix(Remedy.REPLACE, "2")
 

@@ -16,7 +16,8 @@ def found(
     """Severity, path and message of each fault."""
     text = (
         f"{HEAD}metadata: {{name: {name}, annotations: {{{annotations}}}}}\n"
-        f"spec:\n  taskRoles:\n  - name: {role}\n    taskNumber: 1\n    task: {{pod: {{spec: {{restartPolicy: Never, {pod}}}}}}}\n"
+        f"spec:\n  taskRoles:\n  - name: {role}\n    taskNumber: 1\n"
+        f"    task: {{pod: {{spec: {{restartPolicy: Never, {pod}}}}}}}\n"
     )
     [document] = parsing.parse(text.encode()).documents
     assert isinstance(document.root, tree.Mapping)

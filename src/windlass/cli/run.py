@@ -61,6 +61,7 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
     FILE is YAML or JSON: job files and Frameworks, one or several, and before them what else they need, such as
     ConfigMaps and Services. It may be - for the standard input. A command is run as the tasks of a job:
 
+    \b
         windlass run --ps 2 --workers 2 -- python train.py
 
     On a terminal, a table shows how every task is doing; --logs shows what they write instead. Ctrl-C stops the jobs
@@ -79,14 +80,8 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
         ),
     )
     _log_to_stderr(is_wanted=given.verbose)
-    runs = data_folders.state_folder(os.environ) / "runs"
-    try:
-        code = _kept(work, plan, runs, given, shown) if given.keep else _alone(work, plan, runs, given, shown)
-    except OSError as error:
-        if error.filename is None or not str(error.filename).startswith(str(runs)):
-            raise
-        raise click.UsageError(f"{runs} cannot be used: {error.strerror or error}") from error
-    sys.exit(code)
+    start = _kept if given.keep else _alone
+    sys.exit(start(work, plan, given, shown))
 
 
 def look(given: run_options.Given, *, is_terminal: bool, environment: Mapping[str, str]) -> Look:
@@ -178,22 +173,25 @@ def _bind_images(data: Path, given: tuple[str, ...]) -> None:
 # How it is run
 
 
-def _alone(work: Work, plan: Plan, runs: Path, given: run_options.Given, shown: Look) -> int:
+def _alone(work: Work, plan: Plan, given: run_options.Given, shown: Look) -> int:
     """On a cluster that ends with it."""
-    with data_folders.for_one_run(runs) as data:
+    with contextlib.ExitStack() as at_the_end:
+        with _told_of_folders() as runs:
+            data = at_the_end.enter_context(data_folders.for_one_run(runs))
         _bind_images(data, given.images)
         with _without_authorities():
             from windlass.cli import running
         return _run(_audience(work, shown, given), lambda to: running.run(work, plan, data, to))
 
 
-def _kept(work: Work, plan: Plan, runs: Path, given: run_options.Given, shown: Look) -> int:
+def _kept(work: Work, plan: Plan, given: run_options.Given, shown: Look) -> int:
     """On a cluster that stays."""
     if plan.injections:
         raise click.UsageError(
             "--inject and --keep do not go together: faults are done by the process of the run"
         )
-    data = data_folders.to_keep(runs)
+    with _told_of_folders() as runs:
+        data = data_folders.to_keep(runs)
     try:
         _bind_images(data, given.images)
     except click.UsageError:
@@ -207,6 +205,15 @@ def _kept(work: Work, plan: Plan, runs: Path, given: run_options.Given, shown: L
     finally:
         for line in run_keeping.how_to_go_on(record, data, [job.name for job in work.jobs]):
             click.echo(line, err=True)
+
+
+@contextlib.contextmanager
+def _told_of_folders() -> Iterator[Path]:
+    runs = data_folders.state_folder(os.environ) / "runs"
+    try:
+        yield runs
+    except OSError as error:
+        raise click.UsageError(f"{runs} cannot be used: {error.strerror or error}") from error
 
 
 def _audience(work: Work, shown: Look, given: run_options.Given) -> "Audience":

@@ -37,7 +37,7 @@ class WithCommand(click.Command):
         if _END_OF_OPTIONS in args:
             at = args.index(_END_OF_OPTIONS)
             args, words = args[:at], args[at + 1 :]
-            if not words:
+            if not words and not ctx.resilient_parsing:
                 raise click.UsageError("there is nothing after --, expected a command", ctx)
             ctx.meta[_COMMAND] = tuple(words)
         return super().parse_args(ctx, args)
@@ -87,7 +87,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--logs/--no-logs",
         default=None,
-        help="What tasks write; and not. On a terminal: instead of the table.",
+        help="Show what tasks write, line by line, rather than the table; or show none of it.",
     ),
     click.option("--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
     click.option(

@@ -62,7 +62,8 @@ def _raw(descriptor: int) -> Iterator[None]:
     """However it ends, the terminal is as it was."""
     before = termios.tcgetattr(descriptor)
     try:
-        terminal_modes.setraw(descriptor)
+        # At once: what was typed until now is not thrown away.
+        terminal_modes.setraw(descriptor, termios.TCSANOW)
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

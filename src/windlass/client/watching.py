@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable
+from typing import NoReturn
 
 from windlass.client.connection import Connection
 from windlass.kubeapi.errors import (
     ApiError,
     ForbiddenError,
     NotFoundError,
+    NotSentError,
     UnauthorizedError,
 )
 from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
@@ -21,8 +23,10 @@ from windlass.wire.codec import Unreadable
 
 LONGEST_TROUBLE_SECONDS = 120.0
 """An API server may be away for so long, as when it is upgraded: whoever waits for hours should not notice."""
+QUIET_SECONDS = 100.0
+"""Longer than a failure follows on another while nothing goes: between two that are further apart, all went well."""
 
-Seen = asyncio.Queue[Framework | None | ApiError]
+Seen = asyncio.Queue[Framework | None | Exception]
 _HOPELESS = (UnauthorizedError, ForbiddenError, NotFoundError)
 
 
@@ -43,9 +47,10 @@ async def changes(
         troubled=_patience(seen, clock),
     )
     work = asyncio.create_task(follower.run())
+    work.add_done_callback(lambda done: _ended(done, seen))
     try:
         while (found := await seen.get()) is not None:
-            if isinstance(found, ApiError):
+            if isinstance(found, Exception):
                 raise found
             yield found
         yield None
@@ -53,6 +58,12 @@ async def changes(
         work.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await work
+
+
+def _ended(work: "asyncio.Task[NoReturn]", seen: Seen) -> None:
+    """It goes on for ever: whoever waits for its news must not wait for one that has failed."""
+    if not work.cancelled() and isinstance(error := work.exception(), Exception):
+        seen.put_nowait(error)
 
 
 def _receive(news: News, uid: str, seen: Seen) -> None:
@@ -76,15 +87,14 @@ def _put(found: Framework | Unreadable | None, seen: Seen) -> None:
 
 
 def _patience(seen: Seen, clock: Callable[[], float]) -> Callable[[ApiError], None]:
-    """Told of every failure, and of none while all goes well: a gap between two means that it did."""
+    """Whoever cannot be reached for long is given up. A watch that is cut says that there was somebody to cut it."""
     began, last = clock(), clock()
 
     def troubled(error: ApiError) -> None:
         nonlocal began, last
         now = clock()
-        if now - last > LONGEST_TROUBLE_SECONDS / 2:
-            began = now
-        last = now
+        is_new = now - last > QUIET_SECONDS or not isinstance(error, NotSentError)
+        began, last = now if is_new else began, now
         if isinstance(error, _HOPELESS) or now - began > LONGEST_TROUBLE_SECONDS:
             seen.put_nowait(error)
 

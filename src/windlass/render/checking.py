@@ -5,6 +5,7 @@ line that it comes from.
 """
 
 from collections.abc import Iterator
+from itertools import islice
 
 import msgspec
 
@@ -19,7 +20,7 @@ _FILE = "job"
 
 def check(node: tree.Node, path: str) -> Iterator[Fault]:
     """All faults of a job file that stands at `path` of its document."""
-    found = list(job_file.check(node, path))
+    found = list(islice(job_file.check(node, path), faults.MOST_FAULTS + 1))
     yield from found
     if any(fault.is_error for fault in found) or not isinstance(node, tree.Mapping):
         return

@@ -4,7 +4,7 @@ The file is made by `tools/update_kubernetes_types.py` from a published package 
 """
 
 import functools
-from importlib import resources
+import pkgutil
 
 import msgspec
 
@@ -27,5 +27,6 @@ class _File(msgspec.Struct, frozen=True):
 
 @functools.cache
 def types() -> dict[str, Type]:
-    data = resources.files(__package__).joinpath("kubernetes_types.json").read_bytes()
+    data = pkgutil.get_data(__name__, "kubernetes_types.json")
+    assert data is not None  # noqa: S101 — it is installed with this file
     return msgspec.json.decode(data, type=_File).types

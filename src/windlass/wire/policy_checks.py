@@ -9,16 +9,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from windlass.model import role_names
+from windlass.model import names, role_names
 from windlass.model.framework import ALWAYS_RETRY, RETRY_IF_FAILED
-from windlass.model.names import RUNTIME_ANNOTATION
 from windlass.model.wishes import Runtime
 from windlass.wire import faults, shape, tree
 from windlass.wire.faults import Fault, Fix, Remedy, Rule
 
 _PS = "ps"
 _SERVERS_BY_NAME = frozenset({"jupyter", "notebook", "tensorboard"})
-_ENDLESS = re.compile(
+# These are compiled when they are needed, which is seldom, and not when the program starts.
+_SPEAK_OF_ENDLESSNESS = ("sleep", "tail", "tensorboard", "jupyter", "tf-server")
+_ENDLESS = (
     r"(?<![\w./-])(?:"
     r"sleep\s+inf(?:inity)?"
     r"|tail\s+(?:-f|-F|--follow)\s+/dev/null"
@@ -28,12 +29,12 @@ _ENDLESS = re.compile(
     r"|windlass\s+tf-server"
     r")(?![\w.])"
 )
-_PYTHON = re.compile(r"\bpython|\.py\b")
+_NEXT_COMMAND = r"&&|\|\||[;\n|]|(?<![>&])&"
+_PYTHON = r"\bpython|\.py\b"
 """What a parameter server is written in; a role may be called so and just print a file."""
-_NEXT_COMMAND = re.compile(r"&&|\|\||[;\n|]|(?<![>&])&")
+_PORT_OF_A_ROLE = r"\bFB_[A-Z0-9]+_PORT=|\b\w+_port="
 _BARRIERS = ("frameworkbarrier", "get_ips.sh")
 """What the init containers that wait for addresses are known by."""
-_PORT_OF_A_ROLE = re.compile(r"\bFB_[A-Z0-9]+_PORT=|\b\w+_port=")
 _OF_THE_NODE = ("/dev", "/etc", "/lib", "/proc", "/run", "/sys", "/tmp", "/usr", "/var/run")  # noqa: S108
 """Host paths that mean the node's own: devices, drivers, sockets, the time zone, scratch space."""
 _MOST_TEXT = 20_000
@@ -89,7 +90,7 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Fault]:
 
 
 def _roles(framework: tree.Mapping, path: str) -> Iterator[_Role]:
-    runtime = tree.text_of(tree.dig(framework, "metadata", "annotations", RUNTIME_ANNOTATION)) or ""
+    runtime = tree.text_of(tree.dig(framework, "metadata", "annotations", names.RUNTIME_ANNOTATION)) or ""
     for index, node in enumerate(tree.items_of(tree.dig(framework, "spec", "taskRoles"))):
         if isinstance(node, tree.Mapping):
             yield _Role(node, faults.item(path, index), runtime)
@@ -181,15 +182,17 @@ def _endless_program(role: _Role) -> str:
             )
         if index == 0 and not words and role.name in _SERVERS_BY_NAME:
             return f"a {role.name} server runs until it is stopped"
-        if is_called_a_server and _PYTHON.search(text):
+        if is_called_a_server and re.search(_PYTHON, text):
             return "a parameter server serves until it is stopped"
     return ""
 
 
 def _endless_command(text: str) -> str:
     """The first that is not put into the background."""
-    for found in _ENDLESS.finditer(text):
-        following = _NEXT_COMMAND.search(text, found.end())
+    if not any(word in text for word in _SPEAK_OF_ENDLESSNESS):
+        return ""
+    for found in re.finditer(_ENDLESS, text):
+        following = re.search(_NEXT_COMMAND, text[found.end() :])
         is_in_the_background = following is not None and following[0] == "&"
         if not is_in_the_background:
             return found[0]
@@ -233,13 +236,19 @@ def _check_own_barrier(framework: tree.Mapping, role: _Role) -> Iterator[Fault]:
         for text in (tree.text_of(tree.dig(container, "image")) or "", *_words(container))
         for known in _BARRIERS
     )
+    annotations = tree.dig(framework, "metadata", "annotations")
+    is_spoken_of = any(
+        tree.dig(annotations, name) is not None
+        for name in (names.RUNTIME_ANNOTATION, names.BARRIER_ANNOTATION)
+    )
+    if not has_a_barrier or is_spoken_of:
+        return
     containers = (*init_containers, *tree.items_of(tree.dig(role.pod, "containers")))
     says_a_port = any(
-        tree.dig(container, "ports") is not None or _PORT_OF_A_ROLE.search(" ".join(_words(container)))
+        tree.dig(container, "ports") is not None or re.search(_PORT_OF_A_ROLE, " ".join(_words(container)))
         for container in containers
     )
-    is_spoken_of = tree.dig(framework, "metadata", "annotations") is not None
-    if has_a_barrier and not says_a_port and not is_spoken_of:
+    if not says_a_port:
         message = (
             "an init container finds the addresses of all tasks, and none of this role says at which port it is. "
             "Declare the containerPort that they listen at"

@@ -1,0 +1,121 @@
+"""`windlass list`, `status` and `describe`: what is there, at every width of a terminal."""
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+from hollow_world import HollowPlace
+from operated import jobs
+
+from windlass.cli.main import main
+from windlass.model import names
+
+
+def run(place: HollowPlace, *words: str, columns: str = "") -> Result:
+    result = CliRunner().invoke(main, [*words, *place.options], env={"COLUMNS": columns})
+    assert result.exit_code == 0, result.output
+    return result
+
+
+@pytest.fixture
+def busy(place: HollowPlace) -> HollowPlace:
+    """One that runs, one of the old group that has failed, one whose name is long and that waits."""
+    place.submit(
+        jobs.framework("digits", jobs.role("ps", life=jobs.FOREVER), jobs.role(tasks=2, life=jobs.FOREVER))
+    )
+    place.submit(jobs.framework("old", jobs.role(life=jobs.fails(9)), group=names.LAUNCHER_GROUP))
+    place.submit(jobs.framework("a-job-whose-name-is-rather-long-but-still-allowed", suspend=True))
+    place.wait_for_running("digits", 3)
+    place.wait_for_completed("old", names.LAUNCHER_GROUP)
+    place.wait_for_condition("a-job-whose-name-is-rather-long-but-still-allowed", "Suspended")
+    return place
+
+
+def test_list(busy: HollowPlace) -> None:
+    header, *rows = run(busy, "list").stdout.splitlines()
+    assert header.split() == ["NAME", "STATE", "TASKS", "ATTEMPT", "AGE"]
+    assert [row.split()[:2] for row in rows] == [
+        ["a-job-whose-name-is-rather-long-but-still-allowed", "Suspended"],
+        ["digits", "Running"],
+        ["old", "Failed"],
+    ]
+    assert "3 running of 3" in rows[1]
+    assert "1 failed of 1" in rows[2]
+
+
+def test_list_with_more(busy: HollowPlace) -> None:
+    header, *rows = run(busy, "list", "-o", "wide").stdout.splitlines()
+    assert header.split()[-2:] == ["ROLES", "REASON"]
+    assert "ps=1 worker=2" in rows[1]
+    assert "(9)" in rows[2]
+
+
+def test_list_of_all_namespaces(busy: HollowPlace) -> None:
+    result = CliRunner().invoke(main, ["list", "-A", "--kubeconfig", str(busy.kubeconfig)])
+    assert [busy.name, "digits"] in [line.split()[:2] for line in result.stdout.splitlines()]
+
+
+def test_list_for_other_programs(busy: HollowPlace) -> None:
+    listed = json.loads(run(busy, "list", "-o", "json").stdout)
+    assert listed["kind"] == "List"
+    assert {item["metadata"]["name"] for item in listed["items"]} >= {"digits", "old"}
+    assert all("managedFields" in item["metadata"] or item["spec"] for item in listed["items"])
+
+
+def test_list_of_nothing(place: HollowPlace) -> None:
+    result = run(place, "list")
+    assert result.stdout == ""
+    assert result.stderr == f"there is no job in the namespace {place.name}\n"
+
+
+def test_status(busy: HollowPlace) -> None:
+    text = run(busy, "status", "digits").stdout
+    assert "state       Running for" in text
+    rows = [line.split()[:4] for line in text.splitlines() if line.startswith(("ps-", "worker-"))]
+    assert rows == [[task, "Running", "0", "hollow"] for task in ("ps-0", "worker-0", "worker-1")]
+
+
+def test_status_of_a_failed_one(busy: HollowPlace) -> None:
+    text = run(busy, "status", "old").stdout
+    assert "state       Failed for" in text
+    assert "hint        windlass why old" in text
+    (row,) = (line.split() for line in text.splitlines() if line.startswith("worker-0"))
+    assert row[:4] == ["worker-0", "Failed", "0", "9"]
+
+
+def test_status_for_other_programs(busy: HollowPlace) -> None:
+    body = json.loads(run(busy, "status", "digits", "-o", "json").stdout)
+    assert (body["kind"], body["status"]["state"]) == ("Framework", "AttemptRunning")
+
+
+def test_describe(busy: HollowPlace) -> None:
+    job = busy.framework("digits")
+    busy.wait_for_events(job["metadata"]["uid"], "AttemptStarted")
+    text = run(busy, "describe", "digits").stdout
+    for said in (
+        "kind          Framework of frameworkcontroller.microsoft.com",
+        "retries       none",
+        "COMPLETES WHEN",
+        "windlass/test:1",
+        "digits-worker-1",
+        "AttemptStarted",
+    ):
+        assert said in text, text
+
+
+COMMANDS = {
+    "list": ["list"],
+    "wide list": ["list", "-o", "wide"],
+    "status": ["status", "digits"],
+    "status of a long name": ["status", "a-job-whose-name-is-rather-long-but-still-allowed"],
+    "describe": ["describe", "digits"],
+}
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_line_is_wider_than_the_terminal(command: str, width: int, busy: HollowPlace) -> None:
+    lines = run(busy, *COMMANDS[command], columns=str(width)).stdout.splitlines()
+    assert max(map(len, lines)) <= width
+    names_shown = [line for line in lines if line.startswith(("digits", "worker-0", "job ", "a-job"))]
+    assert names_shown

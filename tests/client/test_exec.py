@@ -1,0 +1,97 @@
+"""What keeps a command from being run beside a task. Commands that do run are tested with pods that do."""
+
+from collections.abc import Iterator
+
+import pytest
+import small_world
+from operated import jobs
+from small_world import Place, SmallWorld
+
+from windlass.client import exec as running
+from windlass.client.connection import Connection
+from windlass.client.errors import NotThereError, RefusedError
+from windlass.client.exec import Streams
+from windlass.client.tasks import Task
+from windlass.kubeapi import streams
+from windlass.kubeapi.errors import NotFoundError, UnauthorizedError
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[SmallWorld]:
+    with small_world.running() as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def place(world: SmallWorld) -> Place:
+    place = world.new_place()
+    place.submit(jobs.framework("live", jobs.role(life=jobs.FOREVER), jobs.role("slow", life=jobs.PENDING)))
+    place.submit(jobs.framework("over", jobs.role(life=jobs.fails(4)), completedPods="Keep"))
+    place.submit(jobs.framework("gone", jobs.role(life=jobs.SUCCEEDS)))
+    place.wait_for_running("live", 1)
+    place.wait_for_completed("over")
+    place.wait_for_completed("gone")
+    return place
+
+
+def execute(place: Place, job: str, task: Task, container: str = "") -> int:
+    async def work(connection: Connection) -> int:
+        said: list[bytes] = []
+        here = Streams(stdout=said.append, stderr=said.append)
+        return await running.execute(connection, job, task, ["true"], here, container)
+
+    return place.use(work)
+
+
+NOT_THERE = {
+    "ended": ("over", Task("worker", 0), "", "worker-0 does not run, its container main ended with 4"),
+    "not-begun": ("live", Task("slow", 0), "", "slow-0 does not run yet"),
+    "gone": ("gone", Task("worker", 0), "", "worker-0 has no pod: `windlass why gone`"),
+    "no-such-task": ("live", Task("worker", 3), "", "live has no task worker-3, it has worker-0, slow-0"),
+    "no-such-container": ("live", Task("worker", 0), "side", "worker-0 has no container side, it has main"),
+    "no-such-job": ("nobody", Task("worker", 0), "", 'there is no job "nobody"'),
+}
+
+
+@pytest.mark.parametrize(("job", "task", "container", "words"), NOT_THERE.values(), ids=NOT_THERE.keys())
+def test_nothing_to_run_it_in(place: Place, job: str, task: Task, container: str, words: str) -> None:
+    with pytest.raises(NotThereError) as error:
+        execute(place, job, task, container)
+    assert str(error.value).startswith(words)
+
+
+def test_a_command_that_cannot_be_started(place: Place) -> None:
+    with pytest.raises(RefusedError, match=r"true could not be run in worker-0: .*nothing runs here"):
+        execute(place, "live", Task("worker", 0))
+
+
+def test_what_the_server_says_when_it_opens_no_stream(place: Place) -> None:
+    """And not only its code."""
+    request = streams.exec_request(place.name, "no-such-pod", "main", ("true",), stdin=False, tty=False)
+
+    async def work(connection: Connection) -> None:
+        with pytest.raises(NotFoundError, match='pods "no-such-pod" not found'):
+            async with connection.transport.channels(request, streams.PROTOCOLS):
+                pass
+
+    place.use(work)
+
+
+def test_a_server_that_does_not_know_us(place: Place) -> None:
+    from windlass.kubeapi.access import Access
+    from windlass.kubeapi.credentials import Found
+    from windlass.kubeapi.transport import Transport
+
+    request = streams.exec_request(place.name, "live-worker-0", "main", ("true",), stdin=False, tty=False)
+
+    async def work(connection: Connection) -> None:
+        known = connection.transport.access
+        stranger = Access(
+            Found(server=known.server, headers=(("Authorization", "Bearer x"),), tls=known._tls)
+        )
+        async with Transport(stranger) as transport:
+            with pytest.raises(UnauthorizedError):
+                async with transport.channels(request, streams.PROTOCOLS):
+                    pass
+
+    place.use(work)

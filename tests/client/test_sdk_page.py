@@ -1,0 +1,36 @@
+"""docs/sdk.md: its examples run, one after the other, as somebody would type them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import hollow_world
+import pytest
+
+from windlass.testing.hollow_lives import Life
+
+PAGE = Path(__file__).parents[2] / "docs" / "sdk.md"
+JOB = "name: digits\nimage: x\ncommand: python train.py\nroles: {worker: {tasks: 3}}\n"
+
+
+def test_the_examples_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    monkeypatch.chdir(tmp_path)
+    examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    known: dict[str, Any] = {}
+    with hollow_world.opened(life=Life(runs_for=None)) as world:
+        monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig))
+        for example in examples:
+            exec(compile(example, str(PAGE), "exec"), known)  # noqa: S102
+    said = capsys.readouterr().out
+    for expected in (
+        "digits 3",
+        "Running 3 of 3",
+        "worker-1 Running hollow",
+        "Stopped -210",
+        'there is no job "digts"',
+        "[]",
+    ):
+        assert expected in said

@@ -1,0 +1,143 @@
+"""One job as it changes: cut watches are begun anew, and what does not pass ends the wait."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hollow_world import HollowPlace
+from operated import jobs
+
+from windlass.client import connection, finding, views, waiting, watching
+from windlass.client.connection import Connection
+from windlass.client.errors import RefusedError, UnreachableError
+from windlass.client.views import JobState
+from windlass.kubeapi import errors
+from windlass.kubeapi.following import Follower
+from windlass.model.api_failure import ApiFailure
+from windlass.model.framework import Framework
+
+
+def play(place: HollowPlace, story: Callable[[Connection], object]) -> None:
+    async def played() -> None:
+        async with (
+            asyncio.timeout(120),
+            connection.connected(str(place.kubeconfig), namespace=place.name) as here,
+        ):
+            await story(here)  # type: ignore[misc]
+
+    asyncio.run(played())
+
+
+@pytest.fixture
+def running(place: HollowPlace) -> HollowPlace:
+    place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER)))
+    place.wait_for_running("digits", 1)
+    return place
+
+
+def test_another_one_of_the_same_name_is_another_one(running: HollowPlace) -> None:
+    async def story(here: Connection) -> None:
+        first = await finding.find(here, "digits")
+        seen: list[Framework | None] = []
+        async for found in watching.changes(here, first):
+            seen.append(found)
+            if len(seen) == 1:
+                await asyncio.to_thread(running.delete, "digits", "Foreground")
+                await asyncio.to_thread(running.wait_until_gone, "digits")
+                await asyncio.to_thread(running.submit, jobs.framework("digits"))
+        assert seen[-1] is None
+        assert {found.uid for found in seen if found is not None} == {first.uid}
+        # And for who comes later still.
+        assert [found async for found in watching.changes(here, first)] == [None]
+
+    play(running, story)
+
+
+def cut(error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many watches fail before one goes on."""
+    watch, left = Follower._watch, times
+
+    async def failing(self: Follower) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            raise error
+        await watch(self)
+
+    monkeypatch.setattr(Follower, "_watch", failing)
+
+
+def test_a_watch_that_is_cut_goes_on(running: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut(errors.UnansweredError("cut"), 2, monkeypatch)
+
+    async def story(here: Connection) -> None:
+        framework = await finding.find(here, "digits")
+        is_ended = False
+        async for found in watching.changes(here, framework):
+            assert found is not None
+            if views.job_view(found).is_completed:
+                return
+            if not is_ended:
+                await asyncio.to_thread(running.end_pod, "digits-worker-0")
+            is_ended = True
+
+    play(running, story)
+
+
+HOPELESS = {
+    "forbidden": errors.ForbiddenError(ApiFailure(403, "Forbidden", "no more")),
+    "unknown": errors.UnauthorizedError(ApiFailure(401, "Unauthorized", "no more")),
+}
+
+
+@pytest.mark.parametrize("case", HOPELESS)
+def test_what_does_not_pass_is_told(case: str, running: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut(HOPELESS[case], 1000, monkeypatch)
+    with pytest.raises(RefusedError, match="no more"):
+        play(running, lambda here: waiting.wait(here, "digits"))
+
+
+def test_trouble_that_lasts_is_told(running: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LONGEST_TROUBLE_SECONDS", 0.5)
+    cut(errors.NotSentError("nobody is there"), 1000, monkeypatch)
+    with pytest.raises(UnreachableError, match="nobody is there"):
+        play(running, lambda here: waiting.wait(here, "digits"))
+
+
+def test_a_surprise_is_told(running: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut(ZeroDivisionError("a fault of ours"), 1, monkeypatch)
+    with pytest.raises(ZeroDivisionError, match="a fault of ours"):
+        play(running, lambda here: waiting.wait(here, "digits"))
+
+
+def test_nothing_is_asked_while_nothing_changes(
+    running: HollowPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting costs one list and one watch."""
+    asked: list[str] = []
+    pages, watch = Follower._pages, Follower._watch
+
+    async def listed(self: Follower, size: int) -> object:
+        asked.append("list")
+        return await pages(self, size)
+
+    async def watched(self: Follower) -> None:
+        asked.append("watch")
+        await watch(self)
+
+    monkeypatch.setattr(Follower, "_pages", listed)
+    monkeypatch.setattr(Follower, "_watch", watched)
+    changes: list[JobState] = []
+
+    async def story(here: Connection) -> None:
+        framework = await finding.find(here, "digits")
+        done = asyncio.create_task(
+            waiting.wait_for(here, framework, seen=lambda view: changes.append(view.state))
+        )
+        while not changes:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(running.end_pod, "digits-worker-0")
+        assert (await done).state is JobState.SUCCEEDED
+
+    play(running, story)
+    assert asked == ["list", "watch"]

@@ -1,0 +1,71 @@
+"""The channels of an exec, from a client's side."""
+
+import json
+from typing import Any
+
+import pytest
+
+from windlass.kubeapi import streams
+from windlass.kubeapi.streams import Ended, Size
+
+STATUSES: dict[str, tuple[Any, Ended]] = {
+    "success": ({"metadata": {}, "status": "Success"}, Ended(0)),
+    "exit-code": (
+        {
+            "status": "Failure",
+            "reason": "NonZeroExitCode",
+            "message": "command terminated",
+            "details": {"causes": [{"reason": "ExitCode", "message": "42"}]},
+        },
+        Ended(42, "command terminated"),
+    ),
+    "never-started": (
+        {"status": "Failure", "reason": "InternalError", "message": "no such file", "details": None},
+        Ended(None, "no such file"),
+    ),
+    "causes-of-something-else": (
+        {"status": "Failure", "message": "no", "details": {"causes": [{"reason": "X", "message": "7"}]}},
+        Ended(None, "no"),
+    ),
+    "no-causes": ({"status": "Failure", "message": "no", "details": {"causes": None}}, Ended(None, "no")),
+    "no-words": ({"status": "Failure"}, Ended(None, "the server does not say why")),
+}
+
+
+@pytest.mark.parametrize(("status", "expected"), STATUSES.values(), ids=STATUSES.keys())
+def test_how_it_ended(status: Any, expected: Ended) -> None:
+    assert streams.ended(json.dumps(status).encode()) == expected
+
+
+def test_an_end_that_is_no_status() -> None:
+    assert streams.ended(b"plain words") == Ended(None, "plain words")
+
+
+def test_messages() -> None:
+    assert streams.message(streams.STDIN, b"a") == b"\0a"
+    assert streams.parsed(b"\1out") == (streams.STDOUT, b"out")
+    assert streams.parsed(b"") == (-1, b"")
+    assert streams.resized(Size(80, 24)) == b'\4{"Width":80,"Height":24}'
+
+
+@pytest.mark.parametrize(
+    ("protocol", "sent"), [("v5.channel.k8s.io", b"\xff\0"), ("v4.channel.k8s.io", None)]
+)
+def test_the_end_of_the_input(protocol: str, sent: bytes | None) -> None:
+    assert streams.end_of_input(protocol) == sent
+
+
+def test_the_request() -> None:
+    request = streams.exec_request("ns", "a pod", "main", ("sh", "-c", "a & b"), stdin=True, tty=True)
+    assert request.path == "/api/v1/namespaces/ns/pods/a%20pod/exec"
+    assert request.query == (
+        ("command", "sh"),
+        ("command", "-c"),
+        ("command", "a & b"),
+        ("container", "main"),
+        ("stdout", "true"),
+        ("stdin", "true"),
+        ("tty", "true"),
+    )
+    plain = streams.exec_request("ns", "p", "main", ("true",), stdin=False, tty=False)
+    assert plain.query[-2:] == (("stdout", "true"), ("stderr", "true"))

@@ -1,0 +1,217 @@
+"""`windlass exec` and `windlass logs` where pods really run: what goes in, what comes out, and how it ends."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import terminals
+from pods import commands, machine
+from pods.commands import Command, Done, Home, Local, framework, role
+
+from conformance.client import Json
+from conformance.waiting import wait_for
+
+PATH = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
+TICKS = "trap 'exit 0' TERM; i=0; while true; do i=$$((i+1)); echo tick $$i; sleep 0.05; done"
+PAIR = "echo begun; trap 'exit 0' TERM; sleep 100000 & wait"
+
+
+class Cluster:
+    """One of `windlass local`, and whoever uses it."""
+
+    def __init__(self, home: Home, local: Local) -> None:
+        self.home = home
+        self.local = local
+        self.kubeconfig = Path(local.status()["kubeconfig"])
+
+    def windlass(self, command: str, *arguments: str, given: bytes = b"") -> Done:
+        return self.home.windlass(command, *self.where, *arguments, given=given)
+
+    def begin(self, command: str, *arguments: str) -> Command:
+        return self.home.begin(command, *self.where, *arguments)
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        return ("--kubeconfig", str(self.kubeconfig))
+
+    def submit(self, body: Json) -> None:
+        self.local.client.post(PATH, body).expect(201)
+
+    def wait_for_running(self, name: str, tasks: int) -> None:
+        wait_for(f"{name} to run", lambda: self._summary(name).get("running") == tasks)
+
+    def wait_for_completed(self, name: str) -> None:
+        wait_for(f"{name} to complete", lambda: self._status(name).get("state") == "Completed")
+
+    def _status(self, name: str) -> Json:
+        return self.local.client.get(f"{PATH}/{name}").expect(200).body.get("status") or {}
+
+    def _summary(self, name: str) -> Json:
+        return self._status(name).get("summary") or {}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with commands.home(commands.best()) as home, commands.local(home) as local:
+        made = Cluster(home, local)
+        made.submit(framework(role(home.container(PAIR), tasks=2), name="pair"))
+        made.wait_for_running("pair", 2)
+        yield made
+
+
+# Commands beside a task
+
+
+@pytest.mark.parametrize("code", [0, 1, 42, 255])
+def test_exit_codes(cluster: Cluster, code: int) -> None:
+    done = cluster.windlass("exec", "pair/worker-1", "--", "sh", "-c", f"exit {code}").expect(code)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_outputs_are_apart(cluster: Cluster) -> None:
+    run = "echo $FC_TASK_INDEX; echo err >&2"
+    done = cluster.windlass("exec", "pair/worker-1", "--", "sh", "-c", run).expect(0)
+    assert (done.stdout, done.stderr) == ("1\n", "err\n")
+
+
+def test_a_command_with_options_of_its_own(cluster: Cluster) -> None:
+    done = cluster.windlass("exec", "pair/worker-0", "--", "echo", "-n", "--stdin", "-t", "--").expect(0)
+    assert done.stdout == "--stdin -t --"
+
+
+def test_input_and_its_end(cluster: Cluster) -> None:
+    """More of it than any buffer holds; the command waits for its end."""
+    given = os.urandom(300_000)
+    count = ("sh", "-c", "wc -c; exit 7")
+    done = cluster.windlass("exec", "-i", "pair/worker-0", "--", *count, given=given).expect(7)
+    assert done.stdout.strip() == str(len(given))
+
+
+def test_no_input_unless_asked_for(cluster: Cluster) -> None:
+    done = cluster.windlass("exec", "pair/worker-0", "--", "cat", given=b"unheard").expect(0)
+    assert done.stdout == ""
+
+
+def test_much_output(cluster: Cluster) -> None:
+    run = "head -c 20000000 /dev/zero | tr '\\0' x"
+    done = cluster.windlass("exec", "pair/worker-0", "--", "sh", "-c", run).expect(0)
+    assert len(done.stdout) == 20_000_000
+    assert set(done.stdout) == {"x"}
+
+
+REFUSED = {
+    "no-such-command": ("pair/worker-0", "there-is-no-such-command", "there-is-no-such-command"),
+    "no-such-task": ("pair/worker-7", "true", "pair has no task worker-7, it has worker-0..1"),
+    "no-such-job": ("pear/worker-0", "true", 'Did you mean "pair"?'),
+}
+
+
+@pytest.mark.parametrize(("task", "command", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_cannot_be_run(cluster: Cluster, task: str, command: str, words: str) -> None:
+    done = cluster.windlass("exec", task, "--", command)
+    assert done.code != 0
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_task_that_does_not_run(cluster: Cluster) -> None:
+    cluster.submit(framework(role(cluster.home.container("exit 5")), name="brief", completedPods="Keep"))
+    cluster.wait_for_completed("brief")
+    done = cluster.windlass("exec", "brief/worker-0", "--", "true").expect(1)
+    (message,) = done.stderr.splitlines()
+    assert "worker-0 does not run, its container main ended with 5" in message
+
+
+def test_ctrl_c_ends_the_command(cluster: Cluster) -> None:
+    mark = f"1234{time.time_ns() % 10**9}"
+    command = cluster.begin("exec", "pair/worker-0", "--", "sh", "-c", f"echo armed; sleep {mark}")
+    command.says("armed")
+    command.press_ctrl_c()
+    assert command.done().code == 130
+    wait_for("the command to be gone", lambda: not _runs(f"sleep\0{mark}"))
+
+
+def _runs(words: str) -> bool:
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if words in each.read_text():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+# On a terminal
+
+
+def test_a_terminal(cluster: Cluster) -> None:
+    """Keys go there, Ctrl-C too; its size follows ours; it is left as it was."""
+    home = cluster.home
+    words = home.level.command(
+        *("-m", "windlass.cli.main", "exec", *cluster.where, "-it", "pair/worker-0", "--"),
+        *("sh", "-c", "echo inside; exec sh"),
+    )
+    own = {"HOME": str(home.folder), machine.MARKER: home.mark}
+    environment = {**home.level.surroundings(home.folder), **own}
+    with terminals.running(words, environment, home.folder, columns=91, lines=33) as shown:
+        screen = shown.terminal
+
+        def type_in(text: str) -> None:
+            os.write(screen.master, text.encode())
+
+        screen.shows("inside")
+        type_in("stty size; echo ready | tr a-z A-Z\r")
+        screen.shows("33 91", "READY")
+        screen.resize(70, 20)
+        os.kill(shown.process.pid, signal.SIGWINCH)
+        type_in("until [ \"$(stty size)\" = '20 70' ]; do sleep 0.1; done; echo as wide | tr a-z A-Z\r")
+        screen.shows("AS WIDE")
+        type_in("echo asleep | tr a-z A-Z; sleep 100000\r")
+        screen.shows("ASLEEP")
+        type_in("\x03")
+        type_in("echo still here | tr a-z A-Z\r")
+        screen.shows("STILL HERE")
+        type_in("exit 9\r")
+        assert shown.done() == 9
+
+
+# Logs
+
+
+def test_logs_of_both(cluster: Cluster) -> None:
+    wait_for("both to have begun", lambda: len(cluster.windlass("logs", "pair").lines) == 2)
+    done = cluster.windlass("logs", "pair").expect(0)
+    assert sorted(done.lines) == ["worker-0 | begun", "worker-1 | begun"]
+    assert cluster.windlass("logs", "pair", "worker-1").expect(0).stdout == "begun\n"
+
+
+def test_followed_over_a_restart_of_the_cluster(cluster: Cluster) -> None:
+    """The daemon is killed and started again, and its pods go on: no line comes twice, and none is lost."""
+    cluster.submit(framework(role(cluster.home.container(TICKS)), name="ticks"))
+    cluster.wait_for_running("ticks", 1)
+    following = cluster.begin("logs", "-f", "ticks", "worker-0")
+    following.says("tick 20\n")
+    cluster.local.kill()
+    cluster.local.up()
+    last = int(following.output.split()[-1])
+    following.says(f"tick {last + 20}\n")
+    cluster.windlass("stop", "ticks").expect(0)
+    done = following.done()
+    numbers = [int(line.removeprefix("tick ")) for line in done.lines]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert done.code == 0
+
+
+def test_why_it_failed(cluster: Cluster) -> None:
+    """By its log while its pod is there."""
+    container = cluster.home.container("for i in 1 2 3; do echo line $$i; done; exit 3")
+    cluster.submit(framework(role(container), name="broken", completedPods="Keep"))
+    cluster.wait_for_completed("broken")
+    done = cluster.windlass("why", "broken", "--lines", "2").expect(0)
+    assert done.lines[0].startswith("broken failed: worker-0 ended with 3 (ContainerUnrecognizedFailed)")
+    assert "    line 2\n    line 3\n" in done.stdout
+    assert "line 1" not in done.stdout
