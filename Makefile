@@ -113,6 +113,7 @@ bench: $(VENV)/installed $(EXAMPLES)/installed ## Measure, and print beside the 
 	$(BIN)/python bench/pods.py
 	$(BIN)/python bench/controller.py
 	$(BIN)/python bench/barrier.py
+	$(BIN)/python bench/commands.py
 	$(BIN)/python bench/live_view.py
 	$(EXAMPLES)/bin/python bench/launch.py
 

@@ -4,6 +4,7 @@ Alternating, so that all of them meet the same machine; medians.
 """
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 AIM_MS = 150.0
 WINDLASS = str(Path(sys.executable).with_name("windlass"))
+JOB = Path(__file__).parents[1] / "examples" / "digits-ps" / "job.yaml"
 TASK_ROLE = """\
   - name: role{index}
     taskNumber: 2
@@ -53,7 +55,9 @@ def hundred_lines() -> str:
 
 def milliseconds(command: Sequence[str]) -> float:
     began = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)  # noqa: S603
+    # As it is installed for people: what was compiled once is kept.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(command, check=True, capture_output=True, env=environment)  # noqa: S603
     return (time.perf_counter() - began) * 1000
 
 
@@ -77,6 +81,7 @@ def main() -> None:
                 "bare": [sys.executable, "-c", "pass"],
                 "windlass --help": [WINDLASS, "--help"],
                 "windlass lint, a file of 100 lines": [WINDLASS, "lint", str(file)],
+                "windlass lint, a job file": [WINDLASS, "lint", str(JOB)],
             },
             rounds,
         )

@@ -129,19 +129,11 @@ COLOURS = {
 }
 
 
-class Stream:
-    def __init__(self, is_terminal: bool) -> None:
-        self._is_terminal = is_terminal
-
-    def isatty(self) -> bool:
-        return self._is_terminal
-
-
 @pytest.mark.parametrize(
     ("choice", "is_terminal", "environment", "expected"), COLOURS.values(), ids=COLOURS.keys()
 )
 def test_colours(choice: str, is_terminal: bool, environment: dict[str, str], expected: bool) -> None:
-    assert colours.is_wanted(choice, Stream(is_terminal), environment) == expected
+    assert colours.is_wanted(choice, is_terminal=is_terminal, environment=environment) == expected
 
 
 def test_a_task_keeps_its_colour() -> None:

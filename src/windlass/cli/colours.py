@@ -3,7 +3,6 @@
 import os
 import zlib
 from collections.abc import Mapping
-from typing import TextIO
 
 import click
 
@@ -22,12 +21,12 @@ option = click.option(
 )
 
 
-def is_wanted(choice: str, stream: TextIO, environment: Mapping[str, str] | None = None) -> bool:
+def is_wanted(choice: str, *, is_terminal: bool, environment: Mapping[str, str] | None = None) -> bool:
     given = os.environ if environment is None else environment
     if choice != AUTO:
         return choice == ALWAYS
     is_dumb = given.get("TERM") == "dumb"
-    return stream.isatty() and not given.get("NO_COLOR") and not is_dumb
+    return is_terminal and not given.get("NO_COLOR") and not is_dumb
 
 
 def painted(name: str, text: str) -> str:

@@ -53,16 +53,19 @@ def _said(event: "Event", output: str) -> str:
     return text(event)
 
 
-_CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
-"""Part of what is told comes from other people's containers: a line stays a line, and drives no terminal."""
+_CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}
+
+
+def escaped(text: str) -> str:
+    """Part of what is told comes from other people's containers: a line stays a line, and drives no terminal."""
+    return text.translate(_CONTROL_CHARACTERS)
 
 
 def text(event: "Event") -> str:
     """One line. The time is that of the person who looks on."""
     times = f" (x{event.count})" if event.count > 1 else ""
     mark = "!" if event.is_warning else " "
-    message = event.message.translate(_CONTROL_CHARACTERS)
-    return f"{clock(event.last)} {mark} {event.object:<12} {event.reason}{times}: {message}"
+    return f"{clock(event.last)} {mark} {event.object:<12} {event.reason}{times}: {escaped(event.message)}"
 
 
 def clock(moment: datetime) -> str:

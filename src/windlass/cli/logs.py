@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 import msgspec
 
-from windlass.cli import cluster, colours, completing
+from windlass.cli import cluster, colours, completing, parameters
 from windlass.cli.cluster import Where
 from windlass.wire import durations
 
@@ -21,14 +21,9 @@ if TYPE_CHECKING:
 LONGEST_LABEL = 40
 
 
-def _duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    try:
-        found = durations.seconds(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-    if found <= 0:
+def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    found = parameters.duration(context, parameter, value)
+    if found is not None and found <= 0:
         raise click.BadParameter(f"found {value!r}, expected {durations.EXPECTED}, longer than none")
     return found
 
@@ -84,7 +79,7 @@ def logs(
         times=timestamps or is_json,
         container=container,
     )
-    is_coloured = colours.is_wanted(color, sys.stdout)
+    is_coloured = colours.is_wanted(color, is_terminal=sys.stdout.isatty())
 
     async def show(connection: "Connection") -> None:
         framework = await finding.find(connection, job)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from windlass.client.why_failed import Failure
     from windlass.client.why_retried import Retries
 
-_CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09}
-
 
 @click.command()
 @click.argument("name", shell_complete=completing.jobs)
@@ -43,7 +41,7 @@ def why(name: str, lines: int, output: str, where: Where) -> None:
         click.echo(msgspec.json.encode(found))
         return
     for line in text(found, datetime.now(UTC)):
-        click.echo(line.translate(_CONTROL_CHARACTERS))
+        click.echo(event_lines.escaped(line))
 
 
 def text(found: "Explanation", now: datetime) -> Iterator[str]:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import msgspec
 
 from windlass.discovery import peers as where
-from windlass.discovery.tensorflow import TensorFlow, type_of
-from windlass.model import names
+from windlass.discovery.tensorflow import TensorFlow
+from windlass.model import names, role_names
 from windlass.model.base import Json
 from windlass.model.gang import GangRole, GangSpec
 
@@ -117,7 +117,9 @@ def _called(gang: GangSpec, role: GangRole, index: int) -> str:
 def configfile(gang: GangSpec) -> str:
     """The workers on the first line, the parameter servers on the last (statement 53)."""
     workers, servers = (
-        ",".join(_listed(role) for role in gang.roles if type_of(role.name) == kind and role.members)
+        ",".join(
+            _listed(role) for role in gang.roles if role_names.type_of(role.name) == kind and role.members
+        )
         for kind in ("worker", "ps")
     )
     return f"{workers}\n{servers}\n"

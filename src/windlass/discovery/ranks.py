@@ -17,7 +17,7 @@ JAX_NUM_PROCESSES        2
 """
 
 from windlass.discovery.peers import Address, Peers
-from windlass.discovery.tensorflow import OUTSIDERS
+from windlass.model import role_names
 
 FIRST = ("master", "chief", "launcher", "coordinator")
 """Roles whose first task is rank 0, wherever they stand in the spec."""
@@ -27,7 +27,7 @@ class Ranks:
     """Everybody who takes part, in one order."""
 
     def __init__(self, peers: Peers) -> None:
-        roles = [role for role, addresses in peers.roles.items() if addresses and role not in OUTSIDERS]
+        roles = [role for role, addresses in peers.roles.items() if addresses and role_names.is_member(role)]
         roles.sort(key=lambda role: role not in FIRST)
         self._first_rank: dict[str, int] = {}
         self.size = 0

@@ -15,12 +15,7 @@ import msgspec
 from windlass.discovery.peers import Peers
 from windlass.model import role_names
 
-TYPES, OUTSIDERS, type_of = role_names.TYPES, role_names.OUTSIDERS, role_names.type_of
 _LAUNCHERS_TYPES = ("worker", "ps")
-
-
-def is_member(role: str) -> bool:
-    return role not in OUTSIDERS
 
 
 class TensorFlow:
@@ -30,16 +25,17 @@ class TensorFlow:
         self._cluster: dict[str, list[str]] = {}
         self._offset: dict[str, int] = {}
         for role, addresses in peers.roles.items():
-            if is_member(role) and addresses:
+            if role_names.is_member(role) and addresses:
                 # Two roles of one type count on, one after the other.
-                members = self._cluster.setdefault(type_of(role), [])
+                members = self._cluster.setdefault(role_names.type_of(role), [])
                 self._offset[role] = len(members)
                 members += map(str, addresses)
         self._spec = msgspec.json.encode(self._cluster).decode()
 
     def config(self, role: str, index: int) -> str:
         """TF_CONFIG."""
-        return f'{{"cluster":{self._spec},"task":{{"type":"{type_of(role)}","index":{self._index(role, index)}}}}}'
+        kind = role_names.type_of(role)
+        return f'{{"cluster":{self._spec},"task":{{"type":"{kind}","index":{self._index(role, index)}}}}}'
 
     def variables(self, role: str, index: int) -> dict[str, str]:
         number = str(self._index(role, index))
@@ -48,7 +44,7 @@ class TensorFlow:
             "TF_CONFIG": self.config(role, index),
             "CLUSTER_CONFIG": self._spec,
             **{f"{kind.upper()}_HOSTS": listed for kind, listed in lists.items()},
-            "JOB_NAME": type_of(role),
+            "JOB_NAME": role_names.type_of(role),
             "TASK_INDEX": number,
             **{f"{kind}_hosts": lists[kind] for kind in _LAUNCHERS_TYPES if kind in lists},
             "taskindex": number,

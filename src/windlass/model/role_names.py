@@ -10,3 +10,8 @@ OUTSIDERS = frozenset({"evaluator", "jupyter", "notebook", "tensorboard"})
 
 def type_of(role: str) -> str:
     return TYPES.get(role, role)
+
+
+def is_member(role: str) -> bool:
+    """Of the cluster that the tasks make together."""
+    return role not in OUTSIDERS

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from windlass.discovery import environment as discovery
-from windlass.discovery import tensorflow, tf_server
-from windlass.model import names
+from windlass.discovery import tf_server
+from windlass.model import names, role_names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
@@ -88,7 +88,7 @@ class PodFactory:
         if not isinstance(users, dict):
             return users
         spec = _with_variables(users, variables)
-        if self._wishes.runtime is Runtime.TENSORFLOW and tensorflow.is_member(role):
+        if self._wishes.runtime is Runtime.TENSORFLOW and role_names.is_member(role):
             spec = _with_a_server(spec)
         if self._wishes.wants_names:
             spec = _with_a_name(spec, self._framework.name, role, index)

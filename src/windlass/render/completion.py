@@ -12,14 +12,14 @@ succeeds:
 
 from collections.abc import Mapping
 
-from windlass.discovery import tensorflow
+from windlass.model import role_names
 from windlass.model.base import Json
 from windlass.model.framework import CompletionPolicySpec
 from windlass.model.job import Job, Role
 from windlass.model.wishes import Runtime
 from windlass.render import pods
 
-_LOOKING_ON = tensorflow.OUTSIDERS - {"evaluator"}
+_LOOKING_ON = role_names.OUTSIDERS - {"evaluator"}
 _MPI_LEADERS = frozenset({"launcher", "master"})
 _NEVER = -1
 
@@ -42,16 +42,16 @@ def leaders(job: Job) -> tuple[str, ...]:
 
 def is_endless(job: Job, name: str) -> bool:
     """Whether the tasks of the role go on until somebody ends them."""
-    if name in tensorflow.OUTSIDERS:
+    if name in role_names.OUTSIDERS:
         return True
     if job.runtime is not Runtime.TENSORFLOW:
         return False
-    return tensorflow.type_of(name) == "ps" or is_idle_server(job, name)
+    return role_names.type_of(name) == "ps" or is_idle_server(job, name)
 
 
 def is_idle_server(job: Job, name: str) -> bool:
     """Whether its tasks are given a server of TensorFlow to run, since they have nothing else."""
-    is_a_member = job.runtime is Runtime.TENSORFLOW and tensorflow.is_member(name)
+    is_a_member = job.runtime is Runtime.TENSORFLOW and role_names.is_member(name)
     return is_a_member and not has_command(job, job.roles[name])
 
 
@@ -73,7 +73,7 @@ def _has_command(pod: Json, name: str) -> bool:
 
 def _choices(runtime: Runtime, ending: Mapping[str, Role]) -> tuple[tuple[str, ...], ...]:
     """The first of these that is not empty leads."""
-    types = {name: tensorflow.type_of(name) for name in ending}
+    types = {name: role_names.type_of(name) for name in ending}
     everybody = tuple(ending)
     if runtime is Runtime.TENSORFLOW:
         chiefs = tuple(name for name, kind in types.items() if kind == "chief")

@@ -1,4 +1,7 @@
-"""Files that are run and submitted: jobs, Frameworks, and what has to be there before them. Bytes in, values out."""
+"""Files that are run and submitted: jobs, Frameworks, and what has to be there before them. Bytes in, values out.
+
+What only a job needs is imported when there is one: `windlass lint` of a Framework should not wait for it.
+"""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -8,8 +11,6 @@ import msgspec
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
-from windlass.render import checking
-from windlass.render import framework as rendering
 from windlass.render.code import Code
 from windlass.wire import faults, job_file, parsing, shape, text, tree, validation
 from windlass.wire.faults import Fault, Rule, Severity
@@ -55,8 +56,10 @@ class Submission(msgspec.Struct, frozen=True):
     @property
     def image_is_missing(self) -> bool:
         """Whether a task has none: only the embedded cluster runs such a job."""
+        from windlass.render.pods import NO_IMAGE
+
         return self.job is not None and any(
-            container.get("image") == rendering.NO_IMAGE
+            container.get("image") == NO_IMAGE
             for role in self.framework()["spec"]["taskRoles"]
             if role["taskNumber"] > 0
             for container in role["task"]["pod"]["spec"]["containers"]
@@ -65,6 +68,8 @@ class Submission(msgspec.Struct, frozen=True):
     def framework(self, code: Code | None = None, *, has_mounts: bool = True) -> Json:
         """What a cluster is given. What somebody wrote as a Framework stays as it is."""
         if self.job is not None:
+            from windlass.render import framework as rendering
+
             return rendering.framework(self.job, code, has_mounts=has_mounts)
         return self.written or {}
 
@@ -157,6 +162,8 @@ def _check(item: _Item) -> Iterator[Fault]:
             node, "a job file, or an object: a mapping with apiVersion, kind and metadata", item.path
         )
     elif item.is_job:
+        from windlass.render import checking
+
         yield from checking.check(node, item.path)
     elif item.is_framework:
         yield from validation.check(node, item.path)

@@ -10,8 +10,6 @@ from windlass.render import completion, pods
 from windlass.render.code import Code
 from windlass.wire import durations
 
-NO_IMAGE = pods.NO_IMAGE
-
 
 def framework(job: Job, code: Code | None = None, *, has_mounts: bool = True) -> Json:
     """`has_mounts`: whether pods have mounts of their own. Without, they have no file to tell their progress in."""
