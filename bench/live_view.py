@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from windlass.cli import run_usage
-from windlass.cli.live_terminal import Screen, Size
-from windlass.cli.run_job import Job
-from windlass.cli.run_output import Style
-from windlass.cli.run_report import Advance, LogLine, Source, Topic
+from windlass.cli.runs import usage
+from windlass.cli.runs.live_terminal import Screen, Size
+from windlass.cli.runs.output import Style
+from windlass.cli.runs.report import Advance, LogLine, Source, Topic
+from windlass.cli.runs.workload import Job
 from windlass.wire import codec, progress
 
 TASKS = 200
@@ -80,7 +80,7 @@ def framework(states: list[str]) -> dict[str, Any]:
     }
 
 
-def usage() -> bytes:
+def metrics() -> bytes:
     items = [
         {
             "metadata": {"name": f"job-worker-{index}", "namespace": "default"},
@@ -100,7 +100,7 @@ def news() -> list[tuple[bytes, bytes]]:
     for _ in range(20):
         for index in random.sample(range(TASKS), 5):
             states[index] = random.choice(("AttemptRunning", "AttemptPreparing", "AttemptDeleting"))
-        made.append((msgspec.json.encode(framework(states)), usage()))
+        made.append((msgspec.json.encode(framework(states)), metrics()))
     return made
 
 
@@ -113,7 +113,7 @@ async def happen(screen: Screen, job: Job, seconds: float, told: list[tuple[byte
         for number in range(10**9):
             screen.framework(job, codec.decode_framework(told[number % len(told)][0]))
             if number % round(USAGE_SECONDS / CHANGES_SECONDS) == 0:
-                screen.usage(run_usage.answered(told[number % len(told)][1]))
+                screen.usage(usage.answered(told[number % len(told)][1]))
             await asyncio.sleep(CHANGES_SECONDS)
 
     async def lines() -> None:

@@ -8,7 +8,6 @@ from hollow_world import HollowPlace
 from operated import jobs
 from operated.place import completion_of
 
-from windlass.cli import wait as waiting
 from windlass.cli.main import main
 from windlass.testing import hollow_lives
 
@@ -188,11 +187,3 @@ def test_wait_for_one_that_is_deleted(running: HollowPlace) -> None:
         (125, True),
         (1, True),
     )
-
-
-CODES = {0: 0, 1: 1, 255: 255, 256: 125, -210: 125, None: 125}
-
-
-@pytest.mark.parametrize("code", CODES)
-def test_codes_that_a_shell_can_hold(code: int | None) -> None:
-    assert waiting.exit_code(code) == CODES[code]

@@ -20,12 +20,13 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from windlass.cli import data_folders, run_job
+from windlass.cli import data_folders
 from windlass.cli.main import main
 from windlass.cli.run import Look, look
-from windlass.cli.run_job import Plan
-from windlass.cli.run_options import Given
-from windlass.cli.run_output import Output, Style
+from windlass.cli.runs import workload
+from windlass.cli.runs.command_line import Given
+from windlass.cli.runs.output import Output, Style
+from windlass.cli.runs.workload import Plan
 from windlass.render import documents
 
 SERVICE = {
@@ -151,7 +152,7 @@ def test_a_cluster_that_cannot_start(clusters: type[hollow_cluster.LocalCluster]
         (["-", "--", "true"], written(job()), "found both the file - and a command after --"),
         (["--"], b"", "there is nothing after --, expected a command"),
         (["-", "--ps", "2"], written(job()), "--ps is for a command after --; - says this itself"),
-        (["-"], b"name: a\ncommand: b\ncode: nowhere\nroles: {c: {}}", "nowhere is not there"),
+        (["-"], b"name: a\ncommand: b\ncode: nowhere\nroles: {c: {}}", "nowhere. Expected a folder"),
         (
             ["-"],
             written(job(), {**job(), "metadata": {"name": "job", "namespace": "default"}}),
@@ -327,10 +328,10 @@ def test_ctrl_c(
     words: list[bytes],
     last: str,
 ) -> None:
-    from windlass.cli import running
+    from windlass.cli.runs import running
 
     (submission,) = documents.read(written(job(**annotations)), "file").submissions
-    work = run_job.work([(submission, None)], ())
+    work = workload.of([(submission, None)], ())
     stream = Trigger(*words)
     output = Output(stream, Style(width=len("worker-0")))
     state.mkdir()

@@ -86,7 +86,7 @@ def test_input_and_its_end(cluster: Cluster) -> None:
     """More of it than any buffer holds; the command waits for its end."""
     given = os.urandom(300_000)
     count = ("sh", "-c", "wc -c; exit 7")
-    done = cluster.windlass("exec", "-i", "pair/worker-0", "--", *count, given=given).expect(7)
+    done = cluster.windlass("exec", "pair/worker-0", "-i", "--", *count, given=given).expect(7)
     assert done.stdout.strip() == str(len(given))
 
 

@@ -8,7 +8,8 @@ from windlass.model.base import Json
 from windlass.model.job import CephFs, Job, Nfs, Resources, Retry, Role, Volume
 from windlass.model.wishes import Runtime
 from windlass.render import code, pods
-from windlass.render.framework import NO_IMAGE, framework
+from windlass.render.framework import framework
+from windlass.render.pods import NO_IMAGE
 
 BACKOFF = {"initialSec": 5, "maxSec": 300}
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from windlass.client.connection import Connection
 
 
-@click.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command("exec")
 @click.option("--stdin", "-i", "has_stdin", is_flag=True, help="Give the command what is written here.")
 @click.option("--tty", "-t", is_flag=True, help="Give the command a terminal.")
 @click.option("--container", "-c", default="", help="Without it: the first that is no init container.")
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def execute(
     has_stdin: bool, tty: bool, container: str, task: str, command: tuple[str, ...], where: Where
 ) -> None:
-    """Run COMMAND in the container of a task, such as digits/worker-1, and exit as it does.
+    """Run COMMAND in the container of a task, such as digits/worker-1, and exit as it does. What comes after -- is the
+    command's.
 
     \b
     windlass exec digits/worker-1 -- nvidia-smi
@@ -33,9 +34,6 @@ def execute(
     from windlass.client import exec as running
     from windlass.client import tasks
 
-    words = command[1:] if command[0] == "--" else command
-    if not words:
-        raise click.UsageError("there is no command after --")
     try:
         job, asked = tasks.parse_task(task)
     except ValueError as error:
@@ -43,7 +41,7 @@ def execute(
 
     async def run(connection: "Connection") -> int:
         with terminals.opened(has_stdin=has_stdin, tty=tty) as here:
-            return await running.execute(connection, job, asked, words, here, container)
+            return await running.execute(connection, job, asked, command, here, container)
 
     sys.exit(cluster.run(where, run))
 

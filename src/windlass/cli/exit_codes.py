@@ -13,3 +13,13 @@ INTERRUPTED = 130
 """Ctrl-C."""
 CLOSED_PIPE = 141
 """Nobody reads the output any more, as after `| head`."""
+
+LARGEST_CODE = 255
+"""That a shell can hold."""
+
+
+def of_job(code: int | None, *, has_succeeded: bool) -> int:
+    """Of a job that has ended with this completion code: 0 only for success."""
+    if has_succeeded:
+        return SUCCESS
+    return code if code is not None and 1 <= code <= LARGEST_CODE else OTHER_CODE

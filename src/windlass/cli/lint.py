@@ -10,14 +10,13 @@ from pathlib import Path
 import click
 import msgspec
 
-from windlass.cli import exit_codes
+from windlass.cli import exit_codes, job_files
 from windlass.render import documents
 from windlass.wire import fixes, text
 from windlass.wire.faults import Fault
 from windlass.wire.fixes import Fixed, Mended
 
 CLEAN, FAULTY, UNREADABLE = exit_codes.SUCCESS, exit_codes.FAILED, exit_codes.USAGE
-STDIN = "-"
 _NOT_FIXED = " (not fixed: that would change more than this. Edit it by hand)"
 
 
@@ -69,7 +68,7 @@ def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
 
     Exits with 0 if there is nothing but warnings, 1 if there are errors, 2 if a file cannot be read.
     """
-    prints_the_text = fix and STDIN in files
+    prints_the_text = fix and job_files.STDIN in files
     if prints_the_text and output == "json":
         raise click.UsageError("--fix with - prints the mended text, so there is no room for --output json")
     report = mend(files) if fix else inspect(files)
@@ -96,7 +95,7 @@ def inspect(files: Sequence[str]) -> Report:
     for file in files:
         data = findings.read(file)
         if data is not None:
-            findings.faults.extend(look(data, called(file)))
+            findings.faults.extend(look(data, job_files.called(file)))
     return findings.report(len(files))
 
 
@@ -123,13 +122,13 @@ class _Findings:
 
     def read(self, file: str) -> bytes | None:
         try:
-            return read(file)
+            return job_files.read(file)
         except OSError as refused:
             self.unreadable.append(f"{file}: cannot be read: {refused.strerror or refused}")
             return None
 
     def mend(self, file: str, data: bytes) -> None:
-        name = called(file)
+        name = job_files.called(file)
         mended = fixes.mend(data, lambda changed: look(changed, name))
         try:
             _keep(file, data, mended)
@@ -156,26 +155,13 @@ class _Findings:
 
 def _keep(file: str, data: bytes, mended: Mended) -> None:
     is_all_of_it = len(data) <= text.MOST_BYTES
-    if file == STDIN and is_all_of_it:
+    if file == job_files.STDIN and is_all_of_it:
         sys.stdout.buffer.write(mended.data)
         sys.stdout.buffer.flush()
     elif mended.fixed:
         from windlass.cli import whole_files
 
         whole_files.replace(Path(file), mended.data)
-
-
-def read(file: str) -> bytes:
-    """No more than `wire` takes, so that an endless file ends."""
-    limit = text.MOST_BYTES + 1
-    if file == STDIN:
-        return sys.stdin.buffer.read(limit)
-    with Path(file).open("rb") as stream:
-        return stream.read(limit)
-
-
-def called(file: str) -> str:
-    return "<stdin>" if file == STDIN else file
 
 
 def _counted(number: int, noun: str) -> str:

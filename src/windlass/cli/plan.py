@@ -1,13 +1,14 @@
 """`windlass plan`: what would become of a job, told in seconds and without a cluster. Played by `windlass.testing`."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from windlass.cli import exit_codes, injecting, lint
+from windlass.cli import exit_codes, injecting, job_files, terminal_text
+from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.wire import durations, faults
 from windlass.wire.injections import Injection
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from windlass.render.documents import Submission
     from windlass.testing.planned import Outcome, Plan
     from windlass.testing.planned_pods import Habits
-
-DEFAULT_NAMESPACE = "default"
-LARGEST_CODE = 255
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -79,7 +77,8 @@ def plan(
     The controller's own decisions are played on a virtual clock. There is no cluster, and nothing is run.
     """
     wanted = Wanted(injected, task_times, start_time, endless, until)
-    plans = _plans(_jobs(file), wanted)
+    jobs = tuple(map(_job, job_files.source(file).contents.submissions))
+    plans = _plans(jobs, wanted)
     for number, each in enumerate(plans):
         if form == "json":
             click.echo(msgspec.json.format(msgspec.json.encode(each)).decode())
@@ -89,46 +88,24 @@ def plan(
     sys.exit(next((code for code in codes if code), exit_codes.SUCCESS))
 
 
-def _jobs(file: str) -> tuple[Job, ...]:
-    """Says what is wrong with the file, and goes no further if it is an error."""
-    from windlass.render import documents
-
-    try:
-        data = lint.read(file)
-    except OSError as error:
-        raise click.UsageError(f"{file}: cannot be read: {error.strerror or error}") from error
-    found = documents.read(data, lint.called(file))
-    for fault in found.faults:
-        click.echo(str(fault), err=True)
-    if any(fault.is_error for fault in found.faults):
-        sys.exit(exit_codes.USAGE)
-    return tuple(map(_job, found.submissions))
-
-
 def _job(submission: "Submission") -> Job:
-    from windlass.render import completion
+    """As it is submitted: in a namespace, and without a status that an earlier life left in the file."""
+    from windlass.render import completion, manifest
     from windlass.wire import codec
 
-    framework = codec.decode_framework(msgspec.json.encode(submission.framework()))
+    placed = manifest.in_namespace(submission.framework(), names.DEFAULT_NAMESPACE)
+    framework = codec.decode_framework(msgspec.json.encode({**placed, "status": None}))
     job = submission.job
     endless = () if job is None else (role for role in job.roles if completion.is_endless(job, role))
-    return Job(_placed(framework), frozenset(endless))
-
-
-def _placed(framework: Framework) -> Framework:
-    """As it is submitted: in a namespace, and without a status that an earlier life left in the file."""
-    metadata = msgspec.structs.replace(framework.metadata, namespace=framework.namespace or DEFAULT_NAMESPACE)
-    return msgspec.structs.replace(framework, metadata=metadata, status=None)
+    return Job(framework, frozenset(endless))
 
 
 def _plans(jobs: Sequence[Job], wanted: Wanted) -> "tuple[Plan, ...]":
     from windlass.testing import planned
 
-    tasks: dict[str, int] = {}
-    for role in (role for job in jobs for role in job.framework.spec.task_roles):
-        tasks[role.name] = max(role.task_number, tasks.get(role.name, 0))
-    injections = injecting.asked_for(wanted.injected, tasks)
-    habits = _habits(wanted, tasks)
+    roles = [{role.name: role.task_number for role in job.framework.spec.task_roles} for job in jobs]
+    injections = injecting.asked_for(wanted.injected, roles)
+    habits = _habits(wanted, tuple(dict.fromkeys(name for each in roles for name in each)))
     until = _seconds("--until", wanted.until)
     return tuple(
         planned.plan(
@@ -147,7 +124,7 @@ def _concerning(framework: Framework, injections: Iterable[Injection]) -> list[I
     return [each for each in injections if tasks.get(each.role, 0) > (each.index or 0)]
 
 
-def _habits(wanted: Wanted, roles: Mapping[str, int]) -> "Habits":
+def _habits(wanted: Wanted, roles: tuple[str, ...]) -> "Habits":
     from windlass.testing.planned_pods import Habits
 
     runs_for, runs_for_of = Habits().runs_for, {}
@@ -168,9 +145,9 @@ def _habits(wanted: Wanted, roles: Mapping[str, int]) -> "Habits":
     )
 
 
-def _insist_on_role(option: str, role: str, roles: Mapping[str, int]) -> None:
+def _insist_on_role(option: str, role: str, roles: tuple[str, ...]) -> None:
     if role not in roles:
-        suggestion = faults.did_you_mean(role, tuple(roles))
+        suggestion = faults.did_you_mean(role, roles)
         raise click.UsageError(f"{option}: there is no role {faults.quoted(role)}. {suggestion}")
 
 
@@ -185,14 +162,15 @@ def exit_code(outcome: "Outcome") -> int:
     """What `windlass run` would exit with."""
     if outcome.code is None:
         return exit_codes.NO_ANSWER
-    if outcome.succeeded:
-        return exit_codes.SUCCESS
-    return outcome.code if 1 <= outcome.code <= LARGEST_CODE else exit_codes.OTHER_CODE
+    return exit_codes.of_job(outcome.code, has_succeeded=outcome.succeeded)
 
 
 def lines(plan: "Plan") -> Iterator[str]:
     """For people."""
-    rows = [(f"+{clock(event.at)}", event.who or plan.job, event.state, event.what) for event in plan.events]
+    rows = [
+        (f"+{terminal_text.clock(event.at)}", event.who or plan.job, event.state, event.what)
+        for event in plan.events
+    ]
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
     for at, who, state, what in rows:
         yield f"{at:>{widths[0]}}  {who:<{widths[1]}}  {state:<{widths[2]}}  {what}".rstrip()
@@ -216,10 +194,3 @@ def _verdict(plan: "Plan") -> Iterator[str]:
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def clock(seconds: float) -> str:
-    """Minutes and seconds, with hours before them where there are some."""
-    minutes, left = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"

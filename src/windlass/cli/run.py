@@ -1,4 +1,4 @@
-"""`windlass run`: jobs on a cluster of their own, from a file to an exit code. What is in between: `running`."""
+"""`windlass run`: jobs on a cluster of their own, from a file to an exit code. What is in between: `runs`."""
 
 import asyncio
 import contextlib
@@ -14,28 +14,23 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from windlass.cli import (
-    config_map_files,
-    data_folders,
-    exit_codes,
-    injecting,
-    lint,
-    run_job,
-    run_keeping,
-    run_options,
-    run_script,
-)
-from windlass.cli.run_job import Plan, Work
-from windlass.cli.run_script import Asked
+from windlass.cli import data_folders, exit_codes, injecting, job_files
+from windlass.cli.mishaps import CommandError
+from windlass.cli.runs import command_line, config_map_files, keeping, script, workload
+from windlass.cli.runs.script import Asked
+from windlass.cli.runs.workload import Plan, Work
+from windlass.client import sources
+from windlass.client.errors import FaultyJobError
+from windlass.client.sources import Source
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
 from windlass.model.base import Json
-from windlass.render import documents
+from windlass.render import manifest
 from windlass.render.code import Code, InPlace
 from windlass.render.documents import Submission
 
 if TYPE_CHECKING:
-    from windlass.cli.run_output import Audience
+    from windlass.cli.runs.output import Audience
 
 _TRUSTED = "SSL_CERT_FILE"
 
@@ -49,12 +44,12 @@ class Look(StrEnum):
 
 
 @click.command(
-    cls=run_options.WithCommand,
+    cls=command_line.WithCommand,
     epilog="Exits with 0 only for success, with the completion code if that is one of 1..255, with 125 for any other, "
     "with 2 if the file or the command is wrong, with 124 if there was no answer in time, and with 130 after Ctrl-C. "
     "Several jobs: as the first in the file that did not succeed. The exact code is in the last line of --output json.",
 )
-@run_options.all_of_them
+@command_line.all_of_them
 def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any) -> None:
     """Run the jobs in FILE, or a command, on a cluster that is there for them alone.
 
@@ -67,7 +62,7 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
     On a terminal, a table shows how every task is doing; --logs shows what they write instead. Ctrl-C stops the jobs
     gracefully, a second Ctrl-C at once.
     """
-    given = run_options.Given(**options)
+    given = command_line.Given(**options)
     work = _with_config_maps(_work(file, command, asked), given.config_maps)
     shown = look(given, is_terminal=sys.stdout.isatty(), environment=os.environ)
     plan = Plan(
@@ -75,16 +70,14 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
         network=given.network,
         timeout=given.timeout,
         reads_logs=given.logs is not False,
-        injections=injecting.asked_for(
-            given.injected, injecting.tasks_of(job.framework for job in work.jobs)
-        ),
+        injections=injecting.asked_for(given.injected, [job.roles for job in work.jobs]),
     )
     _log_to_stderr(is_wanted=given.verbose)
     start = _kept if given.keep else _alone
     sys.exit(start(work, plan, given, shown))
 
 
-def look(given: run_options.Given, *, is_terminal: bool, environment: Mapping[str, str]) -> Look:
+def look(given: command_line.Given, *, is_terminal: bool, environment: Mapping[str, str]) -> Look:
     if given.form == Look.JSON:
         return Look.JSON
     can_draw = is_terminal and environment.get("TERM", "") not in ("", "dumb")
@@ -100,7 +93,7 @@ def _work(file: str | None, command: tuple[str, ...], asked: Asked) -> Work:
         if file is not None:
             raise click.UsageError(f"found both the file {file} and a command after --: expected one of them")
         folder = Path.cwd()
-        return run_job.work([(run_script.submission(command, asked, folder), InPlace(str(folder)))], ())
+        return workload.of([(script.submission(command, asked, folder), InPlace(str(folder)))], ())
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a job file, a Framework, or a command after --")
     if asked.given:
@@ -112,31 +105,25 @@ def _work_of_file(file: str) -> Work:
     """Says what is wrong with the file, and goes no further if it is an error."""
     if file.endswith(".py"):
         raise click.UsageError(f"{file} is a program and no job: windlass run -- python {file}")
+    source = job_files.source(file)
     try:
-        data = lint.read(file)
-    except OSError as error:
-        raise click.UsageError(f"{file}: cannot be read: {error.strerror or error}") from error
-    found = documents.read(data, lint.called(file))
-    for fault in found.faults:
-        click.echo(str(fault), err=True)
-    if found.errors:
-        sys.exit(exit_codes.USAGE)
-    base = Path.cwd() if file == lint.STDIN else Path(file).absolute().parent
-    work = run_job.work([(each, _code(each, base, file)) for each in found.submissions], found.others)
-    again = run_job.twice(work.jobs)
+        found = workload.of(
+            [(each, _code(source, each)) for each in source.contents.submissions], source.contents.others
+        )
+    except FaultyJobError as error:
+        raise CommandError(f"{job_files.called(file)}: {error}", exit_codes.USAGE) from error
+    again = manifest.twice(found.jobs)
     if again is not None:
-        raise click.UsageError(f"{file}: {again.name} is there twice in the namespace {again.namespace}")
-    return work
+        raise CommandError(
+            f"{job_files.called(file)}: {again.name} is there twice in the namespace {again.namespace}",
+            exit_codes.USAGE,
+        )
+    return found
 
 
-def _code(submission: Submission, base: Path, file: str) -> Code | None:
-    """Where it is: tasks on this machine start in it."""
-    if not submission.code:
-        return None
-    path = Path(os.path.abspath(base / Path(submission.code).expanduser()))  # noqa: PTH100 — links may be there on purpose
-    if not path.exists():
-        raise click.UsageError(f"{file}: code: {path} is not there")
-    return InPlace(str(path if path.is_dir() else path.parent))
+def _code(source: Source, submission: Submission) -> Code | None:
+    path = source.code_of(submission)
+    return sources.in_place(path) if path is not None else None
 
 
 def _with_config_maps(work: Work, given: tuple[str, ...]) -> Work:
@@ -173,18 +160,18 @@ def _bind_images(data: Path, given: tuple[str, ...]) -> None:
 # How it is run
 
 
-def _alone(work: Work, plan: Plan, given: run_options.Given, shown: Look) -> int:
+def _alone(work: Work, plan: Plan, given: command_line.Given, shown: Look) -> int:
     """On a cluster that ends with it."""
     with contextlib.ExitStack() as at_the_end:
         with _told_of_folders() as runs:
             data = at_the_end.enter_context(data_folders.for_one_run(runs))
         _bind_images(data, given.images)
         with _without_authorities():
-            from windlass.cli import running
+            from windlass.cli.runs import running
         return _run(_audience(work, shown, given), lambda to: running.run(work, plan, data, to))
 
 
-def _kept(work: Work, plan: Plan, given: run_options.Given, shown: Look) -> int:
+def _kept(work: Work, plan: Plan, given: command_line.Given, shown: Look) -> int:
     """On a cluster that stays."""
     if plan.injections:
         raise click.UsageError(
@@ -197,13 +184,13 @@ def _kept(work: Work, plan: Plan, given: run_options.Given, shown: Look) -> int:
     except click.UsageError:
         data_folders.remove(data)
         raise
-    record = run_keeping.started(data, plan)
+    record = keeping.started(data, plan)
     with _without_authorities():
-        from windlass.cli import running
+        from windlass.cli.runs import running
     try:
         return _run(_audience(work, shown, given), lambda to: running.run_on(work, plan, data, record, to))
     finally:
-        for line in run_keeping.how_to_go_on(record, data, [job.name for job in work.jobs]):
+        for line in keeping.how_to_go_on(record, data, [job.name for job in work.jobs]):
             click.echo(line, err=True)
 
 
@@ -216,20 +203,20 @@ def _told_of_folders() -> Iterator[Path]:
         raise click.UsageError(f"{runs} cannot be used: {error.strerror or error}") from error
 
 
-def _audience(work: Work, shown: Look, given: run_options.Given) -> "Audience":
-    from windlass.cli import live_terminal, run_output
+def _audience(work: Work, shown: Look, given: command_line.Given) -> "Audience":
+    from windlass.cli.runs import live_terminal, output
 
     is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
     has_colours = is_terminal and not os.environ.get("NO_COLOR")
     tasks = tuple(name for job in work.jobs for name in job.tasks)
-    style = run_output.Style(
-        form=run_output.JSON if shown is Look.JSON else run_output.TEXT,
+    style = output.Style(
+        form=output.JSON if shown is Look.JSON else output.TEXT,
         width=max(map(len, work.objects)),
-        colours=run_output.colours(tasks) if has_colours else {},
+        colours=output.colours(tasks) if has_colours else {},
         shows_logs=given.logs is not False,
     )
     if shown is not Look.LIVE:
-        return run_output.Output(sys.stdout.buffer, style)
+        return output.Output(sys.stdout.buffer, style)
     has_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
     return live_terminal.Screen(
         sys.stdout.buffer, work.jobs, style, has_colours=has_colours, has_utf8=has_utf8

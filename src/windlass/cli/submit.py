@@ -2,12 +2,11 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import cluster, exit_codes, lint, parameters, wait
+from windlass.cli import cluster, exit_codes, job_files, parameters, wait
 from windlass.cli.cluster import Where
 from windlass.cli.mishaps import CommandError
 
@@ -60,24 +59,12 @@ def submit(
 
 
 def _read(file: str, namespace: str) -> "Source":
-    """Says what might be wrong with it. Raises CommandError for what is."""
-    from windlass.client import sources
-    from windlass.client.errors import FaultyJobError
-
-    try:
-        data = lint.read(file)
-        source = sources.of_bytes(data, lint.called(file), Path(file).parent)
-    except OSError as error:
-        message = f"{file}: cannot be read: {error.strerror or error}"
-        raise CommandError(message, exit_codes.USAGE) from error
-    except FaultyJobError as error:
-        raise cluster.explained(error) from error
-    for fault in source.contents.faults:
-        click.echo(str(fault), err=True)
+    """As `job_files.source` does. Raises CommandError besides."""
+    source = job_files.source(file)
     for submission in source.contents.submissions:
         if namespace and submission.namespace not in ("", namespace):
             raise CommandError(
-                f"{lint.called(file)}: the job {submission.name} is for the namespace {submission.namespace}, "
+                f"{job_files.called(file)}: the job {submission.name} is for the namespace {submission.namespace}, "
                 f"and --namespace says {namespace}: leave one of them out",
                 exit_codes.USAGE,
             )
@@ -93,7 +80,7 @@ async def _submit(
     def tell(line: str) -> None:
         click.echo(line, err=form != "text")
 
-    plans = [await submitting.plan(connection, source, is_rerun=is_rerun) for source in sources]
+    plans = await submitting.plans(connection, sources, is_rerun=is_rerun)
     created: list[Framework] = []
     for plan in plans:
         async for framework in submitting.carry_out(connection, plan, tell):
@@ -120,7 +107,7 @@ async def _show(connection: "Connection", sources: "Sequence[Source]", form: str
     """What the same way would create, up to the point where it would."""
     from windlass.client import submitting
 
-    plans = [await submitting.plan(connection, source, is_rerun=is_rerun) for source in sources]
+    plans = await submitting.plans(connection, sources, is_rerun=is_rerun)
     if form == "json":
         click.echo(_as_one([each for plan in plans for each in plan.objects]))
     elif form == "name":

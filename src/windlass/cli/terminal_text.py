@@ -75,3 +75,10 @@ def _width(character: str) -> int:
     if unicodedata.category(character) in _MARKS:
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def clock(seconds: float) -> str:
+    """Minutes and seconds, with hours before them where there are some: 1:05, 2:00:00."""
+    minutes, left = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{left:02}" if hours else f"{minutes}:{left:02}"

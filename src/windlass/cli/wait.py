@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from windlass.client.waiting import Until
     from windlass.model.framework import Framework
 
-LARGEST_CODE = 255
 EXITS = (
     "Exits with 0 only for success, with the completion code if that is one of 1..255, with 125 for any other or if "
     "the job is deleted, and with 124 if it takes longer than --timeout."
@@ -83,10 +82,12 @@ async def follow(
     except GoneError as error:
         raise CommandError(str(error), exit_codes.OTHER_CODE) from error
     except CompletedError as error:
-        raise CommandError(str(error), exit_code(error.code)) from error
+        raise CommandError(str(error), exit_codes.of_job(error.code, has_succeeded=False)) from error
     if until is Until.DELETED:
         click.echo(f"{framework.name} is deleted")
-    return exit_code(view.code) if until is Until.COMPLETED else exit_codes.SUCCESS
+    if until is Until.COMPLETED:
+        return exit_codes.of_job(view.code, has_succeeded=view.has_succeeded)
+    return exit_codes.SUCCESS
 
 
 def told(view: "JobView") -> str:
@@ -97,10 +98,3 @@ def told(view: "JobView") -> str:
     retried = f", attempt {view.attempt}" if view.attempt else ""
     blocked = f": {view.reason}" if view.reason and not view.running else ""
     return f"{view.name}: {view.state} ({counts}{retried}){blocked}"
-
-
-def exit_code(code: int | None) -> int:
-    """Of a completed job."""
-    if code is None:
-        return exit_codes.OTHER_CODE
-    return code if 0 <= code <= LARGEST_CODE else exit_codes.OTHER_CODE

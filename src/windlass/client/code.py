@@ -65,9 +65,7 @@ class _TooLargeError(Exception):
 
 
 def pack(code: Path) -> Archive:
-    """Raises FaultyJobError if it is not there, and ClientError if it cannot be read or is too large."""
-    if not code.exists():
-        raise FaultyJobError(f"code: there is no {code}. Expected a folder, or one file.")
+    """Raises FaultyJobError if there is nothing in it, and ClientError if it cannot be read or is too large."""
     try:
         entries = _entries(code)
         files = [entry for entry in entries if entry.size or _is_file(entry)]

@@ -9,6 +9,7 @@ from windlass.kubeapi import errors
 from windlass.kubeapi.access import Access
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.transport import Transport
+from windlass.model import names
 
 FIRST_ANSWER_SECONDS = 5.0
 """A server that does not answer by then is called unreachable: nobody should look at a silent terminal for longer."""
@@ -112,6 +113,6 @@ async def connected(
 async def connected_by(access: Access, namespace: str = "") -> AsyncIterator[Connection]:
     """What goes wrong in the block leaves as a ClientError."""
     async with Transport(access, user_agent="windlass") as transport:
-        connection = Connection(transport, namespace or access.namespace or "default")
+        connection = Connection(transport, namespace or access.namespace or names.DEFAULT_NAMESPACE)
         with connection.explaining():
             yield connection

@@ -1,5 +1,6 @@
 """What somebody hands in: a file, a Job, or a mapping. All of them are read as a file is, and checked as one is."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ import msgspec
 from windlass.client.errors import FaultyJobError
 from windlass.model.job import Job
 from windlass.render import documents
-from windlass.render.documents import Contents
+from windlass.render.code import InPlace
+from windlass.render.documents import Contents, Submission
 from windlass.wire import text
 
 Given = Job | Mapping[str, Any] | str | Path
@@ -20,6 +22,21 @@ class Source(msgspec.Struct, frozen=True):
     """Without errors."""
     folder: Path
     """To which a relative `code` is relative."""
+
+    def code_of(self, submission: Submission) -> Path | None:
+        """Where the code of a job is, if it has any. Raises FaultyJobError."""
+        if not submission.code:
+            return None
+        # Links may be there on purpose, and stay.
+        path = Path(os.path.abspath(self.folder / Path(submission.code).expanduser()))  # noqa: PTH100
+        if not path.exists():
+            raise FaultyJobError(f"code: there is no {path}. Expected a folder, or one file.")
+        return path
+
+
+def in_place(code: Path) -> InPlace:
+    """For tasks on this machine, which sees the same files: they start where it is."""
+    return InPlace(str(code if code.is_dir() else code.parent))
 
 
 def read(given: Given, folder: str | Path | None = None) -> Source:
@@ -62,5 +79,4 @@ def load(file: str | Path) -> Job:
     if more or source.contents.others or submission.job is None:
         raise FaultyJobError(f"{file}: expected one job file and nothing else")
     job = submission.job
-    code = str((source.folder / job.code).absolute()) if job.code else ""
-    return msgspec.structs.replace(job, code=code)
+    return msgspec.structs.replace(job, code=str(source.code_of(submission) or ""))

@@ -6,12 +6,11 @@ A dry run stops between the two.
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from windlass.client import changing, code, companions, deleting, finding, listing, views
+from windlass.client import changing, code, companions, deleting, finding, kinds, listing, sources, views
 from windlass.client.code import Archive
 from windlass.client.connection import Connection
 from windlass.client.errors import AlreadyThereError, ClientError, FaultyJobError, NotThereError, RefusedError
@@ -24,8 +23,10 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.pods import ConfigMapView
-from windlass.render.code import ARCHIVE, Code, InPlace, Packed, config_map_name
+from windlass.render import manifest
+from windlass.render.code import ARCHIVE, Code, Packed, config_map_name
 from windlass.render.documents import Submission
+from windlass.render.manifest import Manifest
 from windlass.wire import codec
 from windlass.wire.codec import Unreadable
 
@@ -39,26 +40,12 @@ _ATTEMPTS = 5
 Tell = Callable[[str], None]
 
 
-class PlannedJob(msgspec.Struct, frozen=True):
-    framework: Json
-    """As it is created: one whose code travels is held until that is there."""
+class PlannedJob(Manifest, frozen=True):
+    """Its Framework is as it is created: one whose code travels is held until that is there."""
+
     archive: Archive | None = None
     replaced: tuple[Framework | Unreadable, ...] = ()
     """Finished ones of the same name, which go before."""
-
-    @property
-    def name(self) -> str:
-        name: str = self.framework["metadata"]["name"]
-        return name
-
-    @property
-    def namespace(self) -> str:
-        namespace: str = self.framework["metadata"]["namespace"]
-        return namespace
-
-    @property
-    def group(self) -> str:
-        return names.group_of(self.framework["apiVersion"])
 
     def config_map(self, owner_uid: str = "") -> Json | None:
         """The code, as the cluster is given it. It goes when the Framework does."""
@@ -106,21 +93,37 @@ async def submit(
 
 async def plan(connection: Connection, source: Source, *, is_rerun: bool = False) -> Plan:
     """Nothing is changed. Raises ClientError for all that can be known to go wrong."""
-    contents = source.contents
-    jobs: list[PlannedJob] = []
-    for submission in contents.submissions:
-        here = connection.at(submission.namespace)
-        if any(job.name == submission.name and job.namespace == here.namespace for job in jobs):
-            raise FaultyJobError(f"there are two jobs {submission.name}: give one of them another name")
-        jobs.append(await _planned(here, submission, source.folder, is_rerun=is_rerun))
+    (planned,) = await plans(connection, (source,), is_rerun=is_rerun)
+    return planned
+
+
+async def plans(
+    connection: Connection, given: Sequence[Source], *, is_rerun: bool = False
+) -> tuple[Plan, ...]:
+    """The same of several, which are to be submitted one after the other."""
+    planned = tuple([await _plan(connection, source, is_rerun=is_rerun) for source in given])
+    jobs = [job for each in planned for job in each.jobs]
+    again = manifest.twice(jobs)
+    if again is not None:
+        raise FaultyJobError(
+            f"there are two jobs {again.name} for the namespace {again.namespace}: give one of them another name"
+        )
     for api_version in {job.framework["apiVersion"] for job in jobs}:
-        if not await companions.is_served(connection, api_version):
+        if not await kinds.is_served(connection.send, api_version):
             raise listing.not_installed(connection)
-    return Plan(tuple(jobs), contents.others)
+    return planned
+
+
+async def _plan(connection: Connection, source: Source, *, is_rerun: bool) -> Plan:
+    jobs = [
+        await _planned(connection.at(submission.namespace), submission, source, is_rerun=is_rerun)
+        for submission in source.contents.submissions
+    ]
+    return Plan(tuple(jobs), source.contents.others)
 
 
 async def _planned(
-    connection: Connection, submission: Submission, folder: Path, *, is_rerun: bool
+    connection: Connection, submission: Submission, source: Source, *, is_rerun: bool
 ) -> PlannedJob:
     found = await finding.look_up(connection, submission.name)
     for each in found:
@@ -131,27 +134,15 @@ async def _planned(
             f"the job {submission.name} has no image, and {connection.where} is no cluster of Windlass's own, "
             "which alone needs none: write one into the job file, such as `image: python:3.12`"
         )
-    archive, travels = None, None
-    if submission.code:
-        path = folder / submission.code
-        archive, travels = (None, _in_place(path)) if is_embedded else _packed(submission.name, path)
+    path = source.code_of(submission)
+    archive = code.pack(path) if path is not None and not is_embedded else None
+    travels: Code | None = Packed(config_map_name(submission.name)) if archive is not None else None
+    if path is not None and is_embedded:
+        travels = sources.in_place(path)
     framework = submission.framework(travels)
     if archive is not None:
         framework = {**framework, "spec": {**framework["spec"], "executionType": ExecutionType.CREATE.value}}
-    metadata = {**framework["metadata"], "namespace": connection.namespace}
-    return PlannedJob({**framework, "metadata": metadata}, archive, found)
-
-
-def _in_place(path: Path) -> Code:
-    """On this machine everybody sees the same files."""
-    if not path.exists():
-        raise FaultyJobError(f"code: there is no {path}. Expected a folder, or one file.")
-    found = path.resolve()
-    return InPlace(str(found if found.is_dir() else found.parent))
-
-
-def _packed(name: str, path: Path) -> tuple[Archive, Code]:
-    return code.pack(path), Packed(config_map_name(name))
+    return PlannedJob(manifest.in_namespace(framework, connection.namespace), archive, found)
 
 
 def insist_on_room(found: Framework | Unreadable, namespace: str, *, is_rerun: bool) -> None:

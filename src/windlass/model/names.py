@@ -6,6 +6,8 @@ GROUPS = (LAUNCHER_GROUP, CONTROLLER_GROUP)
 VERSION = "v1"
 KIND = "Framework"
 PLURAL = "frameworks"
+DEFAULT_NAMESPACE = "default"
+"""Where objects go of which nobody says where. Kubernetes calls it so."""
 
 DNS_LABEL_PATTERN = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 ROLE_NAME_PATTERN = "^[a-z0-9]{1,63}$"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.cli.run_report import Container, Pod
+from windlass.cli.runs.report import Container, Pod
 from windlass.kubeapi import requests
 from windlass.kubeapi.resources import PODS
 from windlass.kubeapi.transport import Transport

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from windlass.cli.run_job import DEFAULT_NAMESPACE, Job, Work
+from windlass.cli.runs.workload import Job, Work
+from windlass.client.kinds import Kinds
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError, NotFoundError
-from windlass.kubeapi.requests import JSON, Request, Verb
+from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError
 from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource, frameworks
 from windlass.kubeapi.transport import Transport
+from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.wishes import wishes_in
 from windlass.wire import crd
@@ -18,19 +19,6 @@ from windlass.wire import crd
 
 class RefusedError(Exception):
     """The API server does not take an object of the file. One message."""
-
-
-class _Found(msgspec.Struct, frozen=True):
-    name: str
-    kind: str
-    namespaced: bool
-
-
-class _Discovery(msgspec.Struct, frozen=True):
-    resources: tuple[_Found, ...] = ()
-
-
-_decode = msgspec.json.Decoder(_Discovery).decode
 
 
 async def define(transport: Transport, work: Work) -> None:
@@ -58,12 +46,13 @@ async def create_others(transport: Transport, work: Work) -> None:
             pass
         except AnsweredError as error:
             raise RefusedError(f"the namespace {name} cannot be had: {error.failure.message}") from error
-    known: dict[tuple[str, str], Resource] = {}
+    known = Kinds(transport.send)
     for body in work.others:
         api_version, kind = body["apiVersion"], body["kind"]
-        if (api_version, kind) not in known:
-            known[api_version, kind] = await _resource(transport, api_version, kind)
-        await _create(transport, known[api_version, kind], body)
+        resource = await known.resource(api_version, kind)
+        if resource is None:
+            raise RefusedError(f"the cluster knows no {kind} of {api_version}")
+        await _create(transport, resource, body)
 
 
 async def create_framework(transport: Transport, job: Job) -> None:
@@ -72,7 +61,7 @@ async def create_framework(transport: Transport, job: Job) -> None:
 
 
 async def _create(transport: Transport, resource: Resource, body: Json) -> None:
-    namespace = body["metadata"].get("namespace") or DEFAULT_NAMESPACE
+    namespace = body["metadata"].get("namespace") or names.DEFAULT_NAMESPACE
     request = requests.create(
         resource, namespace if resource.is_namespaced else "", msgspec.json.encode(body), "windlass-run"
     )
@@ -90,19 +79,6 @@ def _namespaces(work: Work) -> Sequence[str]:
         *(job.namespace for job in work.jobs),
         *(body["metadata"].get("namespace") or "" for body in work.others),
     ]
-    return [name for name in dict.fromkeys(spoken_of) if name and name not in made | {DEFAULT_NAMESPACE}]
-
-
-async def _resource(transport: Transport, api_version: str, kind: str) -> Resource:
-    """Where objects of the kind go, as the server says itself: it knows of kinds that were defined a moment ago."""
-    group, _, version = api_version.rpartition("/")
-    path = f"/apis/{api_version}" if group else f"/api/{version}"
-    request = Request(Verb.GET, "GET", Resource(group, version, ""), path, accept=JSON)
-    try:
-        listed = _decode(await transport.send(request)).resources
-    except NotFoundError:
-        listed = ()
-    for found in listed:
-        if found.kind == kind and "/" not in found.name:
-            return Resource(group, version, found.name, found.namespaced)
-    raise RefusedError(f"the cluster knows no {kind} of {api_version}")
+    return [
+        name for name in dict.fromkeys(spoken_of) if name and name not in made | {names.DEFAULT_NAMESPACE}
+    ]

@@ -15,12 +15,13 @@ from typing import BinaryIO
 
 import msgspec
 
-from windlass.cli import live_view, run_output, terminal_text
-from windlass.cli.live_board import ROUTINE, Board
-from windlass.cli.run_job import Job
-from windlass.cli.run_output import Said, Style, Writer
-from windlass.cli.run_report import Advance, Line, LogLine, Topic, Verdict
-from windlass.cli.run_usage import Usage
+from windlass.cli import terminal_text
+from windlass.cli.runs import live_view, output
+from windlass.cli.runs.live_board import ROUTINE, Board
+from windlass.cli.runs.output import Said, Style, Writer
+from windlass.cli.runs.report import Advance, Line, LogLine, Topic, Verdict
+from windlass.cli.runs.usage import Usage
+from windlass.cli.runs.workload import Job
 from windlass.model.framework import Framework
 
 SECONDS_BETWEEN_DRAWINGS = 0.25
@@ -166,7 +167,7 @@ class Screen:
             self._writer.write(text.translate(_WITHOUT_UTF8).encode("ascii", "replace"))
 
     def _line(self, said: Line | Verdict, *, is_bad: bool) -> str:
-        text = run_output.rendered(said, self._style).decode("utf-8", "replace").removesuffix("\n")
+        text = output.rendered(said, self._style).decode("utf-8", "replace").removesuffix("\n")
         return f"{_RED}{text}{_END}" if is_bad and self._has_colours else text
 
     def _begin_anew(self) -> None:

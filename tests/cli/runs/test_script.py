@@ -5,14 +5,14 @@ from pathlib import Path
 import click
 import pytest
 
-from windlass.cli import run_script
-from windlass.cli.run_script import Asked
+from windlass.cli.runs import script
+from windlass.cli.runs.script import Asked
 from windlass.model.job import Job
 from windlass.model.wishes import Runtime
 
 
 def job(folder: Path, *words: str, asked: Asked | None = None) -> Job:
-    made = run_script.submission(words or ("python", "train.py"), asked or Asked(), folder).job
+    made = script.submission(words or ("python", "train.py"), asked or Asked(), folder).job
     assert made is not None
     return made
 

@@ -8,8 +8,8 @@ import yaml
 from click.testing import CliRunner
 from pods.commands import framework, role
 
-from windlass.cli import config_map_files
 from windlass.cli.main import main
+from windlass.cli.runs import config_map_files
 from windlass.model.base import Json
 
 

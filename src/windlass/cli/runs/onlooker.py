@@ -1,6 +1,6 @@
 """What is seen of jobs while they run: frameworks, pods, events, logs, progress and usage, told to the audience.
 
-What is told of them is decided in `run_report`.
+What is told of them is decided in `report`.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from windlass.cli import run_logs, run_progress, run_usage
-from windlass.cli.run_job import Job, Work
-from windlass.cli.run_output import Audience
-from windlass.cli.run_report import Advance, Event, Line, LogLine, Pod, Report, Source, Topic
+from windlass.cli.runs import container_logs, pace, usage
+from windlass.cli.runs.output import Audience
+from windlass.cli.runs.report import Advance, Event, Line, LogLine, Pod, Report, Source, Topic
+from windlass.cli.runs.workload import Job, Work
 from windlass.kubeapi import answers, requests
 from windlass.kubeapi.errors import ApiError, NotFoundError
 from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
@@ -63,9 +63,9 @@ class Onlooker:
         self._data = data
         self._reads_logs = reads_logs
         self._report = Report(work.jobs)
-        self._logs: dict[run_logs.Run, asyncio.Task[None]] = {}
-        self._paces: dict[str, run_progress.Pace] = {}
-        self._files = run_progress.Files()
+        self._logs: dict[container_logs.Run, asyncio.Task[None]] = {}
+        self._paces: dict[str, pace.Pace] = {}
+        self._files = pace.Files()
         self._writing: dict[Path, Pod] = {}
         """The files of pods that may still say how far they are."""
 
@@ -137,10 +137,10 @@ class Onlooker:
             return
         self.on_pod(body)
         self.tell(*self._report.pod(pod, _now()))
-        file = run_progress.file_of(pod, run_logs.folder(self._data, pod.metadata.uid))
+        file = pace.file_of(pod, container_logs.folder(self._data, pod.metadata.uid))
         if file is not None:
             self._writing[file] = pod
-        for run, container in run_logs.runs(pod) if self._reads_logs else ():
+        for run, container in container_logs.runs(pod) if self._reads_logs else ():
             if run not in self._logs:
                 read = self._read_log(pod, container.name, container.restart_count)
                 self._logs[run] = asyncio.create_task(read)
@@ -158,12 +158,12 @@ class Onlooker:
     async def _read_log(self, pod: Pod, container: str, restart_count: int) -> None:
         meta = pod.metadata
         try:
-            async for line in run_logs.follow(self._transport, meta.namespace, meta.name, container):
+            async for line in container_logs.follow(self._transport, meta.namespace, meta.name, container):
                 await self._audience.room()
                 self._on_line(pod, container, line)
         except NotFoundError:
             # The pod has gone faster than it could be asked for its log, which is still there.
-            for line in run_logs.kept(self._data, meta.uid, container, restart_count):
+            for line in container_logs.kept(self._data, meta.uid, container, restart_count):
                 self._on_line(pod, container, line)
         except ApiError as error:
             message = f"the output of container {container} cannot be read: {error}"
@@ -187,7 +187,7 @@ class Onlooker:
 
     def _advance(self, pod: Pod, found: Progress, source: Source) -> None:
         now = _now()
-        remaining = self._paces.setdefault(pod.metadata.uid, run_progress.Pace()).remaining(found, now)
+        remaining = self._paces.setdefault(pod.metadata.uid, pace.Pace()).remaining(found, now)
         name = self._report.name_of(pod)
         said = Advance(Topic.PROGRESS, now, name, found.step, found.total, found.values, source, remaining)
         self._audience.say(said)
@@ -196,7 +196,7 @@ class Onlooker:
         while True:
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
             try:
-                self._audience.usage(run_usage.answered(await self._transport.send(run_usage.request())))
+                self._audience.usage(usage.answered(await self._transport.send(usage.request())))
             except NotFoundError:
                 await asyncio.Event().wait()  # this cluster does not measure
             except (ApiError, msgspec.DecodeError):

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.cli import run_progress
-from windlass.cli.run_progress import Files, Pace
-from windlass.cli.run_report import Pod
+from windlass.cli.runs import pace
+from windlass.cli.runs.pace import Files, Pace
+from windlass.cli.runs.report import Pod
 from windlass.localcluster.kubelet.pod_folder import PodFolder
 from windlass.wire.progress import Progress
 
@@ -102,5 +102,5 @@ PLACES = {
 
 @pytest.mark.parametrize(("given", "expected"), PLACES.values(), ids=PLACES.keys())
 def test_where_the_machine_has_it(given: Pod, expected: str | None) -> None:
-    found = run_progress.file_of(given, PodFolder(Path("/pods/u")))
+    found = pace.file_of(given, PodFolder(Path("/pods/u")))
     assert found == (Path(expected) if expected is not None else None)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from windlass.cli import run_logs, run_output
-from windlass.cli.interrupts import Interrupts
-from windlass.cli.run_output import Output, Style
-from windlass.cli.run_report import Advance, Line, LogLine, Source, Topic
+from windlass.cli.runs import container_logs, output
+from windlass.cli.runs.interrupts import Interrupts
+from windlass.cli.runs.output import Output, Style
+from windlass.cli.runs.report import Advance, Line, LogLine, Source, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 NAMES = len("worker-0")
@@ -72,11 +72,11 @@ TIME = '"time":"2026-01-02T03:04:05.678900Z"'
     ],
 )
 def test_how_a_line_looks(
-    monkeypatch: pytest.MonkeyPatch, said: run_output.Said, style: Style, expected: str
+    monkeypatch: pytest.MonkeyPatch, said: output.Said, style: Style, expected: str
 ) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    assert run_output.rendered(said, style).decode() == expected
+    assert output.rendered(said, style).decode() == expected
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_how_a_line_looks(
     ids=["whole", "pieces", "not-utf-8", "long", "empty"],
 )
 def test_lines_of_a_log(chunks: list[bytes], expected: list[str]) -> None:
-    lines = run_logs.Lines()
+    lines = container_logs.Lines()
     assert [line for chunk in chunks for line in lines.feed(chunk)] + lines.end() == expected
 
 
@@ -111,17 +111,17 @@ class Slow(io.BytesIO):
 
 def test_a_slow_reader_holds_up_logs_and_nothing_else() -> None:
     stream = Slow()
-    output = Output(stream, Style(width=4))
+    lines = Output(stream, Style(width=4))
     line = LogLine(Topic.LOG, NOW, "ps-0", "main", "words")
-    number = run_output.MOST_PENDING + 1
+    number = output.MOST_PENDING + 1
 
     async def write() -> bool:
-        output.attach(asyncio.get_running_loop(), lambda: None)
-        output.say(line)
+        lines.attach(asyncio.get_running_loop(), lambda: None)
+        lines.say(line)
         stream.was_given_something.wait()
         for _ in range(number):
-            output.say(line)
-        waiting = asyncio.create_task(output.room())
+            lines.say(line)
+        waiting = asyncio.create_task(lines.room())
         await asyncio.sleep(0)
         was_held_up = not waiting.done()
         stream.may_go_on.set()
@@ -129,7 +129,7 @@ def test_a_slow_reader_holds_up_logs_and_nothing_else() -> None:
         return was_held_up
 
     assert asyncio.run(write())
-    output.finish()
+    lines.finish()
     assert stream.getvalue().count(b"\n") == 1 + number
 
 
@@ -139,17 +139,17 @@ class Closed(io.BytesIO):
 
 
 def test_when_nobody_reads_any_more_somebody_is_told() -> None:
-    output = Output(Closed(), Style(width=4))
+    lines = Output(Closed(), Style(width=4))
 
     async def write() -> None:
         told = asyncio.Event()
-        output.attach(asyncio.get_running_loop(), told.set)
-        output.say(Line(Topic.NOTE, NOW, "cluster", "Note", "said"))
+        lines.attach(asyncio.get_running_loop(), told.set)
+        lines.say(Line(Topic.NOTE, NOW, "cluster", "Note", "said"))
         await told.wait()
-        await output.room()
+        await lines.room()
 
     asyncio.run(write())
-    output.finish()
+    lines.finish()
 
 
 PROGRESS = {
@@ -167,18 +167,16 @@ PROGRESS = {
 @pytest.mark.parametrize(("style", "said", "steps"), PROGRESS.values(), ids=PROGRESS.keys())
 def test_which_progress_is_worth_a_line(style: Style, said: list[Advance], steps: list[int]) -> None:
     stream = io.BytesIO()
-    output = Output(stream, style)
+    lines = Output(stream, style)
     for each in said:
-        output.say(each)
-    output.finish()
-    assert stream.getvalue() == b"".join(
-        run_output.rendered(each, style) for each in said if each.step in steps
-    )
+        lines.say(each)
+    lines.finish()
+    assert stream.getvalue() == b"".join(output.rendered(each, style) for each in said if each.step in steps)
 
 
 def test_every_task_has_a_colour() -> None:
     tasks = tuple(f"worker-{number}" for number in range(30))
-    colours = run_output.colours(tasks)
+    colours = output.colours(tasks)
     assert colours.keys() == set(tasks)
     assert colours["worker-0"] != colours["worker-1"]
 

@@ -5,8 +5,8 @@ import json
 import msgspec
 import pytest
 
-from windlass.cli import run_usage
-from windlass.cli.run_usage import Usage
+from windlass.cli.runs import usage
+from windlass.cli.runs.usage import Usage
 
 
 def test_the_containers_of_a_pod_are_added_up() -> None:
@@ -15,11 +15,9 @@ def test_the_containers_of_a_pod_are_added_up() -> None:
         {"name": "b", "usage": {"cpu": "1500000n", "memory": "512Ki"}},
     ]
     body = {"items": [{"metadata": {"name": "p", "namespace": "n"}, "containers": containers}]}
-    assert run_usage.answered(json.dumps(body).encode()) == {
-        ("n", "p"): Usage(0.2515, 1024 * 1024 + 512 * 1024)
-    }
+    assert usage.answered(json.dumps(body).encode()) == {("n", "p"): Usage(0.2515, 1024 * 1024 + 512 * 1024)}
 
 
 def test_what_is_no_list_of_metrics() -> None:
     with pytest.raises(msgspec.DecodeError):
-        run_usage.answered(b"<html>")
+        usage.answered(b"<html>")

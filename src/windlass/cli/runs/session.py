@@ -1,6 +1,6 @@
 """What happens on the cluster of a run once it answers: a controller, the file's objects, and somebody who looks on.
 
-What is seen of it is in `run_news`.
+What is seen of it is in `onlooker`.
 """
 
 import asyncio
@@ -13,13 +13,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from windlass.cli import free_ports, run_objects, run_report
-from windlass.cli.interrupts import Interrupts
-from windlass.cli.run_job import Work
-from windlass.cli.run_news import Followed, Onlooker
-from windlass.cli.run_objects import RefusedError
-from windlass.cli.run_output import Audience
-from windlass.cli.run_report import Line, Topic, Verdict
+from windlass.cli import free_ports
+from windlass.cli.runs import objects, report
+from windlass.cli.runs.interrupts import Interrupts
+from windlass.cli.runs.objects import RefusedError
+from windlass.cli.runs.onlooker import Followed, Onlooker
+from windlass.cli.runs.output import Audience
+from windlass.cli.runs.report import Line, Topic, Verdict
+from windlass.cli.runs.workload import Work
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.resources import frameworks
@@ -53,6 +54,8 @@ class Injector(Protocol):
 
     async def finish(self) -> None: ...
 
+    async def stop(self) -> None: ...
+
 
 MakeInjector = Callable[[Transport, Callable[[Line], None]], Injector]
 
@@ -79,6 +82,7 @@ class Session:
         self._transport = Transport(self._access, user_agent="windlass-run")
         self._news = Onlooker(work, self._transport, audience, site.data, reads_logs=reads_logs)
         self._make_injector = make_injector
+        self._injector: Injector | None = None
         self._stop_controller = asyncio.Event()
         self._background: set[asyncio.Task[None]] = set()
         """Goes on until it is cancelled; what ends before is a fault."""
@@ -90,32 +94,36 @@ class Session:
                 try:
                     return await self._run()
                 finally:
-                    await _cancelled({*self._background, *self._news.end()})
+                    await self._end_all()
         except ApiError as error:
             raise NoAnswerError(f"the cluster did not do what it was asked for: {error}") from error
 
     async def _run(self) -> list[Verdict]:
-        await run_objects.define(self._transport, self._work)
+        await objects.define(self._transport, self._work)
         controller = None if self._site.has_controller else self._begin(self._controller())
-        injector = None
         if self._make_injector is not None:
-            injector = self._make_injector(self._transport, self._news.tell)
-            self._news.on_pod = injector.on_pod
+            self._injector = self._make_injector(self._transport, self._news.tell)
+            self._news.on_pod = self._injector.on_pod
         for look in self._news.looks():
             self._begin(look)
         await self._submit()
         await self._wait()
-        if injector is not None:
-            await injector.finish()
+        if self._injector is not None:
+            await self._injector.finish()
         if controller is not None:
             await self._end(controller)
         await self._news.hear_the_rest()
         return [self._verdict(followed) for followed in self._news.jobs.values()]
 
+    async def _end_all(self) -> None:
+        await _cancelled({*self._background, *self._news.end()})
+        if self._injector is not None:
+            await self._injector.stop()
+
     async def _submit(self) -> None:
-        await run_objects.create_others(self._transport, self._work)
+        await objects.create_others(self._transport, self._work)
         for job in self._work.jobs:
-            await run_objects.create_framework(self._transport, job)
+            await objects.create_framework(self._transport, job)
             self._news.tell(Line(Topic.FRAMEWORK, _now(), job.name, "Submitted", "is submitted"))
         self._interrupts.can_be_graceful = True
 
@@ -139,7 +147,7 @@ class Session:
         await self._transport.send(requests.merge_patch(frameworks(job.group), job.namespace, job.name, body))
 
     def _verdict(self, followed: Followed) -> Verdict:
-        return run_report.verdict(
+        return report.verdict(
             followed.framework, followed.job.name, _now(), was_interrupted=followed.was_asked_to_stop
         )
 

@@ -10,10 +10,10 @@ from datetime import datetime
 import msgspec
 
 from windlass.cli import terminal_text
-from windlass.cli.live_view import Head, Phase, Row, View
-from windlass.cli.run_job import Job
-from windlass.cli.run_report import Advance, Line, LogLine, Topic
-from windlass.cli.run_usage import Usage
+from windlass.cli.runs.live_view import Head, Phase, Row, View
+from windlass.cli.runs.report import Advance, Line, LogLine, Topic
+from windlass.cli.runs.usage import Usage
+from windlass.cli.runs.workload import Job
 from windlass.model import names
 from windlass.model.completion import CompletionCode
 from windlass.model.framework import Framework

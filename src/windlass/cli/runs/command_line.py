@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from windlass.cli import injecting
-from windlass.cli.run_script import Asked
+from windlass.cli.runs.script import Asked
 from windlass.model.wishes import Runtime
 
 _COMMAND = "windlass.run.command"

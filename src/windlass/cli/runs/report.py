@@ -6,17 +6,14 @@ from enum import StrEnum
 
 import msgspec
 
-from windlass.cli.exit_codes import INTERRUPTED, OTHER_CODE, SUCCESS
-from windlass.cli.run_job import Job
+from windlass.cli import exit_codes
+from windlass.cli.runs.workload import Job
 from windlass.model import names
 from windlass.model.base import Sparse
-from windlass.model.completion import FrameworkAttemptCompletionStatus
 from windlass.model.framework import Framework
 from windlass.model.pods import PodPhase
 from windlass.model.states import State
 from windlass.wire.progress import Progress
-
-LARGEST_CODE = 255
 
 _WARNING = "Warning"
 _SCHEDULED, _STOPPED = "Scheduled", "Stopped"
@@ -95,20 +92,14 @@ class Verdict(msgspec.Struct, frozen=True):
     state: str = ""
 
 
-def exit_code(completion: FrameworkAttemptCompletionStatus) -> int:
-    """0 only for success; the completion code where a shell can hold it."""
-    if not completion.type.is_failed:
-        return SUCCESS
-    return completion.code if 1 <= completion.code <= LARGEST_CODE else OTHER_CODE
-
-
 def verdict(framework: Framework | None, name: str, now: datetime, *, was_interrupted: bool) -> Verdict:
     """Of a Framework as it was seen last: completed, or gone before."""
     status = framework.status if framework is not None else None
     completion = status.attempt_status.completion_status if status is not None else None
     if status is None or completion is None or status.state is not State.COMPLETED:
-        code = INTERRUPTED if was_interrupted else OTHER_CODE
+        code = exit_codes.INTERRUPTED if was_interrupted else exit_codes.OTHER_CODE
         return Verdict(Topic.ERROR, now, name, "was deleted before it had completed", exit=code)
+    ended_as = exit_codes.of_job(completion.code, has_succeeded=not completion.type.is_failed)
     how = f"has completed with {completion.phrase} ({completion.code})"
     because = completion.trigger.message if completion.trigger is not None else completion.diagnostics
     return Verdict(
@@ -116,7 +107,7 @@ def verdict(framework: Framework | None, name: str, now: datetime, *, was_interr
         now,
         name,
         f"{how}: {because}" if because else how,
-        exit=INTERRUPTED if was_interrupted else exit_code(completion),
+        exit=exit_codes.INTERRUPTED if was_interrupted else ended_as,
         code=completion.code,
         phrase=completion.phrase,
         type=" ".join((completion.type.name.value, *completion.type.attributes)),
@@ -126,12 +117,12 @@ def verdict(framework: Framework | None, name: str, now: datetime, *, was_interr
 
 def summary(work: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
     """Of several jobs, in the order of the file: the first that did not succeed decides."""
-    bad = [verdict for verdict in verdicts if verdict.exit != SUCCESS]
+    bad = [verdict for verdict in verdicts if verdict.exit != exit_codes.SUCCESS]
     good = len(verdicts) - len(bad)
     message = f"{good} of {len(verdicts)} have succeeded"
     if bad:
         message += f"; the first in the file that has not is {bad[0].object}"
-    return Verdict(Topic.SUMMARY, now, work, message, exit=bad[0].exit if bad else SUCCESS)
+    return Verdict(Topic.SUMMARY, now, work, message, exit=bad[0].exit if bad else exit_codes.SUCCESS)
 
 
 # What is read of the objects

@@ -10,10 +10,10 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
-from windlass.cli import live_view
-from windlass.cli.run_job import Job
-from windlass.cli.run_report import Advance, Line, LogLine, Source, Verdict
-from windlass.cli.run_usage import Usage
+from windlass.cli.runs import live_view
+from windlass.cli.runs.report import Advance, Line, LogLine, Source, Verdict
+from windlass.cli.runs.usage import Usage
+from windlass.cli.runs.workload import Job
 from windlass.model.framework import Framework
 
 MOST_PENDING = 1000

@@ -6,11 +6,11 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.render import manifest
 from windlass.render.code import Code
 from windlass.render.documents import Submission
+from windlass.render.manifest import Manifest
 from windlass.wire.injections import Injection
-
-DEFAULT_NAMESPACE = "default"
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -24,39 +24,14 @@ class Plan(msgspec.Struct, frozen=True):
     injections: tuple[Injection, ...] = ()
 
 
-class Job(msgspec.Struct, frozen=True):
-    framework: Json
-    """As it was written, with its namespace."""
+class Job(Manifest, frozen=True):
     prefix: str = ""
     """Of what its tasks are called, where there are several jobs."""
 
     @property
-    def name(self) -> str:
-        name: str = self.framework["metadata"]["name"]
-        return name
-
-    @property
-    def namespace(self) -> str:
-        namespace: str = self.framework["metadata"]["namespace"]
-        return namespace
-
-    @property
-    def group(self) -> str:
-        return names.group_of(self.framework["apiVersion"])
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """No two jobs of one run have the same."""
-        return self.namespace, self.name
-
-    @property
     def tasks(self) -> tuple[str, ...]:
-        """What its pods are called for short: `worker-0`."""
-        return tuple(
-            f"{self.prefix}{role['name']}-{index}"
-            for role in self.framework["spec"].get("taskRoles") or ()
-            for index in range(role.get("taskNumber") or 0)
-        )
+        """As all that is told of them calls them: `worker-0`, of one job of several `digits/worker-0`."""
+        return tuple(f"{self.prefix}{name}" for name in self.task_names)
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -83,32 +58,18 @@ class Work(msgspec.Struct, frozen=True):
         return tuple(name for job in self.jobs for name in (job.name, *job.tasks))
 
 
-def work(given: Sequence[tuple[Submission, Code | None]], others: tuple[Json, ...]) -> Work:
+def of(given: Sequence[tuple[Submission, Code | None]], others: tuple[Json, ...]) -> Work:
     """Every Framework gets a namespace; one of several has its name before those of its tasks."""
 
     def jobs(*, has_mounts: bool) -> tuple[Job, ...]:
         return tuple(
             Job(
-                _with_namespace(submission.framework(code, has_mounts=has_mounts)),
+                manifest.in_namespace(
+                    submission.framework(code, has_mounts=has_mounts), names.DEFAULT_NAMESPACE
+                ),
                 f"{submission.name}/" if len(given) > 1 else "",
             )
             for submission, code in given
         )
 
     return Work(jobs(has_mounts=True), others, jobs(has_mounts=False))
-
-
-def twice(jobs: Sequence[Job]) -> Job | None:
-    """The first whose name was taken by one before it."""
-    seen = set()
-    for job in jobs:
-        if job.key in seen:
-            return job
-        seen.add(job.key)
-    return None
-
-
-def _with_namespace(framework: Json) -> Json:
-    # A null is an absent field to Kubernetes, also here.
-    namespace = framework["metadata"].get("namespace") or DEFAULT_NAMESPACE
-    return {**framework, "metadata": {**framework["metadata"], "namespace": namespace}}

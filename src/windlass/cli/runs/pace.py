@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from windlass.cli.run_report import ContainerSpec, Pod
+from windlass.cli.runs.report import ContainerSpec, Pod
 from windlass.localcluster.kubelet.pod_folder import PodFolder
 from windlass.wire import progress
 from windlass.wire.progress import Progress

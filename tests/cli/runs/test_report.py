@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.cli import run_report
-from windlass.cli.run_job import Job
-from windlass.cli.run_report import Event, Line, Pod, Report, Topic, Verdict
+from windlass.cli.runs import report
+from windlass.cli.runs.report import Event, Line, Pod, Report, Topic, Verdict
+from windlass.cli.runs.workload import Job
 from windlass.model.completion import (
     CompletionTrigger,
     CompletionType,
@@ -34,25 +34,6 @@ def completion(code: int, *, is_failed: bool = True) -> FrameworkAttemptCompleti
     name = CompletionTypeName.FAILED if is_failed else CompletionTypeName.SUCCEEDED
     kind = CompletionType(name, ("Permanent",) if is_failed else ())
     return FrameworkAttemptCompletionStatus(code, "Phrase", kind, "diagnostics")
-
-
-@pytest.mark.parametrize(
-    ("code", "is_failed", "expected"),
-    [
-        (0, False, 0),
-        (1, True, 1),
-        (2, True, 2),
-        (124, True, 124),
-        (137, True, 137),
-        (255, True, 255),
-        (256, True, 125),
-        (-1, True, 125),
-        (-210, True, 125),
-        (0, True, 125),
-    ],
-)
-def test_the_exit_code_of_a_completion(code: int, is_failed: bool, expected: int) -> None:
-    assert run_report.exit_code(completion(code, is_failed=is_failed)) == expected
 
 
 def seen(ended: FrameworkAttemptCompletionStatus | None, state: State = State.COMPLETED) -> Framework:
@@ -106,7 +87,7 @@ TRIGGER = CompletionTrigger("FailedTaskCount 1 has reached MinFailedTaskCount 1"
     ],
 )
 def test_the_last_line(framework: Framework | None, was_interrupted: bool, expected: Verdict) -> None:
-    assert run_report.verdict(framework, "job", NOW, was_interrupted=was_interrupted) == expected
+    assert report.verdict(framework, "job", NOW, was_interrupted=was_interrupted) == expected
 
 
 # What is told of pods and events
@@ -255,4 +236,4 @@ def ended_with(name: str, code: int) -> Verdict:
 )
 def test_the_last_line_of_several(verdicts: list[Verdict], code: int, message: str) -> None:
     expected = Verdict(Topic.SUMMARY, NOW, "jobs", message, exit=code)
-    assert run_report.summary("jobs", verdicts, NOW) == expected
+    assert report.summary("jobs", verdicts, NOW) == expected

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.cli.live_board import Board
-from windlass.cli.live_view import Head, Phase, Row
-from windlass.cli.run_job import Job
-from windlass.cli.run_report import Advance, Line, LogLine, Source, Topic
-from windlass.cli.run_usage import Usage
+from windlass.cli.runs.live_board import Board
+from windlass.cli.runs.live_view import Head, Phase, Row
+from windlass.cli.runs.report import Advance, Line, LogLine, Source, Topic
+from windlass.cli.runs.usage import Usage
+from windlass.cli.runs.workload import Job
 from windlass.model.completion import (
     PERMANENT,
     SUCCEEDED,

@@ -260,12 +260,8 @@ def _bar(progress: Progress | None, remaining: float | None) -> str:
 
 def clock(seconds: float) -> str:
     """1:05, 2:00:00, or 3d."""
-    whole = int(seconds)
-    if whole >= 100 * 3600:
-        return f"{whole // 86400}d"
-    minutes, rest = divmod(whole, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    is_long = seconds >= 100 * 3600
+    return f"{int(seconds) // 86400}d" if is_long else terminal_text.clock(seconds)
 
 
 def size(amount: int) -> str:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.cli import live_view, terminal_text
-from windlass.cli.live_view import Head, Phase, Row, View
+from windlass.cli import terminal_text
+from windlass.cli.runs import live_view
+from windlass.cli.runs.live_view import Head, Phase, Row, View
 from windlass.wire.progress import Progress
 
 HEAD = Head("digits", "running", 62, tasks=((Phase.RUNNING, 2),))

@@ -11,7 +11,7 @@ from windlass.cli import data_folders, exit_codes, local_process
 from windlass.cli.local_process import DaemonError
 from windlass.cli.local_records import Record, Wanted
 from windlass.cli.mishaps import CommandError
-from windlass.cli.run_job import Plan
+from windlass.cli.runs.workload import Plan
 
 
 def started(data: Path, plan: Plan) -> Record:

@@ -9,10 +9,10 @@ from typing import Any
 import pyte
 import pytest
 
-from windlass.cli.live_terminal import Canvas, Screen, Size
-from windlass.cli.run_job import Job
-from windlass.cli.run_output import Style
-from windlass.cli.run_report import Line, LogLine, Topic, Verdict
+from windlass.cli.runs.live_terminal import Canvas, Screen, Size
+from windlass.cli.runs.output import Style
+from windlass.cli.runs.report import Line, LogLine, Topic, Verdict
+from windlass.cli.runs.workload import Job
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SIZE = Size(20, 6)

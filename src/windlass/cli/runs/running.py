@@ -9,12 +9,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass.cli import exit_codes, run_report
-from windlass.cli.interrupts import Interrupts
+from windlass.cli import exit_codes
 from windlass.cli.local_records import Record
-from windlass.cli.run_job import Plan, Work
-from windlass.cli.run_output import Audience
-from windlass.cli.run_report import Line, Topic, Verdict
+from windlass.cli.runs import report
+from windlass.cli.runs.interrupts import Interrupts
+from windlass.cli.runs.output import Audience
+from windlass.cli.runs.report import Line, Topic, Verdict
+from windlass.cli.runs.workload import Plan, Work
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ async def _told(
     else:
         verdicts = [_error(work, f"ended: not completed after {plan.timeout:g} s", exit_codes.NO_ANSWER)]
     if len(verdicts) > 1:
-        verdicts.append(run_report.summary(work.name, verdicts, datetime.now(UTC)))
+        verdicts.append(report.summary(work.name, verdicts, datetime.now(UTC)))
     for verdict in verdicts:
         audience.say(verdict)
     return verdicts[-1].exit
@@ -86,8 +87,8 @@ async def _on_cluster(
     try:
         await asyncio.sleep(0)
         # It brings the controller with it, which takes a while; so do the processes that the cluster has just begun.
-        from windlass.cli import run_session
-        from windlass.cli.injecting import Injector
+        from windlass.cli.runs.injector import Injector
+        from windlass.cli.runs.session import Session, Site
 
         async with asyncio.timeout(START_SECONDS):
             await starting
@@ -98,11 +99,12 @@ async def _on_cluster(
         return [_error(work, message, exit_codes.NO_ANSWER)]
 
     def inject(transport: "Transport", tell: Callable[[Line], None]) -> Injector:
-        return Injector(plan.injections, cluster, transport, tell)
+        prefixes = {job.key: job.prefix for job in work.jobs}
+        return Injector(plan.injections, cluster, transport, tell, prefixes)
 
     _say_notes(cluster.notes, audience)
-    site = run_session.Site(cluster.data, cluster.socket, cluster.network == "shared")
-    session = run_session.Session(
+    site = Site(cluster.data, cluster.socket, cluster.network == "shared")
+    session = Session(
         work.for_machine(has_mounts=cluster.has_mounts),
         site,
         interrupts,
@@ -116,24 +118,24 @@ async def _on_cluster(
 async def _on_daemon(
     work: Work, plan: Plan, data: Path, record: Record, interrupts: Interrupts, audience: Audience
 ) -> list[Verdict]:
-    from windlass.cli import run_session
+    from windlass.cli.runs.session import Session, Site
 
     _say_notes(record.notes, audience)
-    site = run_session.Site(data, Path(record.socket), record.network == "shared", has_controller=True)
-    session = run_session.Session(
+    site = Site(data, Path(record.socket), record.network == "shared", has_controller=True)
+    session = Session(
         work.for_machine(has_mounts=record.has_mounts), site, interrupts, audience, reads_logs=plan.reads_logs
     )
     return await _verdicts(session.run(), work)
 
 
 async def _verdicts(session: Coroutine[Any, Any, list[Verdict]], work: Work) -> list[Verdict]:
-    from windlass.cli import run_session
+    from windlass.cli.runs.session import NoAnswerError, RefusedError
 
     try:
         return await session
-    except run_session.RefusedError as error:
+    except RefusedError as error:
         return [_error(work, str(error), exit_codes.USAGE)]
-    except run_session.NoAnswerError as error:
+    except NoAnswerError as error:
         return [_error(work, str(error), exit_codes.NO_ANSWER)]
 
 

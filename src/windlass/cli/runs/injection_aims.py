@@ -9,6 +9,9 @@ from windlass.model.base import Sparse
 from windlass.model.pods import PodPhase
 from windlass.wire.injections import Injection, What
 
+JobKey = tuple[str, str]
+"""The namespace and the name of a job."""
+
 
 class Metadata(Sparse, frozen=True):
     name: str = ""
@@ -39,10 +42,14 @@ class Hit(msgspec.Struct, frozen=True):
     """One fault for one pod. It is due `injection.seconds` after the pod was seen to run; a delay, before it starts."""
 
     injection: Injection
-    namespace: str
+    job: JobKey
     pod: str
     uid: str
     task: str
+
+    @property
+    def namespace(self) -> str:
+        return self.job[0]
 
     @property
     def said(self) -> str:
@@ -57,7 +64,7 @@ class Aims:
 
     def __init__(self, injections: Iterable[Injection]) -> None:
         self._injections = tuple(injections)
-        self._first: dict[tuple[str, str, str, int], str] = {}
+        self._first: dict[tuple[JobKey, str, int], str] = {}
         self._running: set[str] = set()
 
     def delays(self, pod: Pod) -> tuple[Hit, ...]:
@@ -77,8 +84,8 @@ class Aims:
         if pod.task is None:
             return
         meta, (role, index) = pod.metadata, pod.task
-        framework = meta.labels.get(names.FRAMEWORK_NAME, "")
-        first = self._first.setdefault((meta.namespace, framework, role, index), meta.uid)
+        job = (meta.namespace, meta.labels.get(names.FRAMEWORK_NAME, ""))
+        first = self._first.setdefault((job, role, index), meta.uid)
         for injection in self._injections:
             if injection.concerns(role, index) and (injection.is_repeated or first == meta.uid):
-                yield Hit(injection, meta.namespace, meta.name, meta.uid, f"{role}-{index}")
+                yield Hit(injection, job, meta.name, meta.uid, names.host_name(role, index))

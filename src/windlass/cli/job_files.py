@@ -1,0 +1,48 @@
+"""Files with jobs, as somebody names them on the command line: read, and what is wrong with them said."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import exit_codes
+from windlass.cli.mishaps import CommandError
+from windlass.wire import text
+
+if TYPE_CHECKING:
+    from windlass.client.sources import Source
+
+STDIN = "-"
+
+
+def source(file: str) -> "Source":
+    """Says what is wrong with the file, and goes no further if it is an error. Raises CommandError."""
+    from windlass.client.sources import Source
+    from windlass.render import documents
+
+    try:
+        data = read(file)
+    except OSError as error:
+        message = f"{file}: cannot be read: {error.strerror or error}"
+        raise CommandError(message, exit_codes.USAGE) from error
+    found = documents.read(data, called(file))
+    for fault in found.faults:
+        click.echo(str(fault), err=True)
+    if found.errors:
+        sys.exit(exit_codes.USAGE)
+    return Source(found, Path(file).parent)
+
+
+def read(file: str) -> bytes:
+    """No more than `wire` takes, so that an endless file ends. Raises OSError."""
+    limit = text.MOST_BYTES + 1
+    if file == STDIN:
+        return sys.stdin.buffer.read(limit)
+    with Path(file).open("rb") as stream:
+        return stream.read(limit)
+
+
+def called(file: str) -> str:
+    """In messages."""
+    return "<stdin>" if file == STDIN else file

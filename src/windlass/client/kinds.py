@@ -1,0 +1,58 @@
+"""Where objects of a kind go, as the API server says itself: it knows of kinds that were defined a moment ago."""
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from windlass.kubeapi.errors import NotFoundError
+from windlass.kubeapi.requests import Request, Verb
+from windlass.kubeapi.resources import Resource
+
+Send = Callable[[Request], Awaitable[bytes]]
+"""The body of the answer. Raises ApiError."""
+
+
+class _Served(msgspec.Struct, frozen=True):
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    resources: tuple[_Served, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_Listed).decode
+
+
+class Kinds:
+    """Asks again only for what it has not seen: somebody may have defined it by now."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._served: dict[str, dict[str, Resource]] = {}
+
+    async def resource(self, api_version: str, kind: str) -> Resource | None:
+        """None where the server has no such kind. Raises ApiError."""
+        if kind not in self._served.get(api_version, {}):
+            self._served[api_version] = await _by_kind(self._send, api_version)
+        return self._served[api_version].get(kind)
+
+
+async def is_served(send: Send, api_version: str) -> bool:
+    """Raises ApiError."""
+    return bool(await _by_kind(send, api_version))
+
+
+async def _by_kind(send: Send, api_version: str) -> dict[str, Resource]:
+    group, _, version = api_version.rpartition("/")
+    path = f"/apis/{api_version}" if group else f"/api/{version}"
+    try:
+        answer = await send(Request(Verb.GET, "GET", Resource(group, version, ""), path))
+    except NotFoundError:
+        return {}
+    return {
+        each.kind: Resource(group, version, each.name, each.namespaced)
+        for each in _decode(answer).resources
+        if "/" not in each.name
+    }
