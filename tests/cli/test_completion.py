@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from operated import jobs
 from small_world import Place, SmallWorld
 
+from conformance.waiting import wait_for
 from windlass.cli import completing
 from windlass.cli.completion import VARIABLE
 from windlass.cli.main import COMMANDS, main
@@ -37,6 +38,7 @@ def place(world: SmallWorld) -> Place:
 @pytest.fixture
 def at_the_place(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
     monkeypatch.setenv("KUBECONFIG", str(place.kubeconfig))
+    monkeypatch.setattr(completing, "SECONDS", 60.0)  # the machine may be busy
     return place
 
 
@@ -164,7 +166,9 @@ def test_bash_itself(place: Place, path: str) -> None:
         ("why", "-n", place.name, "dig"): ["digits", "digits-large"],
         ("exec", "-n", place.name, "digits-large/w"): TASKS[1:],
     }
-    assert {words: in_bash(path, place.kubeconfig, *words) for words in cases} == cases
+    for words, choices in cases.items():
+        # On a busy machine the cluster may answer too late for somebody who waits with a finger on the key.
+        wait_for(f"{choices}", lambda: in_bash(path, place.kubeconfig, *words) == choices)  # noqa: B023
 
 
 @pytest.mark.parametrize(

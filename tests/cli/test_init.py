@@ -146,7 +146,7 @@ def test_the_code_is_named_from_the_job_file(here: Path) -> None:
     (here / "jobs").mkdir()
     (here / "train.py").write_text("")
 
-    init("train.py", "--out", "jobs/a.yaml")
+    init("train.py", "--output-file", "jobs/a.yaml")
 
     assert yaml.safe_load((here / "jobs" / "a.yaml").read_text())["code"] == ".."
 
@@ -193,7 +193,7 @@ def test_refused(here: Path, arguments: tuple[str, ...], words: str) -> None:
 
 def test_a_folder_that_is_not_there(here: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "windlass.cli.main", "init", "--out", "no/job.yaml"],
+        [sys.executable, "-m", "windlass.cli.main", "init", "--output-file", "no/job.yaml"],
         capture_output=True,
         text=True,
         check=False,

@@ -51,7 +51,8 @@ def test_list_with_more(busy: HollowPlace) -> None:
 
 
 def test_list_of_all_namespaces(busy: HollowPlace) -> None:
-    result = CliRunner().invoke(main, ["list", "-A", "--kubeconfig", str(busy.kubeconfig)])
+    given = ["list", "-A", "--kubeconfig", str(busy.kubeconfig)]
+    result = CliRunner(env={"COLUMNS": "1000"}).invoke(main, given)
     assert [busy.name, "digits"] in [line.split()[:2] for line in result.stdout.splitlines()]
 
 

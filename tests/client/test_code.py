@@ -143,11 +143,6 @@ def test_refusals(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert all(word in str(refusal.value) for word in words), str(refusal.value)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FaultyJobError, match=r"there is no .*/missing"):
-        code.pack(tmp_path / "missing")
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_file_that_may_not_be_read(tmp_path: Path) -> None:
     put(tmp_path, "a.py", "b.py")

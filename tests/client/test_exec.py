@@ -11,7 +11,7 @@ from windlass.client import exec as running
 from windlass.client.connection import Connection
 from windlass.client.errors import NotThereError, RefusedError
 from windlass.client.exec import Streams
-from windlass.client.tasks import Task
+from windlass.client.pods import Task
 from windlass.kubeapi import streams
 from windlass.kubeapi.errors import NotFoundError, UnauthorizedError
 

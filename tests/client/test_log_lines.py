@@ -39,9 +39,8 @@ def test_lines_of_any_chunks(chunks: list[bytes]) -> None:
     assert not any(piece.is_begun for piece in pieces), "no line was long"
 
 
-def test_a_line_that_is_very_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_lines, "LONGEST_PIECE", 4)
-    splitter = Splitter()
+def test_a_line_that_is_very_long() -> None:
+    splitter = Splitter(longest=4)
     pieces = [*splitter.feed(b"0123456"), *splitter.feed(b"78\nnext"), *splitter.end()]
     assert [(piece.data, piece.is_begun, piece.is_ended) for piece in pieces] == [
         (b"0123", False, False),

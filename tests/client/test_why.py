@@ -15,7 +15,7 @@ from windlass.client import why, why_failed, why_retried, why_waiting
 from windlass.client.connection import Connection
 from windlass.client.errors import NotThereError
 from windlass.client.events import Event
-from windlass.client.tasks import Pod
+from windlass.client.pods import Pod
 from windlass.client.views import JobState
 from windlass.client.why import Explanation
 from windlass.model.completion import (

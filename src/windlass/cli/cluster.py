@@ -33,10 +33,21 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
     with_where.__name__, with_where.__doc__ = command.__name__, command.__doc__
     with_where.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     for add in (
-        click.option("--namespace", "-n", default="", help="Without it: that of the kubeconfig's context."),
-        click.option("--context", default="", help="Of the kubeconfig."),
         click.option(
-            "--kubeconfig", default="", help="The file that says where the cluster is and who you are."
+            "--namespace",
+            "-n",
+            default="",
+            metavar="NAME",
+            help="Without it: that of the kubeconfig's context.",
+        ),
+        click.option(
+            "--context", default="", metavar="NAME", help="Of the kubeconfig. Without it: the current one."
+        ),
+        click.option(
+            "--kubeconfig",
+            default="",
+            metavar="FILE",
+            help="Where the cluster is and who you are. Without it: as kubectl finds it.",
         ),
     ):
         add(with_where)

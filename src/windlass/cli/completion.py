@@ -15,9 +15,9 @@ def completion(shell: str) -> None:
     """Print the script that completes `windlass` in a shell: commands, options, and the names of jobs and tasks.
 
     \b
-    bash   echo 'eval "$(windlass completion bash)"' >> ~/.bashrc
-    zsh    echo 'eval "$(windlass completion zsh)"' >> ~/.zshrc
-    fish   windlass completion fish > ~/.config/fish/completions/windlass.fish
+        echo 'eval "$(windlass completion bash)"' >> ~/.bashrc
+        echo 'eval "$(windlass completion zsh)"' >> ~/.zshrc
+        windlass completion fish > ~/.config/fish/completions/windlass.fish
     """
     from windlass.cli.main import main
 

@@ -25,6 +25,10 @@ def delete(names: tuple[str, ...], no_wait: bool, timeout: float | None, where: 
     """Delete jobs with all that belongs to them: a running one is ended, its pods and its code go.
 
     Returns when they are gone.
+
+    \b
+        windlass delete digits
+        windlass delete digits letters --no-wait
     """
     cluster.run(where, lambda connection: _delete(connection, names, timeout, waits=not no_wait))
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from windlass.client.connection import Connection
     from windlass.client.describing import Description
     from windlass.client.events import Event
-    from windlass.client.tasks import Pod
+    from windlass.client.pods import Pod
     from windlass.model.framework import FrameworkSpec, RetryPolicySpec, TaskRoleSpec
 
 MOST_EVENTS = 20
@@ -48,7 +48,11 @@ _EVENTS = (
 @click.argument("name", metavar="NAME", shell_complete=completing.jobs)
 @cluster.options
 def describe(name: str, where: Where) -> None:
-    """Say everything about a job: what it wants, how it stands, its tasks, its pods, its last events."""
+    """Say everything about a job: what it wants, how it stands, its tasks, its pods, its last events.
+
+    \b
+        windlass describe digits
+    """
     cluster.run(where, lambda connection: _describe(connection, name))
 
 

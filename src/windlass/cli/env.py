@@ -38,7 +38,10 @@ _FORMS: Mapping[str, Callable[[str, str], str]] = {"sh": _posix, "fish": _fish, 
 def env(task: str, shell: str, where: Where) -> None:
     """Print the discovery environment of a task, such as digits/worker-1, for a shell to read.
 
-    eval "$(windlass env digits/worker-1)" makes of this shell one that knows what the task knows.
+    This makes of a shell one that knows what the task knows:
+
+    \b
+        eval "$(windlass env digits/worker-1)"
     """
     # What is heavy is imported here: `windlass --help` must not pay for it.
     from windlass.client import env as reading

@@ -26,6 +26,10 @@ def events(name: str, watch: bool, output: str, where: Where) -> None:
     """Show what happened to the job NAME and to its pods: oldest first, each once with how often it happened.
 
     A cluster keeps events for an hour or so. With --output json, each is an object on a line of its own.
+
+    \b
+        windlass events digits
+        windlass events -w digits
     """
     # What is heavy is imported here: `windlass --help` must not pay for it.
     from windlass.client import events as reading

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 @click.command("exec")
 @click.option("--stdin", "-i", "has_stdin", is_flag=True, help="Give the command what is written here.")
 @click.option("--tty", "-t", is_flag=True, help="Give the command a terminal.")
-@click.option("--container", "-c", default="", help="Without it: the first that is no init container.")
+@click.option(
+    "--container", "-c", default="", metavar="NAME", help="Without it: the first that is no init container."
+)
 @cluster.options
 @click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=completing.tasks)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -26,8 +28,8 @@ def execute(
     command's.
 
     \b
-    windlass exec digits/worker-1 -- nvidia-smi
-    windlass exec -it digits/worker-1 -- bash
+        windlass exec digits/worker-1 -- nvidia-smi
+        windlass exec -it digits/worker-1 -- bash
     """
     # What is heavy is imported here: `windlass --help` must not pay for it.
     from windlass.cli import terminals

@@ -80,8 +80,9 @@ _COUNT = click.IntRange(min=0)
 @click.option("--image", metavar="IMAGE", help="The container image, for a Kubernetes.")
 @click.option("--gpus", type=_COUNT, metavar="N", help="GPUs of each task that trains.")
 @click.option(
-    "--out",
+    "--output-file",
     "-o",
+    "out",
     default=DEFAULT_FILE,
     show_default=True,
     metavar="FILE",
@@ -95,11 +96,16 @@ def init(
     """Write a job file for SCRIPT.
 
     What no option says is taken from the script, which is read and not run, and on a terminal asked.
+
+    \b
+        windlass init train.py
+        windlass init --runtime tensorflow --ps 2 --workers 2 train.py
+        windlass init -o - train.py               # print it
     """
     target = Path(out)
     if out != STDOUT and not force and target.exists():
         raise CommandError(
-            f"{out} is there already. Write to another file with --out, or replace it with --force.",
+            f"{out} is there already. Write to another file with -o, or replace it with --force.",
             exit_codes.USAGE,
         )
     known = Runtime(runtime) if runtime is not None else None

@@ -33,6 +33,8 @@ def namespace_name(
 @click.command()
 @click.option(
     "--namespace",
+    "-n",
+    metavar="NAME",
     default=plan.DEFAULT_NAMESPACE,
     show_default=True,
     callback=namespace_name,
@@ -69,8 +71,8 @@ def namespace_name(
 )
 @click.option("--crds-only", is_flag=True, help="Only the definitions of Frameworks.")
 @click.option("--apply", "is_applied", is_flag=True, help="Do it, instead of printing it.")
-@click.option("--kubeconfig", default="", help="The file that says where the cluster is and who you are.")
-@click.option("--context", default="", help="Of the kubeconfig.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="Without it: as kubectl finds it.")
+@click.option("--context", default="", metavar="NAME", help="Of the kubeconfig. Without it: the current one.")
 def install(
     namespace: str,
     image: str,
@@ -88,6 +90,10 @@ def install(
     """Print what a cluster needs to run Windlass: definitions, roles, a Deployment. With --apply, put it there.
 
     What is there already is brought up to date; the Frameworks of the cluster stay.
+
+    \b
+        windlass install | less
+        windlass install --image registry.example/windlass --apply
     """
     data = config_file.read_bytes() if config_file else b""
     wanted = Plan(

@@ -60,11 +60,15 @@ class Report(msgspec.Struct, frozen=True):
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @click.option("--fix", is_flag=True, help="Put right in the files what can be put right in one way only.")
 @click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
     """Say what is wrong with job files and Frameworks, in YAML or JSON. FILE may be - for the standard input.
 
     With --fix, - prints the mended text, and what was wrong goes to the standard error.
+
+    \b
+        windlass lint job.yaml framework.yaml
+        windlass lint --fix job.yaml
 
     Exits with 0 if there is nothing but warnings, 1 if there are errors, 2 if a file cannot be read.
     """

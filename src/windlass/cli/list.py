@@ -27,10 +27,17 @@ _MORE = (Column("ROLES", 0, gives_way=True), Column("REASON", 0, gives_way=True)
 
 @click.command()
 @click.option("--all-namespaces", "-A", is_flag=True, help="Of all namespaces.")
-@click.option("--output", "-o", "form", type=click.Choice(["text", "wide", "json"]), default="text")
+@click.option(
+    "--output", "-o", "form", type=click.Choice(["text", "wide", "json"]), default="text", show_default=True
+)
 @cluster.options
 def list(all_namespaces: bool, form: str, where: Where) -> None:  # noqa: A001 — the command's name
-    """Say which jobs there are, and how they stand."""
+    """Say which jobs there are, and how they stand.
+
+    \b
+        windlass list
+        windlass list -A -o wide      # of all namespaces, with roles and reasons
+    """
     cluster.run(where, lambda connection: _list(connection, form, is_all=all_namespaces))
 
 

@@ -38,7 +38,7 @@ def with_data(command: F) -> F:
 
 def with_output(command: F) -> F:
     return click.option(
-        "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+        "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
     )(command)
 
 
@@ -49,7 +49,14 @@ def _whole(given: Path | None) -> Path:
 
 @click.group()
 def local() -> None:
-    """A cluster on this machine: no Docker, no root."""
+    """A cluster on this machine: no Docker, no root.
+
+    \b
+        eval "$(windlass local up)"
+        windlass submit job.yaml
+        kubectl get pods
+        windlass local down
+    """
 
 
 @local.command()
@@ -183,9 +190,12 @@ def _bring_down(data: Path) -> str:
 
 @local.command()
 @with_data
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def reset(data: Path, yes: bool) -> None:
-    """Stop the cluster, and delete all that it has stored: objects, logs, volumes and local images."""
+    """Stop the cluster, and delete all of it.
+
+    What it has stored goes: objects, logs, volumes and local images.
+    """
     if not data.exists():
         click.echo(f"there is nothing in {data}")
         return
@@ -221,7 +231,10 @@ def status(data: Path, form: str) -> None:
 
 @local.group()
 def image() -> None:
-    """Local images: names of images bound to folders, whose files appear at the same paths in the pod."""
+    """Local images.
+
+    The name of an image is bound to a folder, whose files appear at the same paths in the pod.
+    """
 
 
 @image.command()

@@ -38,7 +38,7 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str | N
 )
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each task.")
 @click.option("--timestamps", is_flag=True, help="Say of each line when it was written.")
-@click.option("--container", "-c", default="", help="Without it: all but init containers.")
+@click.option("--container", "-c", default="", metavar="NAME", help="Without it: all but init containers.")
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @colours.option
 @cluster.options
@@ -59,6 +59,10 @@ def logs(
 
     Of several tasks, each line says whose it is. With --output json, each line is an object with time, task, attempt,
     container and line.
+
+    \b
+        windlass logs -f digits                  # all tasks, until the end
+        windlass logs digits worker-1 --tail 20
     """
     # What is heavy is imported here: `windlass --help` must not pay for it.
     from windlass.client import finding, tasks

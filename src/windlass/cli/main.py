@@ -25,27 +25,25 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS = {
-    "barrier": LazyCommand(
-        "windlass.cli.barrier", "In a pod: wait until every task of its Framework has an address."
+    "barrier": LazyCommand("windlass.cli.barrier", "Wait until every task of this pod's job has an address."),
+    "controller": LazyCommand(
+        "windlass.cli.controller", "Run the jobs of a cluster, in it or from a laptop."
     ),
-    "controller": LazyCommand("windlass.cli.controller", "Run Frameworks, in a cluster or from a laptop."),
     "init": LazyCommand("windlass.cli.init", "Write a job file, with what a script says about itself."),
     "install": LazyCommand(
-        "windlass.cli.install", "Print what a cluster needs to run the controller, or put it there."
+        "windlass.cli.install", "Print what a cluster needs to run jobs, or put it there."
     ),
     "lint": LazyCommand("windlass.cli.lint", "Say what is wrong with job files and Frameworks, and mend it."),
     "local": LazyCommand(
         "windlass.cli.local", "Keep a cluster on this machine, without Docker and without root."
     ),
     "env": LazyCommand("windlass.cli.env", "Print what a task is told of its peers, for a shell."),
-    "plan": LazyCommand(
-        "windlass.cli.plan", "Say what would become of a job, with the faults that are asked for."
-    ),
+    "plan": LazyCommand("windlass.cli.plan", "Say what would become of a job when things go wrong."),
     "run": LazyCommand("windlass.cli.run", "Run jobs, or a command, on this machine, and exit as they do."),
     "delete": LazyCommand("windlass.cli.delete", "Delete jobs of a cluster, with all that belongs to them."),
     "describe": LazyCommand(
         "windlass.cli.describe",
-        "Say everything about a job: what it wants, how it stands, its pods, its events.",
+        "Say everything about a job, its pods and its events.",
     ),
     "list": LazyCommand("windlass.cli.list", "Say which jobs a cluster has, and how they stand."),
     "resume": LazyCommand("windlass.cli.resume", "Let jobs that were suspended run again."),
@@ -58,7 +56,7 @@ COMMANDS = {
     "wait": LazyCommand("windlass.cli.wait", "Wait until a job has completed, and exit as it did."),
     "tf-server": LazyCommand(
         "windlass.cli.tf_server",
-        "Be an idle TensorFlow server of the cluster that the environment describes.",
+        "Be an idle TensorFlow server, for a notebook to drive.",
     ),
     "uninstall": LazyCommand("windlass.cli.uninstall", "Take away what install has made."),
     "completion": LazyCommand(
@@ -69,6 +67,17 @@ COMMANDS = {
     "logs": LazyCommand("windlass.cli.logs", "Show what the tasks of a job write."),
     "why": LazyCommand("windlass.cli.why", "Say why a job failed, or what it waits for."),
 }
+
+SECTIONS = {
+    "On this machine": ("run", "local"),
+    "Job files": ("init", "lint", "plan", "schema"),
+    "On a cluster": ("submit", "list", "wait", "scale", "stop", "suspend", "resume", "delete"),
+    "Looking into jobs": ("status", "logs", "why", "events", "describe", "exec", "env"),
+    "For operators": ("install", "uninstall", "controller"),
+    "In pods": ("barrier", "tf-server"),
+    "In your shell": ("completion",),
+}
+"""What `windlass --help` puts together. Every command stands in one of them."""
 
 
 class LazyGroup(click.Group):
@@ -108,8 +117,23 @@ class LazyGroup(click.Group):
         return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in sorted(COMMANDS.items())])
+        width = max(map(len, COMMANDS))
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), COMMANDS[name].summary) for name in names])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            import difflib  # a tenth of the time that `windlass --help` takes
+
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if not near:
+                raise
+            raise click.UsageError(f"{error.format_message()} Did you mean {near[0]!r}?", ctx) from error
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -118,7 +142,14 @@ class LazyGroup(click.Group):
     mishaps.DEBUG, "_debug", is_flag=True, expose_value=False, help="Show a traceback of what goes wrong."
 )
 def main() -> None:
-    """Launch distributed training, on one laptop and on Kubernetes."""
+    """Launch distributed training, on one laptop and on Kubernetes.
+
+    \b
+        windlass run --ps 1 --workers 2 -- python train.py   # on this machine
+        windlass init train.py                               # write a job file
+        windlass run job.yaml                                # on this machine
+        windlass submit job.yaml                             # on a cluster
+    """
 
 
 if __name__ == "__main__":

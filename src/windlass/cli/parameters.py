@@ -13,3 +13,11 @@ def duration(_: click.Context, parameter: click.Parameter, value: str | None) ->
         return durations.seconds(value)
     except ValueError as error:
         raise click.BadParameter(str(error), param=parameter) from error
+
+
+def some_time(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    """A duration that is longer than nothing."""
+    length = duration(context, parameter, value)
+    if length == 0:
+        raise click.BadParameter(f"found {value!r}, expected more than nothing", param=parameter)
+    return length

@@ -50,7 +50,11 @@ class Job(msgspec.Struct, frozen=True):
     help="How long a task runs if nothing befalls it, of all roles or of one. Without it: 10m. May be repeated.",
 )
 @click.option(
-    "--start-time", default="2s", show_default=True, help="From the creation of a pod until it runs."
+    "--start-time",
+    default="2s",
+    show_default=True,
+    metavar="DURATION",
+    help="From the creation of a pod until it runs.",
 )
 @click.option(
     "--endless",
@@ -58,8 +62,16 @@ class Job(msgspec.Struct, frozen=True):
     multiple=True,
     help="A role whose tasks never end by themselves, as those of a parameter server do. May be repeated.",
 )
-@click.option("--until", default="30d", show_default=True, help="Follow a job for no longer than that.")
-@click.option("--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--until",
+    default="30d",
+    show_default=True,
+    metavar="DURATION",
+    help="Follow a job for no longer than that.",
+)
+@click.option(
+    "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
 @click.option("--exit-code", "is_exit_wanted", is_flag=True, help="Exit as the job would.")
 def plan(
     file: str,
@@ -75,6 +87,10 @@ def plan(
     - for the standard input.
 
     The controller's own decisions are played on a virtual clock. There is no cluster, and nothing is run.
+
+    \b
+        windlass plan job.yaml --inject 'kill worker-1 after 5s'
+        windlass plan job.yaml --inject 'exit 3 worker-0 every time' --exit-code
     """
     wanted = Wanted(injected, task_times, start_time, endless, until)
     jobs = tuple(map(_job, job_files.source(file).contents.submissions))

@@ -13,6 +13,9 @@ def resume(names: tuple[str, ...], where: Where) -> None:
     """Let jobs that were suspended run again.
 
     A new attempt begins, from the start of the tasks' commands: what was trained before is there if the tasks saved it.
+
+    \b
+        windlass resume digits
     """
     from windlass.client import changing
 

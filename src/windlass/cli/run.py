@@ -57,7 +57,9 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
     ConfigMaps and Services. It may be - for the standard input. A command is run as the tasks of a job:
 
     \b
+        windlass run job.yaml
         windlass run --ps 2 --workers 2 -- python train.py
+        windlass run --inject 'kill worker-1 after 5s' job.yaml
 
     On a terminal, a table shows how every task is doing; --logs shows what they write instead. Ctrl-C stops the jobs
     gracefully, a second Ctrl-C at once.
@@ -93,6 +95,10 @@ def _work(file: str | None, command: tuple[str, ...], asked: Asked) -> Work:
         if file is not None:
             raise click.UsageError(f"found both the file {file} and a command after --: expected one of them")
         folder = Path.cwd()
+        unanswered = script.unanswered(command, folder)
+        if unanswered:
+            words = " ".join(f"'{word}'" for word in unanswered)
+            click.echo(f"the script asks for its peers, and the command does not say: add {words}", err=True)
         return workload.of([(script.submission(command, asked, folder), InPlace(str(folder)))], ())
     if file is None:
         raise click.UsageError("Missing argument 'FILE': a job file, a Framework, or a command after --")

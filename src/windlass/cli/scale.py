@@ -21,6 +21,13 @@ def scale(name: str, roles: tuple[str, ...], where: Where) -> None:
     """Give the roles of a job more tasks, or fewer, while it runs.
 
     The completion policy follows in the same request: if all workers had to succeed, all of the new number have to.
+
+    \b
+        windlass scale digits worker=4
+        windlass scale digits worker=4 ps=2
+
+    Tasks that run already were told of the others at their start, and most libraries never ask again: TF_CONFIG and
+    WORLD_SIZE of a running task stay as they were. `windlass suspend`, `scale` and `resume` let all begin anew.
     """
     wanted = dict(map(_wanted, roles))
     if len(wanted) < len(roles):

@@ -9,7 +9,10 @@ from windlass.wire import job_schema
 def schema() -> None:
     """Print the JSON Schema of the job file.
 
-    Save it beside your job files (windlass schema > job.schema.json), and begin each of them with the line
-    # yaml-language-server: $schema=job.schema.json
+    Save it beside your job files, and begin each of them with a line that names it:
+
+    \b
+        windlass schema > job.schema.json
+        # yaml-language-server: $schema=job.schema.json
     """
     click.echo(job_schema.published(), nl=False)

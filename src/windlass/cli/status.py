@@ -28,10 +28,17 @@ _TASKS = (
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=completing.jobs)
-@click.option("--output", "-o", "form", type=click.Choice(["text", "json"]), default="text")
+@click.option(
+    "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
 @cluster.options
 def status(name: str, form: str, where: Where) -> None:
-    """Say how a job stands, and each of its tasks. With -o json: the Framework as the cluster has it."""
+    """Say how a job stands, and each of its tasks. With -o json: the Framework as the cluster has it.
+
+    \b
+        windlass status digits
+        windlass status digits -o json | jq .status.state
+    """
     cluster.run(where, lambda connection: _status(connection, name, form))
 
 

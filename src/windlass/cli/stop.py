@@ -13,6 +13,9 @@ def stop(names: tuple[str, ...], where: Where) -> None:
     """End jobs for good, with the grace period of their pods.
 
     A job that was stopped cannot go on: `windlass suspend` keeps one for later.
+
+    \b
+        windlass stop digits
     """
     from windlass.client import changing
 

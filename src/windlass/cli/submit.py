@@ -46,6 +46,12 @@ def submit(
 
     A FILE holds job files, Frameworks, or several of them, and what they need, such as ConfigMaps. `code:` of a job
     file travels with the job.
+
+    \b
+        windlass submit job.yaml
+        windlass submit job.yaml --wait           # and exit as the job did
+        windlass submit job.yaml --rerun          # replace one that has finished
+        windlass submit job.yaml --dry-run        # print what would be created
     """
     sources = [_read(file, where.namespace) for file in files]
 

@@ -13,6 +13,9 @@ def suspend(names: tuple[str, ...], where: Where) -> None:
     """Take the pods of jobs away, and keep the jobs.
 
     `windlass resume` starts them anew: a new attempt, which counts as no retry. Until then they wait, and need nothing.
+
+    \b
+        windlass suspend digits
     """
     from windlass.client import changing
 

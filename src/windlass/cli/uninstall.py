@@ -14,6 +14,8 @@ from windlass.model import names
 @click.command()
 @click.option(
     "--namespace",
+    "-n",
+    metavar="NAME",
     default=plan.DEFAULT_NAMESPACE,
     show_default=True,
     callback=namespace_name,
@@ -28,9 +30,9 @@ from windlass.model import names
     is_flag=True,
     help=f"Put FrameworkController's definition of {names.CONTROLLER_GROUP} back. Its Frameworks stay.",
 )
-@click.option("--kubeconfig", default="", help="The file that says where the cluster is and who you are.")
-@click.option("--context", default="", help="Of the kubeconfig.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--kubeconfig", default="", metavar="FILE", help="Without it: as kubectl finds it.")
+@click.option("--context", default="", metavar="NAME", help="Of the kubeconfig. Without it: the current one.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def uninstall(
     namespace: str,
     crds: bool,

@@ -39,7 +39,12 @@ EXITS = (
 )
 @cluster.options
 def wait(name: str, until: str, timeout: float | None, where: Where) -> None:
-    """Wait until a job has completed, and exit as it did. What happens on the way is said."""
+    """Wait until a job has completed, and exit as it did. What happens on the way is said.
+
+    \b
+        windlass wait digits
+        windlass wait digits --for running --timeout 10m
+    """
     sys.exit(cluster.run(where, lambda connection: _wait(connection, name, until, timeout)))
 
 

@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", shell_complete=completing.jobs)
 @click.option(
-    "--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Of the log to show."
+    "--lines",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Of the log to show.",
 )
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @cluster.options
@@ -29,6 +34,9 @@ def why(name: str, lines: int, output: str, where: Where) -> None:
     """Say why the job NAME failed: which task first, how, what it wrote last, and what the retry policies did.
 
     Of a job that has not ended: what it waits for. Works after the pods are gone, by what the job's status keeps.
+
+    \b
+        windlass why digits
     """
     # What is heavy is imported here: `windlass --help` must not pay for it.
     from windlass.client import why as reading

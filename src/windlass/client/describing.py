@@ -5,7 +5,7 @@ import msgspec
 from windlass.client import events, finding, tasks
 from windlass.client.connection import Connection
 from windlass.client.events import Event
-from windlass.client.tasks import Pod
+from windlass.client.pods import Pod
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.model.framework import Framework
 

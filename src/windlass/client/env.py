@@ -2,7 +2,8 @@
 
 from windlass.client import finding, tasks
 from windlass.client.connection import Connection
-from windlass.client.tasks import Choice, Task
+from windlass.client.pods import Task
+from windlass.client.tasks import Choice
 from windlass.discovery import environment, files, gangs
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError

@@ -9,7 +9,8 @@ import msgspec
 from windlass.client import finding, tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import NotThereError, RefusedError
-from windlass.client.tasks import Choice, Pod, Task
+from windlass.client.pods import Pod, Task
+from windlass.client.tasks import Choice
 from windlass.kubeapi import streams
 from windlass.kubeapi.errors import ApiError, UnansweredError
 from windlass.kubeapi.streams import Size

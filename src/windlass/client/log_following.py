@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
-from windlass.client import logs, tasks, watching
+from windlass.client import logs, pods, tasks, watching
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError
 from windlass.client.log_lines import Cursor, Line
 from windlass.client.logs import Note, Source, Wanted
-from windlass.client.tasks import Choice, ContainerStatus, Pod
+from windlass.client.pods import ContainerStatus, Pod, Run
+from windlass.client.tasks import Choice
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AccessError,
@@ -36,9 +37,6 @@ MOST_TRIES = 5
 """So often the end of a run that is over is asked for."""
 MOST_WAITING = 1000
 """So many lines wait for whoever reads them; until then no more are taken from the connections."""
-
-_Run = tuple[str, str, int]
-"""One run of a container: the pod's UID, the container's name, how often it was restarted before."""
 
 
 async def follow(
@@ -70,7 +68,7 @@ class _Following:
         self._note = note
         self._is_first_sight = True
         self._is_trouble_told = False
-        self._runs: dict[_Run, asyncio.Task[None]] = {}
+        self._runs: dict[Run, asyncio.Task[None]] = {}
         self._reading: set[asyncio.Task[None]] = set()
 
     async def work(self) -> None:
@@ -116,9 +114,9 @@ class _Following:
         match news:
             case Listed(items=items):
                 for item in items:
-                    self._see(tasks.decode_pod(item))
+                    self._see(pods.decode(item))
             case Changed(object=body):
-                self._see(tasks.decode_pod(body))
+                self._see(pods.decode(body))
 
     async def _until_over(self) -> None:
         """The job has completed, or is gone. Raises ApiError when it cannot be looked at any more."""
@@ -142,7 +140,7 @@ class _Following:
             status = pod.status_of(source.container)
             if status is None or not status.has_begun:
                 continue
-            run = (pod.uid, source.container, status.restart_count)
+            run = pod.run_of(status)
             if run not in self._runs:
                 # Of what comes later all is wanted.
                 tail = self._wanted.tail if self._is_first_sight else None
@@ -218,7 +216,7 @@ class _Following:
             )
         except NotFoundError:
             return None
-        pod = tasks.decode_pod(body)
+        pod = pods.decode(body)
         return pod.status_of(source.container) if pod.uid == source.pod.uid else None
 
 

@@ -46,16 +46,18 @@ class Piece(msgspec.Struct, frozen=True):
 class Splitter:
     """Pieces of any size → lines, empty ones included."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: int = LONGEST_PIECE) -> None:
+        """`longest`: so many bytes of a line are waited for."""
+        self._longest = longest
         self._rest = b""
         self._is_begun = False
 
     def feed(self, chunk: bytes) -> list[Piece]:
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         pieces = [self._piece(line, is_ended=True) for line in lines]
-        while len(self._rest) > LONGEST_PIECE:
-            pieces.append(self._piece(self._rest[:LONGEST_PIECE], is_ended=False))
-            self._rest = self._rest[LONGEST_PIECE:]
+        while len(self._rest) > self._longest:
+            pieces.append(self._piece(self._rest[: self._longest], is_ended=False))
+            self._rest = self._rest[self._longest :]
         return pieces
 
     def end(self) -> list[Piece]:

@@ -16,11 +16,11 @@ from windlass.client import finding, log_lines, tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError
 from windlass.client.log_lines import Cursor, Line, Splitter
-from windlass.client.tasks import Choice, Pod
+from windlass.client.pods import Pod
+from windlass.client.tasks import Choice
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError, NotFoundError
 from windlass.kubeapi.requests import Request
-from windlass.kubeapi.resources import PODS
 from windlass.model.framework import Framework
 from windlass.model.states import State
 
@@ -201,18 +201,14 @@ def _why_no_previous(framework: Framework, choice: Choice, pods: Sequence[Pod], 
 
 def request(source: Source, namespace: str, wanted: Wanted, *, since: str = "", times: bool) -> Request:
     """`since` takes the place of what is asked for the first time."""
-    query = [("container", source.container)]
-    for name, is_asked in (("follow", wanted.follow), ("previous", wanted.previous), ("timestamps", times)):
-        query += [(name, "true")] if is_asked else []
-    if since:
-        query.append(("sinceTime", since))
-    else:
-        if wanted.since_seconds is not None:
-            query.append(("sinceSeconds", str(max(1, math.ceil(wanted.since_seconds)))))
-        if wanted.tail is not None:
-            query.append(("tailLines", str(wanted.tail)))
-    asked = requests.get(PODS, namespace, source.pod.name, "log").with_accept("*/*")
-    return msgspec.structs.replace(asked, query=tuple(query))
+    asked = {"sinceTime": since}
+    if not since:
+        seconds, tail = wanted.since_seconds, wanted.tail
+        asked["sinceSeconds"] = "" if seconds is None else str(max(1, math.ceil(seconds)))
+        asked["tailLines"] = "" if tail is None else str(tail)
+    for name, is_wanted in (("follow", wanted.follow), ("previous", wanted.previous), ("timestamps", times)):
+        asked[name] = "true" if is_wanted else ""
+    return requests.log(namespace, source.pod.name, container=source.container, **asked)
 
 
 async def lines_of(

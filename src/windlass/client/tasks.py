@@ -1,35 +1,24 @@
 """The tasks of a job by their names (`worker-1`, `digits/worker-1`), and the pods that run them."""
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable
 
 import msgspec
 
 from windlass.client import listing
+from windlass.client import pods as views
 from windlass.client.connection import Connection
 from windlass.client.errors import NotThereError
+from windlass.client.pods import Pod, Task
 from windlass.kubeapi.resources import PODS
 from windlass.model import names
-from windlass.model.base import Sparse
 from windlass.model.framework import Framework
-from windlass.model.pods import PodPhase
 from windlass.model.status import TaskStatus
 
 EXPECTED = "NAME/ROLE-INDEX, such as digits/worker-1"
-DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
-"""The annotation by which a pod says which of its containers people mean."""
 
 _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})-(?P<index>[0-9]{1,5})")
 _ROLE = re.compile(r"[a-z0-9]{1,63}")
-
-
-class Task(msgspec.Struct, frozen=True):
-    role: str
-    index: int
-
-    def __str__(self) -> str:
-        return names.host_name(self.role, self.index)
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -114,146 +103,7 @@ def status_of(framework: Framework, task: Task) -> TaskStatus | None:
     return next((status for each, status in statuses(framework) if each == task), None)
 
 
-# What is read of pods
-
-
-class Terminated(Sparse, frozen=True):
-    exit_code: int = 0
-    signal: int = 0
-    reason: str = ""
-    message: str = ""
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-
-
-class Waiting(Sparse, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
-class Running(Sparse, frozen=True):
-    started_at: datetime | None = None
-
-
-class ContainerState(Sparse, frozen=True):
-    waiting: Waiting | None = None
-    running: Running | None = None
-    terminated: Terminated | None = None
-
-
-class ContainerStatus(Sparse, frozen=True):
-    name: str = ""
-    restart_count: int = 0
-    state: ContainerState = ContainerState()
-    last_state: ContainerState = ContainerState()
-
-    @property
-    def is_running(self) -> bool:
-        return self.state.running is not None
-
-    @property
-    def has_begun(self) -> bool:
-        """It has written something, or may have."""
-        return self.is_running or self.state.terminated is not None
-
-    @property
-    def has_run_before(self) -> bool:
-        return self.last_state.terminated is not None
-
-
-class Container(Sparse, frozen=True):
-    name: str = ""
-
-
-class Condition(Sparse, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class PodMetadata(Sparse, frozen=True):
-    name: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
-    labels: Mapping[str, str] = {}
-    annotations: Mapping[str, str] = {}
-
-
-class PodSpec(Sparse, frozen=True):
-    node_name: str = ""
-    init_containers: tuple[Container, ...] = ()
-    containers: tuple[Container, ...] = ()
-
-
-class PodStatus(Sparse, frozen=True):
-    phase: str = PodPhase.PENDING
-    reason: str = ""
-    message: str = ""
-    conditions: tuple[Condition, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
-
-
-class Pod(Sparse, frozen=True):
-    metadata: PodMetadata
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-    @property
-    def name(self) -> str:
-        return self.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.metadata.uid
-
-    @property
-    def task(self) -> Task:
-        labels = self.metadata.labels
-        index = labels.get(names.TASK_INDEX, "")
-        return Task(labels.get(names.TASKROLE_NAME, ""), int(index) if index.isdecimal() else 0)
-
-    @property
-    def attempt(self) -> int:
-        """Of the task: how often it was tried before, in its attempt of the job."""
-        written = self.metadata.annotations.get(names.TASK_ATTEMPT_ID, "")
-        return int(written) if written.isdecimal() else 0
-
-    @property
-    def is_deleting(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
-
-    @property
-    def container_statuses(self) -> tuple[ContainerStatus, ...]:
-        """Init containers first, as they ran."""
-        return self.status.init_container_statuses + self.status.container_statuses
-
-    @property
-    def container_names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in (*self.spec.init_containers, *self.spec.containers))
-
-    @property
-    def main_containers(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.spec.containers)
-
-    @property
-    def default_container(self) -> str:
-        """The one that is meant when none is named."""
-        asked = self.metadata.annotations.get(DEFAULT_CONTAINER, "")
-        return asked if asked in self.container_names else next(iter(self.main_containers), "")
-
-    def status_of(self, container: str) -> ContainerStatus | None:
-        return next((each for each in self.container_statuses if each.name == container), None)
-
-    def is_of(self, framework: Framework) -> bool:
-        """And not of another of that name that was there before."""
-        return self.metadata.annotations.get(names.FRAMEWORK_UID, framework.uid) == framework.uid
-
-
-decode_pod = msgspec.json.Decoder(Pod).decode
+# The pods that run them
 
 
 def selector(framework: Framework) -> str:
@@ -264,7 +114,7 @@ def selector(framework: Framework) -> str:
 async def pods(connection: Connection, framework: Framework, choice: Choice | None = None) -> list[Pod]:
     """Those that are there, in the order of the roles in the spec and of the indices."""
     listed = await listing.objects(connection, PODS, connection.namespace, selector(framework))
-    return chosen(framework, map(decode_pod, listed), choice or Choice())
+    return chosen(framework, map(views.decode, listed), choice or Choice())
 
 
 def chosen(framework: Framework, found: Iterable[Pod], choice: Choice) -> list[Pod]:

@@ -15,7 +15,7 @@ from windlass.client import finding, logs, tasks, views, why_failed, why_retried
 from windlass.client.connection import Connection
 from windlass.client.events import Event
 from windlass.client.logs import Source, Wanted
-from windlass.client.tasks import Pod
+from windlass.client.pods import Pod
 from windlass.client.views import JobState
 from windlass.client.why_failed import Failure
 from windlass.client.why_retried import Retries

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from windlass.client import tasks
-from windlass.client.tasks import Task
+from windlass.client.pods import Task
 from windlass.model.completion import (
     CompletionCode,
     CompletionType,

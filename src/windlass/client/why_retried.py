@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from windlass.client import tasks
-from windlass.client.tasks import Task
+from windlass.client.pods import Task
 from windlass.decide import retry
 from windlass.decide.contract import Rules
 from windlass.model.framework import ALWAYS_RETRY, RETRY_IF_FAILED, Framework, RetryPolicySpec

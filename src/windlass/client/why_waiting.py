@@ -6,7 +6,7 @@ import msgspec
 
 from windlass.client import tasks
 from windlass.client.events import Event
-from windlass.client.tasks import Pod
+from windlass.client.pods import Pod
 from windlass.model.framework import Framework
 from windlass.model.states import CREATION_PENDING, CREATION_REQUESTED, PREPARING, RUNNING
 from windlass.model.status import TaskAttemptStatus, TaskStatus

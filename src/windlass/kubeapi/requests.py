@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-from windlass.kubeapi.resources import Resource
+from windlass.kubeapi.resources import PODS, Resource
 
 JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
@@ -65,6 +65,12 @@ class Request(msgspec.Struct, frozen=True):
 
 def get(resource: Resource, namespace: str, name: str, subresource: str = "") -> Request:
     return _request(Verb.GET, resource, namespace, name, subresource)
+
+
+def log(namespace: str, pod: str, **parameters: str) -> Request:
+    """What a container of a pod writes. The parameters are those of the API; an empty one is left out."""
+    request = _request(Verb.GET, PODS, namespace, pod, "log", _given(**parameters))
+    return request.with_accept("*/*")
 
 
 def list_page(

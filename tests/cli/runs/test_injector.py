@@ -1,16 +1,16 @@
 """Faults of `--inject`: which pods they are for, when they are due, and what is said of them."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from windlass.cli.runs.injection_aims import Aims, Pod
+from windlass.cli.runs.injection_aims import Aims
 from windlass.cli.runs.injector import Injector
 from windlass.cli.runs.report import Line, Topic
+from windlass.client.pods import Pod
 from windlass.kubeapi import access
 from windlass.kubeapi.transport import Transport
 from windlass.model.base import Json
@@ -147,7 +147,7 @@ def said(lines: list[Line]) -> list[tuple[str, str, str]]:
 def see(*bodies: Json) -> Callable[[Injector], None]:
     def then(injector: Injector) -> None:
         for body in bodies:
-            injector.on_pod(json.dumps(body).encode())
+            injector.on_pod(msgspec.convert(body, Pod))
 
     return then
 

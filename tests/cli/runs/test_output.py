@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from windlass.cli.runs import container_logs, output
+from windlass.cli.runs import output
 from windlass.cli.runs.interrupts import Interrupts
 from windlass.cli.runs.output import Output, Style
 from windlass.cli.runs.report import Advance, Line, LogLine, Source, Topic
@@ -38,6 +38,17 @@ TIME = '"time":"2026-01-02T03:04:05.678900Z"'
             Line(Topic.POD, NOW, "ps-0", "R", "a\x1b[2J\nb"),
             TEXT,
             "03:04:05.678  ps-0      a\\x1b[2J\\x0ab\n",
+        ),
+        (
+            Line(
+                Topic.FRAMEWORK,
+                NOW,
+                "job",
+                "R",
+                'Attempt 0 ends with Failed (1): PodPattern unmatched: {"a":1}',
+            ),
+            TEXT,
+            "03:04:05.678  job       Attempt 0 ends with Failed (1)\n",
         ),
         (LogLine(Topic.LOG, NOW, "ps-0", "main", "\x1b[1mbold"), TEXT, "ps-0     | \x1b[1mbold\n"),
         (
@@ -77,22 +88,6 @@ def test_how_a_line_looks(
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     assert output.rendered(said, style).decode() == expected
-
-
-@pytest.mark.parametrize(
-    ("chunks", "expected"),
-    [
-        ([b"a\nb\n"], ["a", "b"]),
-        ([b"a", b"b\n\nc"], ["ab", "", "c"]),
-        ([b"\xc3", b"\xa4\xff\n"], ["ä\N{REPLACEMENT CHARACTER}"]),
-        ([b"x" * 70_000, b"\ny"], ["x" * 65_536, "x" * (70_000 - 65_536), "y"]),
-        ([b""], []),
-    ],
-    ids=["whole", "pieces", "not-utf-8", "long", "empty"],
-)
-def test_lines_of_a_log(chunks: list[bytes], expected: list[str]) -> None:
-    lines = container_logs.Lines()
-    assert [line for chunk in chunks for line in lines.feed(chunk)] + lines.end() == expected
 
 
 class Slow(io.BytesIO):

@@ -10,7 +10,7 @@ import pytest
 
 from windlass.cli.runs import pace
 from windlass.cli.runs.pace import Files, Pace
-from windlass.cli.runs.report import Pod
+from windlass.client.pods import Pod
 from windlass.localcluster.kubelet.pod_folder import PodFolder
 from windlass.wire.progress import Progress
 

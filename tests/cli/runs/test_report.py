@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from windlass.cli.runs import report
-from windlass.cli.runs.report import Event, Line, Pod, Report, Topic, Verdict
+from windlass.cli.runs.report import Event, Line, Report, Topic, Verdict
 from windlass.cli.runs.workload import Job
+from windlass.client.pods import Pod
 from windlass.model.completion import (
     CompletionTrigger,
     CompletionType,

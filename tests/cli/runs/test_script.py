@@ -70,6 +70,28 @@ def test_a_script_that_is_not_there_is_for_the_command_to_complain_of(tmp_path: 
     assert job(tmp_path).runtime is Runtime.PLAIN
 
 
+OLD_STYLE = """
+import tensorflow as tf
+tf.app.flags.DEFINE_string("ps_hosts", "", "")
+tf.app.flags.DEFINE_integer("task_index", 0, "")
+"""
+UNANSWERED = {
+    "all of them": (("python", "train.py"), ("--ps_hosts=$(PS_HOSTS)", "--task_index=$(TASK_INDEX)")),
+    "one of them": (("python", "train.py", "--ps_hosts=a:1"), ("--task_index=$(TASK_INDEX)",)),
+    "none": (("python", "train.py", "-ps_hosts", "a:1", "--task_index=0"), ()),
+    "another script": (("python", "other.py"), ()),
+    "no script": (("sleep", "1"), ()),
+}
+
+
+@pytest.mark.parametrize(("words", "expected"), UNANSWERED.values(), ids=UNANSWERED.keys())
+def test_what_a_script_asks_for_and_is_not_told(
+    tmp_path: Path, words: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    (tmp_path / "train.py").write_text(OLD_STYLE)
+    assert script.unanswered(words, tmp_path) == expected
+
+
 def test_environment_and_barrier(tmp_path: Path) -> None:
     made = job(tmp_path, asked=Asked(env=("A=1", "B=x=y", "C="), has_barrier=True))
     assert (made.env, made.barrier) == ({"A": "1", "B": "x=y", "C": ""}, True)

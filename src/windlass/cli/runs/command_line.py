@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from windlass.cli import injecting
+from windlass.cli import injecting, parameters
 from windlass.cli.runs.script import Asked
 from windlass.model.wishes import Runtime
 
@@ -40,7 +40,14 @@ class WithCommand(click.Command):
             if not words and not ctx.resilient_parsing:
                 raise click.UsageError("there is nothing after --, expected a command", ctx)
             ctx.meta[_COMMAND] = tuple(words)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            is_about_a_word_too_many = type(error) is click.UsageError and _COMMAND not in ctx.meta
+            if not is_about_a_word_too_many:
+                raise
+            advice = "a command stands after --, as in: windlass run --workers 2 -- python train.py"
+            raise click.UsageError(f"{error.format_message()}: {advice}", ctx) from error
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return ["[OPTIONS]", "FILE | -- COMMAND..."] if self.params else super().collect_usage_pieces(ctx)
@@ -89,9 +96,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         default=None,
         help="Show what tasks write, line by line, rather than the table; or show none of it.",
     ),
-    click.option("--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
     click.option(
-        "--timeout", type=click.FloatRange(min=0, min_open=True), help="Give up after so many seconds."
+        "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+    ),
+    click.option(
+        "--timeout",
+        metavar="DURATION",
+        callback=parameters.some_time,
+        help="Give up after this, such as 90s or 10m.",
     ),
     injecting.option,
     click.option("--keep", is_flag=True, help="Leave the cluster running, and say how to go on with it."),
@@ -131,7 +143,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         type=click.Choice([str(runtime) for runtime in Runtime]),
         help="Of a command: what its tasks are told of one another. [what the script imports]",
     ),
-    click.option("--name", default="", help="Of a command: the job's name. [that of the script]"),
+    click.option(
+        "--name", default="", metavar="NAME", help="Of a command: the job's name. [that of the script]"
+    ),
     click.option(
         "--env", metavar="NAME=VALUE", multiple=True, help="Of a command: a variable. May be repeated."
     ),

@@ -1,7 +1,7 @@
 """The faults of `--inject`, done to the pods of the embedded cluster. Which pods, and when: `injection_aims`.
 
 injector = Injector(injections, cluster, transport, tell)     # before there is a pod
-injector.on_pod(body)                                         # whenever a pod is seen, as the API shows it
+injector.on_pod(pod)                                          # whenever one is seen
 await injector.finish()                                       # when the jobs are over
 await injector.stop()                                         # in any case
 """
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from windlass.cli.runs.injection_aims import Aims, Hit, JobKey, Pod
+from windlass.cli.runs.injection_aims import Aims, Hit, JobKey
 from windlass.cli.runs.report import Line, Topic
+from windlass.client.pods import Pod
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ApiError, ConflictError, NotFoundError
 from windlass.kubeapi.resources import PODS
@@ -24,8 +25,6 @@ from windlass.wire.injections import Injection, What
 
 if TYPE_CHECKING:
     from windlass.kubeapi.transport import Transport
-
-_decode = msgspec.json.Decoder(Pod).decode
 
 
 class Cluster(Protocol):
@@ -63,11 +62,11 @@ class Injector:
         if any(injection.what is What.DELAY for injection in self._wanted):
             cluster.delay_pods(self._delay_of)
 
-    def on_pod(self, body: bytes | msgspec.Raw) -> None:
+    def on_pod(self, pod: Pod) -> None:
         if self._is_over:
             return
         loop = asyncio.get_running_loop()
-        for hit in self._aims.hits(_decode(body)):
+        for hit in self._aims.hits(pod):
             self._timers.add(loop.call_later(hit.injection.seconds, self._do, hit))
 
     async def stop(self) -> None:

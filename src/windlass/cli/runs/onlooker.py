@@ -13,8 +13,10 @@ import msgspec
 
 from windlass.cli.runs import container_logs, pace, usage
 from windlass.cli.runs.output import Audience
-from windlass.cli.runs.report import Advance, Event, Line, LogLine, Pod, Report, Source, Topic
+from windlass.cli.runs.report import Advance, Event, Line, LogLine, Report, Source, Topic
 from windlass.cli.runs.workload import Job, Work
+from windlass.client import pods
+from windlass.client.pods import Pod, Run
 from windlass.kubeapi import answers, requests
 from windlass.kubeapi.errors import ApiError, NotFoundError
 from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
@@ -31,7 +33,6 @@ LAST_LOGS_SECONDS = 5.0
 SECONDS_BETWEEN_LOOKS = 2.0
 """At the files in which tasks say how far they are, and at what they use."""
 
-_decode_pod = msgspec.json.Decoder(Pod).decode
 _decode_event = msgspec.json.Decoder(Event).decode
 
 Receive = Callable[[msgspec.Raw], None]
@@ -56,14 +57,14 @@ class Onlooker:
         self.were_noticed = asyncio.Event()
         """The controller knows of all jobs."""
         self.are_over = asyncio.Event()
-        self.on_pod: Callable[[msgspec.Raw], None] = _ignore
+        self.on_pod: Callable[[Pod], None] = _ignore
         """Who else wants to see pods."""
         self._transport = transport
         self._audience = audience
         self._data = data
         self._reads_logs = reads_logs
         self._report = Report(work.jobs)
-        self._logs: dict[container_logs.Run, asyncio.Task[None]] = {}
+        self._logs: dict[Run, asyncio.Task[None]] = {}
         self._paces: dict[str, pace.Pace] = {}
         self._files = pace.Files()
         self._writing: dict[Path, Pod] = {}
@@ -132,21 +133,21 @@ class Onlooker:
     # Pods and events
 
     def _on_pod(self, body: msgspec.Raw) -> None:
-        pod = _decode_pod(body)
+        pod = pods.decode(body)
         if pod.job_key not in self.jobs:
             return
-        self.on_pod(body)
+        self.on_pod(pod)
         self.tell(*self._report.pod(pod, _now()))
         file = pace.file_of(pod, container_logs.folder(self._data, pod.metadata.uid))
         if file is not None:
             self._writing[file] = pod
-        for run, container in container_logs.runs(pod) if self._reads_logs else ():
-            if run not in self._logs:
-                read = self._read_log(pod, container.name, container.restart_count)
-                self._logs[run] = asyncio.create_task(read)
+        for status in pod.container_statuses if self._reads_logs else ():
+            run = pod.run_of(status)
+            if status.has_begun and run not in self._logs:
+                self._logs[run] = asyncio.create_task(self._read_log(pod, run))
 
     def _on_deleted_pod(self, body: msgspec.Raw) -> None:
-        pod = _decode_pod(body)
+        pod = pods.decode(body)
         if pod.job_key in self.jobs:
             self.tell(*self._report.deleted_pod(pod, _now()))
 
@@ -155,15 +156,15 @@ class Onlooker:
 
     # Logs and progress
 
-    async def _read_log(self, pod: Pod, container: str, restart_count: int) -> None:
-        meta = pod.metadata
+    async def _read_log(self, pod: Pod, run: Run) -> None:
+        meta, container = pod.metadata, run.container
         try:
             async for line in container_logs.follow(self._transport, meta.namespace, meta.name, container):
                 await self._audience.room()
                 self._on_line(pod, container, line)
         except NotFoundError:
             # The pod has gone faster than it could be asked for its log, which is still there.
-            for line in container_logs.kept(self._data, meta.uid, container, restart_count):
+            for line in container_logs.kept(self._data, run):
                 self._on_line(pod, container, line)
         except ApiError as error:
             message = f"the output of container {container} cannot be read: {error}"
@@ -207,5 +208,5 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _ignore(_: msgspec.Raw) -> None:
+def _ignore(_: object) -> None:
     pass

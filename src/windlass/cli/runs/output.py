@@ -25,6 +25,8 @@ TEXT, JSON = "text", "json"
 _encode = msgspec.json.Encoder().encode
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 """Part of what is told comes from other people's containers: a line stays a line, and drives no terminal."""
+_PATTERN = ": PodPattern "
+"""What follows is how a pod ended, as JSON with the end of its log: people have just read both."""
 _COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 
 Said = Line | LogLine | Advance | Verdict
@@ -80,7 +82,7 @@ def rendered(said: Said, style: Style) -> bytes:
         colour = style.colours.get(said.object)
         start, end = (f"\x1b[{colour}m", "\x1b[0m") if colour is not None else ("", "")
         return f"{start}{name} |{end} {said.line}{end}\n".encode("utf-8", "surrogateescape")
-    message = _advance(said) if isinstance(said, Advance) else said.message
+    message = _advance(said) if isinstance(said, Advance) else said.message.partition(_PATTERN)[0]
     line = f"{_clock(said.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
     return line.encode("utf-8", "backslashreplace")
 

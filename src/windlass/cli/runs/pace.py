@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from windlass.cli.runs.report import ContainerSpec, Pod
+from windlass.client.pods import Container, Pod
 from windlass.localcluster.kubelet.pod_folder import PodFolder
 from windlass.wire import progress
 from windlass.wire.progress import Progress
@@ -51,7 +51,7 @@ def file_of(pod: Pod, folder: PodFolder) -> Path | None:
     return None
 
 
-def _on_machine(pod: Pod, container: ContainerSpec, file: PurePosixPath, folder: PodFolder) -> Path | None:
+def _on_machine(pod: Pod, container: Container, file: PurePosixPath, folder: PodFolder) -> Path | None:
     volumes = {volume.name: volume for volume in pod.spec.volumes}
     mounts = [mount for mount in container.volume_mounts if file.is_relative_to(mount.mount_path)]
     if not mounts:

@@ -8,10 +8,11 @@ import msgspec
 
 from windlass.cli import exit_codes
 from windlass.cli.runs.workload import Job
+from windlass.client.pods import ContainerStatus, Pod
 from windlass.model import names
 from windlass.model.base import Sparse
 from windlass.model.framework import Framework
-from windlass.model.pods import PodPhase
+from windlass.model.pods import TERMINAL_PHASES, PodPhase
 from windlass.model.states import State
 from windlass.wire.progress import Progress
 
@@ -128,107 +129,6 @@ def summary(work: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
 # What is read of the objects
 
 
-class Terminated(Sparse, frozen=True):
-    exit_code: int = 0
-    reason: str = ""
-    message: str = ""
-
-
-class Waiting(Sparse, frozen=True):
-    reason: str = ""
-    message: str = ""
-
-
-class ContainerState(Sparse, frozen=True):
-    waiting: Waiting | None = None
-    running: Mapping[str, object] | None = None
-    terminated: Terminated | None = None
-
-
-class Container(Sparse, frozen=True):
-    name: str = ""
-    restart_count: int = 0
-    state: ContainerState = ContainerState()
-
-    @property
-    def has_begun(self) -> bool:
-        return self.state.running is not None or self.state.terminated is not None
-
-
-class PodMetadata(Sparse, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    deletion_timestamp: str = ""
-    labels: Mapping[str, str] = {}
-
-
-class Variable(Sparse, frozen=True):
-    name: str = ""
-    value: str = ""
-
-
-class Mount(Sparse, frozen=True):
-    name: str = ""
-    mount_path: str = ""
-    sub_path: str = ""
-
-
-class ContainerSpec(Sparse, frozen=True):
-    env: tuple[Variable, ...] = ()
-    volume_mounts: tuple[Mount, ...] = ()
-
-
-class HostPath(Sparse, frozen=True):
-    path: str = ""
-
-
-class PodVolume(Sparse, frozen=True):
-    name: str = ""
-    empty_dir: Mapping[str, object] | None = None
-    host_path: HostPath | None = None
-
-
-class PodSpec(Sparse, frozen=True):
-    node_name: str = ""
-    containers: tuple[ContainerSpec, ...] = ()
-    volumes: tuple[PodVolume, ...] = ()
-
-
-class PodStatus(Sparse, frozen=True):
-    phase: str = PodPhase.PENDING
-    reason: str = ""
-    message: str = ""
-    pod_ip: str = msgspec.field(default="", name="podIP")
-    init_container_statuses: tuple[Container, ...] = ()
-    container_statuses: tuple[Container, ...] = ()
-
-
-class Pod(Sparse, frozen=True):
-    metadata: PodMetadata
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-    @property
-    def short_name(self) -> str:
-        """By role and index; of a pod that is no task, its name."""
-        labels = self.metadata.labels
-        role, index = labels.get(names.TASKROLE_NAME), labels.get(names.TASK_INDEX)
-        return f"{role}-{index}" if role and index else self.metadata.name
-
-    @property
-    def job_key(self) -> tuple[str, str]:
-        return self.metadata.namespace, self.metadata.labels.get(names.FRAMEWORK_NAME, "")
-
-    @property
-    def is_over(self) -> bool:
-        return self.status.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
-
-    @property
-    def containers(self) -> tuple[Container, ...]:
-        return self.status.init_container_statuses + self.status.container_statuses
-
-
 class Involved(Sparse, frozen=True):
     kind: str = ""
     namespace: str = ""
@@ -236,12 +136,7 @@ class Involved(Sparse, frozen=True):
     uid: str = ""
 
 
-class EventMetadata(Sparse, frozen=True):
-    uid: str = ""
-
-
 class Event(Sparse, frozen=True):
-    metadata: EventMetadata = EventMetadata()
     involved_object: Involved = Involved()
     type: str = ""
     reason: str = ""
@@ -263,14 +158,15 @@ class Report:
 
     def name_of(self, pod: Pod) -> str:
         """What a pod is called in all that is told of it."""
+        name = str(pod.task) if pod.is_task else pod.name
         job = self._jobs.get(pod.job_key)
-        return f"{job.prefix}{pod.short_name}" if job is not None else pod.short_name
+        return f"{job.prefix}{name}" if job is not None else name
 
     def pod(self, pod: Pod, now: datetime) -> Iterator[Line]:
         """What is new of it."""
         uid, name = pod.metadata.uid, self.name_of(pod)
         self._called[pod.metadata.namespace, pod.metadata.name] = name
-        for container in pod.containers:
+        for container in pod.container_statuses:
             yield from self._container(uid, name, container, now)
         stage = _stage(pod)
         if stage is None or self._stages.get(uid) == stage:
@@ -280,7 +176,7 @@ class Report:
 
     def deleted_pod(self, pod: Pod, now: datetime) -> Iterator[Line]:
         uid = pod.metadata.uid
-        was_over = self._stages.pop(uid, "") in (PodPhase.SUCCEEDED, PodPhase.FAILED, _STOPPED)
+        was_over = self._stages.pop(uid, "") in (*TERMINAL_PHASES, _STOPPED)
         if not was_over:
             yield Line(Topic.POD, now, self.name_of(pod), "Deleted", "is gone")
 
@@ -301,7 +197,7 @@ class Report:
         name = self._called.get((involved.namespace, involved.name), involved.name)
         yield Line(topic, now, name, event.reason, f"{event.reason}: {event.message}")
 
-    def _container(self, uid: str, name: str, container: Container, now: datetime) -> Iterator[Line]:
+    def _container(self, uid: str, name: str, container: ContainerStatus, now: datetime) -> Iterator[Line]:
         key = (uid, container.name)
         if container.restart_count > self._restarts.get(key, 0):
             self._restarts[key] = container.restart_count
@@ -320,7 +216,7 @@ class Report:
 
 
 def _stage(pod: Pod) -> str | None:
-    is_stopped = pod.status.phase == PodPhase.FAILED and bool(pod.metadata.deletion_timestamp)
+    is_stopped = pod.status.phase == PodPhase.FAILED and pod.is_deleting
     if is_stopped:
         # What it ended with says nothing against it.
         return _STOPPED
@@ -344,7 +240,7 @@ def _said_of(pod: Pod, stage: str) -> str:
 def _why(pod: Pod) -> str:
     status = pod.status
     parts = [": ".join(part for part in (status.reason, status.message) if part)]
-    for container in pod.containers:
+    for container in pod.container_statuses:
         ended = container.state.terminated
         if ended is not None and ended.exit_code:
             reason = f" ({ended.reason})" if ended.reason and ended.reason != "Error" else ""

@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from windlass.cli import script_hints
+from windlass.cli.script_hints import Hints
 from windlass.model import names
 from windlass.model.job import Job, Role
 from windlass.model.wishes import Runtime
@@ -102,10 +103,22 @@ _MOST_BYTES = 1024 * 1024
 def _runtime(words: Sequence[str], roles: Mapping[str, int], folder: Path) -> Runtime:
     if "ps" in roles:
         return Runtime.TENSORFLOW
-    script = next((word for word in words if word.endswith(".py")), None)
-    meant = script_hints.of(_beginning(folder / script)).runtime if script is not None else None
+    meant = _hints(words, folder).runtime
     # Of MPI's tasks one is started, and starts the others: who wants that says so.
     return meant if meant is not None and meant is not Runtime.MPI else Runtime.PLAIN
+
+
+def unanswered(words: Sequence[str], folder: Path) -> tuple[str, ...]:
+    """Options by which the script wants to be told of its peers, with what answers them, that the command does not
+    give: --ps_hosts=$(PS_HOSTS) and the like."""
+    given = {word.partition("=")[0].lstrip("-") for word in words}
+    wanted = _hints(words, folder).arguments
+    return tuple(each for each in wanted if each.partition("=")[0].lstrip("-") not in given)
+
+
+def _hints(words: Sequence[str], folder: Path) -> Hints:
+    script = next((word for word in words if word.endswith(".py")), None)
+    return script_hints.of(_beginning(folder / script)) if script is not None else Hints()
 
 
 def _beginning(script: Path) -> bytes:

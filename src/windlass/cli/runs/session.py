@@ -21,6 +21,7 @@ from windlass.cli.runs.onlooker import Followed, Onlooker
 from windlass.cli.runs.output import Audience
 from windlass.cli.runs.report import Line, Topic, Verdict
 from windlass.cli.runs.workload import Work
+from windlass.client.pods import Pod
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.resources import frameworks
@@ -50,7 +51,7 @@ class Site(msgspec.Struct, frozen=True):
 class Injector(Protocol):
     """Who does what `--inject` asks for."""
 
-    def on_pod(self, body: msgspec.Raw) -> None: ...
+    def on_pod(self, pod: Pod) -> None: ...
 
     async def finish(self) -> None: ...
 

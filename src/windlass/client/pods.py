@@ -1,0 +1,209 @@
+"""What is read of pods for people: which task one runs, how its containers do. Values only.
+
+What the controller decides by is in `windlass.model.pods`, and is less.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from windlass.model import names
+from windlass.model.base import Sparse
+from windlass.model.framework import Framework
+from windlass.model.pods import TERMINAL_PHASES, ContainerTerminated, ContainerWaiting, PodPhase
+
+DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+"""The annotation by which a pod says which of its containers people mean."""
+
+
+class Task(msgspec.Struct, frozen=True):
+    role: str
+    index: int
+
+    def __str__(self) -> str:
+        return names.host_name(self.role, self.index)
+
+
+class Terminated(ContainerTerminated, frozen=True):
+    started_at: datetime | None = None
+
+
+class Running(Sparse, frozen=True):
+    started_at: datetime | None = None
+
+
+class ContainerState(Sparse, frozen=True):
+    waiting: ContainerWaiting | None = None
+    running: Running | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Sparse, frozen=True):
+    name: str = ""
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
+
+    @property
+    def is_running(self) -> bool:
+        return self.state.running is not None
+
+    @property
+    def has_begun(self) -> bool:
+        """It has written something, or may have."""
+        return self.is_running or self.state.terminated is not None
+
+    @property
+    def has_run_before(self) -> bool:
+        return self.last_state.terminated is not None
+
+
+class Variable(Sparse, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class Mount(Sparse, frozen=True):
+    name: str = ""
+    mount_path: str = ""
+    sub_path: str = ""
+
+
+class Container(Sparse, frozen=True):
+    name: str = ""
+    env: tuple[Variable, ...] = ()
+    volume_mounts: tuple[Mount, ...] = ()
+
+
+class HostPath(Sparse, frozen=True):
+    path: str = ""
+
+
+class Volume(Sparse, frozen=True):
+    name: str = ""
+    empty_dir: Mapping[str, object] | None = None
+    host_path: HostPath | None = None
+
+
+class Condition(Sparse, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PodMetadata(Sparse, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class PodSpec(Sparse, frozen=True):
+    node_name: str = ""
+    init_containers: tuple[Container, ...] = ()
+    containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+
+
+class PodStatus(Sparse, frozen=True):
+    phase: str = PodPhase.PENDING
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = ""
+    conditions: tuple[Condition, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Run(NamedTuple):
+    """One run of a container."""
+
+    pod: str
+    """Its UID."""
+    container: str
+    restart_count: int
+    """How often it was restarted before."""
+
+
+class Pod(Sparse, frozen=True):
+    metadata: PodMetadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def job_key(self) -> tuple[str, str]:
+        """The namespace and the name of its job."""
+        return self.metadata.namespace, self.metadata.labels.get(names.FRAMEWORK_NAME, "")
+
+    @property
+    def is_task(self) -> bool:
+        """Somebody may give the labels of a job to another pod."""
+        labels = self.metadata.labels
+        return bool(labels.get(names.TASKROLE_NAME)) and labels.get(names.TASK_INDEX, "").isdecimal()
+
+    @property
+    def task(self) -> Task:
+        labels = self.metadata.labels
+        index = labels.get(names.TASK_INDEX, "")
+        return Task(labels.get(names.TASKROLE_NAME, ""), int(index) if index.isdecimal() else 0)
+
+    @property
+    def attempt(self) -> int:
+        """Of the task: how often it was tried before, in its attempt of the job."""
+        written = self.metadata.annotations.get(names.TASK_ATTEMPT_ID, "")
+        return int(written) if written.isdecimal() else 0
+
+    @property
+    def is_deleting(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self.status.phase in TERMINAL_PHASES
+
+    @property
+    def container_statuses(self) -> tuple[ContainerStatus, ...]:
+        """Init containers first, as they ran."""
+        return self.status.init_container_statuses + self.status.container_statuses
+
+    @property
+    def container_names(self) -> tuple[str, ...]:
+        return tuple(each.name for each in (*self.spec.init_containers, *self.spec.containers))
+
+    @property
+    def main_containers(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self.spec.containers)
+
+    @property
+    def default_container(self) -> str:
+        """The one that is meant when none is named."""
+        asked = self.metadata.annotations.get(DEFAULT_CONTAINER, "")
+        return asked if asked in self.container_names else next(iter(self.main_containers), "")
+
+    def status_of(self, container: str) -> ContainerStatus | None:
+        return next((each for each in self.container_statuses if each.name == container), None)
+
+    def run_of(self, status: ContainerStatus) -> Run:
+        return Run(self.uid, status.name, status.restart_count)
+
+    def is_of(self, framework: Framework) -> bool:
+        """And not of another of that name that was there before."""
+        return self.metadata.annotations.get(names.FRAMEWORK_UID, framework.uid) == framework.uid
+
+
+decode = msgspec.json.Decoder(Pod).decode
