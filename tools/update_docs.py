@@ -13,7 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-import docstrings  # beside this file
+import command_docs  # beside this file
+import docstrings
 import job_docs
 from windlass.decide.transitions import TRANSITIONS, Origin
 from windlass.model import completion, states
@@ -34,6 +35,7 @@ def documents() -> dict[Path, str]:
         FOLDER / "states.md": states_page(),
         FOLDER / "completion-codes.md": codes_page(),
         FOLDER / "configuration.md": configuration_page(),
+        FOLDER / "commands.md": HEADER + command_docs.page(),
         FOLDER / "job-file.md": job_docs.page((FOLDER / "job-file.md").read_text()),
         FOLDER / job_schema.FILE: job_docs.schema(),
         PACKAGE / "wire" / job_schema.FILE: job_docs.schema(),

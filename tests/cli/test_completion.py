@@ -28,7 +28,7 @@ def world() -> Iterator[SmallWorld]:
 
 @pytest.fixture(scope="module")
 def place(world: SmallWorld) -> Place:
-    place = world.new_place()
+    place = world.new_scripted_place()
     roles = (jobs.role("ps", 1), jobs.role("worker", 2))
     for name in ("digits", "digits-large", "mnist"):
         place.submit(jobs.framework(name, *roles))

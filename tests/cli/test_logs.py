@@ -1,12 +1,11 @@
 """`windlass logs`: how lines look, and what is refused before any cluster is asked."""
 
+import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
-import small_world
 from click.testing import CliRunner
 from operated import jobs
 from small_world import Place, SmallWorld
@@ -16,14 +15,8 @@ from windlass.cli.main import main
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[SmallWorld]:
-    with small_world.running() as world:
-        yield world
-
-
-@pytest.fixture(scope="module")
 def place(world: SmallWorld) -> Place:
-    place = world.new_place()
+    place = world.new_scripted_place()
     roles = (jobs.role("ps", 1, jobs.SUCCEEDS), jobs.role("worker", 2, jobs.SUCCEEDS))
     place.submit(jobs.framework("digits", *roles, completedPods="Keep"))
     place.wait_for_completed("digits")
@@ -32,6 +25,7 @@ def place(world: SmallWorld) -> Place:
     return place
 
 
+TASKS = ("ps-0", "worker-0", "worker-1")
 BOLD = b"\x1b[1mbold\xff\x1b[0m"
 FORMS = {
     "all": ((), b"ps-0     | " + BOLD + b"\nworker-1 | no end\n"),
@@ -48,7 +42,7 @@ FORMS = {
     "since": (("--since", "5m"), b""),
     "in-colour": (
         ("worker", "--color", "always"),
-        colours.painted("worker-1", "worker-1 |").encode() + b" no end\n",
+        colours.painted("worker-1 |", colours.of_tasks(TASKS)["worker-1"]).encode() + b" no end\n",
     ),
 }
 
@@ -91,7 +85,7 @@ def test_messages(place: Place, arguments: tuple[str, ...], code: int, words: st
 USAGE = {
     "both": (("a", "-f", "--previous"), "--previous is over"),
     "since": (("a", "--since", "soon"), "a duration such as 90s"),
-    "since-now": (("a", "--since", "0s"), "longer than none"),
+    "since-now": (("a", "--since", "0s"), "more than nothing"),
     "tail": (("a", "--tail", "-1"), "--tail"),
     "two-tasks": (("a/b-0", "c-1"), "expected one task"),
     "task": (("a", "worker_1"), "expected a task, such as worker-1"),
@@ -136,6 +130,12 @@ def test_colours(choice: str, is_terminal: bool, environment: dict[str, str], ex
     assert colours.is_wanted(choice, is_terminal=is_terminal, environment=environment) == expected
 
 
-def test_a_task_keeps_its_colour() -> None:
-    assert colours.painted("worker-1", "a") == colours.painted("worker-1", "a")
-    assert len({colours.painted(f"worker-{at}", "a") for at in range(20)}) > 5
+def test_every_task_has_a_colour() -> None:
+    tasks = tuple(f"worker-{number}" for number in range(30))
+    found = colours.of_tasks(tasks)
+    assert found.keys() == set(tasks)
+    assert all(found[one] != found[next_one] for one, next_one in itertools.pairwise(tasks))
+
+
+def test_who_has_none_is_not_painted() -> None:
+    assert colours.painted("worker-1 |", None) == "worker-1 |"

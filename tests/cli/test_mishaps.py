@@ -36,7 +36,7 @@ MISHAPS = {
     "another of the system": Mishap(
         PermissionError(errno.EACCES, "Permission denied", "/data"),
         exit_codes.FAILED,
-        "windlass: [Errno 13] Permission denied: '/data'\n",
+        "windlass: /data: Permission denied\n",
     ),
     "usage": Mishap(
         click.UsageError("found 1, expected 2"), exit_codes.USAGE, "Error: found 1, expected 2\n"

@@ -156,7 +156,7 @@ def test_a_cluster_that_cannot_start(clusters: type[hollow_cluster.LocalCluster]
         (
             ["-"],
             written(job(), {**job(), "metadata": {"name": "job", "namespace": "default"}}),
-            "job is there twice in the namespace default",
+            "the name of the job in line",
         ),
         (["-", "--inject", "kill ps-0"], written(job()), "--inject: "),
         (

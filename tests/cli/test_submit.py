@@ -37,6 +37,15 @@ def test_what_is_said(place: HollowPlace, tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+def test_one_job_of_two_files(place: HollowPlace, tmp_path: Path) -> None:
+    """One of them says where it goes, and the other goes there too. None is submitted."""
+    (tmp_path / "again").mkdir()
+    result = submit(place, written(tmp_path), written(tmp_path / "again", namespace=place.name))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"there are two jobs digits for the namespace {place.name}" in result.stderr
+    assert place.client.get(place.framework_path()).expect(200).body["items"] == []
+
+
 def test_the_standard_input(place: HollowPlace) -> None:
     result = submit(place, "-", stdin=json.dumps(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS))))
     assert result.exit_code == 0, result.output

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-import small_world
 from operated import jobs
-from small_world import Place, SmallWorld
+from small_world import Place
 
 from windlass.cli import why as module
 from windlass.client.events import Event
@@ -20,15 +19,9 @@ from windlass.client.why_waiting import Wait
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[SmallWorld]:
-    with small_world.running() as world:
-        yield world
-
-
 @pytest.fixture
-def place(world: SmallWorld) -> Place:
-    return world.new_place()
+def place(scripted: Place) -> Place:
+    return scripted
 
 
 @pytest.fixture(autouse=True)

@@ -2,14 +2,12 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-import small_world
 from operated import jobs
-from small_world import Place, SmallWorld
+from small_world import Place
 
 from conformance.client import Json
 from conformance.waiting import wait_for
@@ -19,15 +17,9 @@ from windlass.client.events import Event
 from windlass.testing.builders import NOW
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[SmallWorld]:
-    with small_world.running() as world:
-        yield world
-
-
 @pytest.fixture
-def place(world: SmallWorld) -> Place:
-    return world.new_place()
+def place(scripted: Place) -> Place:
+    return scripted
 
 
 def event(seconds: int, message: str, count: int = 1, uid: str = "a", **more: Any) -> Event:

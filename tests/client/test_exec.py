@@ -1,9 +1,6 @@
 """What keeps a command from being run beside a task. Commands that do run are tested with pods that do."""
 
-from collections.abc import Iterator
-
 import pytest
-import small_world
 from operated import jobs
 from small_world import Place, SmallWorld
 
@@ -17,14 +14,8 @@ from windlass.kubeapi.errors import NotFoundError, UnauthorizedError
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[SmallWorld]:
-    with small_world.running() as world:
-        yield world
-
-
-@pytest.fixture(scope="module")
 def place(world: SmallWorld) -> Place:
-    place = world.new_place()
+    place = world.new_scripted_place()
     place.submit(jobs.framework("live", jobs.role(life=jobs.FOREVER), jobs.role("slow", life=jobs.PENDING)))
     place.submit(jobs.framework("over", jobs.role(life=jobs.fails(4)), completedPods="Keep"))
     place.submit(jobs.framework("gone", jobs.role(life=jobs.SUCCEEDS)))

@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
 
 import msgspec
 import pytest
-import small_world
 from operated import jobs
 from small_world import Place, SmallWorld
 
@@ -22,15 +20,9 @@ from windlass.client.logs import Wanted
 from windlass.client.tasks import Choice
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[SmallWorld]:
-    with small_world.running() as world:
-        yield world
-
-
 @pytest.fixture
-def place(world: SmallWorld) -> Place:
-    return world.new_place()
+def place(scripted: Place) -> Place:
+    return scripted
 
 
 def read(place: Place, name: str, task: str = "", **wanted: Any) -> list[Line]:
@@ -54,7 +46,7 @@ def submit_kept(place: Place, name: str, *roles: Json, **spec: Any) -> None:
 
 @pytest.fixture(scope="module")
 def kept(world: SmallWorld) -> Place:
-    place = world.new_place()
+    place = world.new_scripted_place()
     submit_kept(place, "digits")
     for pod, text, at in (
         ("ps-0", "one\n", 1),

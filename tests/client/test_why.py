@@ -1,6 +1,5 @@
 """Why a job failed or waits: as a function of what is stored, and on an embedded API server with a controller."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -8,7 +7,7 @@ import msgspec
 import pytest
 import small_world
 from operated import jobs
-from small_world import Place, SmallWorld
+from small_world import Place
 
 from conformance.waiting import wait_for
 from windlass.client import why, why_failed, why_retried, why_waiting
@@ -530,15 +529,9 @@ def test_a_container_that_falls_again_and_again() -> None:
 # On a cluster
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[SmallWorld]:
-    with small_world.running() as world:
-        yield world
-
-
 @pytest.fixture
-def place(world: SmallWorld) -> Place:
-    return world.new_place()
+def place(scripted: Place) -> Place:
+    return scripted
 
 
 def ask(place: Place, name: str, lines: int = 10) -> Explanation:
@@ -617,7 +610,7 @@ def test_one_that_is_not_there(place: Place) -> None:
 
 def test_a_world_without_a_controller() -> None:
     with small_world.running(has_controller=False) as lonely:
-        place = lonely.new_place()
+        place = lonely.new_scripted_place()
         place.submit(jobs.framework("alone"))
         found = ask(place, "alone")
     assert (found.state, found.failure) == (JobState.SUBMITTED, None)

@@ -22,7 +22,7 @@ import examples
 from conformance.client import Answer
 from conformance.waiting import wait_until
 from examples import EXAMPLES, Result
-from windlass.wire import documents
+from windlass.render import documents
 
 NAME: Final = "framework-launcher"
 ORIGINALS: Final = EXAMPLES.parent / "tests" / "data" / "launcher"
@@ -144,7 +144,7 @@ def test_corrections(example: str, original: str, corrected: tuple[str, ...]) ->
         text = text.replace(old, new, count)
     found = (EXAMPLES / NAME / example).read_bytes()
     assert found.decode() == text
-    assert documents.load(found, example).faults == ()
+    assert documents.read(found, example).faults == ()
 
 
 # Addresses

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from pods import daemons, levels
+from pods import commands, daemons, levels
+from pods.commands import Home
 from pods.daemons import Daemon, Network
 from pods.levels import Name
 from pods.outside import somebody
@@ -52,6 +53,20 @@ def local(request: pytest.FixtureRequest) -> Iterator[Daemon]:
         assert daemon.is_alive, f"it ended with {daemon.code}:\n{daemon.tail()}"
         daemon.stop()
         traces.wait_until_gone()
+
+
+@pytest.fixture
+def home(best: levels.Level) -> Iterator[Home]:
+    """Of somebody who may do as much as anybody can here."""
+    with commands.home(best) as made:
+        yield made
+
+
+@pytest.fixture
+def anyone(level: levels.Level) -> Iterator[Home]:
+    """Of everybody in turn."""
+    with commands.home(level) as made:
+        yield made
 
 
 @pytest.fixture

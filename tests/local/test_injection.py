@@ -5,16 +5,14 @@ On every level, since how a container is ended depends on it.
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from pods import commands, machine
+from pods import machine
 from pods.commands import Done, Home, framework, role
-from pods.levels import Level
 from pods.specs import FOREVER, STUBBORN, container, pod
 
 from windlass.kubeapi import access, requests
@@ -25,18 +23,6 @@ from windlass.localcluster.cluster import ClusterOptions, LocalCluster
 
 SECONDS = 120
 IN_THE_FIRST_ATTEMPT = '[ "$FC_TASK_ATTEMPT_ID" != 0 ] || sleep 100000'
-
-
-@pytest.fixture
-def home(best: Level) -> Iterator[Home]:
-    with commands.home(best) as made:
-        yield made
-
-
-@pytest.fixture
-def anyone(level: Level) -> Iterator[Home]:
-    with commands.home(level) as made:
-        yield made
 
 
 def injected(home: Home, *wanted: str, run: str = STUBBORN, tasks: int = 1, retries: int = 0) -> Done:

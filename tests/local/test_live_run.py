@@ -8,21 +8,14 @@ from pathlib import Path
 
 import pytest
 import terminals
-from pods import commands, machine
+from pods import machine
 from pods.commands import Home
-from pods.levels import Level
 from terminals import Shown
 
 from conformance.client import Json
 from conformance.waiting import wait_for
 
 WORDS = "Words of the task"
-
-
-@pytest.fixture
-def home(best: Level) -> Iterator[Home]:
-    with commands.home(best) as made:
-        yield made
 
 
 def job(home: Home, gate: Path, **fields: Json) -> Path:

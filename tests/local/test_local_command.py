@@ -20,12 +20,6 @@ FRAMEWORKS = f"/apis/{GROUP}/namespaces/default/frameworks"
 
 
 @pytest.fixture
-def home(best: Level) -> Iterator[Home]:
-    with commands.home(best) as made:
-        yield made
-
-
-@pytest.fixture
 def local(home: Home) -> Iterator[Local]:
     with commands.local(home) as made:
         yield made

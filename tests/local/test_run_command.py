@@ -4,7 +4,7 @@ import contextlib
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,13 @@ import yaml
 from pods import commands, levels, machine
 from pods.commands import Command, Home, framework, role
 from pods.daemons import Network
-from pods.levels import Level, Name
+from pods.levels import Name
 from pods.specs import STUBBORN, config_map, host_path, mount
 
 from conformance.client import Access, Client, Json
 from conformance.waiting import wait_for
 
 HELLO = Path(__file__).parents[2] / "examples" / "hello" / "framework.yaml"
-
-
-@pytest.fixture
-def home(best: Level) -> Iterator[Home]:
-    with commands.home(best) as made:
-        yield made
-
-
-@pytest.fixture
-def anyone(level: Level) -> Iterator[Home]:
-    with commands.home(level) as made:
-        yield made
 
 
 # How it ends

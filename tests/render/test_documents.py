@@ -2,7 +2,9 @@
 
 import textwrap
 
+import msgspec
 import pytest
+import yaml
 
 from windlass.model import names
 from windlass.model.job import Job, Role
@@ -22,6 +24,7 @@ FRAMEWORK = textwrap.dedent(
         task: {pod: {spec: {restartPolicy: Never, containers: [{name: main, image: a}]}}}
     """
 )
+INLINE = msgspec.json.encode(yaml.safe_load(FRAMEWORK)).decode()
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: b}\n"
 
 
@@ -91,6 +94,9 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "a job and a Framework of one name": (
         f"{JOB}namespace: team\n---\n{FRAMEWORK.replace('old', 'digits')}", 9, "metadata.name", "in line 1 too",
     ),
+    "in a list": (
+        f"apiVersion: v1\nkind: List\nitems: [{INLINE}, {INLINE}]\n", 3, "items[1].metadata.name", "in line 3 too",
+    ),
     "a misspelt field of a pod": (
         FRAMEWORK.replace("image", "imaeg"), 8, "spec.taskRoles[0].task.pod.spec.containers[0].imaeg", '"image"?',
     ),
@@ -117,3 +123,16 @@ def test_a_file_of_nothing_but_faults_ends_early() -> None:
     found = read(f"{JOB}{nonsense}")
     assert "more than 1000 faults" in found.errors[-1].message
     assert len(found.faults) == 1001
+
+
+TWICE = {
+    "nobody-knows-where-it-goes": ("", 0),
+    "it-goes-elsewhere": ("default", 0),
+    "it-goes-there-too": ("team", 1),
+}
+
+
+@pytest.mark.parametrize(("namespace", "faults"), TWICE.values(), ids=TWICE)
+def test_one_that_leaves_its_namespace_open(namespace: str, faults: int) -> None:
+    text = f"{JOB}---\n{JOB}namespace: team\n"
+    assert len(documents.read(text.encode(), "f.yaml", namespace).faults) == faults

@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.localcluster import failures
 from windlass.localcluster.api.stream_requests import LogOptions
-from windlass.localcluster.api.streams import Process
+from windlass.localcluster.api.streams import PodRuntime, Process
 from windlass.localcluster.podlife import logs
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -31,9 +31,14 @@ class Written:
 
 
 class ScriptedLogs:
-    """Lives on the loop of the server. A pod is named by its namespace and its name: `default/digits-ps-0`."""
+    """Lives on the loop of the server. A pod is named by its namespace and its name: `default/digits-ps-0`.
 
-    def __init__(self) -> None:
+    In namespaces that are not scripted, somebody else says what containers write.
+    """
+
+    def __init__(self, otherwise: PodRuntime) -> None:
+        self.scripted: set[str] = set()
+        self._otherwise = otherwise
         self.asked: list[Asked] = []
         self._current: dict[tuple[str, str], Written] = defaultdict(Written)
         self._previous: dict[tuple[str, str], Written] = {}
@@ -90,6 +95,8 @@ class ScriptedLogs:
     async def logs(
         self, namespace: str, pod: str, container: str, options: LogOptions
     ) -> AsyncGenerator[bytes, None]:
+        if namespace not in self.scripted:
+            return await self._otherwise.logs(namespace, pod, container, options)
         self.asked.append(Asked(pod, container, options))
         await self._may_answer.wait()
         key = (f"{namespace}/{pod}", container)

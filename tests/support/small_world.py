@@ -1,9 +1,10 @@
-"""A `hollow_world` in which tests write the logs, and in which they do what somebody does with `windlass`."""
+"""A `hollow_world` with places in which tests write the logs, and do what somebody does with `windlass`."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
+import hollow_cluster
 import hollow_world
 from click.testing import CliRunner, Result
 from hollow_world import HollowPlace, HollowWorld
@@ -16,21 +17,22 @@ from windlass.client.connection import Connection
 T = TypeVar("T")
 
 
-class SmallWorld:
+class SmallWorld(HollowWorld):
     def __init__(self, hollow: HollowWorld, scribe: ScriptedLogs) -> None:
-        self.hollow = hollow
-        self.stage = hollow.stage
+        super().__init__(hollow.stage, hollow.kubeconfig, hollow.client)
         self.scribe = scribe
 
-    def new_place(self) -> "Place":
-        return Place(self, self.hollow.new_place().name)
+    def new_scripted_place(self) -> "Place":
+        place = Place(self, self.new_place().name)
+        place.on_scribe(lambda scribe: scribe.scripted.add(place.name))
+        return place
 
 
 class Place(HollowPlace):
     """A namespace, and what somebody does there."""
 
     def __init__(self, world: SmallWorld, name: str) -> None:
-        super().__init__(world.hollow, world.hollow.client, name)
+        super().__init__(world, world.client, name)
         self.stage = world.stage
         self.scribe = world.scribe
 
@@ -81,6 +83,6 @@ class Place(HollowPlace):
 
 @contextlib.contextmanager
 def running(*, has_controller: bool = True) -> Iterator[SmallWorld]:
-    scribe = ScriptedLogs()
+    scribe = ScriptedLogs(hollow_cluster.Logs())
     with hollow_world.opened(has_controller=has_controller, logs=scribe) as hollow:
         yield SmallWorld(hollow, scribe)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from windlass.cli import exit_codes
+from windlass.cli import exit_codes, parameters
 from windlass.cli.mishaps import CommandError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
             "-n",
             default="",
             metavar="NAME",
+            callback=parameters.namespace,
             help="Without it: that of the kubeconfig's context.",
         ),
         click.option(

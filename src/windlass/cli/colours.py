@@ -1,8 +1,7 @@
 """Whether output is coloured, and in which colour a task is: always the same one, so that one finds it again."""
 
 import os
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import click
 
@@ -10,7 +9,7 @@ AUTO, ALWAYS, NEVER = "auto", "always", "never"
 
 _COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 """Of the terminal's own palette: those that are read on a light background and on a dark one."""
-_RESET = "\x1b[0m"
+RESET = "\x1b[0m"
 
 option = click.option(
     "--color",
@@ -29,7 +28,11 @@ def is_wanted(choice: str, *, is_terminal: bool, environment: Mapping[str, str] 
     return is_terminal and not given.get("NO_COLOR") and not is_dumb
 
 
-def painted(name: str, text: str) -> str:
-    """The text in the colour of that name."""
-    colour = _COLOURS[zlib.crc32(name.encode()) % len(_COLOURS)]
-    return f"\x1b[{colour}m{text}{_RESET}"
+def of_tasks(tasks: Sequence[str]) -> dict[str, int]:
+    """By their order in the job, so that neighbours differ."""
+    return {task: _COLOURS[at % len(_COLOURS)] for at, task in enumerate(tasks)}
+
+
+def painted(text: str, colour: int | None) -> str:
+    """None: as it is."""
+    return text if colour is None else f"\x1b[{colour}m{text}{RESET}"

@@ -44,13 +44,9 @@ def tasks_of_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def _tasks(found: "list[Framework]", job: str) -> list[str]:
-    return [
-        f"{role.name}-{index}"
-        for item in found
-        if item.name == job
-        for role in item.spec.task_roles
-        for index in range(role.task_number)
-    ]
+    from windlass.client import tasks as of_jobs
+
+    return [name for item in found if item.name == job for name in of_jobs.names_of(item)]
 
 
 def _frameworks(ctx: click.Context) -> "list[Framework]":

@@ -40,10 +40,13 @@ def namespace_name(
     callback=namespace_name,
     help="Where the controller runs.",
 )
-@click.option("--image", default=plan.DEFAULT_IMAGE, show_default=True, help="Of the controller.")
+@click.option(
+    "--image", default=plan.DEFAULT_IMAGE, show_default=True, metavar="IMAGE", help="Of the controller."
+)
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),
+    metavar="N",
     default=2,
     show_default=True,
     help="One acts, the others wait for their turn.",
@@ -67,7 +70,10 @@ def namespace_name(
 )
 @click.option("--pod-monitor", is_flag=True, help="Have the Prometheus operator collect the metrics.")
 @click.option(
-    "--priority-class", default="", help="Of the controller's pods, such as system-cluster-critical."
+    "--priority-class",
+    default="",
+    metavar="NAME",
+    help="Of the controller's pods, such as system-cluster-critical.",
 )
 @click.option("--crds-only", is_flag=True, help="Only the definitions of Frameworks.")
 @click.option("--apply", "is_applied", is_flag=True, help="Do it, instead of printing it.")

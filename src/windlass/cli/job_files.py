@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 
-def source(file: str) -> "Source":
-    """Says what is wrong with the file, and goes no further if it is an error. Raises CommandError."""
+def source(file: str, namespace: str = "") -> "Source":
+    """Says what is wrong with the file, and goes no further if it is an error. Raises CommandError.
+
+    `namespace` is where jobs go that leave it open, if that is known.
+    """
     from windlass.client.sources import Source
     from windlass.render import documents
 
@@ -26,7 +29,7 @@ def source(file: str) -> "Source":
     except OSError as error:
         message = f"{file}: cannot be read: {error.strerror or error}"
         raise CommandError(message, exit_codes.USAGE) from error
-    found = documents.read(data, called(file))
+    found = documents.read(data, called(file), namespace)
     for fault in found.faults:
         click.echo(str(fault), err=True)
     if found.errors:

@@ -87,7 +87,7 @@ def _tell(report: Report, *, was_to_fix: bool, to_stderr: bool) -> None:
     for fixed in report.fixed:
         click.echo(str(fixed), err=to_stderr)
     for fault in report.faults:
-        was_left = was_to_fix and fault.fix is not None
+        was_left = was_to_fix and fault.fix is not None and not report.unwritable
         click.echo(f"{fault}{_NOT_FIXED if was_left else ''}", err=to_stderr)
     for message in (*report.unreadable, *report.unwritable):
         click.echo(message, err=True)

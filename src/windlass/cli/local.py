@@ -67,7 +67,9 @@ def local() -> None:
     default="127.0.0.1:0",
     help="An address of loopback. [default: 127.0.0.1, and the port of the last time]",
 )
-@click.option("--nodes", type=click.IntRange(1, 100), help="Logical nodes. [default: as last time, else 1]")
+@click.option(
+    "--nodes", type=click.IntRange(1, 100), metavar="N", help="Logical nodes. [default: as last time, else 1]"
+)
 @click.option(
     "--network",
     type=click.Choice(["auto", "isolated", "shared"]),
@@ -115,7 +117,9 @@ def up(
             record = local_process.running(data)
             is_new = record is None
             record = record or local_process.start(wanted)
-    except (ForeignFolderError, InUseError, DaemonError, OSError) as error:
+    except OSError as error:
+        raise click.ClickException(mishaps.of_the_system(error, data)) from error
+    except (ForeignFolderError, InUseError, DaemonError) as error:
         raise click.ClickException(str(error)) from error
     _say_where(record, wanted, is_new=is_new)
 

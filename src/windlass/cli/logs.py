@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
@@ -10,7 +10,6 @@ import msgspec
 
 from windlass.cli import cluster, colours, completing, parameters
 from windlass.cli.cluster import Where
-from windlass.wire import durations
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
@@ -21,20 +20,16 @@ if TYPE_CHECKING:
 LONGEST_LABEL = 40
 
 
-def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    found = parameters.duration(context, parameter, value)
-    if found is not None and found <= 0:
-        raise click.BadParameter(f"found {value!r}, expected {durations.EXPECTED}, longer than none")
-    return found
-
-
 @click.command()
 @click.argument("name", shell_complete=completing.jobs)
 @click.argument("task", default="", shell_complete=completing.tasks_of_job)
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job has completed.")
 @click.option("--previous", "-p", is_flag=True, help="Of the run before, where a container was restarted.")
 @click.option(
-    "--since", callback=_duration, metavar="DURATION", help="Only what is newer, such as 5m or 1h30m."
+    "--since",
+    callback=parameters.some_time,
+    metavar="DURATION",
+    help="Only what is newer, such as 5m or 1h30m.",
 )
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each task.")
 @click.option("--timestamps", is_flag=True, help="Say of each line when it was written.")
@@ -88,7 +83,8 @@ def logs(
     async def show(connection: "Connection") -> None:
         framework = await finding.find(connection, job)
         width = _width(framework, choice)
-        form = _json if is_json else _text(choice, width, has_times=timestamps, is_coloured=is_coloured)
+        painted = colours.of_tasks(tasks.names_of(framework)) if is_coloured else {}
+        form = _json if is_json else _text(choice, width, painted, has_times=timestamps)
         lines = reading.read(connection, framework, choice, wanted, note=_note)
         async with contextlib.aclosing(lines):
             await _write(lines, form, sys.stdout.buffer, is_live=follow)
@@ -135,7 +131,9 @@ def _json(line: "Line") -> bytes:
     return _encode(_Said(line.time, line.task, line.attempt, line.container, line.text)) + b"\n"
 
 
-def _text(choice: "Choice", width: int, *, has_times: bool, is_coloured: bool) -> "Callable[[Line], bytes]":
+def _text(
+    choice: "Choice", width: int, painted: Mapping[str, int], *, has_times: bool
+) -> "Callable[[Line], bytes]":
     """As the container wrote it: who prints colours wants to see them."""
 
     def form(line: "Line") -> bytes:
@@ -143,8 +141,7 @@ def _text(choice: "Choice", width: int, *, has_times: bool, is_coloured: bool) -
         time = f"{line.time} ".encode() if has_times and line.time else b""
         if is_alone:
             return time + line.data + (b"\n" if line.is_ended else b"")
-        label = f"{line.label:<{width}} |"
-        prefix = colours.painted(line.label, label) if is_coloured else label
-        return prefix.encode() + b" " + time + line.data + b"\n"
+        label = colours.painted(f"{line.label:<{width}} |", painted.get(line.task))
+        return label.encode() + b" " + time + line.data + b"\n"
 
     return form

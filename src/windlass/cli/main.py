@@ -53,6 +53,7 @@ COMMANDS = {
     "stop": LazyCommand("windlass.cli.stop", "End jobs for good."),
     "submit": LazyCommand("windlass.cli.submit", "Submit jobs to a cluster."),
     "suspend": LazyCommand("windlass.cli.suspend", "Take the pods of jobs away, and keep the jobs."),
+    "upload": LazyCommand("windlass.cli.upload", "Bring files into a volume of a cluster."),
     "wait": LazyCommand("windlass.cli.wait", "Wait until a job has completed, and exit as it did."),
     "tf-server": LazyCommand(
         "windlass.cli.tf_server",
@@ -71,7 +72,7 @@ COMMANDS = {
 SECTIONS = {
     "On this machine": ("run", "local"),
     "Job files": ("init", "lint", "plan", "schema"),
-    "On a cluster": ("submit", "list", "wait", "scale", "stop", "suspend", "resume", "delete"),
+    "On a cluster": ("submit", "list", "wait", "scale", "stop", "suspend", "resume", "delete", "upload"),
     "Looking into jobs": ("status", "logs", "why", "events", "describe", "exec", "env"),
     "For operators": ("install", "uninstall", "controller"),
     "In pods": ("barrier", "tf-server"),

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Iterator
 
+import click
+
 from windlass.cli import exit_codes
 
 DEBUG = "--debug"
@@ -36,6 +38,11 @@ def past_click() -> Iterator[None]:
         raise _NobodyReadsError from error
     except KeyboardInterrupt as error:
         raise _CtrlCError from error
+    except click.Abort as error:
+        # Of a question: click has made this of a Ctrl-C, or of an answer that was no.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise _CtrlCError from error
+        raise
 
 
 @contextlib.contextmanager
@@ -61,14 +68,24 @@ def explained(error: Exception) -> tuple[str, int]:
     """The message, and what to exit with."""
     if isinstance(error, CommandError):
         return str(error), error.code
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        where = f": {error.filename}" if error.filename else ""
-        return f"no space is left on the device{where}. Make room, and run it again.", exit_codes.FAILED
     if isinstance(error, OSError):
-        return str(error), exit_codes.FAILED
+        return of_the_system(error), exit_codes.FAILED
     fault = f"something went wrong that should not ({type(error).__name__}: {error})"
     advice = f"This is a fault of Windlass: please report it with the output of `windlass {DEBUG} …`."
     return f"{fault}. {advice}", exit_codes.FAILED
+
+
+def of_the_system(error: OSError, where: object = "") -> str:
+    """What the system refuses, as a sentence; `where` is told if the system does not say it."""
+    named = error.filename or where
+    if is_for_want_of_room(error):
+        place = f": {named}" if named else ""
+        return f"no space is left on the device{place}. Make room, and run it again."
+    return f"{named}: {error.strerror}" if named and error.strerror else str(error)
+
+
+def is_for_want_of_room(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _leave_quietly() -> None:

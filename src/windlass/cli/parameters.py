@@ -1,8 +1,11 @@
 """How click reads parameters that several commands take."""
 
+import re
+
 import click
 
-from windlass.wire import durations
+from windlass.model import names
+from windlass.wire import durations, faults
 
 
 def duration(_: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -21,3 +24,11 @@ def some_time(context: click.Context, parameter: click.Parameter, value: str | N
     if length == 0:
         raise click.BadParameter(f"found {value!r}, expected more than nothing", param=parameter)
     return length
+
+
+def namespace(_: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Empty: nobody has said one."""
+    if value and not re.fullmatch(names.DNS_LABEL_PATTERN, value):
+        expected = "expected lower-case letters, digits and hyphens, with a letter or digit at both ends"
+        raise click.BadParameter(f"found {faults.quoted(value)}, {expected}", param=parameter)
+    return value

@@ -93,7 +93,7 @@ def plan(
         windlass plan job.yaml --inject 'exit 3 worker-0 every time' --exit-code
     """
     wanted = Wanted(injected, task_times, start_time, endless, until)
-    jobs = tuple(map(_job, job_files.source(file).contents.submissions))
+    jobs = tuple(map(_job, job_files.source(file, names.DEFAULT_NAMESPACE).contents.submissions))
     plans = _plans(jobs, wanted)
     for number, each in enumerate(plans):
         if form == "json":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from windlass.cli import data_folders, exit_codes, injecting, job_files
+from windlass.cli import colours, data_folders, exit_codes, injecting, job_files, mishaps
 from windlass.cli.mishaps import CommandError
 from windlass.cli.runs import command_line, config_map_files, keeping, script, workload
 from windlass.cli.runs.script import Asked
@@ -24,8 +24,8 @@ from windlass.client.errors import FaultyJobError
 from windlass.client.sources import Source
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
+from windlass.model import names
 from windlass.model.base import Json
-from windlass.render import manifest
 from windlass.render.code import Code, InPlace
 from windlass.render.documents import Submission
 
@@ -111,20 +111,12 @@ def _work_of_file(file: str) -> Work:
     """Says what is wrong with the file, and goes no further if it is an error."""
     if file.endswith(".py"):
         raise click.UsageError(f"{file} is a program and no job: windlass run -- python {file}")
-    source = job_files.source(file)
+    source = job_files.source(file, names.DEFAULT_NAMESPACE)
     try:
-        found = workload.of(
-            [(each, _code(source, each)) for each in source.contents.submissions], source.contents.others
-        )
+        placed = [(each, _code(source, each)) for each in source.contents.submissions]
     except FaultyJobError as error:
         raise CommandError(f"{job_files.called(file)}: {error}", exit_codes.USAGE) from error
-    again = manifest.twice(found.jobs)
-    if again is not None:
-        raise CommandError(
-            f"{job_files.called(file)}: {again.name} is there twice in the namespace {again.namespace}",
-            exit_codes.USAGE,
-        )
-    return found
+    return workload.of(placed, source.contents.others)
 
 
 def _code(source: Source, submission: Submission) -> Code | None:
@@ -142,7 +134,9 @@ def _with_config_maps(work: Work, given: tuple[str, ...]) -> Work:
         try:
             folder = Path(path).expanduser()
             made.extend(config_map_files.config_map(name, namespace, folder) for namespace in namespaces)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise click.UsageError(f"--config-map: {mishaps.of_the_system(error, path)}") from error
+        except ValueError as error:
             raise click.UsageError(f"--config-map: {error}") from error
     return msgspec.structs.replace(work, others=(*work.others, *made))
 
@@ -206,19 +200,20 @@ def _told_of_folders() -> Iterator[Path]:
     try:
         yield runs
     except OSError as error:
+        if mishaps.is_for_want_of_room(error):
+            raise CommandError(mishaps.of_the_system(error, runs)) from error
         raise click.UsageError(f"{runs} cannot be used: {error.strerror or error}") from error
 
 
 def _audience(work: Work, shown: Look, given: command_line.Given) -> "Audience":
     from windlass.cli.runs import live_terminal, output
 
-    is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
-    has_colours = is_terminal and not os.environ.get("NO_COLOR")
+    has_colours = colours.is_wanted(colours.AUTO, is_terminal=sys.stdout.isatty())
     tasks = tuple(name for job in work.jobs for name in job.tasks)
     style = output.Style(
         form=output.JSON if shown is Look.JSON else output.TEXT,
         width=max(map(len, work.objects)),
-        colours=output.colours(tasks) if has_colours else {},
+        colours=colours.of_tasks(tasks) if has_colours else {},
         shows_logs=given.logs is not False,
     )
     if shown is not Look.LIVE:

@@ -59,7 +59,7 @@ def submit(
         if dry_run:
             return await _show(connection, sources, form, is_rerun=rerun)
         created = await _submit(connection, sources, form, is_rerun=rerun)
-        return await _follow(connection, created, timeout) if waits else exit_codes.SUCCESS
+        return await _follow(connection, created, form, timeout) if waits else exit_codes.SUCCESS
 
     sys.exit(cluster.run(where, use))
 
@@ -146,11 +146,16 @@ def _as_one(bodies: "Sequence[Json]") -> bytes:
     return msgspec.json.format(msgspec.json.encode(whole))
 
 
-async def _follow(connection: "Connection", created: "Sequence[Framework]", timeout: float | None) -> int:
+async def _follow(
+    connection: "Connection", created: "Sequence[Framework]", form: str, timeout: float | None
+) -> int:
     """All of them to their ends; the first that did not succeed says what to exit with."""
     from windlass.client.waiting import Until
 
     codes = [
-        await wait.follow(connection.at(each.namespace), each, Until.COMPLETED, timeout) for each in created
+        await wait.follow(
+            connection.at(each.namespace), each, Until.COMPLETED, timeout, to_stderr=form != "text"
+        )
+        for each in created
     ]
     return next((code for code in codes if code), exit_codes.SUCCESS)

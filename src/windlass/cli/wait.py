@@ -66,7 +66,12 @@ async def _wait(connection: "Connection", name: str, until: str, timeout: float 
 
 
 async def follow(
-    connection: "Connection", framework: "Framework", until: "Until", timeout: float | None
+    connection: "Connection",
+    framework: "Framework",
+    until: "Until",
+    timeout: float | None,
+    *,
+    to_stderr: bool = False,
 ) -> int:
     """Says what becomes of this Framework; what to exit with. Raises ClientError and CommandError."""
     from windlass.client import waiting
@@ -79,7 +84,7 @@ async def follow(
         nonlocal last
         line = told(view)
         if line != last:
-            click.echo(line)
+            click.echo(line, err=to_stderr)
         last = line
 
     try:

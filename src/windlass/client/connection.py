@@ -11,8 +11,9 @@ from windlass.kubeapi.requests import Request
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 
-FIRST_ANSWER_SECONDS = 5.0
-"""A server that does not answer by then is called unreachable: nobody should look at a silent terminal for longer."""
+FIRST_ANSWER_SECONDS = 4.0
+"""A server that does not answer by then is called unreachable. Nobody should look at a silent terminal for more than
+5 s, of which the start of the program is a part."""
 ANSWER_SECONDS = 30.0
 
 
@@ -89,6 +90,16 @@ class Connection:
                 return NotThereError(f"{self.where}: {error.failure.message}")
             case errors.AnsweredError():
                 return RefusedError(f"{self.where} does not take it: {error.failure.message}")
+            case errors.NotTrustedError():
+                return UnreachableError(
+                    f"{self.where} is not trusted: {error}. Check that --kubeconfig and --context are those of this "
+                    "cluster: its certificate-authority-data says whom to trust."
+                )
+            case errors.NotKubernetesError():
+                return UnreachableError(
+                    f"{self.where} is no Kubernetes: {error}. Check --kubeconfig and --context, and whether a proxy "
+                    "stands between."
+                )
         return UnreachableError(
             f"{self.where} does not answer: {error}. Check that the cluster runs, and --kubeconfig and --context."
         )
@@ -103,7 +114,7 @@ async def connected(
         access = await accesses.load(kubeconfig, context)
     except errors.AccessError as error:
         raise NoClusterError(
-            f'{error} Or begin with a cluster on this machine: eval "$(windlass local up)".'
+            f'{str(error).removesuffix(".")}. Or begin with a cluster on this machine: eval "$(windlass local up)".'
         ) from error
     async with connected_by(access, namespace) as connection:
         yield connection

@@ -1,5 +1,7 @@
 """Which Framework a name means. There are two groups; whoever has rights on the one in which it is needs no others."""
 
+import re
+
 from windlass.client import listing
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotInstalledError, NotThereError
@@ -9,6 +11,10 @@ from windlass.kubeapi.resources import frameworks
 from windlass.model.framework import Framework
 from windlass.wire import codec, faults
 from windlass.wire.codec import Unreadable
+
+
+_can_be_a_name = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
+"""Of any object. What cannot be is not asked for: the path of a nameless one is that of all."""
 
 
 async def find(connection: Connection, name: str) -> Framework:
@@ -26,6 +32,8 @@ async def find_if_any(connection: Connection, name: str) -> Framework | None:
 
 async def look_up(connection: Connection, name: str) -> tuple[Framework | Unreadable, ...]:
     """Every Framework of that name: there may be one of each group, of which one waits for the other to go."""
+    if not _can_be_a_name(name):
+        return ()
     denied: ForbiddenError | None = None
     found = []
     for group in listing.GROUPS:
@@ -62,6 +70,8 @@ def readable(found: Framework | Unreadable) -> Framework:
 async def not_there(connection: Connection, name: str) -> NotThereError:
     """What somebody is told who asked for a job that is not there."""
     where = f"there is no job {faults.quoted(name)} in the namespace {connection.namespace}"
+    if not _can_be_a_name(name):
+        where += ": names are made of lower-case letters, digits and hyphens"
     try:
         known = tuple(sorted({job.metadata.name for job in await listing.frameworks_of(connection)}))
     except NotInstalledError as error:

@@ -21,7 +21,6 @@ from windlass.client import (
     scaling,
     sources,
     submitting,
-    tasks,
     views,
     waiting,
     why,
@@ -195,15 +194,15 @@ class AsyncClient:
         >>> sorted({line.task for line in client.logs("digits")})
         ['worker-0', 'worker-1']
         """
-        job, choice = tasks.parse_choice(name, task)
         wanted = logs.Wanted(
             follow=follow, previous=previous, since_seconds=since, tail=tail, container=container
         )
-        async with self._connected() as here:
-            framework = await finding.find(here, job)
-            async with contextlib.aclosing(logs.read(here, framework, choice, wanted)) as lines:
-                async for line in lines:
-                    yield line
+        async with (
+            self._connected() as here,
+            contextlib.aclosing(logs.read_by_name(here, name, task, wanted)) as lines,
+        ):
+            async for line in lines:
+                yield line
 
     async def events(self, name: str) -> tuple[Event, ...]:
         """What happened to it and to its pods, oldest first.

@@ -78,6 +78,15 @@ def check(framework: Framework, choice: Choice) -> None:
     raise NotThereError(f"{framework.name} has no task {meant}, it has {in_words(framework)}")
 
 
+def names_of(framework: Framework) -> tuple[str, ...]:
+    """All that it is to have, in the order of the spec."""
+    return tuple(
+        names.host_name(role.name, index)
+        for role in framework.spec.task_roles
+        for index in range(role.task_number)
+    )
+
+
 def in_words(framework: Framework) -> str:
     """`ps-0, worker-0..3`."""
     has = [

@@ -26,6 +26,14 @@ class NotSentError(UnansweredError):
     """The request never left: the server cannot be reached, or the time was over before. Nothing was carried out."""
 
 
+class NotTrustedError(NotSentError):
+    """Somebody is there, and cannot show that it is the server that was meant."""
+
+
+class NotKubernetesError(UnansweredError):
+    """Somebody answers, and it is no Kubernetes API server."""
+
+
 class AnsweredError(ApiError):
     """The server said no, and why."""
 

@@ -317,9 +317,10 @@ def _expiry_of(token: str) -> datetime:
 
 
 def _explained(error: Exception) -> str:
-    is_a_sentence = isinstance(error, AccessError | ConfigException | OSError)
-    return (
-        str(error)
-        if is_a_sentence
-        else f"this cannot be used as a kubeconfig ({type(error).__name__}: {error})"
-    )
+    """One line, whatever it was."""
+    if isinstance(error, OSError):
+        where = f"{error.filename} " if error.filename else ""
+        return f"{where}cannot be read: {error.strerror or error}"
+    said = " ".join(str(error).split())
+    is_a_sentence = isinstance(error, AccessError | ConfigException)
+    return said if is_a_sentence else f"this cannot be used as a kubeconfig ({type(error).__name__}: {said})"

@@ -40,6 +40,7 @@ _METHODS = {
     Verb.DELETE_COLLECTION: "DELETE",
 }
 _ANSWERED_WITH_A_LIST = (Verb.LIST, Verb.DELETE_COLLECTION)
+_OF_ONE_OBJECT = (Verb.GET, Verb.UPDATE, Verb.PATCH, Verb.DELETE)
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -179,6 +180,9 @@ def _request(
     body: bytes = b"",
     content_type: str = "",
 ) -> Request:
+    if verb in _OF_ONE_OBJECT and not name:
+        # Its path would be that of the collection, and all of them would be deleted.
+        raise ValueError(f"{verb} of {resource.full_name}: expected the name of one")
     return Request(
         verb=verb,
         method=_METHODS[verb],

@@ -6,6 +6,8 @@ that many of either do not keep the other waiting.
 
 import asyncio
 import contextlib
+import os
+import re
 import socket
 import ssl
 import time
@@ -22,7 +24,9 @@ from windlass.kubeapi import errors
 from windlass.kubeapi.access import Access, Identity
 from windlass.kubeapi.errors import (
     AccessError,
+    NotKubernetesError,
     NotSentError,
+    NotTrustedError,
     ServerError,
     TooManyRequestsError,
     UnansweredError,
@@ -37,6 +41,7 @@ MOST_RETRIES = 3
 """How often a request is sent again because the server asked for that."""
 OPENING_SECONDS = 30.0
 """How long a watch may take until it begins."""
+_SOURCE_LINE = re.compile(r"\.? \(_ssl\.c:[0-9]+\)")
 _READ_BYTES = 2**21
 """A watch event may be larger than a megabyte."""
 
@@ -242,7 +247,7 @@ class Transport:
                 response = await open_ones.enter_async_context(self._ask(request, identity))
                 code = response.status
                 if not _is_kubernetes(response):
-                    raise UnansweredError(f"{request}: {_not_kubernetes(response)}")
+                    raise NotKubernetesError(f"{request}: {_not_kubernetes(response)}")
                 if self._hear_time is not None and "Date" in response.headers:
                     self._hear_time(response.headers["Date"], time.monotonic() - began)
                 if 200 <= code < 300:
@@ -385,19 +390,36 @@ def _explaining(request: Request) -> Iterator[None]:
     try:
         yield
     except aiohttp.ClientConnectorCertificateError as error:
-        raise NotSentError(
-            f"{request}: the server's certificate is not trusted: {error.certificate_error}"
+        raise NotTrustedError(
+            f"{request}: the server's certificate is not trusted: {_reason(error.certificate_error)}"
         ) from error
     except aiohttp.ClientConnectorError as error:
-        raise NotSentError(f"{request}: cannot connect: {error}") from error
+        raise NotSentError(f"{request}: cannot connect to {_target(error)}: {_reason(error.os_error)}") from error
     except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
         raise UnansweredError(f"{request}: {error or type(error).__name__}") from error
 
 
+def _target(error: aiohttp.ClientConnectorError) -> str:
+    """It may be a proxy."""
+    if isinstance(error, aiohttp.UnixClientConnectorError):
+        return error.path
+    return f"[{error.host}]:{error.port}" if ":" in error.host else f"{error.host}:{error.port}"
+
+
+def _reason(error: Exception) -> str:
+    """In the system's words, without what only its programmers want to know."""
+    number = getattr(error, "errno", None)
+    is_of_the_system = not isinstance(error, ssl.SSLError) and isinstance(number, int) and number > 0
+    said = os.strerror(number) if is_of_the_system else getattr(error, "strerror", None) or str(error)
+    return _SOURCE_LINE.sub("", said)
+
+
 def _is_kubernetes(response: aiohttp.ClientResponse) -> bool:
-    """A web page with a good code is somebody else's, such as the form of a proxy that wants a login."""
+    """A web page is somebody else's, such as the form of a proxy that wants a login; one that says that something is
+    not there does not mean our objects. Other refusals are believed, whoever says them."""
     is_redirect = 300 <= response.status < 400
-    is_page = response.status < 300 and response.content_type == "text/html"
+    is_believed = response.status >= 400 and response.status != 404
+    is_page = response.content_type == "text/html" and not is_believed
     return not is_redirect and not is_page
 
 

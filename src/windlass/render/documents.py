@@ -12,7 +12,7 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
 from windlass.render.code import Code
-from windlass.wire import faults, job_file, parsing, shape, text, tree, validation
+from windlass.wire import faults, job_file, parsing, shape, status_checks, text, tree, validation
 from windlass.wire.faults import Fault, Rule, Severity
 
 _LIST = "List"
@@ -117,12 +117,15 @@ class _Item(msgspec.Struct, frozen=True):
         return self.is_job or self.is_framework
 
 
-def read(data: bytes, file: str) -> Contents:
-    """Jobs and Frameworks are held to what `windlass lint` holds them to; the rest is for the API server to judge."""
+def read(data: bytes, file: str, namespace: str = "") -> Contents:
+    """Jobs and Frameworks are held to what `windlass lint` holds them to; the rest is for the API server to judge.
+
+    `namespace` is where those go that leave it open, if that is known.
+    """
     parsed = parsing.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
     items = [item for document in documents for item in _items(document.root)]
-    gathered = faults.gathered(_found(parsed, documents, items), file)
+    gathered = faults.gathered(_found(parsed, documents, items, namespace), file)
     if any(fault.is_error for fault in gathered):
         return Contents((), (), gathered)
     submissions = tuple(_submission(item) for item in items if item.is_submitted)
@@ -131,7 +134,7 @@ def read(data: bytes, file: str) -> Contents:
 
 
 def _found(
-    parsed: tree.Parsed, documents: Sequence[tree.Document], items: Sequence[_Item]
+    parsed: tree.Parsed, documents: Sequence[tree.Document], items: Sequence[_Item], namespace: str
 ) -> Iterator[Fault]:
     """No further than somebody reads on: a file may have more faults than anybody wants to hear of."""
     if parsed.failure is not None:
@@ -142,7 +145,7 @@ def _found(
         yield from map(_as_an_obstacle, _check(item))
     if parsed.failure is None:
         yield from _check_number(items)
-        yield from _check_names(items)
+        yield from _check_names(items, namespace)
 
 
 def _items(root: tree.Node) -> Iterator[_Item]:
@@ -167,6 +170,7 @@ def _check(item: _Item) -> Iterator[Fault]:
         yield from checking.check(node, item.path)
     elif item.is_framework:
         yield from validation.check(node, item.path)
+        yield from status_checks.check(node, item.path)
     else:
         yield from _check_other(node, item.path)
 
@@ -193,7 +197,7 @@ def _check_number(items: Sequence[_Item]) -> Iterator[Fault]:
         yield faults.error(at, "", message, Rule.OTHER_KIND if items else Rule.EMPTY_FILE)
 
 
-def _check_names(items: Sequence[_Item]) -> Iterator[Fault]:
+def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Fault]:
     """Two of one name are one to a cluster, whatever their groups."""
     first_lines: dict[tuple[str, str], int] = {}
     for item in items:
@@ -202,7 +206,7 @@ def _check_names(items: Sequence[_Item]) -> Iterator[Fault]:
         name = tree.text_of(node)
         if node is None or name is None or not item.is_submitted:
             continue
-        identity = tree.text_of(tree.dig(item.node, *above, "namespace")) or "", name
+        identity = tree.text_of(tree.dig(item.node, *above, "namespace")) or namespace, name
         if identity in first_lines:
             path = functools.reduce(faults.field, (*above, "name"), item.path)
             yield faults.error(

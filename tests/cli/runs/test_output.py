@@ -169,13 +169,6 @@ def test_which_progress_is_worth_a_line(style: Style, said: list[Advance], steps
     assert stream.getvalue() == b"".join(output.rendered(each, style) for each in said if each.step in steps)
 
 
-def test_every_task_has_a_colour() -> None:
-    tasks = tuple(f"worker-{number}" for number in range(30))
-    colours = output.colours(tasks)
-    assert colours.keys() == set(tasks)
-    assert colours["worker-0"] != colours["worker-1"]
-
-
 # Ctrl-C
 
 

@@ -107,7 +107,14 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     injecting.option,
     click.option("--keep", is_flag=True, help="Leave the cluster running, and say how to go on with it."),
-    click.option("--nodes", type=click.IntRange(1, 100), default=1, show_default=True, help="Logical nodes."),
+    click.option(
+        "--nodes",
+        type=click.IntRange(1, 100),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Logical nodes.",
+    ),
     click.option(
         "--network",
         type=click.Choice(["auto", "isolated", "shared"]),

@@ -10,6 +10,7 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
+from windlass.cli import colours
 from windlass.cli.runs import live_view
 from windlass.cli.runs.report import Advance, Line, LogLine, Source, Verdict
 from windlass.cli.runs.usage import Usage
@@ -27,7 +28,6 @@ _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(
 """Part of what is told comes from other people's containers: a line stays a line, and drives no terminal."""
 _PATTERN = ": PodPattern "
 """What follows is how a pod ended, as JSON with the end of its log: people have just read both."""
-_COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 
 Said = Line | LogLine | Advance | Verdict
 
@@ -53,7 +53,7 @@ class Audience(Protocol):
         """Until the reader has caught up."""
 
     def finish(self) -> None:
-        """Waits until all of it is written, or nobody reads it."""
+        """Waits until all of it is written. Raises OSError if that could not be done."""
 
 
 class Style(msgspec.Struct, frozen=True):
@@ -67,11 +67,6 @@ class Style(msgspec.Struct, frozen=True):
     shows_logs: bool = True
 
 
-def colours(tasks: tuple[str, ...]) -> dict[str, int]:
-    """The same task has the same one at every run."""
-    return {task: _COLOURS[number % len(_COLOURS)] for number, task in enumerate(tasks)}
-
-
 def rendered(said: Said, style: Style) -> bytes:
     """One line, with its end."""
     if style.form == JSON:
@@ -80,8 +75,9 @@ def rendered(said: Said, style: Style) -> bytes:
     if isinstance(said, LogLine):
         # As the container wrote it: who prints colours wants to see them. None of them goes beyond its line.
         colour = style.colours.get(said.object)
-        start, end = (f"\x1b[{colour}m", "\x1b[0m") if colour is not None else ("", "")
-        return f"{start}{name} |{end} {said.line}{end}\n".encode("utf-8", "surrogateescape")
+        end = "" if colour is None else colours.RESET
+        label = colours.painted(f"{name} |", colour)
+        return f"{label} {said.line}{end}\n".encode("utf-8", "surrogateescape")
     message = _advance(said) if isinstance(said, Advance) else said.message.partition(_PATTERN)[0]
     line = f"{_clock(said.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
     return line.encode("utf-8", "backslashreplace")
@@ -109,6 +105,7 @@ class Writer:
         self._is_over = False
         self._is_writing = False
         self._is_closed = False
+        self._refusal: OSError | None = None
         self._when_closed: Callable[[], None] = lambda: None
         self._when_room: Callable[[], None] = lambda: None
         self._has_room = asyncio.Event()
@@ -140,14 +137,17 @@ class Writer:
             self._is_over = True
             self._changed.notify()
         self._thread.join()
+        if self._refusal is not None:
+            raise self._refusal
 
     def _write(self) -> None:
         while (pieces := self._next()) is not None:
             try:
                 self._stream.write(b"".join(pieces))
                 self._stream.flush()
-            except (OSError, ValueError):
+            except (OSError, ValueError) as error:
                 with self._changed:
+                    self._refusal = error if isinstance(error, OSError) else None
                     self._is_closed = True
                     self._pending.clear()
                 self._when_closed()

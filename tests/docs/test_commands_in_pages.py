@@ -1,0 +1,181 @@
+"""Every `windlass …` that a page tells its readers to type is one that the command line takes. Nothing is run."""
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from windlass.cli.main import COMMANDS, SECTIONS, main
+
+TOP = Path(__file__).parents[2]
+PAGES = sorted(
+    path.relative_to(TOP)
+    for pattern in (
+        "README.md",
+        "docs/*.md",
+        "examples/README.md",
+        "examples/*/README.md",
+        "examples/next.txt",
+    )
+    for path in TOP.glob(pattern)
+)
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_SPAN = re.compile(r"`(windlass [^`]+)`")
+_SUBSTITUTED = re.compile(r"\$\((windlass [^()]*)\)")
+_OPERATOR = re.compile(r"[|&;()<>]+")
+_SHELLS = ("", "sh", "bash", "console", "text")
+
+
+# From a page to commands
+
+
+def lines_to_type(page: str) -> Iterator[str]:
+    """Of blocks of code, those that begin a command; one that goes on in the next line is one."""
+    blocks = [text for language, text in _FENCED.findall(page) if language in _SHELLS]
+    indented = [line for line in _FENCED.sub("", page).splitlines() if line.startswith("  ")]
+    text = "\n".join((*blocks, *indented)).replace("\\\n", " ")
+    yield from (line.strip() for line in text.splitlines())
+
+
+def typed(line: str) -> Iterator[tuple[str, ...]]:
+    """The words after `windlass`, for each time that the line calls it."""
+    for inner in _SUBSTITUTED.findall(line):
+        yield from typed(inner)
+    is_output = re.match(r"^[\w/-]+-[0-9]+ +\| windlass ", line) is not None
+    if is_output or not re.search(r"(^|[\s|/])windlass(\s|$)", line):
+        return
+    try:
+        words = list(_words(line))
+    except ValueError:  # prose, with one apostrophe
+        return
+    command: list[str] = []
+    for word in (*words, ";"):
+        is_the_end = _OPERATOR.fullmatch(word) is not None
+        if not is_the_end:
+            command.append(word)
+            continue
+        yield from _call(command)
+        command = ["<"] if "<" in word or ">" in word else []
+
+
+def _words(line: str) -> Iterator[str]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = "#"
+    return iter(lexer)
+
+
+def _call(command: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    if command and Path(command[0]).name == "windlass":
+        yield tuple(command[1:])
+
+
+def complaint(words: Sequence[str], *, may_be_a_fragment: bool = False) -> str:
+    """Of the command line about them; nothing if it takes them. Whoever only speaks of a command leaves words out."""
+    command: click.Command = main
+    rest = [word for word in words if word not in ("--debug", "--help", "-h")]
+    while isinstance(command, click.Group):
+        if not rest:
+            return ""
+        found = command.get_command(click.Context(command), rest[0])
+        if found is None:
+            return f"there is no command {rest[0]}"
+        command, rest = found, rest[1:]
+    try:
+        command.make_context("windlass", rest)
+    except click.MissingParameter as missing:
+        return "" if may_be_a_fragment else missing.format_message()
+    except click.UsageError as error:
+        message = error.format_message()
+        is_cut_short = may_be_a_fragment and "requires an argument" in message
+        is_about_this_machine = "does not exist" in message
+        return "" if is_cut_short or is_about_this_machine else message
+    return ""
+
+
+LINES = {
+    "windlass list": [("list",)],
+    "windlass scale digits worker=4   # more": [("scale", "digits", "worker=4")],
+    ".venv/bin/windlass install --apply": [("install", "--apply")],
+    'eval "$(windlass local up)" && windlass list': [("local", "up"), ("list",)],
+    "tar c data | windlass exec -i digits/worker-1 -- tar x": [
+        ("exec", "-i", "digits/worker-1", "--", "tar", "x")
+    ],
+    "windlass submit - < job.yaml": [("submit", "-")],
+    "windlass plan job.yaml | jq .code": [("plan", "job.yaml")],
+    "worker-0 | windlass barrier: all are there": [],
+    "echo 'eval \"$(windlass completion bash)\"' >> ~/.bashrc": [("completion", "bash")],
+    "windlass run --inject 'kill ps-0 after 1m' job.yaml": [
+        ("run", "--inject", "kill ps-0 after 1m", "job.yaml")
+    ],
+    "from windlass import Client": [],
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), LINES.items(), ids=LINES.keys())
+def test_what_a_line_calls(line: str, expected: list[tuple[str, ...]]) -> None:
+    assert list(typed(line)) == expected
+
+
+WRONG = {
+    "no such command": ("upstart",),
+    "no such option": ("run", "--paramater-servers", "2", "--", "python", "train.py"),
+    "a word too many": ("run", "python", "train.py"),
+    "a word is missing": ("status",),
+    "no such choice": ("list", "-o", "yaml"),
+    "no such command of a group": ("local", "uo"),
+}
+
+
+@pytest.mark.parametrize("words", WRONG.values(), ids=WRONG.keys())
+def test_what_nobody_can_type(words: tuple[str, ...]) -> None:
+    assert complaint(words)
+
+
+# The pages
+
+
+@pytest.mark.parametrize("page", PAGES, ids=map(str, PAGES))
+def test_what_a_page_says_can_be_typed(page: Path) -> None:
+    text = (TOP / page).read_text()
+    wrong = [
+        f"{line}: {fault}"
+        for line in lines_to_type(text)
+        for words in typed(line)
+        if not _is_a_pattern(words) and (fault := complaint(words))
+    ]
+    wrong += [
+        f"{span}: {fault}"
+        for span in _SPAN.findall(text)
+        for words in typed(span)
+        if not _is_a_pattern(words) and (fault := complaint(words, may_be_a_fragment=True))
+    ]
+    assert wrong == []
+
+
+def _is_a_pattern(words: Sequence[str]) -> bool:
+    """It stands for many: windlass run … | head, windlass --debug COMMAND, windlass scale [OPTIONS] NAME."""
+    return any("…" in word or word.startswith("[") or word == "COMMAND" for word in words)
+
+
+def test_pages_have_commands_to_look_at() -> None:
+    by_page = {
+        str(page): sum(1 for line in lines_to_type((TOP / page).read_text()) for _ in typed(line))
+        for page in PAGES
+    }
+    assert by_page["README.md"] > 10
+    assert by_page["examples/next.txt"] > 5
+    assert by_page["docs/commands.md"] > 20
+    assert by_page["docs/run.md"] > 5
+
+
+def test_every_command_stands_in_one_section_of_the_help() -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(COMMANDS)
+
+
+def test_the_summaries_of_commands_fit_on_a_line() -> None:
+    room = 80 - 2 - max(map(len, COMMANDS)) - 2
+    assert [name for name, command in COMMANDS.items() if len(command.summary) > room] == []

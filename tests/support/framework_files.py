@@ -1,0 +1,39 @@
+"""Files of Frameworks, read as `windlass run` reads them, with what the controller would read of each."""
+
+import msgspec
+
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.render import documents
+from windlass.wire import codec, yaml_text
+from windlass.wire.faults import Fault
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    written: tuple[Json, ...]
+    """As a cluster is given them; none if there is an error."""
+    faults: tuple[Fault, ...]
+
+    @property
+    def errors(self) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self.faults if fault.is_error)
+
+    @property
+    def warnings(self) -> tuple[Fault, ...]:
+        return tuple(fault for fault in self.faults if not fault.is_error)
+
+    @property
+    def frameworks(self) -> tuple[Framework, ...]:
+        """Without their statuses, which are nobody's to submit."""
+        return tuple(
+            codec.decode_framework(msgspec.json.encode({**each, "status": None})) for each in self.written
+        )
+
+
+def load(data: bytes, file: str = "f.yaml") -> Loaded:
+    found = documents.read(data, file)
+    return Loaded(tuple(each.framework() for each in found.submissions), found.faults)
+
+
+def dump(written: Json) -> bytes:
+    return yaml_text.dump(written)

@@ -1,0 +1,112 @@
+"""The reference of the command line, made from what the commands themselves say: usage, text, options."""
+
+import inspect
+from collections.abc import Iterator, Sequence
+
+import click
+
+from windlass.cli.main import SECTIONS, main
+
+_CLUSTER = ("kubeconfig", "context", "namespace")
+"""Options that many commands share: they are explained once."""
+_VERBATIM = "\b"
+"""Begins a paragraph that click prints as it stands."""
+_INTRODUCTION = """\
+# The command line
+
+Every command says the same with `--help`. What they exit with: [exit codes](exit-codes.md). `windlass --debug COMMAND`
+shows a traceback of what went wrong.
+
+## Which cluster
+
+Commands that speak to a cluster find it as kubectl does: by `KUBECONFIG`, by the service account of a pod, or by
+`~/.kube/config`. They all take
+
+| option | meaning |
+|---|---|
+"""
+
+
+def page() -> str:
+    parts = [_INTRODUCTION + "".join(map(_row, _shared()))]
+    for title, names in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        for name in names:
+            parts.extend(_command(_known(name), f"windlass {name}"))
+    return "\n".join(parts)
+
+
+def _shared() -> Sequence[click.Option]:
+    """As `submit` has them."""
+    return [option for option in _options(_known("submit")) if option.name in _CLUSTER]
+
+
+def _known(name: str) -> click.Command:
+    command = main.get_command(click.Context(main), name)
+    if command is None:
+        raise LookupError(name)
+    return command
+
+
+def _command(command: click.Command, called: str) -> Iterator[str]:
+    """And, of a group, those in it."""
+    context = click.Context(command, info_name=called)
+    if isinstance(command, click.Group):
+        yield f"### {called}\n\n{_text(command.help)}"
+        for name, each in sorted(command.commands.items()):
+            yield from _command(each, f"{called} {name}")
+        return
+    usage = " ".join((called, *command.collect_usage_pieces(context)))
+    yield f"### {called}\n\n    {usage}\n\n{_text(command.help)}"
+    options = _options(command)
+    is_for_a_cluster = {option.name for option in options}.issuperset(_CLUSTER)
+    own = [option for option in options if not (is_for_a_cluster and option.name in _CLUSTER)]
+    if own:
+        yield "| option | meaning |\n|---|---|\n" + "".join(map(_row, own))
+    if is_for_a_cluster:
+        yield "And those that say [which cluster](#which-cluster).\n"
+    if command.epilog:
+        yield _text(command.epilog)
+
+
+def _text(help_text: str | None) -> str:
+    """Paragraphs; one that click prints as it stands is code."""
+    return "\n".join(map(_paragraph, inspect.cleandoc(help_text or "").split("\n\n")))
+
+
+def _paragraph(text: str) -> str:
+    first, _, rest = text.partition("\n")
+    if first.strip(" ") == _VERBATIM:
+        return "".join(f"    {line.strip()}\n" for line in rest.splitlines())
+    return " ".join(text.split()) + "\n"
+
+
+def _options(command: click.Command) -> list[click.Option]:
+    return [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+
+
+def _row(option: click.Option) -> str:
+    value = _value(option)
+    # The short one first, as --help has it.
+    names = sorted((*option.opts, *option.secondary_opts), key=lambda name: name.startswith("--"))
+    called = ", ".join(f"`{name}`" for name in names[:-1]) + (", " if len(names) > 1 else "")
+    called += f"`{names[-1]} {value}`" if value else f"`{names[-1]}`"
+    meaning = " ".join((*(option.help or "").split(), *_default(option)))
+    return f"| {called} | {meaning} |\n"
+
+
+def _value(option: click.Option) -> str:
+    if option.is_flag:
+        return ""
+    if isinstance(option.type, click.Choice):
+        return "\\|".join(map(str, option.type.choices))
+    if option.metavar:
+        return option.metavar
+    if isinstance(option.type, click.Path):
+        return "DIR" if option.type.dir_okay else "FILE"
+    return "N" if isinstance(option.type, click.IntRange) else "VALUE"
+
+
+def _default(option: click.Option) -> Iterator[str]:
+    if option.show_default and not option.is_flag:
+        yield f"Default: `{option.default}`."
