@@ -148,7 +148,11 @@ def test_a_cluster_that_cannot_start(clusters: type[hollow_cluster.LocalCluster]
         ([], b"", "Missing argument 'FILE'"),
         (["/nowhere"], b"", "/nowhere: cannot be read: No such file or directory"),
         (["-"], b"a: [", "<stdin>:1:5: error: this is not YAML"),
-        (["train.py"], b"", "train.py is a program and no job: windlass run -- python train.py"),
+        (
+            ["train.py"],
+            b"",
+            "train.py is a program and no job: run it with `windlass run -- python train.py`",
+        ),
         (["-", "--", "true"], written(job()), "found both the file - and a command after --"),
         (["--"], b"", "there is nothing after --, expected a command"),
         (["-", "--ps", "2"], written(job()), "--ps is for a command after --; - says this itself"),
@@ -233,6 +237,7 @@ def test_what_a_file_may_hold(documents: list[Any], exit_code: int, ends: dict[s
 @pytest.mark.usefixtures("clusters")
 def test_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
     result = windlass(
         "--output", "json", "--workers", "2", "--ps", "1", "--", "python", "train.py", "--name", "x"
     )

@@ -224,7 +224,7 @@ ONE = event("ADDED", "b", 11)
             [text("<html>log in</html>", 200, "text/html"), text("{}"), text('{"metadata":{}}'), page(10)],
             ["list"] * 4 + ["watch 10"],
             ["="],
-            [errors.UnansweredError] * 3,
+            [errors.NotKubernetesError, errors.UnansweredError, errors.UnansweredError],
             [0.2, 0.4, 0.8],
             id="not a list",
         ),

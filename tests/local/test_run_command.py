@@ -94,7 +94,7 @@ def test_a_bad_file(home: Home, text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["no-such-file.yaml"], "Error: no-such-file.yaml: cannot be read: No such file or directory"),
+        (["no-such-file.yaml"], "no-such-file.yaml: cannot be read: No such file or directory"),
         (["--nodes", "0", "-"], "Error: Invalid value for '--nodes'"),
         ([], "Error: Missing argument 'FILE'"),
     ],
@@ -172,7 +172,7 @@ def test_nobody_reads_any_more(home: Home, open_folder: Path) -> None:
     assert b"job       is submitted" in b"".join(iter(process.stdout.readline, b"worker-0 | tick\n"))
     traces = home.traces()
     process.stdout.close()
-    assert process.wait(commands.SECONDS) == 130
+    assert process.wait(commands.SECONDS) == 141
     assert (open_folder / "told").read_text() == "asked\n"
     traces.wait_until_gone()
 

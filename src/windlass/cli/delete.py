@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=completing.jobs)
 @click.option("--no-wait", is_flag=True, help="Do not wait until they are gone.")
-@click.option(
-    "--timeout",
-    metavar="DURATION",
-    callback=parameters.duration,
-    help="Wait no longer than this, such as 90s or 10m.",
-)
+@parameters.timeout
 @cluster.options
 def delete(names: tuple[str, ...], no_wait: bool, timeout: float | None, where: Where) -> None:
     """Delete jobs with all that belongs to them: a running one is ended, its pods and its code go.

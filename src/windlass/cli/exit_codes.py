@@ -14,12 +14,9 @@ INTERRUPTED = 130
 CLOSED_PIPE = 141
 """Nobody reads the output any more, as after `| head`."""
 
-LARGEST_CODE = 255
-"""That a shell can hold."""
-
 
 def of_job(code: int | None, *, has_succeeded: bool) -> int:
-    """Of a job that has ended with this completion code: 0 only for success."""
+    """Of a job that has ended with this completion code: 0 only for success, and the code where a shell can hold it."""
     if has_succeeded:
         return SUCCESS
-    return code if code is not None and 1 <= code <= LARGEST_CODE else OTHER_CODE
+    return code if code is not None and 1 <= code <= 255 else OTHER_CODE

@@ -24,6 +24,11 @@ def source(file: str, namespace: str = "") -> "Source":
     from windlass.client.sources import Source
     from windlass.render import documents
 
+    if file.endswith(".py"):
+        advice = (
+            f"run it with `windlass run -- python {file}`, or have a job file with `windlass init {file}`"
+        )
+        raise CommandError(f"{file} is a program and no job: {advice}", exit_codes.USAGE)
     try:
         data = read(file)
     except OSError as error:

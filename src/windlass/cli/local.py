@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from windlass.cli import data_folders, local_process, local_records
+from windlass.cli import data_folders, local_process, local_records, mishaps
 from windlass.cli.data_folders import ForeignFolderError, InUseError, Lock
 from windlass.cli.local_process import DaemonError
 from windlass.cli.local_records import Answer, Record, Wanted

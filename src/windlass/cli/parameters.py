@@ -32,3 +32,11 @@ def namespace(_: click.Context, parameter: click.Parameter, value: str) -> str:
         expected = "expected lower-case letters, digits and hyphens, with a letter or digit at both ends"
         raise click.BadParameter(f"found {faults.quoted(value)}, {expected}", param=parameter)
     return value
+
+
+timeout = click.option(
+    "--timeout",
+    metavar="DURATION",
+    callback=duration,
+    help="Wait no longer than this, such as 90s or 10m.",
+)

@@ -95,6 +95,9 @@ def _work(file: str | None, command: tuple[str, ...], asked: Asked) -> Work:
         if file is not None:
             raise click.UsageError(f"found both the file {file} and a command after --: expected one of them")
         folder = Path.cwd()
+        missing = script.missing(command, folder)
+        if missing is not None:
+            raise CommandError(f"there is no script {missing}: nothing was started", exit_codes.USAGE)
         unanswered = script.unanswered(command, folder)
         if unanswered:
             words = " ".join(f"'{word}'" for word in unanswered)
@@ -109,8 +112,6 @@ def _work(file: str | None, command: tuple[str, ...], asked: Asked) -> Work:
 
 def _work_of_file(file: str) -> Work:
     """Says what is wrong with the file, and goes no further if it is an error."""
-    if file.endswith(".py"):
-        raise click.UsageError(f"{file} is a program and no job: windlass run -- python {file}")
     source = job_files.source(file, names.DEFAULT_NAMESPACE)
     try:
         placed = [(each, _code(source, each)) for each in source.contents.submissions]

@@ -31,12 +31,7 @@ EXITS = (
     show_default=True,
     help="Running: all tasks have run in this attempt.",
 )
-@click.option(
-    "--timeout",
-    metavar="DURATION",
-    callback=parameters.duration,
-    help="Wait no longer than this, such as 90s or 10m.",
-)
+@parameters.timeout
 @cluster.options
 def wait(name: str, until: str, timeout: float | None, where: Where) -> None:
     """Wait until a job has completed, and exit as it did. What happens on the way is said.

@@ -12,7 +12,6 @@ from windlass.model.framework import Framework
 from windlass.wire import codec, faults
 from windlass.wire.codec import Unreadable
 
-
 _can_be_a_name = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
 """Of any object. What cannot be is not asked for: the path of a nameless one is that of all."""
 

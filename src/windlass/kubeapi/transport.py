@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import aiohttp
 import yarl
 from aiohttp import helpers
+from aiohttp.client_exceptions import UnixClientConnectorError
 
 from windlass.kubeapi import errors
 from windlass.kubeapi.access import Access, Identity
@@ -394,14 +395,16 @@ def _explaining(request: Request) -> Iterator[None]:
             f"{request}: the server's certificate is not trusted: {_reason(error.certificate_error)}"
         ) from error
     except aiohttp.ClientConnectorError as error:
-        raise NotSentError(f"{request}: cannot connect to {_target(error)}: {_reason(error.os_error)}") from error
+        raise NotSentError(
+            f"{request}: cannot connect to {_target(error)}: {_reason(error.os_error)}"
+        ) from error
     except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
         raise UnansweredError(f"{request}: {error or type(error).__name__}") from error
 
 
 def _target(error: aiohttp.ClientConnectorError) -> str:
     """It may be a proxy."""
-    if isinstance(error, aiohttp.UnixClientConnectorError):
+    if isinstance(error, UnixClientConnectorError):
         return error.path
     return f"[{error.host}]:{error.port}" if ":" in error.host else f"{error.host}:{error.port}"
 

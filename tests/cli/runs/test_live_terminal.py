@@ -233,4 +233,5 @@ def test_when_the_terminal_is_gone_somebody_is_told() -> None:
         await told.wait()
 
     asyncio.run(happen())
-    made.finish()
+    with pytest.raises(OSError, match="Input/output error"):
+        made.finish()

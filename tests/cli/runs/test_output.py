@@ -144,7 +144,8 @@ def test_when_nobody_reads_any_more_somebody_is_told() -> None:
         await lines.room()
 
     asyncio.run(write())
-    lines.finish()
+    with pytest.raises(BrokenPipeError):
+        lines.finish()
 
 
 PROGRESS = {

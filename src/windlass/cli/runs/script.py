@@ -67,6 +67,13 @@ def submission(words: Sequence[str], asked: Asked, folder: Path) -> Submission:
     return Submission(job=job)
 
 
+def missing(words: Sequence[str], folder: Path) -> Path | None:
+    """The script, if it is certain which file is meant and it is not there: nothing need be started to see that."""
+    is_a_script = len(words) > 1 and words[1].endswith(".py")
+    is_certain = is_a_script and re.fullmatch(r"python[0-9.]*", PurePath(words[0]).name) is not None
+    return folder / words[1] if is_certain and not (folder / words[1]).exists() else None
+
+
 def _roles(asked: Asked) -> dict[str, int]:
     roles = {role: asked.numbers[option] for option, role in _ROLES.items() if option in asked.numbers}
     for each in asked.roles:

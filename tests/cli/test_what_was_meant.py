@@ -1,0 +1,26 @@
+"""Words that nobody knows, and what is said to whoever typed them."""
+
+import pytest
+from click.testing import CliRunner
+
+from windlass.cli.main import main
+
+MEANT = {
+    "a command that is nearly one": (("rnu",), "No such command 'rnu'. Did you mean 'run'?"),
+    "a command that is near nothing": (("frobnicate",), "No such command 'frobnicate'."),
+    "an option that is nearly one": (("list", "--all-namespace"), "--all-namespaces"),
+    "a command without --": (("run", "--workers", "2", "python", "train.py"), "a command stands after --"),
+    "no time": (("run", "--timeout", "0s", "job.yaml"), "found '0s', expected more than nothing"),
+    "seconds of nobody": (("wait", "digits", "--timeout", "soon"), "expected a duration such as 90s"),
+}
+
+
+@pytest.mark.parametrize(("words", "expected"), MEANT.values(), ids=MEANT.keys())
+def test_what_was_meant(words: tuple[str, ...], expected: str) -> None:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert expected in result.stderr
+
+
+def test_what_is_near_nothing_is_not_guessed() -> None:
+    assert "Did you mean" not in CliRunner().invoke(main, ["frobnicate"]).stderr
