@@ -7,10 +7,11 @@ import contextlib
 import http.server
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -77,7 +78,7 @@ def test_a_name_that_no_job_can_have(command: list[str], name: str, place: Hollo
     assert [job["metadata"]["name"] for job in listed["items"]] == ["digits"]
 
 
-NAMELESS = {
+NAMELESS: dict[str, Callable[[], Request]] = {
     "get": lambda: requests.get(PODS, "default", ""),
     "delete": lambda: requests.delete(PODS, "default", ""),
     "replace": lambda: requests.replace(PODS, "default", "", b""),
@@ -87,7 +88,7 @@ NAMELESS = {
 
 
 @pytest.mark.parametrize("request_of", NAMELESS.values(), ids=NAMELESS.keys())
-def test_a_request_for_one_object_is_never_one_for_all(request_of: "type[Request]") -> None:
+def test_a_request_for_one_object_is_never_one_for_all(request_of: Callable[[], Request]) -> None:
     with pytest.raises(ValueError, match="expected the name of one"):
         request_of()
 
@@ -178,6 +179,21 @@ def test_a_server_that_is_not_there(
     assert " object at 0x" not in result.stderr
 
 
+INSTALLING = {
+    "install": ["install", "--image", "x", "--apply"],
+    "uninstall": ["uninstall", "--yes"],
+}
+
+
+@pytest.mark.parametrize("command", INSTALLING.values(), ids=INSTALLING.keys())
+def test_installing_where_nobody_is(command: list[str], tmp_path: Path) -> None:
+    config = kubeconfig(tmp_path, {"server": "http://127.0.0.1:1"})
+    result = windlass(*command, "--kubeconfig", config)
+    assert result.exit_code == 124
+    assert f"http://127.0.0.1:1 of {config} (context lab)" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 # Kubeconfigs that say nothing, or nonsense
 
 
@@ -207,7 +223,7 @@ def test_a_kubeconfig_that_cannot_be_used(kind: str, tmp_path: Path) -> None:
     result = windlass("list", "--kubeconfig", str(file))
     assert result.exit_code == 1
     assert str(file) in result.stderr
-    assert f"{faulty.words}" in result.stderr
+    assert faulty.words in result.stderr
     assert ". Or begin with a cluster on this machine" in result.stderr
     assert result.stderr.count("\n") == 1
 
@@ -278,13 +294,13 @@ def test_ctrl_c_at_a_question(tmp_path: Path) -> None:
     command = (*WINDLASS, "init", "train.py")
     with terminals.running(command, dict(os.environ), tmp_path) as shown:
         shown.terminal.shows("Name of the job")
-        os.write(shown.terminal.master, b"\x03")
+        shown.process.send_signal(signal.SIGINT)
         code = shown.done()
     assert code == 130
     assert not (tmp_path / "job.yaml").exists()
 
 
-# A file that cannot be mended
+# A disk that is full, and a file that is protected
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has it")

@@ -29,7 +29,9 @@ JOBS: Final = {
 def test_training(name: str, example: Example) -> None:
     examples.needs(*example.packages)
     replaced = {"code: .": f"code: {EXAMPLES / name}", example.steps: "--steps 200"}
-    result = examples.run_example(name, file="job.yaml", replaced=replaced, has_code=False).expect("Succeeded")
+    result = examples.run_example(name, file="job.yaml", replaced=replaced, has_code=False).expect(
+        "Succeeded"
+    )
     assert float(result.value(*example.result)["accuracy"]) > 0.85
     for task in example.completed:
         assert "Succeeded" in result.reasons_of(task)

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
+from windlass.cli import exit_codes
+from windlass.cli.mishaps import CommandError
 from windlass.install import applying, manifests, plan, removing
 from windlass.install.plan import Plan
-from windlass.install.refusals import InstallError
+from windlass.install.refusals import InstallError, NoAnswerError
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.settings import Settings
@@ -119,6 +121,8 @@ def install(
         return
     try:
         asyncio.run(_apply(made, "" if crds_only else namespace, kubeconfig, context))
+    except NoAnswerError as failure:
+        raise CommandError(str(failure), exit_codes.NO_ANSWER) from failure
     except InstallError as failure:
         raise click.ClickException(str(failure)) from failure
 

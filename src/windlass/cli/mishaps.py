@@ -60,7 +60,7 @@ def told(*, is_debugging: bool) -> Iterator[None]:
             raise
         message, code = explained(error)
         with contextlib.suppress(OSError):
-            print(f"windlass: {message}", file=sys.stderr)
+            print(f"windlass: {_shown(message)}", file=sys.stderr)
         sys.exit(code)
 
 
@@ -73,6 +73,13 @@ def explained(error: Exception) -> tuple[str, int]:
     fault = f"something went wrong that should not ({type(error).__name__}: {error})"
     advice = f"This is a fault of Windlass: please report it with the output of `windlass {DEBUG} …`."
     return f"{fault}. {advice}", exit_codes.FAILED
+
+
+def _shown(message: str) -> str:
+    """Part of it may be what a server, a file or somebody's fingers said."""
+    from windlass.cli import terminal_text
+
+    return "\n".join(map(terminal_text.plain, message.split("\n")))
 
 
 def of_the_system(error: OSError, where: object = "") -> str:

@@ -4,9 +4,11 @@ import asyncio
 
 import click
 
+from windlass.cli import exit_codes
 from windlass.cli.install import namespace_name
+from windlass.cli.mishaps import CommandError
 from windlass.install import plan, removing
-from windlass.install.refusals import InstallError
+from windlass.install.refusals import InstallError, NoAnswerError
 from windlass.install.removing import Removal
 from windlass.model import names
 
@@ -54,6 +56,8 @@ def uninstall(
     removal = Removal(namespace, going, restore_reference_crd)
     try:
         asyncio.run(_uninstall(removal, kubeconfig, context, is_forced=force, is_sure=yes))
+    except NoAnswerError as failure:
+        raise CommandError(str(failure), exit_codes.NO_ANSWER) from failure
     except InstallError as failure:
         raise click.ClickException(str(failure)) from failure
 

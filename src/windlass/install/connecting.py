@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from windlass.install.refusals import InstallError
 from windlass.kubeapi import access
-from windlass.kubeapi.errors import AccessError
+from windlass.kubeapi.errors import AccessError, UnansweredError
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.transport import Transport
 
@@ -15,6 +15,17 @@ async def connected(kubeconfig: str, context: str) -> AsyncIterator[Callable[[Re
     try:
         found = await access.load(kubeconfig, context)
     except AccessError as unknown:
-        raise InstallError(f"{unknown} Check --kubeconfig and --context.") from unknown
+        raise InstallError(
+            f"{str(unknown).removesuffix('.')}. Check --kubeconfig and --context."
+        ) from unknown
     async with Transport(found) as transport:
-        yield transport.send
+
+        async def send(request: Request) -> bytes:
+            """As the transport does; whoever does not answer is named."""
+            try:
+                return await transport.send(request)
+            except UnansweredError as error:
+                where = f"{found.server} of {found.source}" if found.source else found.server
+                raise type(error)(f"{where}: {error}") from error
+
+        yield send

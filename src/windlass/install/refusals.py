@@ -7,8 +7,13 @@ class InstallError(Exception):
     """One message: what could not be done, why, and what to do."""
 
 
+class NoAnswerError(InstallError):
+    """The API server cannot be reached."""
+
+
 def explained(refusal: errors.ApiError, what: str) -> InstallError:
-    return InstallError(f"{what}: {_why(refusal)}")
+    kind = NoAnswerError if isinstance(refusal, errors.UnansweredError) else InstallError
+    return kind(f"{what}: {_why(refusal)}")
 
 
 def _why(refusal: errors.ApiError) -> str:

@@ -411,9 +411,9 @@ def _target(error: aiohttp.ClientConnectorError) -> str:
 
 def _reason(error: Exception) -> str:
     """In the system's words, without what only its programmers want to know."""
-    number = getattr(error, "errno", None)
-    is_of_the_system = not isinstance(error, ssl.SSLError) and isinstance(number, int) and number > 0
-    said = os.strerror(number) if is_of_the_system else getattr(error, "strerror", None) or str(error)
+    said = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and (error.errno or 0) > 0:
+        said = os.strerror(error.errno or 0)
     return _SOURCE_LINE.sub("", said)
 
 

@@ -83,8 +83,9 @@ class LocalCluster:
             await self._start()
         except (CannotListenError, CannotSpawnError, StoreError, OSError) as error:
             await self._open.aclose()
-            is_of_the_system = isinstance(error, OSError) and bool(error.strerror)
-            said = f"{error.filename or self.data}: {error.strerror}" if is_of_the_system else str(error)
+            said = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                said = f"{error.filename or self.data}: {error.strerror}"
             raise CannotStartError(said) from error
         except BaseException:
             await self._open.aclose()

@@ -190,7 +190,9 @@ def cut(text: str) -> str:
 
 def quoted(value: Any) -> str:
     """A value as a message shows it: not longer than a line."""
-    return f'"{cut(value)}"' if isinstance(value, str) else cut(msgspec.json.encode(value).decode())
+    return (
+        f'"{_one_line(cut(value))}"' if isinstance(value, str) else cut(msgspec.json.encode(value).decode())
+    )
 
 
 def _one_line(text: str) -> str:
