@@ -101,6 +101,44 @@ def test_every_state_of_the_controller_has_a_word() -> None:
         assert views.job_view(framework(state, code=code)).framework_state == state
 
 
+def ran(found: Framework) -> Framework:
+    """Each of its tasks."""
+    assert found.status is not None
+    (role,) = found.status.attempt_status.roles
+    tasks = tuple(
+        msgspec.structs.replace(
+            task, attempt_status=msgspec.structs.replace(task.attempt_status, run_time=NOW)
+        )
+        for task in role.task_statuses
+    )
+    role = msgspec.structs.replace(role, task_statuses=tasks)
+    attempt = msgspec.structs.replace(found.status.attempt_status, task_role_statuses=(role,))
+    return found.with_status(msgspec.structs.replace(found.status, attempt_status=attempt))
+
+
+def scaled(found: Framework, tasks: int) -> Framework:
+    """As it was before the controller hears of it."""
+    return msgspec.structs.replace(found, spec=builders.framework("job", builders.role(tasks=tasks)).spec)
+
+
+RUNNING: dict[str, tuple[Framework, bool]] = {
+    "all of it runs": (ran(framework(State.ATTEMPT_RUNNING)), True),
+    "none has begun": (framework(State.ATTEMPT_RUNNING), False),
+    "its pods are on their way out": (ran(framework(State.ATTEMPT_DELETING)), False),
+    "between two attempts": (ran(framework(State.ATTEMPT_COMPLETED)), False),
+    "it is being deleted": (deleting(ran(framework(State.ATTEMPT_RUNNING))), False),
+    "more are wanted": (scaled(ran(framework(State.ATTEMPT_RUNNING)), 3), False),
+    "fewer are wanted": (scaled(ran(framework(State.ATTEMPT_RUNNING)), 1), True),
+    "none is wanted": (scaled(ran(framework(State.ATTEMPT_RUNNING)), 0), False),
+}
+
+
+@pytest.mark.parametrize("case", RUNNING)
+def test_whether_all_of_it_runs(case: str) -> None:
+    found, is_so = RUNNING[case]
+    assert views.job_view(found).have_all_tasks_run == is_so
+
+
 ENDS = {
     CompletionCode.SUCCEEDED: TaskState.SUCCEEDED,
     CompletionCode.CONTAINER_TRANSIENT_FAILED: TaskState.FAILED,

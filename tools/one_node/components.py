@@ -34,8 +34,12 @@ class Component:
         return [*self.program, *self.arguments]
 
     def is_started_by(self, argv: list[str]) -> bool:
-        """Whatever it was told."""
-        return argv[: len(self.program)] == self.program
+        """Whatever it was told, and from whichever checkout: there is one cluster on a machine."""
+        return _names(argv[: len(self.program)]) == _names(self.program)
+
+
+def _names(program: list[str]) -> list[str]:
+    return [Path(word).name for word in program]
 
 
 def table(place: Layout) -> dict[str, Component]:

@@ -127,9 +127,9 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def have_all_tasks_run(self) -> bool:
-        """In this attempt."""
-        is_complete = len(self.tasks) >= self.total > 0
-        return is_complete and all(task.has_run for task in self.tasks)
+        """In this attempt, which goes on: all that are wanted, those too that the controller has not heard of yet."""
+        are_all_known = len(self.tasks) >= sum(self.roles.values()) > 0
+        return self.state is JobState.RUNNING and are_all_known and all(task.has_run for task in self.tasks)
 
     def task(self, name: str) -> TaskView | None:
         return next((task for task in self.tasks if task.name == name), None)
