@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from operated import jobs
+from scripted_logs import LOST
 from small_world import Place, SmallWorld
 
 from conformance.client import Json
@@ -148,6 +149,20 @@ def test_pods_that_have_not_begun(place: Place) -> None:
     assert read(place, "early") == []
 
 
+def test_a_log_that_the_node_has_removed(place: Place) -> None:
+    submit_kept(place, "digits")
+    place.write("digits-worker-0", "one\n")
+    place.lose_log("digits-worker-1")
+    notes: list[str] = []
+
+    async def work(connection: Connection) -> list[Line]:
+        lines = logs.read_by_name(connection, "digits", "worker", note=notes.append)
+        return [line async for line in lines]
+
+    assert texts(place.use(work)) == ["worker-0 one"]
+    assert notes == [f"the log of worker-1 cannot be read: {LOST.decode()}"]
+
+
 def test_the_run_before(place: Place) -> None:
     place.submit(jobs.framework("again", jobs.role(tasks=2, life=jobs.FOREVER)))
     place.wait_for_running("again", 2)
@@ -252,6 +267,21 @@ def test_a_connection_that_breaks(started: Place, break_off: str) -> None:
         wait_for("another request", lambda asked=asked: len(started.scribe.asked) > asked)  # type: ignore[misc]
     following.wait_for("worker-0 one", "worker-0 two", *(f"worker-0 round {at}" for at in range(3)))
     following.stop()
+
+
+def test_a_node_that_removes_a_container_while_it_is_followed(started: Place) -> None:
+    """What it says then is no line of the log, and nothing comes twice."""
+    following = Following(started, "live")
+    started.write("live-worker-0", "one\n", at=1)
+    following.wait_for("worker-0 one")
+    asked = started.on_scribe(lambda scribe: len(scribe.asked))
+    started.lose_log("live-worker-0")
+    wait_for("another request", lambda: len(started.scribe.asked) > asked)
+    started.lose_log("live-worker-1")
+    started.finish("live-worker-0", "live-worker-1")
+    following.end()
+    assert following.texts == ["worker-0 one"]
+    assert set(following.notes) == {f"the log of worker-1 cannot be read: {LOST.decode()}"}
 
 
 def test_only_the_last_lines_at_first(started: Place) -> None:

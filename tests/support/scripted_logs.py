@@ -14,6 +14,8 @@ from windlass.localcluster.api.streams import PodRuntime, Process
 from windlass.localcluster.podlife import logs
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+LOST = b"unable to retrieve container logs for containerd://0123"
+"""What a kubelet answers, with success, in place of a log that is gone."""
 
 
 class Asked(NamedTuple):
@@ -28,6 +30,7 @@ class Written:
     def __init__(self) -> None:
         self.lines: list[bytes] = []
         self.is_over = False
+        self.is_lost = False
 
 
 class ScriptedLogs:
@@ -66,6 +69,11 @@ class ScriptedLogs:
     def end(self, pod: str, container: str = "main") -> None:
         """No more comes of it."""
         self._current[pod, container].is_over = True
+        self._wake()
+
+    def lose(self, pod: str, container: str = "main") -> None:
+        """The node has removed the container."""
+        self._current[pod, container].is_lost = True
         self._wake()
 
     def restart(self, pod: str, container: str = "main") -> None:
@@ -112,6 +120,9 @@ class ScriptedLogs:
         at = 0 if options.tail_lines is None else max(len(written.lines) - options.tail_lines, 0)
         while True:
             changed = self._changed
+            if written.is_lost:
+                yield LOST
+                return
             while at < len(written.lines):
                 text, _ = logs.shown(written.lines[at], wanted)
                 at += 1

@@ -64,6 +64,10 @@ class Place(HollowPlace):
         """No more comes of it."""
         self.on_scribe(lambda scribe: scribe.end(f"{self.name}/{pod}"))
 
+    def lose_log(self, pod: str) -> None:
+        """The node has removed it."""
+        self.on_scribe(lambda scribe: scribe.lose(f"{self.name}/{pod}"))
+
     def forget_log(self, pod: str) -> None:
         """What is written from now on is another pod's."""
         self.on_scribe(lambda scribe: scribe.forget(f"{self.name}/{pod}"))

@@ -191,7 +191,14 @@ class _Following:
         async def is_meant() -> bool:
             return await self._status(source) is not None
 
-        lines = logs.lines_of(self._connection, asked, source, times=True, cursor=cursor, is_meant=is_meant)
+        def tell(message: str) -> None:
+            # One that was read goes with its container, as when a job is stopped.
+            if not cursor.has_begun:
+                self._note(message)
+
+        lines = logs.lines_of(
+            self._connection, asked, source, times=True, cursor=cursor, is_meant=is_meant, note=tell
+        )
         try:
             async with contextlib.aclosing(lines):
                 async for line in lines:

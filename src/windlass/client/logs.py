@@ -219,11 +219,13 @@ async def lines_of(
     times: bool,
     cursor: Cursor | None = None,
     is_meant: Callable[[], Awaitable[bool]] | None = None,
+    note: Note = _ignore,
 ) -> AsyncGenerator[Line, None]:
     """The lines of one answer that the cursor takes. A line that is cut with the connection is left out.
 
     A log is asked for by the name of a pod, which the next attempt's has too: `is_meant` says, once the answer has
-    begun, whether it is the right one's. Raises ApiError.
+    begun, whether it is the right one's. `note` is told what a node says in place of a log that is gone: it is sent
+    as if it were a line, and where times are asked for, it is the only one without. Raises ApiError.
     """
     splitter, stamp, is_taken = Splitter(), b"", True
     if cursor is not None:
@@ -236,7 +238,10 @@ async def lines_of(
             data = piece.data
             if times and not piece.is_begun:
                 stamp, data = log_lines.stamped(data)
-                is_taken = cursor is None or cursor.takes(stamp)
+                is_of_node = not stamp
+                is_taken = not is_of_node and (cursor is None or cursor.takes(stamp))
+                if is_of_node:
+                    note(f"the log of {source.label} cannot be read: {data.decode(errors='replace')}")
             if is_taken:
                 found.append(source.line(data, stamp, is_ended=piece.is_ended))
         return found
@@ -286,7 +291,7 @@ async def _once(
     plain = msgspec.structs.replace(wanted, follow=False)
     asked = request(source, connection.namespace, plain, times=times)
     try:
-        async for line in lines_of(connection, asked, source, times=times):
+        async for line in lines_of(connection, asked, source, times=times, note=note):
             yield line
     except NotFoundError as error:
         _tell(f"the pod of {source.label} has just gone, and its log with it", error, note, is_only=is_only)
