@@ -560,6 +560,16 @@ def test_pods_that_are_kept(place: Place) -> None:
     assert (failure.lines, failure.lines_from, failure.node) == (("line 3", "line 4"), "log", "hollow")
 
 
+def test_a_log_that_the_node_has_removed(place: Place) -> None:
+    role = jobs.role("worker", 1, jobs.fails(137, message="from the status"))
+    place.submit(jobs.framework("lost", role, completedPods="Keep"))
+    place.wait_for_completed("lost")
+    place.lose_log("lost-worker-0")
+    failure = ask(place, "lost").failure
+    assert failure is not None
+    assert (failure.lines, failure.lines_from) == (("from the status",), "status")
+
+
 def test_pods_that_are_gone(place: Place) -> None:
     place.submit(jobs.framework("gone", jobs.role(life=jobs.fails(3, message="one\nlast words\n"))))
     place.wait_for_completed("gone")

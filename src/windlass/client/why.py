@@ -288,12 +288,12 @@ async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[P
         return failure
     container = failure.container or pod.default_container
     source = Source(pod, container, failure.task)
-    request = logs.request(source, connection.namespace, Wanted(tail=count), times=False)
+    # With times: they tell a line of the log from what a node says in place of one that is gone.
+    request = logs.request(source, connection.namespace, Wanted(tail=count), times=True)
     try:
-        body = await connection.send(request)
+        written = [line.text async for line in logs.lines_of(connection, request, source, times=True)]
     except ApiError:
         return failure
-    written = body.decode("utf-8", "replace").rstrip("\n")
-    if not written:
+    if not any(written):
         return failure
-    return msgspec.structs.replace(failure, lines=tuple(written.split("\n")[-count:]), lines_from="log")
+    return msgspec.structs.replace(failure, lines=tuple(written[-count:]), lines_from="log")
