@@ -86,3 +86,19 @@ def test_from_where_it_goes_on() -> None:
     assert (cursor.since, cursor.has_begun) == ("", False)
     cursor.takes(b"2026-01-01T00:00:05.123456789Z")
     assert (cursor.since, cursor.has_begun) == ("2026-01-01T00:00:05Z", True)
+
+
+PART, INNER = b"x" * 16384, b"2026-01-01T00:00:01.000000000Z "
+LONG_LINES = {
+    "short": (b"one", b"one"),
+    "as new kubelets send it": (PART + PART + b"end", PART + PART + b"end"),
+    "as old kubelets send it": (PART + INNER + PART + INNER + b"end", PART + PART + b"end"),
+    "nothing after the last part": (PART + INNER, PART),
+    "the container's own time": (b"x" + INNER + PART, b"x" + INNER + PART),
+}
+
+
+@pytest.mark.parametrize("case", LONG_LINES)
+def test_long_lines(case: str) -> None:
+    sent, written = LONG_LINES[case]
+    assert log_lines.joined(sent) == written

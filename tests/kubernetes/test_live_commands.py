@@ -17,7 +17,6 @@ from operated.place import state_of, summary_of, tasks_of
 import examples
 from conformance.client import Json
 
-SHORT_GRACE: Final = {"spec": {"terminationGracePeriodSeconds": 2}}
 ROLE: Final = {"worker": {"tasks": 2}}
 
 
@@ -208,6 +207,14 @@ def test_logs_of_the_run_before(console: Console, place: Place) -> None:
     assert console("logs", "restarted", "worker-0").text == "again\n"
 
 
+def test_long_lines_are_as_they_were_written(console: Console) -> None:
+    """Of several tasks, too, whose lines are put in order by their times."""
+    program = "print('x' * 100_000); print('short'); print('y' * 50_000, end='')"
+    console("submit", "--wait", console.write_job("wide", command=["python3", "-c", program]))
+    written = ["x" * 100_000, "short", "y" * 50_000]
+    assert _logs(console, "wide") == {"worker-0": written, "worker-1": written}
+
+
 def _logs(console: Console, job: str, *options: str) -> dict[str, list[str]]:
     """By task."""
     found: dict[str, list[str]] = {}
@@ -288,7 +295,7 @@ def test_one_that_is_scaled_ends_when_all_of_it_is_done(console: Console, place:
 
 
 def test_suspended_resumed_and_stopped(console: Console, place: Place) -> None:
-    console("submit", console.write_job("job", pod=SHORT_GRACE))
+    console("submit", console.write_job("job"))
     console("wait", "job", "--for", "running")
     before = {pod["metadata"]["uid"] for pod in place.pods().values()}
     console("suspend", "job")

@@ -76,7 +76,7 @@ RIGHTS: Final = (
     ("frameworkcontroller.microsoft.com", "frameworks", "create get list watch patch delete"),
     ("launcher.microsoft.com", "frameworks", "get list"),
     ("", "configmaps", "create get delete"),
-    ("", "pods", "list watch"),
+    ("", "pods", "get list watch"),
     ("", "pods/log", "get"),
     ("", "pods/exec", "get create"),
     ("", "events", "list watch"),
@@ -130,6 +130,7 @@ def test_somebody_with_rights_in_one_namespace(guest: Console, place: Place) -> 
     assert "TF_CONFIG" in guest("env", "job/worker-0").text
     guest("scale", "job", "worker=1")
     guest.end("job/worker-0")
+    assert guest("logs", "-f", "job", "worker-0").lines[-1] == "the end of worker-0"
     guest("wait", "job")
     assert guest("logs", "job", "worker-0").lines[0] == "worker-0 begins"
     guest("submit", file, "--rerun")

@@ -18,9 +18,15 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def job(name: str, **fields: str) -> Job:
-    given = {"code": "src", "command": "python3 main.py", **fields}
-    return Job(name=name, image=jobs.IMAGE, roles={"worker": Role(tasks=2)}, **given)  # type: ignore[arg-type]
+def job(name: str, command: str = "python3 main.py") -> Job:
+    return Job(
+        name=name,
+        image=jobs.IMAGE,
+        code="src",
+        command=command,
+        roles={"worker": Role(tasks=2)},
+        pod=consoles.SHORT_GRACE,
+    )
 
 
 def test_without_await(cluster: Cluster, place: Place, folder: Path) -> None:

@@ -9,6 +9,9 @@ LONGEST_PIECE = 1024 * 1024
 """Bytes of a line that are waited for; what is longer is told in pieces."""
 
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+_INNER_STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}(?:Z|[+-]\d\d:\d\d) ")
+_PART = 16 * 1024
+"""containerd and Docker keep a longer line in parts of so many bytes."""
 _NANOSECONDS = 10**9
 
 
@@ -75,6 +78,18 @@ def stamped(data: bytes) -> tuple[bytes, bytes]:
     """The time that stands before a line, and the line; no time where there is none."""
     found = _STAMP.match(data)
     return (data[: found.end() - 1], data[found.end() :]) if found else (b"", data)
+
+
+def joined(line: bytes) -> bytes:
+    """As the container wrote it: old kubelets put the time before each part of a long line, not only before the first.
+
+    Where a line is longer than `LONGEST_PIECE`, this is known of its first piece only.
+    """
+    parts, at = [], 0
+    while found := _INNER_STAMP.match(line, at + _PART):
+        parts.append(line[at : at + _PART])
+        at = found.end()
+    return b"".join([*parts, line[at:]]) if parts else line
 
 
 def nanoseconds(stamp: bytes) -> int:

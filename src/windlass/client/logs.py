@@ -238,6 +238,7 @@ async def lines_of(
             data = piece.data
             if times and not piece.is_begun:
                 stamp, data = log_lines.stamped(data)
+                data = log_lines.joined(data)
                 is_of_node = not stamp
                 is_taken = not is_of_node and (cursor is None or cursor.takes(stamp))
                 if is_of_node:

@@ -39,6 +39,10 @@ def greeting(who):
 CODE: Final = {"main.py": UNTIL_TOLD, "parts/__init__.py": "", "parts/words.py": GREETING}
 
 
+SHORT_GRACE: Final = {"spec": {"terminationGracePeriodSeconds": 2}}
+"""The first process of a container does not hear that it is to go before it listens to signals."""
+
+
 class Said(msgspec.Struct, frozen=True):
     code: int
     out: bytes
@@ -124,7 +128,8 @@ class Console(msgspec.Struct, frozen=True):
         if "command" not in fields:
             self.write({f"src/{path}": text for path, text in CODE.items()})
             fields = {"code": "./src", "command": "python3 main.py", **fields}
-        job = {"name": name, "image": jobs.IMAGE, "roles": {"worker": {"tasks": 2}}, **fields}
+        usual = {"image": jobs.IMAGE, "roles": {"worker": {"tasks": 2}}, "pod": SHORT_GRACE}
+        job = {"name": name, **usual, **fields}
         self.write({f"{name}.yaml": yaml.safe_dump(job)})
         return f"{name}.yaml"
 
