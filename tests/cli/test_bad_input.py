@@ -320,6 +320,42 @@ def test_a_full_disk(words: list[str], tmp_path: Path) -> None:
     assert done.stderr == b"windlass: no space is left on the device. Make room, and run it again.\n"
 
 
+CLOSED = {
+    "input": ("<&-", True, True),
+    "output": (">&-", False, True),
+    "errors": ("2>&-", True, False),
+    "all": ("<&- >&- 2>&-", False, False),
+}
+
+
+@pytest.mark.parametrize(("closed", "has_output", "has_errors"), CLOSED.values(), ids=CLOSED.keys())
+def test_a_stream_that_is_closed_from_the_start(
+    closed: str, has_output: bool, has_errors: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "job.yaml").write_text("name: a\ncommnd: b\nroles: {worker: {}}\n")
+    command = f'"{sys.executable}" -m windlass.cli.main lint job.yaml nowhere.yaml {closed}'
+    done = subprocess.run(  # noqa: S602
+        command, shell=True, cwd=tmp_path, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 2
+    assert (b'Did you mean "command"?' in done.stdout, b"cannot be read" in done.stderr) == (
+        has_output,
+        has_errors,
+    )
+    assert b"cannot be read" not in done.stdout
+
+
+def test_a_folder_that_is_gone(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    command = f'rmdir "{folder}"; exec "{sys.executable}" -m windlass.cli.main run -- true'
+    done = subprocess.run(  # noqa: S602
+        command, shell=True, cwd=folder, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 1
+    assert b"the folder in which this was started is gone" in done.stderr
+
+
 def test_what_could_not_be_written_is_not_said_to_be_beyond_mending(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text("name: a\ncommnd: 'true'\nroles: {worker: {}}\n")

@@ -84,6 +84,7 @@ SECTIONS = {
 class LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
         """As click has it, but for what click leaves as a traceback."""
+        mishaps.open_missing_streams()
         given = sys.argv[1:] if args is None else list(args)
         with mishaps.told(is_debugging=mishaps.DEBUG in given[:1]):
             return super().main(args, *rest, **more)

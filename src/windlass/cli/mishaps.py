@@ -29,6 +29,13 @@ class _CtrlCError(Exception):
     """Past click, likewise."""
 
 
+def open_missing_streams() -> None:
+    """Somebody may have started us with `>&-`: what is written there goes nowhere, and into no file that we open."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123 — until the end; `pathlib` takes a while
+
+
 @contextlib.contextmanager
 def past_click() -> Iterator[None]:
     """For `told`, around whatever click runs."""
@@ -88,7 +95,17 @@ def of_the_system(error: OSError, where: object = "") -> str:
     if is_for_want_of_room(error):
         place = f": {named}" if named else ""
         return f"no space is left on the device{place}. Make room, and run it again."
+    if isinstance(error, FileNotFoundError) and not named and not _has_a_folder():
+        return "the folder in which this was started is gone. Go to another, and run it again."
     return f"{named}: {error.strerror}" if named and error.strerror else str(error)
+
+
+def _has_a_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 — `pathlib` takes a while
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def is_for_want_of_room(error: OSError) -> bool:
