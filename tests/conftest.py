@@ -10,4 +10,6 @@ from hypothesis import HealthCheck, settings
 settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+# A server on a busy machine may take longer than a person wants to wait for it.
+os.environ.setdefault("WINDLASS_CONNECT_TIMEOUT", "60s")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

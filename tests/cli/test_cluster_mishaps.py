@@ -115,11 +115,22 @@ def test_a_server_that_does_not_answer(
     kind: str, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert connection.FIRST_ANSWER_SECONDS <= 5
-    monkeypatch.setattr(connection, "FIRST_ANSWER_SECONDS", 0.3)
+    monkeypatch.setenv(connection.CONNECT_TIMEOUT, "300ms")
     with UNREACHABLE[kind]() as server:
         code, message = run("list", job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
     assert code == 124
     assert all(word in message for word in (server, "context lab", "does not answer", "--context"))
+
+
+def test_a_time_that_is_none(job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(connection.CONNECT_TIMEOUT, "soon")
+    with refusing() as server:
+        code, message = run("list", job, "--kubeconfig", str(kubeconfig(tmp_path, server)))
+    assert code == 1
+    assert (
+        message
+        == "windlass: WINDLASS_CONNECT_TIMEOUT: found 'soon', expected a duration such as 90s, 15m, 1h30m or 7d\n"
+    )
 
 
 # Those that refuse

@@ -1,6 +1,7 @@
 """The way to one cluster and one namespace of it; what its API server says becomes one message for a person."""
 
 import contextlib
+import os
 from collections.abc import AsyncIterator, Iterator
 
 from windlass.client.errors import ClientError, NoClusterError, NotThereError, RefusedError, UnreachableError
@@ -10,10 +11,13 @@ from windlass.kubeapi.access import Access
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
+from windlass.wire import durations
 
 FIRST_ANSWER_SECONDS = 4.0
 """A server that does not answer by then is called unreachable. Nobody should look at a silent terminal for more than
 5 s, of which the start of the program is a part."""
+CONNECT_TIMEOUT = "WINDLASS_CONNECT_TIMEOUT"
+"""In the environment: another time in place of that, for slow lines and busy machines."""
 ANSWER_SECONDS = 30.0
 
 
@@ -32,7 +36,7 @@ class Connection:
 
     async def send(self, request: Request) -> bytes:
         """The body of the answer. Raises errors.AnsweredError for callers that expect one, and ClientError."""
-        seconds = ANSWER_SECONDS if self._has_answered else FIRST_ANSWER_SECONDS
+        seconds = ANSWER_SECONDS if self._has_answered else _first_answer_seconds()
         try:
             answer = await self.transport.send(request, seconds)
         except errors.AnsweredError:
@@ -127,3 +131,11 @@ async def connected_by(access: Access, namespace: str = "") -> AsyncIterator[Con
         connection = Connection(transport, namespace or access.namespace or names.DEFAULT_NAMESPACE)
         with connection.explaining():
             yield connection
+
+
+def _first_answer_seconds() -> float:
+    written = os.environ.get(CONNECT_TIMEOUT, "")
+    try:
+        return durations.seconds(written) if written else FIRST_ANSWER_SECONDS
+    except ValueError as error:
+        raise ClientError(f"{CONNECT_TIMEOUT}: {error}") from error
