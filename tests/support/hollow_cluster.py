@@ -43,7 +43,8 @@ class Logs:
     async def logs(
         self, namespace: str, pod: str, container: str, options: LogOptions
     ) -> AsyncGenerator[bytes, None]:
-        return self._written(f"{container} of {pod}\n\nwithout end".encode())
+        time = "2026-01-01T00:00:00.000000000Z " if options.timestamps else ""
+        return self._written(f"{time}{container} of {pod}\n{time}\n{time}without end".encode())
 
     async def _written(self, text: bytes) -> AsyncGenerator[bytes, None]:
         yield text
