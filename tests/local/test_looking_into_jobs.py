@@ -164,11 +164,13 @@ def test_a_terminal(cluster: Cluster) -> None:
             os.write(screen.master, text.encode())
 
         screen.shows("inside")
-        type_in("stty size; echo ready | tr a-z A-Z\r")
-        screen.shows("33 91", "READY")
+        # Sizes come beside the keys, and not always before them.
+        until = "until [ \"$(stty size)\" = '{}' ]; do sleep 0.1; done; echo {} | tr a-z A-Z\r"
+        type_in(until.format("33 91", "ready"))
+        screen.shows("READY")
         screen.resize(70, 20)
         os.kill(shown.process.pid, signal.SIGWINCH)
-        type_in("until [ \"$(stty size)\" = '20 70' ]; do sleep 0.1; done; echo as wide | tr a-z A-Z\r")
+        type_in(until.format("20 70", "as wide"))
         screen.shows("AS WIDE")
         type_in("echo asleep | tr a-z A-Z; sleep 100000\r")
         screen.shows("ASLEEP")
