@@ -94,10 +94,15 @@ class Cluster:
                 pid for pid, argv in found.items() if not any(each.is_started_by(argv) for each in staying)
             ]
 
-        for pid in others():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        wait_for("the end of all that the node ran", lambda: not others())
+        def are_gone() -> bool:
+            """Those too that somebody started before he was killed himself."""
+            found = others()
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            return not found
+
+        wait_for("the end of all that the node ran", are_gone)
 
     def load(self, archive: Path) -> None:
         """An image into the node. Once is enough for as long as the cluster lives."""
