@@ -6,7 +6,6 @@ A terminal is made raw for as long as the command runs, so that every key, Ctrl-
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import sys
 import termios
@@ -77,7 +76,8 @@ def _sizes() -> Iterator[AsyncIterator[Size]]:
 
     async def sizes() -> AsyncIterator[Size]:
         while True:
-            columns, lines = shutil.get_terminal_size()
+            # Not what COLUMNS says: that does not follow the window.
+            columns, lines = os.get_terminal_size(sys.stdout.fileno())
             yield Size(columns, lines)
             await changed.wait()
             changed.clear()
