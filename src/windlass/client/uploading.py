@@ -24,7 +24,6 @@ from windlass.kubeapi.errors import NotFoundError
 from windlass.kubeapi.resources import Resource
 from windlass.model.job import Job, Role, Volume
 
-DEFAULT_IMAGE = "busybox:stable"
 _CLAIMS = Resource("", "v1", "persistentvolumeclaims")
 _ROLE = "upload"
 _MOUNTED = "/windlass/volume"
@@ -67,14 +66,14 @@ async def upload(
     target: Target,
     *,
     name: str,
-    image: str = DEFAULT_IMAGE,
+    image: str,
     timeout: float | None = None,
     say: Callable[[bytes], None] = lambda _: None,
 ) -> Uploaded:
     """What is in a folder, or one file. Raises ClientError.
 
-    `name` is that of the job, which is deleted in the end; `timeout` is for its start; `say` is told what tar
-    complains of.
+    `name` is that of the job, which is deleted in the end, and `image` one that has sh and tar; `timeout` is for its
+    start; `say` is told what tar complains of.
     """
     if not source.exists():
         raise FaultyJobError(f"there is no {source}: expected a folder, or one file")
