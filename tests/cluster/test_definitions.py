@@ -12,16 +12,12 @@ from conformance.objects import (
     Widgets,
     definition,
     establish,
+    is_established,
     version,
     wait_until_served,
 )
 from conformance.transcript import RecordingClient
 from conformance.waiting import wait_for, wait_until, wait_until_gone
-
-
-def is_established(body: Json) -> bool:
-    conditions = {each["type"]: each["status"] for each in body["status"].get("conditions") or []}
-    return conditions == {"NamesAccepted": "True", "Established": "True"}
 
 
 def test_a_kind_comes_and_goes(api: RecordingClient, widgets: Widgets) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from conformance.client import Client, Json
-from conformance.waiting import wait_for
+from conformance.waiting import wait_for, wait_until
 
 GROUPS: Final = {
     "jobs": "batch/v1",
@@ -149,9 +149,20 @@ def definition(group: str, *versions: Json, scope: str = "Namespaced", **names: 
 
 
 def establish(client: Client, body: Json) -> None:
-    """Creates the definition and waits until its objects are served in each of its versions."""
+    """Creates the definition and waits until it is established, and its objects are served in each version.
+
+    Neither follows from the other: a server serves them as soon as the names are accepted, and what a definition
+    may not change it holds back only from one that is established.
+    """
     client.post(DEFINITIONS, body).expect(201)
+    where = f"{DEFINITIONS}/{body['metadata']['name']}"
+    wait_until(client, where, lambda found: is_established(found.body))
     wait_until_served(client, body)
+
+
+def is_established(body: Json) -> bool:
+    conditions = {each["type"]: each["status"] for each in body["status"].get("conditions") or []}
+    return conditions == {"NamesAccepted": "True", "Established": "True"}
 
 
 def wait_until_served(client: Client, body: Json) -> None:
