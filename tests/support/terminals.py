@@ -118,7 +118,8 @@ def running(
     terminal = Terminal(columns, lines)
     try:
         process = subprocess.Popen(  # noqa: S603
-            command,
+            # Whoever runs the tests under nohup has hang-ups ignored, by all that is started.
+            ("env", "--default-signal=HUP", *command),
             env={"TERM": "xterm-256color", **environment},
             cwd=folder,
             stdin=terminal.slave,

@@ -15,7 +15,7 @@ import itertools
 import json
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from enum import Enum, auto
@@ -35,6 +35,9 @@ from windlass.testing.hollow_lives import Life, Play, Pod
 REQUEST_SECONDS = 30.0
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 1.0
+
+Shown = Callable[[int], Awaitable[None]]
+"""Returns when those who matter have been shown pods of that version."""
 
 _decode = msgspec.json.Decoder(Pod).decode
 
@@ -110,10 +113,11 @@ class HollowKubelet:
         namespace: str = "",
         node: str = "hollow",
         connections: int = 16,
-        around_burst: Callable[[], AbstractContextManager[object]] | None = None,
+        around_burst: Callable[[], AbstractContextManager[Shown]] | None = None,
     ) -> None:
         """With an empty `node` pods are not bound: their deletion then needs nobody's consent. `around_burst` is
-        entered while a gang is on the move, and left when the watch has shown all of it."""
+        entered while a gang is on the move, and left when the watch has shown all of it, here and to whomever its
+        function waits for."""
         self.history = History()
         self._transport = transport
         self._play = play or hollow_lives.by_annotations(Life())
@@ -273,10 +277,11 @@ class HollowKubelet:
         if self._around_burst is None:
             await asyncio.gather(*(self._carry_out(minded, step) for minded in together))
             return
-        with self._around_burst():
+        with self._around_burst() as shown:
             await asyncio.gather(*(self._carry_out(minded, step) for minded in together))
             while any(self._is_unshown(minded) for minded in together):
                 await asyncio.sleep(FIRST_PAUSE)
+            await shown(max((int(minded.pod.metadata.resource_version) for minded in together), default=0))
 
     def _is_unshown(self, minded: _Minded) -> bool:
         return minded.pod.uid in self._pods and not minded.pod.is_deleting and not minded.is_phase_shown

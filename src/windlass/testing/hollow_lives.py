@@ -42,6 +42,7 @@ class Metadata(Sparse, frozen=True):
     name: str = ""
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
     deletion_timestamp: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}

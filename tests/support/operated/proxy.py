@@ -9,6 +9,7 @@ import base64
 import contextlib
 import itertools
 import json
+import re
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +36,9 @@ NOT_PASSED_ON: Final = frozenset(
 
 
 REASONS: Final = {403: "Forbidden", 429: "TooManyRequests", 503: "ServiceUnavailable"}
+VERSIONS: Final = re.compile(rb'"resourceVersion":"([0-9]+)"')
+LONGEST_HOLD: Final = 5.0
+"""In seconds."""
 NUMBERS: Final = itertools.count(1)
 """Requests are numbered over all proxies, so that what two clients did can be put in order."""
 
@@ -136,6 +140,8 @@ class Proxy:
         self._holds = 0
         self._released: asyncio.Event | None = None
         self._handling: set[asyncio.Task[object]] = set()
+        self._pod_versions: dict[int, int] = {}
+        """By the number of a watch of pods, while it lasts: the newest that has come."""
 
     async def start(self) -> None:
         self._released = asyncio.Event()
@@ -185,6 +191,14 @@ class Proxy:
             if self._holds == 0:
                 self._released.set()
 
+    async def holds_pods_of(self, version: int) -> None:
+        """Returns when every watch of pods has been told of that version. One that never is, since it looks at others,
+        is waited for only so long. On the loop."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONGEST_HOLD):
+                while any(newest < version for newest in self._pod_versions.values()):
+                    await asyncio.sleep(0.01)
+
     def asked(self, is_meant: Callable[[Asked], bool]) -> list[Asked]:
         return [exchange.asked for exchange in tuple(self.exchanges) if is_meant(exchange.asked)]
 
@@ -232,25 +246,50 @@ class Proxy:
         ) as answer:
             if asked.is_watch and answer.status == 200:
                 self.exchanges.append(Exchange(asked, answer.status))
-                return await self._stream(request, answer)
+                return await self._stream(request, asked, answer)
             body = await answer.read()
             self.exchanges.append(Exchange(asked, answer.status))
             if verdict.is_answer_lost:
                 return _broken(request)
             return web.Response(body=body, status=answer.status, headers=_passed_back(answer))
 
-    async def _stream(self, request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        assert self._released is not None
+    async def _stream(
+        self, request: web.BaseRequest, asked: Asked, answer: aiohttp.ClientResponse
+    ) -> web.StreamResponse:
+        """What is held is read all the same: whoever holds it wants to know what has come."""
         response = web.StreamResponse(status=answer.status, headers=_passed_back(answer))
         await response.prepare(request)
+        chunks: asyncio.Queue[bytes] = asyncio.Queue()
+        writing = asyncio.create_task(self._write(response, chunks))
+        end = b""
         try:
             async for chunk in answer.content.iter_any():
-                await self._released.wait()
-                await response.write(chunk)
+                # With the end of the one before: a version may be cut apart.
+                self._note_pods(asked, end + chunk)
+                end = chunk[-100:]
+                chunks.put_nowait(chunk)
+                if writing.done():
+                    break
+            chunks.put_nowait(b"")
+            await writing
         except aiohttp.ClientError:
             return _broken(request)
+        finally:
+            self._pod_versions.pop(asked.number, None)
+            writing.cancel()
         await response.write_eof()
         return response
+
+    async def _write(self, response: web.StreamResponse, chunks: "asyncio.Queue[bytes]") -> None:
+        assert self._released is not None
+        while chunk := await chunks.get():
+            await self._released.wait()
+            await response.write(chunk)
+
+    def _note_pods(self, asked: Asked, read: bytes) -> None:
+        if asked.path.endswith("/pods"):
+            found = [int(version) for version in VERSIONS.findall(read)]
+            self._pod_versions[asked.number] = max(self._pod_versions.get(asked.number, 0), *found, 0)
 
 
 def _connector(upstream: Upstream) -> aiohttp.BaseConnector:

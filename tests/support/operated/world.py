@@ -1,5 +1,6 @@
 """A test's world: an API server, a hollow kubelet, controllers as processes, and a proxy in front of each of them."""
 
+import asyncio
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +17,7 @@ from conformance.waiting import wait_for
 from windlass.kubeapi import access
 from windlass.kubeapi.transport import Transport
 from windlass.testing.hollow_history import History
-from windlass.testing.hollow_kubelet import HollowKubelet
+from windlass.testing.hollow_kubelet import HollowKubelet, Shown
 from windlass.testing.hollow_lives import Life
 
 T = TypeVar("T")
@@ -58,11 +59,17 @@ class World:
             await self.kubelet.run()
 
     @contextlib.contextmanager
-    def _as_one(self) -> Iterator[None]:
+    def _as_one(self) -> Iterator[Shown]:
+        """Each proxy lets go when it has all of it: the server tells one client of a change earlier than another."""
         with contextlib.ExitStack() as stack:
-            for controller in self.controllers.values():
-                stack.enter_context(controller.proxy.holding())
-            yield
+            proxies = [controller.proxy for controller in self.controllers.values()]
+            for proxy in proxies:
+                stack.enter_context(proxy.holding())
+
+            async def shown(version: int) -> None:
+                await asyncio.gather(*(proxy.holds_pods_of(version) for proxy in proxies))
+
+            yield shown
 
     def tell(self, place: Place, framework: str, life: Life) -> None:
         assert self.kubelet is not None

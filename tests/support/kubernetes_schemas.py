@@ -1,0 +1,46 @@
+"""Whether an object has the shape of a current Kubernetes, without asking one: by the published models of its API.
+
+They know every field. A field that they do not know, one of another type, and one that is missing are all faults.
+"""
+
+from collections.abc import Iterator
+
+import framework_files
+import pydantic
+from kubernetes.client import models
+
+from windlass.model import names
+from windlass.model.base import Json
+
+VERSIONS = {
+    "ConfigMap": "v1",
+    "Deployment": "apps/v1",
+    "Job": "batch/v1",
+    "PersistentVolume": "v1",
+    "PersistentVolumeClaim": "v1",
+    "Pod": "v1",
+    "Secret": "v1",
+    "Service": "v1",
+    "StatefulSet": "apps/v1",
+}
+
+
+def faults(body: Json) -> Iterator[str]:
+    kind, version = body.get("kind"), body.get("apiVersion")
+    if kind == names.KIND:
+        yield from (
+            str(fault) for fault in framework_files.load(framework_files.dump(body)).faults if fault.is_error
+        )
+    elif VERSIONS.get(str(kind)) != version:
+        yield f"there is no {kind} in {version}"
+    else:
+        yield from _of_the_model(body)
+
+
+def _of_the_model(body: Json) -> Iterator[str]:
+    model = getattr(models, f"V1{body['kind']}")
+    try:
+        model.model_validate(body, strict=True, by_alias=True, by_name=False)
+    except pydantic.ValidationError as error:
+        for each in error.errors():
+            yield f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
