@@ -119,7 +119,7 @@ def running(
     try:
         process = subprocess.Popen(  # noqa: S603
             # Whoever runs the tests under nohup has hang-ups ignored, by all that is started.
-            ("env", "--default-signal=HUP", *command),
+            ("/usr/bin/env", "--default-signal=HUP", *command),
             env={"TERM": "xterm-256color", **environment},
             cwd=folder,
             stdin=terminal.slave,
