@@ -1,5 +1,6 @@
 """The cluster of `make kubernetes` itself: brought up twice it is the same, and taken down nothing of it stays."""
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def test_down_leaves_nothing(cluster: Cluster, data: Path) -> None:
     node = machine.running(data)
     assert node is not None
     place = cluster.new_place()
-    namespaces = {Path(f"/proc/{node.pid}/ns/{kind}").readlink() for kind in ("pid", "net", "mnt")}
+    held = [os.open(f"/proc/{node.pid}/ns/{kind}", os.O_RDONLY) for kind in ("pid", "net", "mnt")]
+    namespaces = {Path(f"/proc/self/fd/{descriptor}").readlink() for descriptor in held}
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -48,7 +50,10 @@ def test_down_leaves_nothing(cluster: Cluster, data: Path) -> None:
 
     one_node.down()
     assert not data.exists()
+    # As long as we have them open, no other namespace gets their numbers.
     assert not [found for found in _namespaces_in_use() if found in namespaces]
+    for descriptor in held:
+        os.close(descriptor)
     assert str(data) not in Path("/proc/self/mountinfo").read_text()
     assert not Path("/sys/class/net", layout.UPLINK).exists()
     routes = subprocess.run(["ip", "route"], check=True, capture_output=True, text=True).stdout  # noqa: S607

@@ -98,9 +98,13 @@ class Cluster:
             """Those too that somebody started before he was killed himself."""
             found = others()
             for pid in found:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                _kill(pid)
             return not found
+
+        # They first: no plug leaves anybody behind who writes down how the others ended.
+        for name in (components.KUBELET, components.CONTAINERD):
+            for pid in self._pids(self._components[name]):
+                _kill(pid)
 
         wait_for("the end of all that the node ran", are_gone)
 
@@ -249,3 +253,8 @@ def _install_missing_tools() -> None:
         done = subprocess.run(step, capture_output=True, text=True)
         if done.returncode != 0:
             raise MachineError(f"`{' '.join(step)}` failed:\n{done.stderr}")
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
