@@ -20,7 +20,7 @@ import tensorflow.compat.v1 as tf  # the parameter servers of the original: a gr
 
 PIXELS = 32
 CLASSES = 10
-LEARNING_RATE = 0.02
+LEARNING_RATE = 0.005
 RULE = "-" * 64
 
 
