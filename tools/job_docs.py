@@ -15,12 +15,23 @@ from msgspec import inspect as types
 
 import docstrings  # beside this file
 from windlass.model.framework import CompletionPolicySpec
-from windlass.model.job import CephFs, Job, Nfs, Resources, Retry, Role, Volume
+from windlass.model.job import CephFs, Job, LoadData, Nfs, NfsServer, Resources, Retry, Role, Volume
 from windlass.wire import job_schema
 
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     struct.__name__: struct
-    for struct in (Job, Role, Resources, Retry, Volume, Nfs, CephFs, CompletionPolicySpec)
+    for struct in (
+        Job,
+        Role,
+        Resources,
+        Retry,
+        Volume,
+        Nfs,
+        CephFs,
+        NfsServer,
+        LoadData,
+        CompletionPolicySpec,
+    )
 }
 OF_POLICIES = {
     "minFailedTaskCount": "So many tasks of the role have to fail for the job to have failed; -1: however many.",

@@ -31,6 +31,7 @@ ROOTS = [
     models.V1PersistentVolumeClaim,
     models.V1Pod,
     models.V1PodTemplateSpec,
+    models.V1ReplicaSet,
     models.V1Role,
     models.V1RoleBinding,
     models.V1Scale,

@@ -20,6 +20,7 @@ from windlass.client import blocking, errors
 from windlass.testing.hollow_lives import Life
 
 STORY = (
+    "upload",
     "submit",
     "wait",
     "get",

@@ -52,8 +52,14 @@ def _fields(value: Any, struct: type[msgspec.Struct]) -> Iterator[tuple[str, str
         if written is None:
             continue
         yield struct.__name__, field.encode_name
-        inner = next((each for each in job_docs.STRUCTS.values() if each.__name__ in str(field.type)), None)
-        is_by_name = str(field.type).startswith("dict")
-        for each in written.values() if is_by_name else (written,):
-            if inner is not None:
+        called = re.findall(r"\w+", str(field.type))
+        inner = next((each for name, each in job_docs.STRUCTS.items() if name in called), None)
+        if inner is not None:
+            for each in _each(written, str(field.type)):
                 yield from _fields(each, inner)
+
+
+def _each(written: Any, kind: str) -> list[Any]:
+    if kind.startswith("dict"):
+        return list(written.values())
+    return list(written) if kind.startswith("tuple") else [written]

@@ -1,6 +1,13 @@
-"""`windlass upload` where pods really run: what is in the volume then, and that nothing else stays."""
+"""`windlass upload` where pods really run: what is in the volume then, what goes again, and that nothing else stays."""
 
+import asyncio
 import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +17,14 @@ from pods.commands import Done, Home, Local
 
 from conformance.client import Json
 from conformance.waiting import wait_for
+from windlass.client import connection as connections
+from windlass.client import upload_items, upload_pods
+from windlass.client.errors import ClientError, TimedOutError
+from windlass.client.upload_shares import Claim, Mounted, Nfs
+from windlass.client.uploading import Uploaded, Watch
 
-FRAMEWORKS = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default/frameworks"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+PODS = "/api/v1/namespaces/default/pods"
 CLAIM: Json = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -27,25 +39,31 @@ roles: {worker: {}}
 volumes: {data: {pvc: my-data, at: /data}}
 pod: {spec: {terminationGracePeriodSeconds: 0}}
 """
+MIB = 1 << 20
 
 
 class Cluster:
     def __init__(self, home: Home, local: Local) -> None:
         self.home = home
         self.local = local
+        self.kubeconfig = str(local.status()["kubeconfig"])
 
     def windlass(self, command: str, *arguments: str | Path) -> Done:
-        kubeconfig = self.local.status()["kubeconfig"]
-        return self.home.windlass(command, "--kubeconfig", kubeconfig, *arguments)
+        return self.home.windlass(command, "--kubeconfig", self.kubeconfig, *arguments)
 
     def seen(self, command: str) -> str:
         """What a job sees that has mounted the volume."""
         return self.windlass("exec", "reader/worker-0", "--", "sh", "-c", command).expect(0).stdout
 
+    def digest(self, path: str) -> str:
+        return self.seen(f"sha256sum < '/data/{path}'").split()[0]
+
     @property
-    def jobs(self) -> set[str]:
-        listed = self.local.client.get(FRAMEWORKS).expect(200).body["items"]
-        return {item["metadata"]["name"] for item in listed}
+    def pods(self) -> set[str]:
+        return {item["metadata"]["name"] for item in self.local.client.get(PODS).expect(200).body["items"]}
+
+    def wait_until_alone(self) -> None:
+        wait_for("its pod to be gone", lambda: self.pods == {"reader-worker-0"})
 
 
 @pytest.fixture(scope="module")
@@ -68,54 +86,209 @@ def folder(cluster: Cluster) -> Path:
     return made
 
 
-def test_a_folder(cluster: Cluster, folder: Path) -> None:
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def random_file(path: Path, size: int) -> Path:
+    """Whose pieces differ, so that none passes for another."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(os.urandom(size))
+    return path
+
+
+# What arrives
+
+
+def test_a_folder_in_the_short_form(cluster: Cluster, folder: Path) -> None:
     done = cluster.windlass("upload", folder, "my-data").expect(0)
-    assert done.stdout == "2 files, 2 MiB, are in my-data:/\n"
+    assert done.stdout == "2 files, 2 MiB, are on pvc://my-data (2 sent: 2 MiB went)\n"
     assert cluster.seen("cat '/data/a file'") == "hello"
-    sent = hashlib.sha256((folder / "deep" / "er" / "large").read_bytes()).hexdigest()
-    assert cluster.seen("sha256sum < /data/deep/er/large").split()[0] == sent
-    wait_for("its job to be gone", lambda: cluster.jobs == {"reader"})
+    assert cluster.digest("deep/er/large") == digest(folder / "deep" / "er" / "large")
+    cluster.wait_until_alone()
 
 
 def test_one_file_into_a_folder_of_the_volume(cluster: Cluster, folder: Path) -> None:
     (folder / "a file").write_text("hello again")
-    done = cluster.windlass("upload", folder / "a file", "my-data:/models/one/").expect(0)
-    assert done.stdout == "1 file, 11 B, are in my-data:/models/one\n"
+    done = cluster.windlass("upload", folder / "a file", "pvc://my-data/models/one/").expect(0)
+    assert done.stdout == "1 file, 11 B, is on pvc://my-data/models/one (1 sent: 11 B went)\n"
     assert cluster.seen("cat '/data/models/one/a file'") == "hello again"
 
 
+def test_a_project_and_what_is_sent_the_second_time(cluster: Cluster, folder: Path) -> None:
+    script = folder.parent / "train.py"
+    script.write_text("print(1)\n")
+    script.chmod(0o755)
+    words = ("upload", "digits", "--code", script, "--data", folder, "--share", "pvc://my-data/projects")
+    first = json.loads(cluster.windlass(*words, "--output", "json").expect(0).stdout)
+    assert (first["files"], first["sent"], first["skipped"]) == (3, 3, 0)
+    assert cluster.seen("cat /data/projects/src/digits/train.py") == "print(1)\n"
+    assert cluster.seen("test -x /data/projects/src/digits/train.py && echo executable") == "executable\n"
+    assert cluster.digest("projects/data/digits/deep/er/large") == digest(folder / "deep" / "er" / "large")
+    (folder / "a file").write_text("other")
+    second = json.loads(cluster.windlass(*words, "--output", "json").expect(0).stdout)
+    assert (second["files"], second["sent"], second["skipped"], second["bytes"]) == (3, 1, 2, 5)
+    assert cluster.seen("cat '/data/projects/data/digits/a file'") == "other"
+
+
+def test_names_that_a_shell_would_read_otherwise(cluster: Cluster) -> None:
+    names = ["-rf", "a\nb", "$(id)", "'", '"', "\\", "\\0101", " lead", "ünïcode", "*", "x" * 255]
+    top = cluster.home.folder / "odd"
+    for at, name in enumerate(names):
+        (top / name).mkdir(parents=True, exist_ok=True)
+        (top / name / name).write_text(str(at))
+    done = cluster.windlass("upload", top, "pvc://my-data/odd", "-o", "json").expect(0)
+    assert json.loads(done.stdout)["sent"] == len(names)
+    again = cluster.windlass("upload", top, "pvc://my-data/odd", "-o", "json").expect(0)
+    assert json.loads(again.stdout)["skipped"] == len(names)
+    here = sorted(str(each.relative_to(top)) for each in top.rglob("*") if each.is_file())
+    there = cluster.seen("cd /data/odd && find . -type f -print0").split("\0")
+    assert sorted(each.removeprefix("./") for each in there if each) == here
+
+
+# What was cut
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from windlass.client import connection, upload_items, upload_pods, upload_shares
+from windlass.client.uploading import Watch
+
+kubeconfig, source, share, most = sys.argv[1:]
+gone = 0
+
+def moved(name, size):
+    global gone
+    gone += size
+    if gone >= int(most):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+async def main():
+    async with connection.connected(kubeconfig) as here:
+        cargo = upload_items.gather({"": [Path(source)]})
+        to = upload_shares.parse(share)
+        await upload_pods.upload(here, to, cargo, name="upload-killed", watch=Watch(moved=moved))
+
+asyncio.run(main())
+"""
+
+
+def test_a_client_that_is_killed(cluster: Cluster) -> None:
+    large = random_file(cluster.home.folder / "cut" / "large", 24 * MIB)
+    killed = subprocess.run(  # noqa: S603
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(KILLED),
+            cluster.kubeconfig,
+            large,
+            "pvc://my-data",
+            str(12 * MIB),
+        ],
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert cluster.seen("ls /data/large 2>/dev/null || echo nothing") == "nothing\n"
+    # Nobody writes to it any more: its pod, which nobody was left to delete, has no more to do.
+    cluster.local.client.delete(f"{PODS}/upload-killed").expect(200)
+    cluster.wait_until_alone()
+    done = cluster.windlass("upload", large, "pvc://my-data", "-o", "json").expect(0)
+    told = json.loads(done.stdout)
+    assert (told["resumed"], told["sent"], told["skipped"]) == (1, 0, 0)
+    assert 0 < told["bytes"] < 24 * MIB
+    assert cluster.digest("large") == digest(large)
+    assert "part" not in cluster.seen("ls -A /data")
+
+
+def upload(
+    cluster: Cluster, source: Path, share: Mounted, name: str, watch: Watch, timeout: float
+) -> Uploaded:
+    async def work() -> Uploaded:
+        async with connections.connected(cluster.kubeconfig) as here:
+            cargo = upload_items.gather({"": [source]})
+            return await upload_pods.upload(here, share, cargo, name=name, watch=watch, timeout=timeout)
+
+    return asyncio.run(work())
+
+
+def test_a_pod_that_is_deleted(cluster: Cluster) -> None:
+    large = random_file(cluster.home.folder / "taken" / "bulk", 24 * MIB)
+    gone: list[int] = []
+
+    def moved(_: str, size: int) -> None:
+        gone.append(size)
+        if sum(gone) == 12 * MIB:
+            cluster.local.client.delete(f"{PODS}/upload-lost").expect(200)
+            cluster.wait_until_alone()
+
+    with pytest.raises(ClientError, match="goes on where this one ended"):
+        upload(cluster, large, Claim("my-data"), "upload-lost", Watch(moved=moved), 60)
+    assert cluster.seen("ls /data/bulk 2>/dev/null || echo nothing") == "nothing\n"
+    done = cluster.windlass("upload", large, "pvc://my-data", "-o", "json").expect(0)
+    told = json.loads(done.stdout)
+    assert told["resumed"] == 1
+    assert 0 < told["bytes"] < 24 * MIB
+    assert cluster.digest("bulk") == digest(large)
+
+
+def test_ctrl_c_takes_the_pod_away(cluster: Cluster, folder: Path) -> None:
+    never = {**CLAIM, "metadata": {"name": "later"}, "spec": {**CLAIM["spec"], "storageClassName": "nobodys"}}
+    cluster.local.client.post(CLAIMS, never).expect(201)
+    running = cluster.home.begin("upload", "--kubeconfig", cluster.kubeconfig, folder, "later")
+    wait_for("its pod", lambda: len(cluster.pods) == 2)
+    running.press_ctrl_c()
+    assert running.done().code == 130
+    cluster.wait_until_alone()
+
+
+# What is refused
+
 WRONG = {
     "no such claim": (
-        "FOLDER",
-        "your-data",
+        ("FOLDER", "your-data"),
         1,
         "there is no PersistentVolumeClaim your-data in the namespace default",
     ),
-    "no such folder": ("/nowhere", "my-data", 2, "Path '/nowhere' does not exist"),
-    "out of the volume": ("FOLDER", "my-data:../etc", 2, "expected CLAIM or CLAIM:FOLDER"),
-    "no claim": ("FOLDER", ":models", 2, "expected CLAIM or CLAIM:FOLDER"),
+    "no such folder": (("/nowhere", "my-data"), 2, "there is no /nowhere"),
+    "out of the volume": (("FOLDER", "my-data:../etc"), 2, "leads out of the share"),
+    "no claim": (("FOLDER", ":models"), 2, "expected one of"),
+    "a file where a folder is needed": (("FOLDER", "my-data:taken"), 1, "pvc://my-data/taken is no folder"),
+    "a folder where a file is to be": (
+        ("FOLDER/a file", "my-data:full"),
+        1,
+        "pvc://my-data/full/a file is a folder",
+    ),
 }
 
 
-@pytest.mark.parametrize(("source", "target", "code", "words"), WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong(
-    cluster: Cluster, folder: Path, source: str, target: str, code: int, words: str
-) -> None:
-    done = cluster.windlass("upload", str(folder) if source == "FOLDER" else source, target).expect(code)
-    assert words in done.stderr
+@pytest.mark.parametrize(("words", "code", "said"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong(cluster: Cluster, folder: Path, words: tuple[str, ...], code: int, said: str) -> None:
+    cluster.seen("echo no folder > /data/taken; mkdir -p '/data/full/a file'")
+    before = cluster.seen("find /data | sort")
+    done = cluster.windlass("upload", *(word.replace("FOLDER", str(folder)) for word in words)).expect(code)
+    assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_tar_cannot_write(cluster: Cluster, folder: Path) -> None:
-    cluster.seen("echo no folder > /data/taken")
-    done = cluster.windlass("upload", folder, "my-data:taken").expect(1)
-    assert "not all files are in my-data:/taken" in done.stderr
-    wait_for("its job to be gone", lambda: cluster.jobs == {"reader"})
+    assert cluster.seen("find /data | sort") == before
+    cluster.wait_until_alone()
 
 
 def test_a_volume_that_cannot_be_had_in_time(cluster: Cluster, folder: Path) -> None:
     never = {**CLAIM, "metadata": {"name": "never"}, "spec": {**CLAIM["spec"], "storageClassName": "nobodys"}}
     cluster.local.client.post(CLAIMS, never).expect(201)
     done = cluster.windlass("upload", folder, "never", "--timeout", "1s").expect(124)
-    assert "the volume could not be had in time" in done.stderr
-    wait_for("its job to be gone", lambda: cluster.jobs == {"reader"})
+    assert "the volume of the PersistentVolumeClaim never could not be had within 1 s" in done.stderr
+    cluster.wait_until_alone()
+
+
+def test_an_nfs_server_that_does_not_answer(cluster: Cluster, folder: Path) -> None:
+    noted: list[str] = []
+    with pytest.raises(TimedOutError) as late:
+        upload(
+            cluster, folder, Nfs("127.0.0.9", "/exports/data"), "upload-nfs", Watch(noted=noted.append), 20
+        )
+    named = "the folder /exports/data of the NFS server 127.0.0.9 could"
+    assert str(late.value).startswith(f"{named} not be had within 20 s: ")
+    assert "does not say why" not in str(late.value)
+    assert noted[0].startswith("the folder /exports/data of the NFS server 127.0.0.9 cannot be had yet: ")
+    cluster.wait_until_alone()

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.model.framework import CompletionPolicySpec, Framework
-from windlass.model.job import CephFs, Job, Nfs, Resources, Retry, Role, Volume
+from windlass.model.job import CephFs, Job, Nfs, NfsServer, Resources, Retry, Role, Volume
 from windlass.model.wishes import Runtime
 from windlass.render import code, completion, documents
 from windlass.wire import sense
 
 LABELS = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True).filter(
-    lambda name: not name.startswith("windlass-")
+    lambda name: not name.startswith("windlass-") and name != "nfs"  # the claim of the server is called so
 )
 ROLES = st.sampled_from(["ps", "worker", "chief", "master", "launcher", "evaluator", "tensorboard", "a1"])
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), min_size=1, max_size=20)
@@ -35,9 +35,11 @@ RESOURCES = st.builds(
 SOURCES: Any = st.sampled_from(
     [
         {"host_path": "/srv"},
+        {"host_path": "/srv", "nodes": ("n1", "n2")},
+        {"share": "/data/x"},
         {"nfs": Nfs(server="s", path="/p")},
         {"pvc": "claim"},
-        {"cephfs": CephFs(monitors=("m:1",))},
+        {"cephfs": CephFs(cluster_id="c", fs_name="f", secret="s")},  # noqa: S106 — a name
         {"empty_dir": {}},
         {"config_map": "c"},
         {"secret": "s"},
@@ -86,6 +88,7 @@ def jobs(draw: st.DrawFn) -> Job:
         roles={**draw(st.dictionaries(ROLES, roles(), max_size=3)), "main": Role(tasks=1)},
         env=draw(st.dictionaries(NAMES, VALUES, max_size=3)),
         resources=draw(st.none() | RESOURCES),
+        nfs_server=NfsServer(),
         volumes=dict({volume.at: (name, volume) for name, volume in volumes.items()}.values()),
         shm_size=draw(st.none() | MEMORY),
         port=draw(st.none() | st.integers(1, 65535)),

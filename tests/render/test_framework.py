@@ -201,9 +201,14 @@ VOLUMES: dict[str, tuple[Volume, Json, Json]] = {
         {"mountPath": "/a", "subPath": "x"},
     ),
     "cephfs": (
-        Volume(at="/a", cephfs=CephFs(monitors=("m:1",), secret="key")),  # noqa: S106 — a name
-        {"cephfs": {"monitors": ["m:1"], "path": "/", "user": "admin", "secretRef": {"name": "key"}}},
+        Volume(at="/a", cephfs=CephFs(cluster_id="c", fs_name="f", secret="key")),  # noqa: S106 — a name
+        {"persistentVolumeClaim": {"claimName": "digits-v"}},
         {"mountPath": "/a"},
+    ),
+    "share": (
+        Volume(at="/a", share="/data/x", sub_path="y"),
+        {"nfs": {"server": "digits-nfs.default.svc.cluster.local", "path": "/data/x"}},
+        {"mountPath": "/a", "subPath": "y"},
     ),
     "emptyDir": (
         Volume(at="/a", empty_dir={"sizeLimit": "1Gi"}),

@@ -4,6 +4,7 @@ They know every field. A field that they do not know, one of another type, and o
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import framework_files
 import pydantic
@@ -40,7 +41,22 @@ def faults(body: Json) -> Iterator[str]:
 def _of_the_model(body: Json) -> Iterator[str]:
     model = getattr(models, f"V1{body['kind']}")
     try:
-        model.model_validate(body, strict=True, by_alias=True, by_name=False)
+        known = model.model_validate(body, strict=True)
     except pydantic.ValidationError as error:
         for each in error.errors():
             yield f"{'.'.join(map(str, each['loc']))}: {each['msg']}"
+    else:
+        # The models take a field by its name in Python too, which no cluster does.
+        yield from _other_names(body, known.model_dump(by_alias=True, exclude_unset=True), "")
+
+
+def _other_names(written: Any, known: Any, path: str) -> Iterator[str]:
+    if isinstance(written, dict) and isinstance(known, dict):
+        for name, value in written.items():
+            if name not in known:
+                yield f"{path}{name}: no such field"
+            else:
+                yield from _other_names(value, known[name], f"{path}{name}.")
+    elif isinstance(written, list) and isinstance(known, list):
+        for index, (value, other) in enumerate(zip(written, known, strict=True)):
+            yield from _other_names(value, other, f"{path}{index}.")

@@ -84,7 +84,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "a negative number": (changed("ps: {tasks: 2}", "ps: {tasks: -1}"), 10, "roles.ps.tasks", "from 0 to 10000"),
     "tasks in quotes": (changed("ps: {tasks: 2}", 'ps: {tasks: "2"}'), 10, "roles.ps.tasks", "remove the quotes"),
     "two kinds of volume": (changed("hostPath:", "pvc: x, hostPath:"), 7, "volumes.data", "found hostPath and pvc"),
-    "no kind of volume": (changed(", hostPath: /srv/data", ""), 7, "volumes.data", "exactly one of hostPath, nfs"),
+    "no kind of volume": (changed(", hostPath: /srv/data", ""), 7, "volumes.data", "exactly one of hostPath, share"),
     "a misspelt kind": (changed("hostPath", "hostPaht"), 7, "volumes.data.hostPaht", '"hostPath"?'),
     "a volume at nowhere": (changed("at: /data, ", ""), 7, "volumes.data", '"at" is missing'),
     "a volume at a relative path": (changed("at: /data", "at: data"), 7, "volumes.data.at", 'begins with "/"'),
@@ -172,7 +172,7 @@ def test_the_job_that_is_read() -> None:
         resources: {cpus: 500m, memory: 1e9, gpus: 2}
         volumes:
           a: {at: /a, nfs: {server: s, path: /p}}
-          b: {at: /b, cephfs: {monitors: [m]}}
+          b: {at: /b, cephfs: {clusterID: c, fsName: f, secret: s}}
           c: {at: /c, emptyDir: {}}
         retry: {job: 2}
         ttl: 1d
@@ -190,7 +190,7 @@ def test_the_job_that_is_read() -> None:
         resources=Resources(cpus="500m", memory=1e9, gpus=2),
         volumes={
             "a": Volume(at="/a", nfs=Nfs(server="s", path="/p")),
-            "b": Volume(at="/b", cephfs=CephFs(monitors=("m",))),
+            "b": Volume(at="/b", cephfs=CephFs(cluster_id="c", fs_name="f", secret="s")),  # noqa: S106 — a name
             "c": Volume(at="/c", empty_dir={}),
         },
         retry=Retry(job=2),

@@ -52,7 +52,16 @@ class WindlassItself:
     checkout: Checkout
 
 
-Layer = DebianRoot | FileOfDebian | PythonPackages | WindlassItself
+@dataclasses.dataclass(frozen=True)
+class Link:
+    """A symbolic link, and nothing else."""
+
+    name: str
+    path: str
+    target: str
+
+
+Layer = DebianRoot | FileOfDebian | PythonPackages | WindlassItself | Link
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +74,9 @@ class Image:
     def name(self) -> str:
         return self.tags[0]
 
+
+NFS_PACKAGES: Final = ("nfs-ganesha", "nfs-ganesha-vfs", "libnfs-utils")
+"""A server in user space with what serves folders, and a client that mounts nothing."""
 
 DEBIAN: Final = DebianRoot("debian", ("python3", "ca-certificates", "libstdc++6", "busybox-static"))
 
@@ -110,6 +122,21 @@ def controller(checkout: Checkout) -> Image:
     )
 
 
+def nfs(checkout: Checkout) -> Image:
+    """The NFS server that a job may bring along; docker/nfs/Dockerfile makes it too."""
+    return Image(
+        (f"windlass-nfs:{checkout.version}",),
+        (
+            DebianRoot("debian-nfs", NFS_PACKAGES),
+            # The server looks up in it which folder is on which disk. Docker makes it by itself, other runtimes do not.
+            Link("mtab", "etc/mtab", "/proc/self/mounts"),
+        ),
+        Config((("PATH", PATH),), command=("ganesha.nfsd", "-F", "-L", "STDOUT"), ports=("2049/tcp",)),
+    )
+
+
 def images(checkout: Checkout) -> dict[str, Image]:
     """All of them by name, in the order in which they are quickest to have."""
-    return {image.name: image for image in (PAUSE, TEST, controller(checkout), WITH_TENSORFLOW)}
+    return {
+        image.name: image for image in (PAUSE, TEST, controller(checkout), nfs(checkout), WITH_TENSORFLOW)
+    }

@@ -60,7 +60,7 @@ def debian(shop: Workshop, layer: catalogue.DebianRoot, target: Path) -> None:
 
 def on_debian(
     shop: Workshop,
-    layer: catalogue.FileOfDebian | catalogue.PythonPackages | catalogue.WindlassItself,
+    layer: catalogue.FileOfDebian | catalogue.PythonPackages | catalogue.WindlassItself | catalogue.Link,
     root: Path,
     target: Path,
 ) -> None:
@@ -74,6 +74,8 @@ def on_debian(
             _install_packages(shop, layer, _python(shop, root), tree)
         case catalogue.WindlassItself():
             _install_windlass(shop, layer, _python(shop, root), tree)
+        case catalogue.Link():
+            _link(layer, tree)
     archives.write_layer(target, tree)
     shutil.rmtree(tree)
 
@@ -110,6 +112,12 @@ def _apt_settings(shop: Workshop) -> Path:
 
 def _extract(shop: Workshop, root: Path, path: str, folder: Path) -> None:
     _run(shop, "tar", "--extract", f"--file={root}", f"--directory={folder}", "--no-same-owner", f"./{path}")
+
+
+def _link(layer: catalogue.Link, folder: Path) -> None:
+    path = folder / layer.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(layer.target)
 
 
 # Python

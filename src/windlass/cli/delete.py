@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 def delete(names: tuple[str, ...], no_wait: bool, timeout: float | None, where: Where) -> None:
     """Delete jobs with all that belongs to them: a running one is ended, its pods and its code go.
 
-    Returns when they are gone.
+    A job is a Framework, or where there is none of that name, the Job that is called so and all that carries the
+    label windlass.dev/job=NAME. Volumes stay, and an NFS server of the job. Returns when the rest is gone.
 
     \b
         windlass delete digits
+        windlass delete web-predict-ckpt-198d -n research     # PROJECT-MODEL of a template
         windlass delete digits letters --no-wait
     """
     cluster.run(where, lambda connection: _delete(connection, names, timeout, waits=not no_wait))
@@ -35,8 +37,13 @@ async def _delete(
     from windlass.client import deleting
 
     going, refusals = await job_changes.each(names, lambda name: deleting.begin_all(connection, name))
-    for found in going:
-        for each in found if waits else ():
-            await deleting.until_gone(connection, each, timeout)
-        click.echo(f"{found[0].metadata.name} is {'deleted' if waits else 'being deleted'}")
+    for each in going:
+        if waits:
+            await deleting.until_all_gone(connection, each, timeout)
+        click.echo(f"{each.name} is {'deleted' if waits else 'being deleted'}")
+        if each.staying:
+            click.echo(deleting.what_stays(each.staying, connection.namespace))
+        if each.hidden:
+            unseen = f"you may not list {', '.join(each.hidden)}"
+            click.echo(f"{unseen}: what there is of them for {each.name} stays", err=True)
     job_changes.insist(refusals)

@@ -1,4 +1,7 @@
-"""`windlass init`: write a job file, from options, from answers, and from what the script says, which is not run."""
+"""`windlass init`: write a job file, from options, from answers, and from what the script says, which is not run.
+
+Or a template to begin with, as it is.
+"""
 
 import os
 import re
@@ -14,6 +17,7 @@ from windlass.cli import exit_codes, script_hints
 from windlass.cli.mishaps import CommandError
 from windlass.cli.script_hints import Hints
 from windlass.model.wishes import Runtime
+from windlass.render import templates
 from windlass.wire import job_schema, scalars
 
 STDOUT = "-"
@@ -80,18 +84,28 @@ _COUNT = click.IntRange(min=0)
 @click.option("--image", metavar="IMAGE", help="The container image, for a Kubernetes.")
 @click.option("--gpus", type=_COUNT, metavar="N", help="GPUs of each task that trains.")
 @click.option(
+    "--template",
+    type=click.Choice([str(mode) for mode in templates.Mode]),
+    help="Write a Jinja template of Kubernetes objects instead, for windlass template.",
+)
+@click.option(
     "--output-file",
+    "--out",
     "-o",
     "out",
-    default=DEFAULT_FILE,
-    show_default=True,
     metavar="FILE",
-    help="Or - for the standard output.",
+    help=f"Or - for the standard output.  [default: {DEFAULT_FILE}, or the template's own name]",
 )
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 @click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
 def init(
-    script: str | None, runtime: str | None, out: str, force: bool, yes: bool, **options: str | int | None
+    script: str | None,
+    runtime: str | None,
+    template: str | None,
+    out: str | None,
+    force: bool,
+    yes: bool,
+    **options: str | int | None,
 ) -> None:
     """Write a job file for SCRIPT.
 
@@ -101,15 +115,20 @@ def init(
         windlass init train.py
         windlass init --runtime tensorflow --ps 2 --workers 2 train.py
         windlass init -o - train.py               # print it
+        windlass init --template single           # one TensorFlow task, for kubectl
     """
-    target = Path(out)
-    if out != STDOUT and not force and target.exists():
-        raise CommandError(
-            f"{out} is there already. Write to another file with -o, or replace it with --force.",
-            exit_codes.USAGE,
-        )
     known = Runtime(runtime) if runtime is not None else None
     wanted = msgspec.convert({"runtime": known, **options}, Wanted)
+    if template is not None:
+        if script is not None or not wanted.is_nothing:
+            raise click.UsageError(
+                "--template writes a template as it is: what a job is made of is edited in it"
+            )
+        _start_template(templates.Mode(template), out, may_replace=force)
+        return
+    out = out or DEFAULT_FILE
+    target = Path(out)
+    _insist_on_room(out, may_replace=force)
     hints = _hints(script)
     folder = target.parent if out != STDOUT else Path()
     plan = planned(wanted, hints, script, folder)
@@ -124,6 +143,27 @@ def init(
         return
     _write(target, text, may_replace=force)
     _say(f"wrote {out}. Try it on this machine with: windlass run {shlex.quote(out)}")
+
+
+def _insist_on_room(out: str, *, may_replace: bool) -> None:
+    if out != STDOUT and not may_replace and Path(out).exists():
+        raise CommandError(
+            f"{out} is there already. Write to another file with -o, or replace it with --force.",
+            exit_codes.USAGE,
+        )
+
+
+def _start_template(mode: templates.Mode, out: str | None, *, may_replace: bool) -> None:
+    out = out or mode.file
+    text = templates.starting(mode).decode()
+    _insist_on_room(out, may_replace=may_replace)
+    if out == STDOUT:
+        click.echo(text, nl=False)
+        return
+    _write(Path(out), text, may_replace=may_replace)
+    numbers = " 1 2" if mode is templates.Mode.CLUSTER else ""
+    command = f"windlass template {mode} {shlex.quote(out)} PROJECT{numbers} > job.yaml"
+    _say(f"wrote {out}. Edit the lines that begin with set, then: {command}")
 
 
 def _hints(script: str | None) -> Hints:

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 STDIN = "-"
 
 
-def source(file: str, namespace: str = "") -> "Source":
+def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Source":
     """Says what is wrong with the file, and goes no further if it is an error. Raises CommandError.
 
     `namespace` is where jobs go that leave it open, if that is known.
     """
-    from windlass.client.sources import Source
+    from windlass.client.sources import NO_JOB, Source
     from windlass.render import documents
 
     if file.endswith(".py"):
@@ -34,12 +34,29 @@ def source(file: str, namespace: str = "") -> "Source":
     except OSError as error:
         message = f"{file}: cannot be read: {error.strerror or error}"
         raise CommandError(message, exit_codes.USAGE) from error
-    found = documents.read(data, called(file), namespace)
+    found = documents.read(data, called(file), namespace, templates(file, data))
     for fault in found.faults:
         click.echo(str(fault), err=True)
     if found.errors:
         sys.exit(exit_codes.USAGE)
+    if needs_a_job and not found.submissions:
+        raise CommandError(f"{called(file)}: {NO_JOB}", exit_codes.USAGE)
     return Source(found, Path(file).parent)
+
+
+def templates(file: str, data: bytes) -> dict[str, str]:
+    """Those that lie beside a config, by path. Raises CommandError."""
+    from windlass.render import documents
+
+    if not documents.template_paths(data):
+        return {}
+    from windlass.client import templates as lying
+    from windlass.client.errors import FaultyJobError
+
+    try:
+        return lying.beside(data, Path(file).parent)
+    except FaultyJobError as error:
+        raise CommandError(str(error), exit_codes.USAGE) from error
 
 
 def read(file: str) -> bytes:

@@ -4,13 +4,14 @@ What is wrong is found by `windlass.wire` and `windlass.render`, and how a file 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
 from windlass.cli import exit_codes, job_files
+from windlass.cli.mishaps import CommandError
 from windlass.render import documents
 from windlass.wire import fixes, text
 from windlass.wire.faults import Fault
@@ -99,7 +100,7 @@ def inspect(files: Sequence[str]) -> Report:
     for file in files:
         data = findings.read(file)
         if data is not None:
-            findings.faults.extend(look(data, job_files.called(file)))
+            findings.look(file, data)
     return findings.report(len(files))
 
 
@@ -113,8 +114,8 @@ def mend(files: Sequence[str]) -> Report:
     return findings.report(len(files))
 
 
-def look(data: bytes, name: str) -> tuple[Fault, ...]:
-    return documents.read(data, name).faults
+def look(data: bytes, name: str, templates: Mapping[str, str] | None = None) -> tuple[Fault, ...]:
+    return documents.read(data, name, templates=templates).faults
 
 
 class _Findings:
@@ -131,9 +132,24 @@ class _Findings:
             self.unreadable.append(f"{file}: cannot be read: {refused.strerror or refused}")
             return None
 
+    def look(self, file: str, data: bytes) -> None:
+        templates = self._templates(file, data)
+        if templates is not None:
+            self.faults.extend(look(data, job_files.called(file), templates))
+
+    def _templates(self, file: str, data: bytes) -> dict[str, str] | None:
+        try:
+            return job_files.templates(file, data)
+        except CommandError as refused:
+            self.unreadable.append(str(refused))
+            return None
+
     def mend(self, file: str, data: bytes) -> None:
         name = job_files.called(file)
-        mended = fixes.mend(data, lambda changed: look(changed, name))
+        templates = self._templates(file, data)
+        if templates is None:
+            return
+        mended = fixes.mend(data, lambda changed: look(changed, name, templates))
         try:
             _keep(file, data, mended)
         except OSError as refused:
@@ -142,7 +158,7 @@ class _Findings:
             )
             mended = Mended(data)
         self.fixed.extend(mended.fixed)
-        self.faults.extend(look(mended.data, name))
+        self.faults.extend(look(mended.data, name, templates))
 
     def report(self, files: int) -> Report:
         errors = sum(fault.is_error for fault in self.faults)

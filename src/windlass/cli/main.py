@@ -39,6 +39,7 @@ COMMANDS = {
     ),
     "env": LazyCommand("windlass.cli.env", "Print what a task is told of its peers, for a shell."),
     "plan": LazyCommand("windlass.cli.plan", "Say what would become of a job when things go wrong."),
+    "render": LazyCommand("windlass.cli.render", "Print what a cluster would be given, for kubectl."),
     "run": LazyCommand("windlass.cli.run", "Run jobs, or a command, on this machine, and exit as they do."),
     "delete": LazyCommand("windlass.cli.delete", "Delete jobs of a cluster, with all that belongs to them."),
     "describe": LazyCommand(
@@ -53,8 +54,9 @@ COMMANDS = {
     "stop": LazyCommand("windlass.cli.stop", "End jobs for good."),
     "submit": LazyCommand("windlass.cli.submit", "Submit jobs to a cluster."),
     "suspend": LazyCommand("windlass.cli.suspend", "Take the pods of jobs away, and keep the jobs."),
-    "upload": LazyCommand("windlass.cli.upload", "Bring files into a volume of a cluster."),
+    "upload": LazyCommand("windlass.cli.upload", "Put files onto a share, or into a volume of a cluster."),
     "wait": LazyCommand("windlass.cli.wait", "Wait until a job has completed, and exit as it did."),
+    "template": LazyCommand("windlass.cli.template", "Render a Jinja template of Kubernetes objects."),
     "tf-server": LazyCommand(
         "windlass.cli.tf_server",
         "Be an idle TensorFlow server, for a notebook to drive.",
@@ -71,7 +73,7 @@ COMMANDS = {
 
 SECTIONS = {
     "On this machine": ("run", "local"),
-    "Job files": ("init", "lint", "plan", "schema"),
+    "Job files": ("init", "lint", "plan", "render", "schema", "template"),
     "On a cluster": ("submit", "list", "wait", "scale", "stop", "suspend", "resume", "delete", "upload"),
     "Looking into jobs": ("status", "logs", "why", "events", "describe", "exec", "env"),
     "For operators": ("install", "uninstall", "controller"),

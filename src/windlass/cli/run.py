@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from windlass.cli import colours, data_folders, exit_codes, injecting, job_files, mishaps
+from windlass.cli import colours, data_folders, exit_codes, injecting, job_files, mishaps, preparation
 from windlass.cli.mishaps import CommandError
 from windlass.cli.runs import command_line, config_map_files, keeping, script, workload
 from windlass.cli.runs.script import Asked
 from windlass.cli.runs.workload import Plan, Work
-from windlass.client import sources
-from windlass.client.errors import FaultyJobError
+from windlass.client import preparing_plans, sources
+from windlass.client.errors import ClientError
+from windlass.client.preparing_plans import Preparation
 from windlass.client.sources import Source
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
@@ -65,7 +66,8 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
     gracefully, a second Ctrl-C at once.
     """
     given = command_line.Given(**options)
-    work = _with_config_maps(_work(file, command, asked), given.config_maps)
+    seconds = preparation.seconds(given.preflight_timeout, is_wanted=not given.no_preflight)
+    work = _with_config_maps(_work(file, command, asked, seconds), given.config_maps)
     shown = look(given, is_terminal=sys.stdout.isatty(), environment=os.environ)
     plan = Plan(
         nodes=given.nodes,
@@ -90,7 +92,7 @@ def look(given: command_line.Given, *, is_terminal: bool, environment: Mapping[s
 # What is run
 
 
-def _work(file: str | None, command: tuple[str, ...], asked: Asked) -> Work:
+def _work(file: str | None, command: tuple[str, ...], asked: Asked, preflight_seconds: float | None) -> Work:
     if command:
         if file is not None:
             raise click.UsageError(f"found both the file {file} and a command after --: expected one of them")
@@ -107,17 +109,30 @@ def _work(file: str | None, command: tuple[str, ...], asked: Asked) -> Work:
         raise click.UsageError("Missing argument 'FILE': a job file, a Framework, or a command after --")
     if asked.given:
         raise click.UsageError(f"{asked.given[0]} is for a command after --; {file} says this itself")
-    return _work_of_file(file)
+    return _work_of_file(file, preflight_seconds)
 
 
-def _work_of_file(file: str) -> Work:
+def _work_of_file(file: str, preflight_seconds: float | None) -> Work:
     """Says what is wrong with the file, and goes no further if it is an error."""
     source = job_files.source(file, names.DEFAULT_NAMESPACE)
     try:
         placed = [(each, _code(source, each)) for each in source.contents.submissions]
-    except FaultyJobError as error:
+        prepared = [_preparation(source, each, preflight_seconds) for each in source.contents.submissions]
+    except ClientError as error:
         raise CommandError(f"{job_files.called(file)}: {error}", exit_codes.USAGE) from error
-    return workload.of(placed, source.contents.others)
+    return workload.of(placed, source.contents.others).with_preparations(prepared)
+
+
+def _preparation(source: Source, submission: Submission, seconds: float | None) -> Preparation | None:
+    if submission.job is None:
+        return None
+    return preparing_plans.planned(
+        submission.job,
+        names.DEFAULT_NAMESPACE,
+        source.folder,
+        is_one_machine=True,
+        preflight_seconds=seconds,
+    )
 
 
 def _code(source: Source, submission: Submission) -> Code | None:

@@ -1,12 +1,13 @@
 """`windlass submit`: see `windlass.client.submitting`."""
 
+import base64
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import cluster, exit_codes, job_files, parameters, wait
+from windlass.cli import cluster, exit_codes, job_files, parameters, preparation, wait
 from windlass.cli.cluster import Where
 from windlass.cli.mishaps import CommandError
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     help="With --wait: no longer than this, such as 90s or 10m.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
+@preparation.no_preflight
+@preparation.preflight_timeout
 @click.option(
     "--output", "-o", "form", type=click.Choice(["text", "json", "name"]), default="text", show_default=True
 )
@@ -39,13 +42,15 @@ def submit(
     waits: bool,
     timeout: float | None,
     dry_run: bool,
+    no_preflight: bool,
+    preflight_timeout: float | None,
     form: str,
     where: Where,
 ) -> None:
     """Submit the jobs of FILE to a cluster. FILE may be - for the standard input.
 
     A FILE holds job files, Frameworks, or several of them, and what they need, such as ConfigMaps. `code:` of a job
-    file travels with the job.
+    file travels with the job. Before a job starts, its data is loaded, and its files are looked for.
 
     \b
         windlass submit job.yaml
@@ -53,12 +58,16 @@ def submit(
         windlass submit job.yaml --rerun          # replace one that has finished
         windlass submit job.yaml --dry-run        # print what would be created
     """
+    seconds = preparation.seconds(preflight_timeout, is_wanted=not no_preflight)
     sources = [_read(file, where.namespace) for file in files]
 
     async def use(connection: "Connection") -> int:
+        from windlass.client import submitting
+
+        plans = await submitting.plans(connection, sources, is_rerun=rerun, preflight_seconds=seconds)
         if dry_run:
-            return await _show(connection, sources, form, is_rerun=rerun)
-        created = await _submit(connection, sources, form, is_rerun=rerun)
+            return _show(plans, form)
+        created = await _submit(connection, plans, form)
         return await _follow(connection, created, form, timeout) if waits else exit_codes.SUCCESS
 
     sys.exit(cluster.run(where, use))
@@ -77,16 +86,13 @@ def _read(file: str, namespace: str) -> "Source":
     return source
 
 
-async def _submit(
-    connection: "Connection", sources: "Sequence[Source]", form: str, *, is_rerun: bool
-) -> "list[Framework]":
-    """Everything is planned before anything is created."""
+async def _submit(connection: "Connection", plans: "Sequence[Plan]", form: str) -> "list[Framework]":
+    """Everything was planned before anything is created."""
     from windlass.client import submitting
 
     def tell(line: str) -> None:
         click.echo(line, err=form != "text")
 
-    plans = await submitting.plans(connection, sources, is_rerun=is_rerun)
     created: list[Framework] = []
     for plan in plans:
         async for framework in submitting.carry_out(connection, plan, tell):
@@ -109,11 +115,8 @@ async def _print_json(connection: "Connection", created: "Sequence[Framework]") 
     click.echo(_as_one([msgspec.json.decode(body) for body in bodies]))
 
 
-async def _show(connection: "Connection", sources: "Sequence[Source]", form: str, *, is_rerun: bool) -> int:
+def _show(plans: "Sequence[Plan]", form: str) -> int:
     """What the same way would create, up to the point where it would."""
-    from windlass.client import submitting
-
-    plans = await submitting.plans(connection, sources, is_rerun=is_rerun)
     if form == "json":
         click.echo(_as_one([each for plan in plans for each in plan.objects]))
     elif form == "name":
@@ -125,18 +128,32 @@ async def _show(connection: "Connection", sources: "Sequence[Source]", form: str
 
 
 def _yaml(plan: "Plan") -> list[str]:
-    """Archives are told by their size: nobody reads them, and -o json has them."""
+    """Secrets and archives are told by their sizes: nobody reads them here, and -o json has them."""
     from windlass.wire import yaml_text
 
     texts = [yaml_text.dump(each).decode() for each in plan.others]
     for job in plan.jobs:
         texts += [f"# {old.metadata.name} is there, and goes before\n" for old in job.replaced]
+        if job.has_placeholder:
+            texts.append(
+                f"# the address of the Service {job.name}-nfs takes the place of its name, once it has one\n"
+            )
+        if job.preparation is not None:
+            texts += [yaml_text.dump(_told_by_size(each)).decode() for each in job.preparation.objects]
         texts.append(yaml_text.dump(job.framework).decode())
         config_map = job.config_map()
         if config_map is not None:
             shown = {**config_map, "binaryData": dict.fromkeys(config_map["binaryData"], f"({job.archive})")}
             texts.append(yaml_text.dump(shown).decode())
     return texts
+
+
+def _told_by_size(body: "Json") -> "Json":
+    hidden = {"Secret": "data", "ConfigMap": "binaryData"}.get(body["kind"], "")
+    if not body.get(hidden):
+        return body
+    sizes = {key: f"({len(base64.b64decode(value))} bytes)" for key, value in body[hidden].items()}
+    return {**body, hidden: sizes}
 
 
 def _as_one(bodies: "Sequence[Json]") -> bytes:

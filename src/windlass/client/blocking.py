@@ -105,6 +105,7 @@ class Client:
     resume = Call(AsyncClient.resume)
     stop = Call(AsyncClient.stop)
     delete = Call(AsyncClient.delete)
+    upload = Call(AsyncClient.upload)
     get = Call(AsyncClient.get)
     list = Call(AsyncClient.list)
     wait = Call(AsyncClient.wait)

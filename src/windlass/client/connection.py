@@ -22,10 +22,11 @@ ANSWER_SECONDS = 30.0
 
 
 class Connection:
-    def __init__(self, transport: Transport, namespace: str) -> None:
+    def __init__(self, transport: Transport, namespace: str, *, has_answered: bool = False) -> None:
+        """`has_answered`: somebody has spoken with this server already."""
         self.transport = transport
         self.namespace = namespace
-        self._has_answered = False
+        self._has_answered = has_answered
 
     @property
     def where(self) -> str:
@@ -61,9 +62,7 @@ class Connection:
         """The same way, to another namespace."""
         if namespace in ("", self.namespace):
             return self
-        other = Connection(self.transport, namespace)
-        other._has_answered = self._has_answered
-        return other
+        return Connection(self.transport, namespace, has_answered=self._has_answered)
 
     @contextlib.contextmanager
     def explaining(self) -> Iterator[None]:

@@ -1,36 +1,88 @@
-"""A job goes with all that belongs to it: in the foreground, so that it is gone only when its pods are."""
+"""A job goes with all that belongs to it: in the foreground, so that it is gone only when its pods are.
+
+It is a Framework, or where there is none, Jobs and what else carries its label. Files stay, and the server of them.
+"""
 
 import contextlib
 
-from windlass.client import finding, waiting, watching
+import msgspec
+
+from windlass.client import belongings, finding, waiting, watching
+from windlass.client.belongings import FOREGROUND, Belonging
 from windlass.client.connection import Connection
+from windlass.client.errors import NotInstalledError, NotThereError
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import ConflictError, NotFoundError
+from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
+from windlass.wire import faults
 from windlass.wire.codec import Unreadable
 
-FOREGROUND = "Foreground"
+
+class Going(msgspec.Struct, frozen=True):
+    """A job that was asked to go."""
+
+    name: str
+    frameworks: tuple[Framework | Unreadable, ...]
+    """One of each group, where both have one of that name."""
+    others: tuple[Belonging, ...] = ()
+    staying: tuple[Belonging, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """As `belongings.Found` has them."""
 
 
 async def delete(
     connection: Connection, name: str, *, waits: bool = True, timeout: float | None = None
 ) -> None:
-    """Raises TimedOutError and what `finding.find` raises."""
-    found = await begin_all(connection, name)
-    for each in found if waits else ():
-        await until_gone(connection, each, timeout)
+    """Raises TimedOutError and what `begin_all` raises."""
+    going = await begin_all(connection, name)
+    if waits:
+        await until_all_gone(connection, going, timeout)
 
 
-async def begin_all(connection: Connection, name: str) -> tuple[Framework | Unreadable, ...]:
-    """Of both groups, where both have one of that name: those that are going now. Raises NotThereError."""
-    found = await finding.look_up(connection, name)
-    if not found:
+async def begin_all(connection: Connection, name: str) -> Going:
+    """Whoever has rights on some of the kinds only deletes of those. Raises NotThereError and RefusedError."""
+    found: tuple[Framework | Unreadable, ...] = ()
+    denied: ForbiddenError | None = None
+    try:
+        found = await finding.look_up(connection, name)
+    except ForbiddenError as error:
+        denied = error
+    if not finding.can_be_a_name(name):
         raise await finding.not_there(connection, name)
+    beside = await belongings.find(connection, name)
+    alone = None if found else await belongings.job_called(connection, name)
+    others = tuple(dict.fromkeys((*((alone,) if alone is not None else ()), *beside.going)))
+    if not found and not others:
+        raise denied or await _not_there(connection, name, beside.staying)
     for each in found:
         await begin(connection, each)
-    return found
+    await belongings.remove(connection, others)
+    return Going(name, found, others, beside.staying, beside.hidden)
+
+
+async def _not_there(connection: Connection, name: str, staying: tuple[Belonging, ...]) -> NotThereError:
+    """On a cluster that knows no Frameworks there may still be Jobs, of which one was probably meant."""
+    if staying:
+        return NotThereError(
+            f"there is no job {faults.quoted(name)} in the namespace {connection.namespace} any more. "
+            f"{what_stays(staying, connection.namespace)}"
+        )
+    jobs = await belongings.names_of_jobs(connection)
+    missing = await finding.not_there(connection, name, jobs)
+    if isinstance(missing, NotInstalledError):
+        return NotThereError(
+            f"there is no Job {faults.quoted(name)} in the namespace {connection.namespace}. And {missing}"
+        )
+    return missing
+
+
+def what_stays(staying: tuple[Belonging, ...], namespace: str) -> str:
+    """With the command that removes it."""
+    what = ", ".join(map(str, staying))
+    remedy = " ".join(each.for_kubectl for each in staying)
+    return f"Its files stay ({what}); this removes them for good: kubectl delete -n {namespace} {remedy}"
 
 
 async def begin(connection: Connection, found: Framework | Unreadable) -> None:
@@ -48,22 +100,41 @@ async def begin(connection: Connection, found: Framework | Unreadable) -> None:
         return  # it is gone already
 
 
+async def until_all_gone(connection: Connection, going: Going, timeout: float | None = None) -> None:
+    """Raises TimedOutError. What runs no pods goes at once, and is not waited for."""
+
+    async def look() -> None:
+        for framework in going.frameworks:
+            await until_gone(connection, framework)
+        for each in going.others:
+            if each.kind.runs_pods:
+                await watching.until_gone(connection, each.kind.resource, each.name, each.uid)
+
+    await waiting.within(timeout, look(), lambda: _too_late(connection, going, timeout))
+
+
 async def until_gone(
     connection: Connection, found: Framework | Unreadable, timeout: float | None = None
 ) -> None:
     """Raises TimedOutError."""
-    name = found.metadata.name
+    going = Going(found.metadata.name, (found,))
 
     async def look() -> None:
         async with contextlib.aclosing(watching.changes(connection, found)) as changes:
             async for _ in changes:
                 pass
 
-    await waiting.within(
-        timeout,
-        look(),
-        lambda: (
-            f"{name} is not gone after {timeout:g} s: something of it is still there. "
-            f"`windlass describe {name} -n {connection.namespace}` shows its pods."
-        ),
+    await waiting.within(timeout, look(), lambda: _too_late(connection, going, timeout))
+
+
+def _too_late(connection: Connection, going: Going, timeout: float | None) -> str:
+    where = f"-n {connection.namespace}"
+    command = (
+        f"windlass describe {going.name} {where}"
+        if going.frameworks
+        else f"kubectl get pods {where} -l {names.JOB_LABEL}={going.name}"
+    )
+    return (
+        f"{going.name} is not gone after {timeout:g} s: something of it is still there. "
+        f"`{command}` shows its pods."
     )

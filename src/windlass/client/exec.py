@@ -43,9 +43,22 @@ async def execute(
 ) -> int:
     """The exit code of the command. Raises NotThereError, RefusedError and what `Connection.send` raises."""
     pod, container = await _target(connection, job, task, container)
+    return await in_pod(connection, pod.name, container, command, here, called=str(task))
+
+
+async def in_pod(
+    connection: Connection,
+    pod: str,
+    container: str,
+    command: Sequence[str],
+    here: Streams,
+    *,
+    called: str = "",
+) -> int:
+    """The same in a pod that is known by its name. Messages call it as they are told. Raises RefusedError, ApiError."""
     request = streams.exec_request(
         connection.namespace,
-        pod.name,
+        pod,
         container,
         tuple(command),
         stdin=here.stdin is not None,
@@ -54,7 +67,7 @@ async def execute(
     async with connection.transport.channels(request, streams.PROTOCOLS) as channels:
         ended = await _converse(channels, here)
     if ended.code is None:
-        raise RefusedError(f"{command[0]} could not be run in {task}: {ended.message}")
+        raise RefusedError(f"{command[0]} could not be run in {called or pod}: {ended.message}")
     return ended.code
 
 

@@ -1,6 +1,7 @@
 """Which Framework a name means. There are two groups; whoever has rights on the one in which it is needs no others."""
 
 import re
+from collections.abc import Iterable
 
 from windlass.client import listing
 from windlass.client.connection import Connection
@@ -12,7 +13,7 @@ from windlass.model.framework import Framework
 from windlass.wire import codec, faults
 from windlass.wire.codec import Unreadable
 
-_can_be_a_name = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
+can_be_a_name = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
 """Of any object. What cannot be is not asked for: the path of a nameless one is that of all."""
 
 
@@ -31,7 +32,7 @@ async def find_if_any(connection: Connection, name: str) -> Framework | None:
 
 async def look_up(connection: Connection, name: str) -> tuple[Framework | Unreadable, ...]:
     """Every Framework of that name: there may be one of each group, of which one waits for the other to go."""
-    if not _can_be_a_name(name):
+    if not can_be_a_name(name):
         return ()
     denied: ForbiddenError | None = None
     found = []
@@ -66,17 +67,20 @@ def readable(found: Framework | Unreadable) -> Framework:
     )
 
 
-async def not_there(connection: Connection, name: str) -> NotThereError:
-    """What somebody is told who asked for a job that is not there."""
+async def not_there(connection: Connection, name: str, others: Iterable[str] = ()) -> NotThereError:
+    """What somebody is told who asked for a job that is not there. `others` could have been meant too."""
     where = f"there is no job {faults.quoted(name)} in the namespace {connection.namespace}"
-    if not _can_be_a_name(name):
+    if not can_be_a_name(name):
         where += ": names are made of lower-case letters, digits and hyphens"
     try:
-        known = tuple(sorted({job.metadata.name for job in await listing.frameworks_of(connection)}))
+        jobs = {job.metadata.name for job in await listing.frameworks_of(connection)}
     except NotInstalledError as error:
-        return error
+        if not (suggestion := faults.nearest(name, tuple(sorted(others)))):
+            return error
+        return NotThereError(f"{where}. Did you mean {faults.quoted(suggestion)}?")
     except AnsweredError:
         return NotThereError(f"{where} of {connection.where}")
+    known = tuple(sorted({*jobs, *others}))
     if not known:
         return NotThereError(f"{where}, nor any other. Other namespaces: `windlass list -A`.")
     if suggestion := faults.nearest(name, known):

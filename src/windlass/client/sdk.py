@@ -5,7 +5,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,9 +19,14 @@ from windlass.client import (
     finding,
     listing,
     logs,
+    preparing_plans,
     scaling,
     sources,
     submitting,
+    upload_items,
+    upload_pods,
+    upload_shares,
+    uploading,
     views,
     waiting,
     why,
@@ -30,9 +36,12 @@ from windlass.client.errors import FaultyJobError
 from windlass.client.events import Event
 from windlass.client.log_lines import Line
 from windlass.client.sources import Given
+from windlass.client.uploading import Uploaded
 from windlass.client.views import JobView
 from windlass.client.waiting import Until
 from windlass.client.why import Explanation
+
+Paths = str | Path | Sequence[str | Path]
 
 
 class AsyncClient:
@@ -66,11 +75,14 @@ class AsyncClient:
 
     # What people do
 
-    async def submit(self, job: Given, *, rerun: bool = False, folder: str | Path | None = None) -> JobView:
+    async def submit(
+        self, job: Given, *, rerun: bool = False, folder: str | Path | None = None, preflight: bool = True
+    ) -> JobView:
         """Submit a job: a `Job`, the path of a job file or of a Framework, or a mapping with what such a file holds.
 
         A relative `code` is looked for beside the file, or in `folder`, or else in the current directory. With `rerun`
-        a finished job of the same name is replaced; one that runs is not.
+        a finished job of the same name is replaced; one that runs is not. What the job needs before it starts is made
+        first: its data is loaded, and unless `preflight` is False, its files are looked for.
 
             >>> client.submit(Job(name="digits", command="python train.py", roles={"worker": Role(tasks=2)})).name
             'digits'
@@ -79,7 +91,8 @@ class AsyncClient:
         if len(source.contents.submissions) > 1:
             raise FaultyJobError("there is more than one job in it: submit each by itself")
         async with self._connected() as here:
-            (created,) = await submitting.submit(here, source, is_rerun=rerun)
+            seconds = preparing_plans.PREFLIGHT_SECONDS if preflight else None
+            (created,) = await submitting.submit(here, source, is_rerun=rerun, preflight_seconds=seconds)
         return views.job_view(created)
 
     async def scale(self, name: str, /, **roles: int) -> JobView:
@@ -127,6 +140,33 @@ class AsyncClient:
         """
         async with self._connected() as here:
             await deleting.delete(here, name, waits=wait, timeout=timeout)
+
+    async def upload(
+        self, project: str, *, share: str, code: Paths = (), data: Paths = (), timeout: float | None = 300
+    ) -> Uploaded:
+        """Put files, or what is in folders, onto a share: code into src/PROJECT, data into data/PROJECT.
+
+        The share is written as for `windlass upload`. What is there with the same checksum is not sent again; what was
+        cut goes on where it ended.
+
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as share:
+            ...     client.upload("digits", code=tempfile.__file__, share=share).sent
+            1
+        """
+        try:
+            where = upload_shares.parse(share)
+        except ValueError as error:
+            raise FaultyJobError(str(error)) from error
+        if fault := upload_shares.project_fault(project):
+            raise FaultyJobError(fault)
+        wanted = uploading.project_sources(project, _paths(code), _paths(data))
+        cargo = await asyncio.to_thread(upload_items.gather, wanted)
+        if isinstance(where, upload_shares.OnDisk):
+            return await uploading.to_folder(where, cargo)
+        async with self._connected() as here:
+            name = f"upload-{secrets.token_hex(4)}"
+            return await upload_pods.upload(here, where, cargo, name=name, job=project, timeout=timeout)
 
     # What people see
 
@@ -230,3 +270,7 @@ class AsyncClient:
                 self._connection = await self._open.enter_async_context(connection.connected(*self._where))
         with self._connection.explaining():
             yield self._connection
+
+
+def _paths(given: Paths) -> list[Path]:
+    return [Path(given)] if isinstance(given, str | Path) else [Path(each) for each in given]

@@ -7,12 +7,16 @@ from typing import Any
 
 import msgspec
 
+from windlass.client import templates
 from windlass.client.errors import FaultyJobError
 from windlass.model.job import Job
 from windlass.render import documents
 from windlass.render.code import InPlace
 from windlass.render.documents import Contents, Submission
 from windlass.wire import text
+
+NO_JOB = "there is no job in it, only objects: make them with `windlass render` and `kubectl create`"
+"""Of a config without a cluster."""
 
 Given = Job | Mapping[str, Any] | str | Path
 
@@ -63,9 +67,11 @@ def of_file(file: Path, folder: str | Path | None = None) -> Source:
 
 def of_bytes(data: bytes, called: str, folder: Path) -> Source:
     """Raises FaultyJobError."""
-    contents = documents.read(data, called)
+    contents = documents.read(data, called, templates=templates.beside(data, folder))
     if contents.errors:
         raise FaultyJobError("\n".join(map(str, contents.errors)), contents.errors)
+    if not contents.submissions:
+        raise FaultyJobError(f"{called}: {NO_JOB}")
     return Source(contents, folder)
 
 

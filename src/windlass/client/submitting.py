@@ -10,10 +10,23 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from windlass.client import changing, code, companions, deleting, finding, kinds, listing, sources, views
+from windlass.client import (
+    changing,
+    code,
+    companions,
+    deleting,
+    finding,
+    kinds,
+    listing,
+    preparing,
+    preparing_plans,
+    sources,
+    views,
+)
 from windlass.client.code import Archive
 from windlass.client.connection import Connection
 from windlass.client.errors import AlreadyThereError, ClientError, FaultyJobError, NotThereError, RefusedError
+from windlass.client.preparing_plans import PREFLIGHT_SECONDS, Preparation
 from windlass.client.sources import Source
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError, ApiError, NotFoundError
@@ -27,6 +40,7 @@ from windlass.render import manifest
 from windlass.render.code import ARCHIVE, Code, Packed, config_map_name
 from windlass.render.documents import Submission
 from windlass.render.manifest import Manifest
+from windlass.render.shares import Share
 from windlass.wire import codec
 from windlass.wire.codec import Unreadable
 
@@ -46,6 +60,26 @@ class PlannedJob(Manifest, frozen=True):
     archive: Archive | None = None
     replaced: tuple[Framework | Unreadable, ...] = ()
     """Finished ones of the same name, which go before."""
+    preparation: Preparation | None = None
+    """What has to be there before the Framework."""
+    code: Code | None = None
+
+    @property
+    def has_placeholder(self) -> bool:
+        """Its NFS server has no address yet: there is the name of its Service in place of it."""
+        preparation = self.preparation
+        return (
+            preparation is not None and preparation.job.nfs_server is not None and preparation.share is None
+        )
+
+    def with_share(self, share: Share | None) -> "PlannedJob":
+        """When it is known where its NFS server is."""
+        preparation = self.preparation
+        if preparation is None or share == preparation.share:
+            return self
+        submission, is_held = Submission(job=preparation.job), self.archive is not None
+        rendered = _framework(submission, self.code, share, self.namespace, is_held=is_held)
+        return msgspec.structs.replace(self, framework=rendered)
 
     def config_map(self, owner_uid: str = "") -> Json | None:
         """The code, as the cluster is given it. It goes when the Framework does."""
@@ -76,32 +110,52 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def objects(self) -> tuple[Json, ...]:
         """All that is created, in that order."""
-        made = [each for job in self.jobs for each in (job.framework, job.config_map()) if each is not None]
+        made: list[Json] = []
+        for job in self.jobs:
+            made += job.preparation.objects if job.preparation is not None else ()
+            made += [each for each in (job.framework, job.config_map()) if each is not None]
         return (*self.others, *made)
 
 
 async def submit(
-    connection: Connection, source: Source, *, is_rerun: bool = False, tell: Tell = lambda _: None
+    connection: Connection,
+    source: Source,
+    *,
+    is_rerun: bool = False,
+    preflight_seconds: float | None = PREFLIGHT_SECONDS,
+    tell: Tell = lambda _: None,
 ) -> tuple[Framework, ...]:
-    """Every job of it. Raises ClientError."""
-    planned = await plan(connection, source, is_rerun=is_rerun)
+    """Every job of it. `preflight_seconds` may be None: then nobody looks for its files. Raises ClientError."""
+    planned = await plan(connection, source, is_rerun=is_rerun, preflight_seconds=preflight_seconds)
     return tuple([created async for created in carry_out(connection, planned, tell)])
 
 
 # The plan
 
 
-async def plan(connection: Connection, source: Source, *, is_rerun: bool = False) -> Plan:
+async def plan(
+    connection: Connection,
+    source: Source,
+    *,
+    is_rerun: bool = False,
+    preflight_seconds: float | None = PREFLIGHT_SECONDS,
+) -> Plan:
     """Nothing is changed. Raises ClientError for all that can be known to go wrong."""
-    (planned,) = await plans(connection, (source,), is_rerun=is_rerun)
+    (planned,) = await plans(connection, (source,), is_rerun=is_rerun, preflight_seconds=preflight_seconds)
     return planned
 
 
 async def plans(
-    connection: Connection, given: Sequence[Source], *, is_rerun: bool = False
+    connection: Connection,
+    given: Sequence[Source],
+    *,
+    is_rerun: bool = False,
+    preflight_seconds: float | None = PREFLIGHT_SECONDS,
 ) -> tuple[Plan, ...]:
     """The same of several, which are to be submitted one after the other."""
-    planned = tuple([await _plan(connection, source, is_rerun=is_rerun) for source in given])
+    planned = tuple(
+        [await _plan(connection, source, preflight_seconds, is_rerun=is_rerun) for source in given]
+    )
     jobs = [job for each in planned for job in each.jobs]
     again = manifest.twice(jobs)
     if again is not None:
@@ -114,21 +168,27 @@ async def plans(
     return planned
 
 
-async def _plan(connection: Connection, source: Source, *, is_rerun: bool) -> Plan:
-    jobs = [
-        await _planned(connection.at(submission.namespace), submission, source, is_rerun=is_rerun)
-        for submission in source.contents.submissions
-    ]
+async def _plan(
+    connection: Connection, source: Source, preflight_seconds: float | None, *, is_rerun: bool
+) -> Plan:
+    jobs = []
+    for submission in source.contents.submissions:
+        here = connection.at(submission.namespace)
+        found = await finding.look_up(here, submission.name)
+        for each in found:
+            insist_on_room(each, here.namespace, is_rerun=is_rerun)
+        planned = await _planned(here, submission, source, preflight_seconds)
+        jobs.append(msgspec.structs.replace(planned, replaced=found))
     return Plan(tuple(jobs), source.contents.others)
 
 
 async def _planned(
-    connection: Connection, submission: Submission, source: Source, *, is_rerun: bool
+    connection: Connection, submission: Submission, source: Source, preflight_seconds: float | None
 ) -> PlannedJob:
-    found = await finding.look_up(connection, submission.name)
-    for each in found:
-        insist_on_room(each, connection.namespace, is_rerun=is_rerun)
-    is_embedded = (submission.image_is_missing or submission.code) and await _is_embedded(connection)
+    job = submission.job
+    is_prepared_otherwise = job is not None and preparing_plans.depends_on_the_machine(job)
+    depends_on_it = submission.image_is_missing or submission.code or is_prepared_otherwise
+    is_embedded = bool(depends_on_it and await _is_embedded(connection))
     if submission.image_is_missing and not is_embedded:
         raise FaultyJobError(
             f"the job {submission.name} has no image, and {connection.where} is no cluster of Windlass's own, "
@@ -139,10 +199,27 @@ async def _planned(
     travels: Code | None = Packed(config_map_name(submission.name)) if archive is not None else None
     if path is not None and is_embedded:
         travels = sources.in_place(path)
-    framework = submission.framework(travels)
-    if archive is not None:
-        framework = {**framework, "spec": {**framework["spec"], "executionType": ExecutionType.CREATE.value}}
-    return PlannedJob(manifest.in_namespace(framework, connection.namespace), archive, found)
+    preparation = None
+    if job is not None:
+        preparation = preparing_plans.planned(
+            job,
+            connection.namespace,
+            source.folder,
+            is_one_machine=is_embedded,
+            preflight_seconds=preflight_seconds,
+        )
+    share = preparation.share if preparation is not None else None
+    framework = _framework(submission, travels, share, connection.namespace, is_held=archive is not None)
+    return PlannedJob(framework, archive, preparation=preparation, code=travels)
+
+
+def _framework(
+    submission: Submission, travels: Code | None, share: Share | None, namespace: str, *, is_held: bool
+) -> Json:
+    framework = manifest.in_namespace(submission.framework(travels, share), namespace)
+    if not is_held:
+        return framework
+    return {**framework, "spec": {**framework["spec"], "executionType": ExecutionType.CREATE.value}}
 
 
 def insist_on_room(found: Framework | Unreadable, namespace: str, *, is_rerun: bool) -> None:
@@ -194,8 +271,23 @@ async def carry_out(connection: Connection, planned: Plan, tell: Tell) -> AsyncI
                 tell(f"{job.name}: the one that was there goes first")
                 await deleting.begin(here, old)
                 await deleting.until_gone(here, old, REPLACING_SECONDS)
-            created = await _create(here, job)
-            yield created if job.archive is None else await _start_with_code(here, job, created, tell)
+            yield await _prepare_and_start(here, job, tell)
+
+
+async def _prepare_and_start(connection: Connection, job: PlannedJob, tell: Tell) -> Framework:
+    """The Framework comes last: where something of what it needs cannot be had, there is none."""
+    if job.preparation is None:
+        return await _start(connection, job, tell)
+    ready = preparing.prepared(connection, job.preparation, lambda line: tell(f"{job.name}: {line}"))
+    async with ready as prepared:
+        created = await _start(connection, job.with_share(prepared.share), tell)
+    await prepared.give_to(created)
+    return created
+
+
+async def _start(connection: Connection, job: PlannedJob, tell: Tell) -> Framework:
+    created = await _create(connection, job)
+    return created if job.archive is None else await _start_with_code(connection, job, created, tell)
 
 
 async def _create(connection: Connection, job: PlannedJob) -> Framework:

@@ -1,175 +1,256 @@
-"""Files of this machine into a volume of the cluster: a job that mounts it, waits, and is told to unpack them.
+"""Files of this machine onto a share: what is there stays, what was cut goes on, and checksums say that it is so.
 
-They go as they are read, as a tar stream: nothing is held in memory, and there is no limit to their size.
+One engine for every place (`upload_places.Place`). It looks at both sides first, and then sends what is missing.
 """
 
 import asyncio
-import contextlib
-import os
-import tarfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from windlass.client import deleting, sources, submitting, waiting, why
-from windlass.client import exec as running
-from windlass.client.connection import Connection
-from windlass.client.errors import ClientError, FaultyJobError, NotThereError, RefusedError, TimedOutError
-from windlass.client.exec import Streams
-from windlass.client.pods import Task
-from windlass.client.waiting import Until
-from windlass.kubeapi import requests
-from windlass.kubeapi.errors import NotFoundError
-from windlass.kubeapi.resources import Resource
-from windlass.model.job import Job, Role, Volume
+from windlass.client import code
+from windlass.client.errors import ClientError, RefusedError
+from windlass.client.upload_folders import FolderPlace
+from windlass.client.upload_items import Cargo, Item
+from windlass.client.upload_places import Checked, Found, Kind, Place, Reading, digest_of
+from windlass.client.upload_shares import OnDisk
 
-_CLAIMS = Resource("", "v1", "persistentvolumeclaims")
-_ROLE = "upload"
-_MOUNTED = "/windlass/volume"
-_PIECE = 256 * 1024
-_LIFE = "86400"
-"""Seconds. Who is killed while files go leaves a job behind, which ends by itself then."""
-# An archive says itself where it ends: tar does not wait for the end of the stream, which old servers cannot tell.
-_UNPACK = 'mkdir -p "$1" && tar -x -f - -C "$1"'
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
-
-class Target(msgspec.Struct, frozen=True):
-    claim: str
-    """The name of a PersistentVolumeClaim."""
-    folder: str = ""
-    """In the volume."""
-
-    @classmethod
-    def parse(cls, written: str) -> "Target":
-        """CLAIM or CLAIM:FOLDER. Raises ValueError."""
-        claim, _, folder = written.partition(":")
-        inside = folder.strip("/")
-        leads_out = ".." in inside.split("/")
-        if not claim or leads_out:
-            raise ValueError(f"found {written!r}, expected CLAIM or CLAIM:FOLDER, such as my-data:digits")
-        return cls(claim, inside)
-
-    def __str__(self) -> str:
-        return f"{self.claim}:/{self.folder}"
+SRC, DATA = "src", "data"
+"""The folders of a share, each with one folder per project."""
+SMALL = 1 << 20
+"""Files of less than this many bytes go together."""
+MOST_TOGETHER = 500
+MOST_BYTES_TOGETHER = 16 << 20
+MOST_LOOKED_AT = 500
+_SHOWN = 3
 
 
 class Uploaded(msgspec.Struct, frozen=True):
     files: int
+    """All of them: sent, skipped and resumed."""
+    sent: int
+    """As a whole."""
+    skipped: int
+    """They were there, with the same checksum."""
+    resumed: int
+    """From where they had been cut."""
+    bytes: int
+    """That were sent."""
     size: int
-    """In bytes."""
+    """Of all files, in bytes."""
 
 
-async def upload(
-    connection: Connection,
-    source: Path,
-    target: Target,
-    *,
-    name: str,
-    image: str,
-    timeout: float | None = None,
-    say: Callable[[bytes], None] = lambda _: None,
-) -> Uploaded:
-    """What is in a folder, or one file. Raises ClientError.
+class Step(msgspec.Struct, frozen=True):
+    """What becomes of one file that is not there."""
 
-    `name` is that of the job, which is deleted in the end, and `image` one that has sh and tar; `timeout` is for its
-    start; `say` is told what tar complains of.
-    """
-    if not source.exists():
-        raise FaultyJobError(f"there is no {source}: expected a folder, or one file")
-    await _insist_on_claim(connection, target.claim)
-    await submitting.submit(connection, sources.read(_job(name, image, target.claim)))
-    try:
-        await _wait_until_running(connection, name, timeout)
-        return await _send(connection, source, target, name, say)
-    finally:
-        with contextlib.suppress(NotThereError):
-            await deleting.delete(connection, name, waits=False)
+    item: Item
+    at: int = 0
+    """So many bytes are there."""
+    hasher: "_Hash | None" = None
+    """Over those."""
+
+    @property
+    def left(self) -> int:
+        return self.item.size - self.at
+
+    @property
+    def goes_alone(self) -> bool:
+        return self.left > 0 and (self.item.size >= SMALL or self.at > 0)
 
 
-def _job(name: str, image: str, claim: str) -> Job:
-    return Job(
-        name=name,
-        description="Made by windlass upload, and deleted when all files are there",
-        image=image,
-        command=("sleep", _LIFE),
-        roles={_ROLE: Role(tasks=1)},
-        volumes={"target": Volume(pvc=claim, at=_MOUNTED)},
-        ttl="1h",
-        # It is the first process of its container, which hears no SIGTERM, and has nothing to lose.
-        pod={"spec": {"terminationGracePeriodSeconds": 1}},
+class Plan(msgspec.Struct, frozen=True):
+    steps: tuple[Step, ...]
+    skipped: int
+
+    @property
+    def left(self) -> int:
+        """Bytes to send."""
+        return sum(step.left for step in self.steps)
+
+    @property
+    def resumed(self) -> int:
+        return sum(step.at > 0 for step in self.steps)
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """Is told how it goes. Nothing here waits."""
+
+    compared: Callable[[int, int], None] = lambda *_: None
+    """So many files of so many have been looked at on both sides."""
+    planned: Callable[[Plan], None] = lambda _: None
+    moved: Callable[[str, int], None] = lambda *_: None
+    """So many bytes more of that file have gone."""
+    noted: Callable[[str], None] = lambda _: None
+    """What holds it up, in words."""
+
+
+def project_sources(
+    project: str, sent_code: Sequence[Path], data: Sequence[Path]
+) -> Mapping[str, Sequence[Path]]:
+    """Where job templates expect the files of a project. For `upload_items.gather`."""
+    wanted = {f"{SRC}/{project}": tuple(sent_code), f"{DATA}/{project}": tuple(data)}
+    return {folder: paths for folder, paths in wanted.items() if paths}
+
+
+async def to_folder(share: OnDisk, cargo: Cargo, watch: Watch | None = None) -> Uploaded:
+    """Onto a share that this machine has itself. Raises ClientError."""
+    place = FolderPlace(Path(share.path))
+    place.check()
+    return await upload(place, cargo, watch or Watch())
+
+
+async def upload(place: Place, cargo: Cargo, watch: Watch) -> Uploaded:
+    """Raises ClientError. What has arrived by then stays, for the next time."""
+    _refuse(place.where, await place.hindrances(("", *cargo.folders)))
+    found = await _look(place, cargo.items, watch)
+    _refuse(place.where, list(_conflicts(place.where, cargo.items, found)))
+    plan = await _planned(cargo.items, found)
+    _insist_on_room(place.where, plan, await place.room())
+    watch.planned(plan)
+    await place.make(cargo.folders)
+    sender = _Sender(place, watch)
+    again = await sender.send(plan.steps)
+    if again:
+        again = await sender.send([Step(await asyncio.to_thread(_looked_at, item)) for item in again])
+    if again:
+        raise ClientError(
+            f"{_listed([str(item.path) for item in again])}: the checksum there is another than here, twice. Something "
+            "writes to it while it is sent, or the share loses data: it is not there under its name."
+        )
+    resumed = plan.resumed
+    return Uploaded(
+        files=len(cargo.items),
+        sent=len(plan.steps) - resumed,
+        skipped=plan.skipped,
+        resumed=resumed,
+        bytes=sender.bytes,
+        size=cargo.size,
     )
 
 
-async def _insist_on_claim(connection: Connection, claim: str) -> None:
-    """A pod would wait for it without end."""
+# What is there
+
+
+async def _look(place: Place, items: Sequence[Item], watch: Watch) -> list[Found]:
+    found: list[Found] = []
+    for begin in range(0, len(items), MOST_LOOKED_AT):
+        found += await place.look(items[begin : begin + MOST_LOOKED_AT])
+        watch.compared(len(found), len(items))
+    return found
+
+
+def _conflicts(where: str, items: Sequence[Item], found: Sequence[Found]) -> Iterator[str]:
+    for item, seen in zip(items, found, strict=True):
+        if seen.kind in (Kind.FOLDER, Kind.OTHER):
+            what = "a folder" if seen.kind is Kind.FOLDER else "no file"
+            yield f"{where}/{item.name} is {what}, and {item.path} is to have its place: move it away"
+
+
+def _refuse(where: str, faults: Sequence[str]) -> None:
+    """Raises RefusedError if there is one."""
+    if faults:
+        raise RefusedError(f"nothing is sent to {where}: {_listed(faults)}")
+
+
+def _insist_on_room(where: str, plan: Plan, room: int | None) -> None:
+    if room is not None and plan.left > room:
+        raise RefusedError(
+            f"nothing is sent to {where}: there is room for {code.shown_size(room)}, and "
+            f"{code.shown_size(plan.left)} are to be sent. Make room, or choose another share."
+        )
+
+
+# What is to be done
+
+
+async def _planned(items: Sequence[Item], found: Sequence[Found]) -> Plan:
+    steps = [await asyncio.to_thread(_step, item, seen) for item, seen in zip(items, found, strict=True)]
+    missing = tuple(step for step in steps if step is not None)
+    return Plan(missing, len(steps) - len(missing))
+
+
+def _step(item: Item, found: Found) -> Step | None:
+    """None for a file that is there. What has arrived of it counts only if it is the beginning of this very file."""
     try:
-        await connection.send(requests.get(_CLAIMS, connection.namespace, claim))
-    except NotFoundError as error:
-        raise NotThereError(
-            f"there is no PersistentVolumeClaim {claim} in the namespace {connection.namespace}: "
-            "`kubectl get pvc` lists those that are there"
+        if found.digest and found.digest == digest_of(str(item.path)).hexdigest():
+            return None
+        if found.part_digest and 0 < found.part_size <= item.size:
+            hasher = digest_of(str(item.path), found.part_size)
+            if hasher.hexdigest() == found.part_digest:
+                return Step(item, found.part_size, hasher)
+    except OSError as error:
+        raise ClientError(
+            f"{item.path} cannot be read: {error.strerror or error}. Nothing was sent."
+        ) from error
+    return Step(item)
+
+
+def _looked_at(item: Item) -> Item:
+    try:
+        return item.looked_at_again()
+    except OSError as error:
+        raise ClientError(
+            f"{item.path} went away while it was sent: {error.strerror or error}. It is not there under its name."
         ) from error
 
 
-async def _wait_until_running(connection: Connection, name: str, timeout: float | None) -> None:
-    try:
-        await waiting.wait(connection, name, Until.RUNNING, timeout)
-    except TimedOutError as late:
-        found = await why.read(connection, name)
-        waits = "".join(f"; {wait.reason}" for wait in found.waits)
-        raise TimedOutError(f"the volume could not be had in time: {found.summary}{waits}") from late
+class _Sender:
+    def __init__(self, place: Place, watch: Watch) -> None:
+        self._place = place
+        self._watch = watch
+        self.bytes = 0
+
+    async def send(self, steps: Sequence[Step]) -> list[Item]:
+        """Those that did not arrive as they are."""
+        again: list[Item] = []
+        for group in together(steps):
+            readings = [Reading(step.item, step.at, step.hasher, self._moved) for step in group]
+            unsent = [reading for reading in readings if reading.left or not reading.at]
+            if group[0].goes_alone:
+                await self._place.write(readings[0])
+            elif unsent:
+                await self._place.write_together(unsent)
+            for reading in unsent:
+                await reading.conclude()
+            again += await self._settled(readings)
+        return again
+
+    async def _settled(self, readings: Sequence[Reading]) -> list[Item]:
+        whole = [reading for reading in readings if not reading.has_changed]
+        are_right = await self._place.settle([Checked(reading.item, reading.digest) for reading in whole])
+        changed = [reading.item for reading in readings if reading.has_changed]
+        return changed + [
+            reading.item for reading, is_right in zip(whole, are_right, strict=True) if not is_right
+        ]
+
+    def _moved(self, name: str, size: int) -> None:
+        self.bytes += size
+        self._watch.moved(name, size)
 
 
-async def _send(
-    connection: Connection, source: Path, target: Target, job: str, say: Callable[[bytes], None]
-) -> Uploaded:
-    packed = _Packed(source)
-    folder = f"{_MOUNTED}/{target.folder}".rstrip("/")
-    here = Streams(stdout=say, stderr=say, stdin=packed.pieces())
-    code = await running.execute(connection, job, Task(_ROLE, 0), ("sh", "-c", _UNPACK, "sh", folder), here)
-    if packed.trouble is not None:
-        raise ClientError(f"{source} cannot be read: {packed.trouble}") from packed.trouble
-    if code:
-        raise RefusedError(f"not all files are in {target}: tar ended with {code}")
-    return Uploaded(packed.files, packed.size)
+def together(steps: Sequence[Step]) -> Iterator[list[Step]]:
+    """Large files alone, in their order; small ones, and those of which only the checksum is missing, in groups."""
+    group: list[Step] = []
+    size = 0
+    for step in steps:
+        if step.goes_alone:
+            yield [step]
+            continue
+        is_full = len(group) == MOST_TOGETHER or size + step.left > MOST_BYTES_TOGETHER
+        if group and is_full:
+            yield group
+            group, size = [], 0
+        group.append(step)
+        size += step.left
+    if group:
+        yield group
 
 
-class _Packed:
-    """A tar stream, written by a thread into a pipe."""
-
-    def __init__(self, source: Path) -> None:
-        self._source = source
-        self.files = 0
-        self.size = 0
-        self.trouble: OSError | None = None
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        reader, writer = os.pipe()
-        writing = asyncio.create_task(asyncio.to_thread(self._write, writer))
-        try:
-            while piece := await asyncio.to_thread(os.read, reader, _PIECE):
-                yield piece
-        finally:
-            # Whoever still writes is told by that.
-            os.close(reader)
-            await writing
-
-    def _write(self, descriptor: int) -> None:
-        try:
-            with os.fdopen(descriptor, "wb") as stream, tarfile.open(mode="w|", fileobj=stream) as archive:
-                inside = "." if self._source.is_dir() else self._source.name
-                archive.add(self._source, inside, filter=self._counted)
-        except BrokenPipeError:
-            pass
-        except OSError as error:
-            self.trouble = error
-
-    def _counted(self, entry: tarfile.TarInfo) -> tarfile.TarInfo:
-        """Whose the files are here means nothing there."""
-        entry.uid = entry.gid = 0
-        entry.uname = entry.gname = ""
-        if entry.isfile():
-            self.files += 1
-            self.size += entry.size
-        return entry
+def _listed(said: Sequence[str]) -> str:
+    more = len(said) - _SHOWN
+    return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -6,6 +6,8 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from typing import NoReturn
 
+import msgspec
+
 from windlass.client.connection import Connection
 from windlass.kubeapi.errors import (
     ApiError,
@@ -15,7 +17,7 @@ from windlass.kubeapi.errors import (
     UnauthorizedError,
 )
 from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
-from windlass.kubeapi.resources import frameworks
+from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.wire import codec
@@ -37,13 +39,43 @@ async def changes(
 
     One that has the same name later is another one. Raises ApiError.
     """
+    resource = frameworks(names.group_of(wanted.api_version))
+    name, uid = wanted.metadata.name, wanted.metadata.uid
+    followed = _followed(connection, resource, name, lambda news, seen: _receive(news, uid, seen), clock)
+    async with contextlib.aclosing(followed) as found:
+        async for each in found:
+            yield each
+
+
+async def until_gone(
+    connection: Connection,
+    resource: Resource,
+    name: str,
+    uid: str,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """An object of any kind; one that has the same name later is another one. Raises ApiError."""
+    followed = _followed(connection, resource, name, lambda news, seen: _bury(news, uid, seen), clock)
+    async with contextlib.aclosing(followed) as found:
+        async for _ in found:
+            pass
+
+
+async def _followed(
+    connection: Connection,
+    resource: Resource,
+    name: str,
+    receive: Callable[[News, Seen], None],
+    clock: Callable[[], float],
+) -> AsyncGenerator[Framework | None, None]:
+    """What `receive` puts there, up to a None."""
     seen: Seen = asyncio.Queue()
     follower = Follower(
         connection.transport,
-        frameworks(names.group_of(wanted.api_version)),
+        resource,
         namespace=connection.namespace,
-        field_selector=f"metadata.name={wanted.metadata.name}",
-        receive=lambda news: _receive(news, wanted.metadata.uid, seen),
+        field_selector=f"metadata.name={name}",
+        receive=lambda news: receive(news, seen),
         troubled=_patience(seen, clock),
     )
     work = asyncio.create_task(follower.run())
@@ -78,6 +110,29 @@ def _receive(news: News, uid: str, seen: Seen) -> None:
         case Deleted(object=body):
             if codec.read_framework(body).metadata.uid == uid:
                 seen.put_nowait(None)
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    uid: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+
+
+def _bury(news: News, uid: str, seen: Seen) -> None:
+    match news:
+        case Listed(items=items):
+            is_gone = all(_decode(item).metadata.uid != uid for item in items)
+        case Changed(object=body):
+            is_gone = _decode(body).metadata.uid != uid
+        case Deleted(object=body):
+            is_gone = _decode(body).metadata.uid == uid
+    if is_gone:
+        seen.put_nowait(None)
 
 
 def _put(found: Framework | Unreadable | None, seen: Seen) -> None:

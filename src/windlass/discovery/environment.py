@@ -23,7 +23,12 @@ def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -
     if runtime is None:
         return _nothing
     peers = where.by_name(framework) if ports is None else where.by_port(framework, ports)
-    return _FORMS[runtime](peers, _rendezvous(framework))
+    return variables_among(runtime, peers, _rendezvous(framework))
+
+
+def variables_among(runtime: Runtime, peers: Peers, rendezvous: str) -> Variables:
+    """`rendezvous` is a name that nobody else meets under."""
+    return _FORMS[runtime](peers, rendezvous)
 
 
 def _rendezvous(framework: Framework) -> str:

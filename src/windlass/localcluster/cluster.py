@@ -34,6 +34,7 @@ from windlass.localcluster.sandbox.messages import Ready
 from windlass.localcluster.scheduling import nodes
 from windlass.localcluster.scheduling.scheduler import Scheduler
 from windlass.localcluster.stored import StoreError
+from windlass.localcluster.workloads.controller import Workloads
 from windlass.model.base import Json
 
 _LOCK = "lock"
@@ -121,7 +122,8 @@ class LocalCluster:
         server.on_store_failure = self._kubelet.relieve_disk
         await self._kubelet.start()
         server.measure_pods_with(Meter(self._kubelet.runs))
-        self._open.push_async_callback(_cancelled, asyncio.create_task(Scheduler(server.lifecycle).run()))
+        for loop in (Scheduler(server.lifecycle), Workloads(server.lifecycle)):
+            self._open.push_async_callback(_cancelled, asyncio.create_task(loop.run()))
 
     async def stop(self, *, ends_pods: bool = False) -> None:
         """Pods go on, and the next start adopts them, unless they are to end: they have their grace period then.

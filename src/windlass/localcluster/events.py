@@ -1,4 +1,4 @@
-"""Events about pods, as the components of a cluster record them; what is told, and when, is theirs to say.
+"""Events about pods and workloads, as the components of a cluster record them; what is told is theirs to say.
 
 There are two sorts. The older one counts how often the same was said of the same object; the kubelet's are of it. The
 newer one has an action and a series, whose message may change; the scheduler's are of it. The name of an event follows
@@ -74,8 +74,8 @@ class EventRecorder:
             "kind": "Event",
             "metadata": {"name": _name(meta["name"], parts), "namespace": meta["namespace"]},
             "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
+                "apiVersion": pod.get("apiVersion", "v1"),
+                "kind": pod.get("kind", "Pod"),
                 "namespace": meta["namespace"],
                 "name": meta["name"],
                 "uid": meta["uid"],

@@ -71,16 +71,46 @@ class Nfs(Sparse, frozen=True, kw_only=True):
 
 
 class CephFs(Sparse, frozen=True, kw_only=True):
-    """A folder of a Ceph file system."""
+    """A folder of a Ceph file system, as the driver ceph-csi mounts it."""
 
-    monitors: tuple[str, ...]
-    """Their addresses, with ports."""
+    cluster_id: str = msgspec.field(name="clusterID")
+    """By which ceph-csi knows the cluster: its configuration has the monitors."""
+    fs_name: str
+    """The file system."""
     path: str = "/"
     """The folder in it."""
-    user: str = "admin"
-    """As whom it is mounted."""
-    secret: str = ""
-    """The name of the Secret with the user's key."""
+    secret: str
+    """The name of the Secret with userID and userKey."""
+    secret_namespace: str = ""
+    """Where that is, if not beside the job."""
+
+
+class NfsServer(Sparse, frozen=True, kw_only=True):
+    """An NFS server in the cluster, for this job and those after it: it stays, with its files, when the job goes."""
+
+    size: Quantity = "10Gi"
+    """Of the disk on which it keeps the files."""
+    storage_class: str = ""
+    """Of that disk. Without it: the cluster's own choice."""
+    image: str = ""
+    """One that has nfs-ganesha. Without it: that of Windlass."""
+
+
+class LoadData(Sparse, frozen=True, kw_only=True):
+    """Files that are brought into a volume before the job starts. One of url, folder and command says from where."""
+
+    to: str
+    """A folder in a volume of the job, as its tasks see it, such as /data/digits."""
+    url: str = ""
+    """A file to download. An archive (.tar, .tar.gz, .tgz, .zip) is unpacked."""
+    sha256: str = ""
+    """Of that file: another one is refused."""
+    folder: str = ""
+    """Of this machine, relative to the job file."""
+    command: Command | None = None
+    """It is run in `to`."""
+    image: str = ""
+    """In which it is done. Without it: the job's own."""
 
 
 class Volume(Sparse, frozen=True, kw_only=True):
@@ -94,6 +124,10 @@ class Volume(Sparse, frozen=True, kw_only=True):
     """Only this folder of it."""
     host_path: str = ""
     """A folder of the machine on which the task runs. It is made if it is missing."""
+    nodes: tuple[str, ...] = ()
+    """With hostPath: the machines that have it. Tasks run on these only."""
+    share: str = ""
+    """A folder of the job's own nfsServer, such as /data or /output."""
     nfs: Nfs | None = None
     """A folder that an NFS server exports."""
     pvc: str = ""
@@ -160,10 +194,18 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Variables of every task: a value, or where it comes from as Kubernetes has it in valueFrom."""
     env_from: tuple[Json, ...] = ()
     """As Kubernetes has it, such as [{secretRef: {name: keys}}]."""
+    secrets: dict[Variable, str] = {}
+    """Variables of every task that belong in no manifest: they are kept in a Secret, {name}-secrets."""
     resources: Resources | None = None
     """Of every task that has none of its own."""
     volumes: dict[Label, Volume] = {}
     """By name. Every task has all of them."""
+    nfs_server: NfsServer | None = None
+    """An NFS server in the cluster, for volumes of the kind share."""
+    load_data: tuple[LoadData, ...] = ()
+    """Files that are brought into volumes before the job starts, in this order."""
+    needs: tuple[str, ...] = ()
+    """Files and folders, as tasks see them, that have to be there before the job starts."""
     shm_size: Quantity | None = None
     """Of /dev/shm, in memory: data loaders with many processes need more than the 64Mi of a container."""
     port: Port | None = None

@@ -21,6 +21,11 @@ FOREGROUND_FINALIZER = "foregroundDeletion"
 ATTEMPT_LABEL = "windlass.dev/attempt"
 """Its value is the ConfigMap's UID: the pods of one attempt are found, and removed, by it in one request."""
 
+JOB_LABEL = "windlass.dev/job"
+"""On all that was made for a job beside its Framework, and on all of one that has none: its name."""
+ROLE_LABEL = "windlass.dev/role"
+"""On the pods of a job that has no Framework, beside the other one."""
+
 RUNTIME_ANNOTATION = "windlass.dev/runtime"
 """On a Framework: for which runtime its tasks are told who their peers are."""
 BARRIER_ANNOTATION = "windlass.dev/barrier"

@@ -108,12 +108,21 @@ def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
 def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
     rendered = framework.framework(job, code.Packed(code.config_map_name(job.name)) if job.code else None)
     placed = placing.placed(rendered, node, path)
-    found = [placed.said_of_the_job(fault) for fault in validation.check(placed.root)]
+    found = [_for_a_job(placed.said_of_the_job(fault)) for fault in validation.check(placed.root)]
     yield from found
     if not any(fault.is_error for fault in found):
         senseless = sense.senseless(msgspec.convert(rendered, Framework))
         if senseless:
             yield faults.error(node, path, f"no controller could run this job: {senseless}")
+
+
+def _for_a_job(fault: Fault) -> Fault:
+    """A job file has a field for what a Framework can only say in a roundabout way."""
+    if fault.rule != Rule.HOST_PATH:
+        return fault
+    what = fault.message.partition(" Hold them")[0]
+    advice = "Name those that have it, as `nodes: [...]` of the volume, or use a volume that nodes share, such as nfs"
+    return msgspec.structs.replace(fault, message=f"{what} {advice}")
 
 
 def _role(node: tree.Mapping, name: str, path: str) -> tuple[faults.Located, str]:

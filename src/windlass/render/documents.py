@@ -1,10 +1,11 @@
-"""Files that are run and submitted: jobs, Frameworks, and what has to be there before them. Bytes in, values out.
+"""Files that are run and submitted: jobs, Frameworks, configs, and what is needed before them. Bytes in, values out.
 
 What only a job needs is imported when there is one: `windlass lint` of a Framework should not wait for it.
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,8 +13,23 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
 from windlass.render.code import Code
-from windlass.wire import faults, job_file, parsing, shape, status_checks, text, tree, validation
+from windlass.render.parts import Part, Piece
+from windlass.render.shares import Share
+from windlass.wire import (
+    cluster_config,
+    faults,
+    job_file,
+    parsing,
+    shape,
+    status_checks,
+    text,
+    tree,
+    validation,
+)
 from windlass.wire.faults import Fault, Rule, Severity
+
+if TYPE_CHECKING:
+    from windlass.render.cluster_config import Configured
 
 _LIST = "List"
 
@@ -23,6 +39,8 @@ class Submission(msgspec.Struct, frozen=True):
 
     job: Job | None = None
     written: Json | None = None
+    prefix: str | None = None
+    """With what the names of its tasks begin in plain objects, if not with that of the job."""
 
     @property
     def name(self) -> str:
@@ -65,12 +83,14 @@ class Submission(msgspec.Struct, frozen=True):
             for container in role["task"]["pod"]["spec"]["containers"]
         )
 
-    def framework(self, code: Code | None = None, *, has_mounts: bool = True) -> Json:
+    def framework(
+        self, code: Code | None = None, share: Share | None = None, *, has_mounts: bool = True
+    ) -> Json:
         """What a cluster is given. What somebody wrote as a Framework stays as it is."""
         if self.job is not None:
             from windlass.render import framework as rendering
 
-            return rendering.framework(self.job, code, has_mounts=has_mounts)
+            return rendering.framework(self.job, code, share, has_mounts=has_mounts)
         return self.written or {}
 
     @property
@@ -82,14 +102,31 @@ class Submission(msgspec.Struct, frozen=True):
 class Contents(msgspec.Struct, frozen=True):
     submissions: tuple[Submission, ...]
     """In the order of the file."""
-    others: tuple[Json, ...]
-    """To be created before them, in this order."""
+    written: tuple[Json, ...]
+    """What stands in the file beside them, as it is."""
     faults: tuple[Fault, ...]
     """Of the whole file, in the order of its lines, warnings among them. With an error, there is nothing else."""
+    configs: "tuple[Configured, ...]" = ()
+    """Their jobs are among the submissions."""
 
     @property
     def errors(self) -> tuple[Fault, ...]:
         return tuple(fault for fault in self.faults if fault.is_error)
+
+    @property
+    def is_config(self) -> bool:
+        """Whether it has a config with imports and resources, whose users expect plain objects."""
+        return bool(self.configs)
+
+    @property
+    def others(self) -> tuple[Json, ...]:
+        """To be created before the Frameworks, in this order."""
+        return tuple(piece.body for piece in self.companions(is_plain=False))
+
+    def companions(self, *, is_plain: bool) -> tuple[Piece, ...]:
+        """All but the jobs, for jobs that become plain objects, or Frameworks."""
+        configured = [piece for each in self.configs for piece in each.companions(is_plain=is_plain)]
+        return (*(Piece(Part.OTHERS, body) for body in self.written), *configured)
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -103,38 +140,66 @@ class _Item(msgspec.Struct, frozen=True):
         return tree.text_of(tree.dig(self.node, "kind"))
 
     @property
+    def is_config(self) -> bool:
+        return cluster_config.is_config(self.node)
+
+    @property
     def is_job(self) -> bool:
-        return job_file.is_job(self.node)
+        return not self.is_config and job_file.is_job(self.node)
 
     @property
     def is_framework(self) -> bool:
         """Or was meant to be one."""
         is_called_so = self.kind is None or faults.nearest(self.kind, (names.KIND,)) is not None
-        return not self.is_job and is_called_so
+        return not self.is_job and not self.is_config and is_called_so
 
     @property
     def is_submitted(self) -> bool:
         return self.is_job or self.is_framework
 
+    @property
+    def is_other(self) -> bool:
+        return not self.is_submitted and not self.is_config
 
-def read(data: bytes, file: str, namespace: str = "") -> Contents:
+
+def template_paths(data: bytes) -> tuple[str, ...]:
+    """Where configs say that templates are, relative to the file. Whoever reads files hands in those that exist."""
+    if b"imports" not in data:
+        return ()
+    roots = (document.root for document in parsing.parse(data).documents)
+    return tuple(
+        path for root in roots if cluster_config.is_config(root) for path in cluster_config.paths(root)
+    )
+
+
+def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, str] | None = None) -> Contents:
     """Jobs and Frameworks are held to what `windlass lint` holds them to; the rest is for the API server to judge.
 
-    `namespace` is where those go that leave it open, if that is known.
+    `namespace` is where those go that leave it open, if that is known. `templates` are the texts of those files that
+    `template_paths` asks for, by path.
     """
+    templates = templates or {}
     parsed = parsing.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
     items = [item for document in documents for item in _items(document.root)]
-    gathered = faults.gathered(_found(parsed, documents, items, namespace), file)
+    gathered = faults.gathered(_found(parsed, documents, items, namespace, templates), file)
     if any(fault.is_error for fault in gathered):
         return Contents((), (), gathered)
-    submissions = tuple(_submission(item) for item in items if item.is_submitted)
-    others = tuple(tree.plain(item.node) for item in items if not item.is_submitted)
-    return Contents(submissions, others, gathered)
+    configs = tuple(_configured(item, templates) for item in items if item.is_config)
+    submissions = (
+        *(_submission(item) for item in items if item.is_submitted),
+        *(Submission(job=job, prefix=config.prefix) for config in configs for job in config.jobs),
+    )
+    written = tuple(tree.plain(item.node) for item in items if item.is_other)
+    return Contents(submissions, written, gathered, configs)
 
 
 def _found(
-    parsed: tree.Parsed, documents: Sequence[tree.Document], items: Sequence[_Item], namespace: str
+    parsed: tree.Parsed,
+    documents: Sequence[tree.Document],
+    items: Sequence[_Item],
+    namespace: str,
+    templates: Mapping[str, str],
 ) -> Iterator[Fault]:
     """No further than somebody reads on: a file may have more faults than anybody wants to hear of."""
     if parsed.failure is not None:
@@ -142,7 +207,7 @@ def _found(
     for document in documents:
         yield from document.faults
     for item in items:
-        yield from map(_as_an_obstacle, _check(item))
+        yield from map(_as_an_obstacle, _check(item, templates))
     if parsed.failure is None:
         yield from _check_number(items)
         yield from _check_names(items, namespace)
@@ -158,12 +223,16 @@ def _items(root: tree.Node) -> Iterator[_Item]:
         yield _Item(node, faults.item("items", index))
 
 
-def _check(item: _Item) -> Iterator[Fault]:
+def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Fault]:
     node = item.node
     if not isinstance(node, tree.Mapping):
         yield from shape.wrong_type(
             node, "a job file, or an object: a mapping with apiVersion, kind and metadata", item.path
         )
+    elif item.is_config:
+        from windlass.render import cluster_config as configuring
+
+        yield from configuring.check(node, item.path, templates)
     elif item.is_job:
         from windlass.render import checking
 
@@ -191,7 +260,7 @@ def _check_other(node: tree.Mapping, path: str) -> Iterator[Fault]:
 
 
 def _check_number(items: Sequence[_Item]) -> Iterator[Fault]:
-    if not any(item.is_submitted for item in items):
+    if all(item.is_other for item in items):
         at = items[0].node if items else text.Place(1, 1)
         message = "there is no job and no Framework in the file, expected at least one"
         yield faults.error(at, "", message, Rule.OTHER_KIND if items else Rule.EMPTY_FILE)
@@ -222,6 +291,13 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Fault]:
 def _as_an_obstacle(fault: Fault) -> Fault:
     """As lint has it: whoever starts a job should not find out at its end that a field was misspelt."""
     return fault.with_severity(Severity.ERROR) if fault.rule == Rule.MISSPELT_FIELD else fault
+
+
+def _configured(item: _Item, templates: Mapping[str, str]) -> "Configured":
+    """Of a file without errors."""
+    from windlass.render import cluster_config as configuring
+
+    return configuring.configured(item.node, templates)
 
 
 def _submission(item: _Item) -> Submission:

@@ -8,16 +8,19 @@ from windlass.model.framework import CompletedPods, CompletionPolicySpec, Execut
 from windlass.model.job import Duration, Job, Role
 from windlass.render import completion, pods
 from windlass.render.code import Code
+from windlass.render.shares import Share
 from windlass.wire import durations
 
 
-def framework(job: Job, code: Code | None = None, *, has_mounts: bool = True) -> Json:
+def framework(
+    job: Job, code: Code | None = None, share: Share | None = None, *, has_mounts: bool = True
+) -> Json:
     """`has_mounts`: whether pods have mounts of their own. Without, they have no file to tell their progress in."""
     return {
         "apiVersion": names.api_version(names.CONTROLLER_GROUP),
         "kind": names.KIND,
         "metadata": _metadata(job),
-        "spec": _spec(job, code, has_mounts=has_mounts),
+        "spec": _spec(job, code, share, has_mounts=has_mounts),
     }
 
 
@@ -33,7 +36,7 @@ def _metadata(job: Job) -> Json:
     return {**metadata, "annotations": annotations}
 
 
-def _spec(job: Job, code: Code | None, *, has_mounts: bool) -> Json:
+def _spec(job: Job, code: Code | None, share: Share | None, *, has_mounts: bool) -> Json:
     policies = completion.policies(job)
     deadlines = {
         "pendingDeadlineSeconds": job.pending_deadline,
@@ -53,7 +56,7 @@ def _spec(job: Job, code: Code | None, *, has_mounts: bool) -> Json:
                 "frameworkAttemptCompletionPolicy": _completion(policies[name]),
                 "task": {
                     "retryPolicy": _retries_of_task(job, role),
-                    "pod": pods.template(job, role, code, has_mounts=has_mounts),
+                    "pod": pods.template(job, role, code, share, has_mounts=has_mounts),
                 },
             }
             for name, role in job.roles.items()

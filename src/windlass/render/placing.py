@@ -32,6 +32,7 @@ _OF_PODS = {
     "imagePullSecrets": "imagePullSecrets",
     "nodeSelector": "nodeSelector",
     "tolerations": "tolerations",
+    "affinity": "volumes",
 }
 _OF_SPECS = {
     "retryPolicy": "retry",
@@ -125,7 +126,9 @@ def _candidates_of_role(role: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
         case ("task", "retryPolicy", *_):
             fields = ("retry",)
         case ("task", "pod", "spec", "containers", 0, "env", int(index), *_):
-            fields = ("env", str(role["task"]["pod"]["spec"]["containers"][0]["env"][index]["name"]))
+            variable = str(role["task"]["pod"]["spec"]["containers"][0]["env"][index]["name"])
+            yield ("secrets", variable)
+            fields = ("env", variable)
         case ("task", "pod", "spec", "containers", 0, str(key), *_):
             fields = (_OF_CONTAINERS.get(key, "pod"),)
         case ("task", "pod", "spec", "volumes", int(index), *_):

@@ -6,9 +6,10 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job, Resources, Role, Value
 from windlass.model.wishes import Runtime
+from windlass.render import affinity, merging, volumes
 from windlass.render import code as coding
-from windlass.render import merging, volumes
 from windlass.render.code import Code
+from windlass.render.shares import Share
 from windlass.wire import commands
 
 NO_IMAGE = "windlass.dev/this-machine"
@@ -21,11 +22,16 @@ _WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
 """Their tasks listen for nobody, unless the job says where."""
 
 
-def template(job: Job, role: Role, code: Code | None, *, has_mounts: bool = True) -> Json:
-    """What a role says counts before what the job says, and `pod` before all else."""
-    spec = coding.with_code(_spec(job, role, has_mounts=has_mounts), code)
+def template(
+    job: Job, role: Role, code: Code | None, share: Share | None = None, *, has_mounts: bool = True
+) -> Json:
+    """What a role says counts before what the job says, and `pod` before all else. Where its folders are nobody can
+    say otherwise."""
+    spec = coding.with_code(_spec(job, role, share, has_mounts=has_mounts), code)
     pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}
-    return merging.merged(merging.merged(pod, job.pod), role.pod)
+    whole = merging.merged(merging.merged(pod, job.pod), role.pod)
+    nodes = affinity.nodes_of(job)
+    return whole if nodes is None else {**whole, "spec": affinity.held_to(whole.get("spec") or {}, nodes)}
 
 
 def container_name(job: Job) -> str:
@@ -42,11 +48,16 @@ def port_of(job: Job, role: Role) -> int | None:
     return role.port or job.port or otherwise
 
 
-def _spec(job: Job, role: Role, *, has_mounts: bool) -> Json:
+def secret_name(job: str) -> str:
+    """Of the Secret with the variables that belong in no manifest."""
+    return f"{job}-secrets"
+
+
+def _spec(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -> Json:
     spec: Json = {
         "restartPolicy": "Never",
-        "containers": [_container(job, role, has_mounts=has_mounts)],
-        "volumes": volumes.volumes_of(job, has_mounts=has_mounts),
+        "containers": [_container(job, role, share, has_mounts=has_mounts)],
+        "volumes": volumes.volumes_of(job, share, has_mounts=has_mounts),
         "serviceAccountName": job.service_account,
         "imagePullSecrets": [{"name": name} for name in job.image_pull_secrets],
         "nodeSelector": {**job.node_selector, **role.node_selector},
@@ -55,10 +66,15 @@ def _spec(job: Job, role: Role, *, has_mounts: bool) -> Json:
     return _without_empty(spec, keeping=("volumes",))
 
 
-def _container(job: Job, role: Role, *, has_mounts: bool) -> Json:
+def container(job: Job, role: Role) -> Json:
+    """The task's own, as the job has it without code and mounts, and before `pod` is merged into it."""
+    return _container(job, role, None, has_mounts=False)
+
+
+def _container(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -> Json:
     port = port_of(job, role)
     command = role.command if role.command is not None else job.command
-    variables = {**job.env, **role.env}
+    variables = {**_secrets(job), **job.env, **role.env}
     container: Json = {
         "name": container_name(job),
         "image": image_of(job, role),
@@ -67,10 +83,16 @@ def _container(job: Job, role: Role, *, has_mounts: bool) -> Json:
         "env": _env(variables, has_mounts=has_mounts),
         "envFrom": list(job.env_from),
         "resources": _resources(role.resources or job.resources),
-        "volumeMounts": volumes.mounts_of(job, has_mounts=has_mounts),
+        "volumeMounts": volumes.mounts_of(job, share, has_mounts=has_mounts),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     return _without_empty(container, keeping=("volumeMounts",))
+
+
+def _secrets(job: Job) -> dict[str, Value]:
+    return {
+        name: {"secretKeyRef": {"name": secret_name(job.name), "key": name}} for name in sorted(job.secrets)
+    }
 
 
 def _env(variables: dict[str, Value], *, has_mounts: bool) -> list[Json]:

@@ -13,7 +13,18 @@ import msgspec
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.job import Job, Role
-from windlass.wire import commands, durations, faults, job_names, job_volumes, pod_schema, sense, shape, tree
+from windlass.wire import (
+    commands,
+    durations,
+    faults,
+    job_names,
+    job_storage,
+    job_volumes,
+    pod_schema,
+    sense,
+    shape,
+    tree,
+)
 from windlass.wire.faults import Fault, Rule
 
 FIELDS = shape.field_names(Job)
@@ -48,6 +59,7 @@ def check(node: tree.Node, path: str) -> Iterator[Fault]:
         value = node.get(field)
         if value is not None:
             yield from rule(value, faults.field(path, field))
+    yield from job_storage.check(node, path)
 
 
 def job_of(node: tree.Node) -> Job:

@@ -1,6 +1,8 @@
 """The volumes of a job file: each comes from one place, and is mounted at one of its own."""
 
-from collections.abc import Iterator
+import functools
+import re
+from collections.abc import Iterator, Mapping
 
 from windlass.model.job import Volume
 from windlass.wire import faults, job_names, pod_schema, shape, tree
@@ -8,11 +10,13 @@ from windlass.wire.faults import Fault
 
 RESERVED = "windlass-"
 """Volumes that Windlass adds are called so."""
-KINDS = ("hostPath", "nfs", "pvc", "cephfs", "emptyDir", "configMap", "secret")
+KINDS = ("hostPath", "share", "nfs", "pvc", "cephfs", "emptyDir", "configMap", "secret")
 
 _FIELDS = shape.field_names(Volume)
 _PATHS = (("hostPath",), ("nfs", "path"), ("cephfs", "path"))
 _OBJECTS = (("pvc",), ("configMap",), ("secret",), ("cephfs", "secret"))
+_TEXTS = (("nfs", "server"), ("cephfs", "clusterID"), ("cephfs", "fsName"), ("cephfs", "secret"))
+_SHARE = re.compile(r"(/[A-Za-z0-9._-]+)+/?")
 
 
 def check(volumes: tree.Node, path: str) -> Iterator[Fault]:
@@ -34,6 +38,20 @@ def normal(path: str) -> str:
     return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
+def volume_at(places: Mapping[str, str], path: str) -> tuple[str, str] | None:
+    """The volume in which a path is, of those that are at `places`, and the path below that. None: in none of them."""
+    whole = normal(path)
+    around = [name for name, at in places.items() if f"{whole}/".startswith(f"{normal(at)}/")]
+    if not around:
+        return None
+    nearest = max(around, key=lambda name: len(normal(places[name])))
+    return nearest, whole[len(normal(places[nearest])) :].strip("/")
+
+
+def is_absolute(text: str) -> bool:
+    return text.startswith("/") and ".." not in text.split("/")
+
+
 def _check_kind(volume: tree.Mapping, path: str) -> Iterator[Fault]:
     kinds = [kind for kind in KINDS if not _is_empty(volume.get(kind))]
     is_misspelt = any(faults.nearest(key, _FIELDS) in KINDS for key in volume.entries if key not in _FIELDS)
@@ -51,17 +69,57 @@ def _check_source(volume: tree.Mapping, path: str) -> Iterator[Fault]:
     for keys in _PATHS:
         node = tree.dig(volume, *keys)
         text = tree.text_of(node)
-        if node is not None and text and not _is_absolute(text):
+        if node is not None and text and not is_absolute(text):
             yield from shape.wrong_type(
-                node, 'a path that begins with "/", without ".."', faults.field(path, ".".join(keys))
+                node, 'a path that begins with "/", without ".."', functools.reduce(faults.field, keys, path)
+            )
+    for keys in _TEXTS:
+        node = tree.dig(volume, *keys)
+        text = tree.text_of(node)
+        if node is not None and text is not None and re.fullmatch(r"\S+", text) is None:
+            yield from shape.wrong_type(
+                node, "a name without spaces", functools.reduce(faults.field, keys, path)
             )
     for keys in _OBJECTS:
         node = tree.dig(volume, *keys)
         if node is not None:
-            yield from job_names.check_object(node, faults.field(path, keys[-1]))
+            yield from job_names.check_object(node, functools.reduce(faults.field, keys, path))
+    yield from _check_share(volume.get("share"), faults.field(path, "share"))
+    yield from _check_nodes(volume, path)
+    ceph_namespace = tree.dig(volume, "cephfs", "secretNamespace")
+    if ceph_namespace is not None:
+        yield from job_names.check_namespace(
+            ceph_namespace, faults.field(faults.field(path, "cephfs"), "secretNamespace")
+        )
     empty_dir = volume.get("emptyDir")
     if isinstance(empty_dir, tree.Mapping):
         yield from pod_schema.check_type(empty_dir, "V1EmptyDirVolumeSource", faults.field(path, "emptyDir"))
+
+
+def _check_share(node: tree.Node | None, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if node is None or not text:
+        return
+    is_good = is_absolute(text) and "." not in text.split("/") and _SHARE.fullmatch(text) is not None
+    if not is_good:
+        expected = (
+            'a folder of the NFS server, such as /data or /output/digits: "/" at its beginning, letters, digits, '
+            'hyphens, underscores and dots, and no ".."'
+        )
+        yield from shape.wrong_type(node, expected, path)
+
+
+def _check_nodes(volume: tree.Mapping, path: str) -> Iterator[Fault]:
+    nodes, at = volume.get("nodes"), faults.field(path, "nodes")
+    if nodes is None or not tree.items_of(nodes):
+        return
+    if _is_empty(volume.get("hostPath")):
+        message = "nodes are those that have the folder of a hostPath, and this volume has none: remove them"
+        yield faults.error(volume.keys["nodes"], at, message)
+    for index, node in enumerate(tree.items_of(nodes)):
+        if tree.text_of(node) == "":
+            yield from shape.wrong_type(node, "the name of a node", faults.item(at, index))
+        yield from job_names.check_object(node, faults.item(at, index))
 
 
 def _check_sub_path(node: tree.Node | None, path: str) -> Iterator[Fault]:
@@ -76,7 +134,7 @@ def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str)
     text = tree.text_of(node)
     if node is None or text is None:
         return
-    if not _is_absolute(text) or ":" in text or normal(text) == "/":
+    if not is_absolute(text) or ":" in text or normal(text) == "/":
         yield from shape.wrong_type(
             node, 'a path that begins with "/", without ".." and ":", such as /data', path
         )
@@ -89,7 +147,3 @@ def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str)
             f"found {faults.quoted(text)}, where the volume of line {first} is too: expected a path of its own for "
             "every volume",
         )
-
-
-def _is_absolute(text: str) -> bool:
-    return text.startswith("/") and ".." not in text.split("/")

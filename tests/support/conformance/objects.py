@@ -10,6 +10,7 @@ from conformance.waiting import wait_for, wait_until
 GROUPS: Final = {
     "jobs": "batch/v1",
     "deployments": "apps/v1",
+    "replicasets": "apps/v1",
     "statefulsets": "apps/v1",
     "leases": "coordination.k8s.io/v1",
     "roles": "rbac.authorization.k8s.io/v1",

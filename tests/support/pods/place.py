@@ -21,6 +21,9 @@ PLURALS: Final = {
     "Service": "services",
     "PersistentVolumeClaim": "persistentvolumeclaims",
     "Pod": "pods",
+    "Job": "jobs",
+    "Deployment": "deployments",
+    "StatefulSet": "statefulsets",
 }
 SECONDS: Final = 180.0
 """How long anything may take. A real kubelet looks at the files of a volume once a minute or so."""
@@ -178,6 +181,12 @@ class Place:
 
     def create(self, body: Json) -> Json:
         return self.client.post(self.path(PLURALS[body["kind"]]), body).expect(201).body
+
+    def pods(self, **labels: str) -> list[Pod]:
+        """Those that have these labels now, by their names."""
+        selector = ",".join(f"{key}={value}" for key, value in labels.items())
+        found = self.client.get(self.path("pods"), labelSelector=selector).expect(200)
+        return [Pod(self, name) for name in sorted(found.names)]
 
     @contextlib.contextmanager
     def held(self, *containers: str | list[str] | Json, **spec: Any) -> Iterator[Pod]:

@@ -6,7 +6,7 @@ from typing import Any
 import click
 import msgspec
 
-from windlass.cli import injecting, parameters
+from windlass.cli import injecting, parameters, preparation
 from windlass.cli.runs.script import Asked
 from windlass.model.wishes import Runtime
 
@@ -27,6 +27,8 @@ class Given(msgspec.Struct, frozen=True):
     logs: bool | None = None
     """None: where there is no live view."""
     keep: bool = False
+    no_preflight: bool = False
+    preflight_timeout: float | None = None
     verbose: bool = False
 
 
@@ -132,6 +134,8 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         multiple=True,
         help="A ConfigMap made from a file, or from the files of a folder. May be repeated.",
     ),
+    preparation.no_preflight,
+    preparation.preflight_timeout,
     click.option("--verbose", is_flag=True, help="Show what the cluster and the controller log, on stderr."),
     click.option(
         "--workers", type=_COUNT, metavar="N", help="Of a command: so many tasks of the role worker. [1]"

@@ -13,8 +13,9 @@ from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, 
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.framework import Framework
 from windlass.model.wishes import wishes_in
-from windlass.wire import crd
+from windlass.wire import codec, crd
 
 
 class RefusedError(Exception):
@@ -55,18 +56,18 @@ async def create_others(transport: Transport, work: Work) -> None:
         await _create(transport, resource, body)
 
 
-async def create_framework(transport: Transport, job: Job) -> None:
+async def create_framework(transport: Transport, job: Job) -> Framework:
     """Raises ApiError and RefusedError."""
-    await _create(transport, frameworks(job.group), job.framework)
+    return codec.decode_framework(await _create(transport, frameworks(job.group), job.framework))
 
 
-async def _create(transport: Transport, resource: Resource, body: Json) -> None:
+async def _create(transport: Transport, resource: Resource, body: Json) -> bytes:
     namespace = body["metadata"].get("namespace") or names.DEFAULT_NAMESPACE
     request = requests.create(
         resource, namespace if resource.is_namespaced else "", msgspec.json.encode(body), "windlass-run"
     )
     try:
-        await transport.send(request)
+        return await transport.send(request)
     except AnsweredError as error:
         what = f"{body['kind']} {body['metadata']['name']}"
         raise RefusedError(f"the cluster does not take the {what}: {error.failure.message}") from error

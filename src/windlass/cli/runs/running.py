@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from windlass.cli import cluster as clusters
 from windlass.cli import exit_codes
 from windlass.cli.local_records import Record
 from windlass.cli.runs import report
@@ -16,6 +17,7 @@ from windlass.cli.runs.interrupts import Interrupts
 from windlass.cli.runs.output import Audience
 from windlass.cli.runs.report import Line, Topic, Verdict
 from windlass.cli.runs.workload import Plan, Work
+from windlass.client.errors import ClientError
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
 
 if TYPE_CHECKING:
@@ -137,6 +139,9 @@ async def _verdicts(session: Coroutine[Any, Any, list[Verdict]], work: Work) -> 
         return [_error(work, str(error), exit_codes.USAGE)]
     except NoAnswerError as error:
         return [_error(work, str(error), exit_codes.NO_ANSWER)]
+    except ClientError as error:
+        told = clusters.explained(error)
+        return [_error(work, str(told), told.code)]
 
 
 def _say_notes(notes: tuple[str, ...], audience: Audience) -> None:

@@ -20,7 +20,8 @@ from windlass.cli.runs.objects import RefusedError
 from windlass.cli.runs.onlooker import Followed, Onlooker
 from windlass.cli.runs.output import Audience
 from windlass.cli.runs.report import Line, Topic, Verdict
-from windlass.cli.runs.workload import Work
+from windlass.cli.runs.workload import Job, Work
+from windlass.client.connection import Connection
 from windlass.client.pods import Pod
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.errors import ApiError
@@ -89,7 +90,7 @@ class Session:
         """Goes on until it is cancelled; what ends before is a fault."""
 
     async def run(self) -> list[Verdict]:
-        """Until all jobs have completed: how each of them did. Raises RefusedError and NoAnswerError."""
+        """Until all jobs have completed: how each of them did. Raises RefusedError, NoAnswerError and ClientError."""
         try:
             async with self._transport:
                 try:
@@ -124,9 +125,30 @@ class Session:
     async def _submit(self) -> None:
         await objects.create_others(self._transport, self._work)
         for job in self._work.jobs:
-            await objects.create_framework(self._transport, job)
+            await self._prepare_and_create(job)
             self._news.tell(Line(Topic.FRAMEWORK, _now(), job.name, "Submitted", "is submitted"))
         self._interrupts.can_be_graceful = True
+
+    async def _prepare_and_create(self, job: Job) -> None:
+        """As `windlass submit` does it. Raises ClientError besides."""
+        if job.preparation is None:
+            await objects.create_framework(self._transport, job)
+            return
+        from windlass.client import preparing
+
+        def tell(message: str) -> None:
+            self._news.tell(Line(Topic.FRAMEWORK, _now(), job.name, "Preparing", message))
+
+        # One that brings its controller along is that of a daemon, and stays.
+        is_passing = not self._site.has_controller
+        if is_passing and job.preparation.share is not None:
+            tell(
+                "its nfsServer is a folder of this run: its files go when the run ends, unless --keep keeps them"
+            )
+        here = Connection(self._transport, job.namespace, has_answered=True)
+        async with preparing.prepared(here, job.preparation, tell, is_passing=is_passing) as prepared:
+            created = await objects.create_framework(self._transport, job)
+        await prepared.give_to(created)
 
     async def _wait(self) -> None:
         if not await self._until(self._news.were_noticed, seconds=NOTICE_SECONDS):

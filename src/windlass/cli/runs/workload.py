@@ -4,12 +4,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from windlass.client import preparing_plans
+from windlass.client.preparing_plans import Preparation
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.render import manifest
 from windlass.render.code import Code
 from windlass.render.documents import Submission
 from windlass.render.manifest import Manifest
+from windlass.render.shares import Share
 from windlass.wire.injections import Injection
 
 
@@ -27,6 +30,8 @@ class Plan(msgspec.Struct, frozen=True):
 class Job(Manifest, frozen=True):
     prefix: str = ""
     """Of what its tasks are called, where there are several jobs."""
+    preparation: Preparation | None = None
+    """What has to be there before it."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -47,6 +52,19 @@ class Work(msgspec.Struct, frozen=True):
     def for_machine(self, *, has_mounts: bool) -> "Work":
         return self if has_mounts else msgspec.structs.replace(self, jobs=self.without_mounts)
 
+    def with_preparations(self, given: Sequence[Preparation | None]) -> "Work":
+        """One for each job, in the same order."""
+
+        def prepared(jobs: tuple[Job, ...]) -> tuple[Job, ...]:
+            return tuple(
+                msgspec.structs.replace(job, preparation=preparation)
+                for job, preparation in zip(jobs, given, strict=True)
+            )
+
+        return msgspec.structs.replace(
+            self, jobs=prepared(self.jobs), without_mounts=prepared(self.without_mounts)
+        )
+
     @property
     def name(self) -> str:
         """Of what is told of the run as a whole."""
@@ -65,7 +83,8 @@ def of(given: Sequence[tuple[Submission, Code | None]], others: tuple[Json, ...]
         return tuple(
             Job(
                 manifest.in_namespace(
-                    submission.framework(code, has_mounts=has_mounts), names.DEFAULT_NAMESPACE
+                    submission.framework(code, _share(submission), has_mounts=has_mounts),
+                    names.DEFAULT_NAMESPACE,
                 ),
                 f"{submission.name}/" if len(given) > 1 else "",
             )
@@ -73,3 +92,7 @@ def of(given: Sequence[tuple[Submission, Code | None]], others: tuple[Json, ...]
         )
 
     return Work(jobs(has_mounts=True), others, jobs(has_mounts=False))
+
+
+def _share(submission: Submission) -> Share | None:
+    return preparing_plans.share_of(submission.job) if submission.job is not None else None

@@ -14,6 +14,7 @@ _COUNTS = (
     "readyReplicas",
     "availableReplicas",
     "unavailableReplicas",
+    "fullyLabeledReplicas",
     "currentReplicas",
 )
 

@@ -142,6 +142,15 @@ KINDS: tuple[Kind, ...] = (
     ),
     _row(
         "apps/v1",
+        "ReplicaSet",
+        workloads.ReplicaSetStrategy(),
+        short_names=("rs",),
+        categories=_ALL,
+        subresources=("scale", "status"),
+        selectable=("status.replicas",),
+    ),
+    _row(
+        "apps/v1",
         "StatefulSet",
         workloads.StatefulSetStrategy(),
         short_names=("sts",),

@@ -1,4 +1,4 @@
-"""Deployments and StatefulSets: replicas of a template that a selector finds again, and their scale."""
+"""Deployments, ReplicaSets and StatefulSets: replicas of a template that a selector finds again, and their scale."""
 
 from collections.abc import Iterator
 
@@ -53,6 +53,32 @@ class DeploymentStrategy(Strategy):
             rolling = strategy.setdefault("rollingUpdate", {})
             rolling.setdefault("maxUnavailable", _QUARTER)
             rolling.setdefault("maxSurge", _QUARTER)
+
+
+class ReplicaSetStrategy(Strategy):
+    scale = scales.USUAL
+    counts_generations = True
+    status_may_relabel = False
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        _with_template_filled(new)
+        new["status"] = {"replicas": 0}
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        _with_template_filled(new)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        spec = new.get("spec") or {}
+        yield from basics.not_negative(spec, "spec", "replicas", "minReadySeconds")
+        yield from rollout_checks.template_faults(spec, "deployment", "ReplicaSet")
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        yield from basics.unchanged("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
+
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+        return rollout_checks.of_status(
+            new.get("status") or {}, ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+        )
 
 
 class StatefulSetStrategy(Strategy):

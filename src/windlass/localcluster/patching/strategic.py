@@ -89,6 +89,7 @@ RULES: dict[str, dict[str, Rule]] = {
         "resourceClaimStatuses": _BY_NAME_RETAINING,
     },
     "V1PodVolumeHealth": {"healthConditions": _by("status")},
+    "V1ReplicaSetStatus": {"conditions": _BY_TYPE},
     "V1ServiceAccount": {"secrets": _BY_NAME},
     "V1ServiceSpec": {"ports": _by("port")},
     "V1ServiceStatus": {"conditions": _BY_TYPE},

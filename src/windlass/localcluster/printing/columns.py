@@ -222,6 +222,18 @@ def _deployment(deployment: Object, now: datetime) -> list[Any]:
     ]
 
 
+def _replica_set(replica_set: Object, now: datetime) -> list[Any]:
+    return [
+        peeks.name_of(replica_set),
+        peeks.number(replica_set, "spec", "replicas"),
+        peeks.number(replica_set, "status", "replicas"),
+        peeks.number(replica_set, "status", "readyReplicas"),
+        peeks.age_of(replica_set, now),
+        *_containers(replica_set),
+        _selector(peeks.at(replica_set, "spec", "selector")),
+    ]
+
+
 def _binding(binding: Object, now: datetime) -> list[Any]:
     subjects = peeks.entries(binding, "subjects")
     accounts = (
@@ -314,6 +326,12 @@ PRINTERS: dict[str, Printer] = {
     ),
     "services": _printer(_service, "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)),
     "deployments.apps": _printer(_deployment, "Ready", "Up-to-date", "Available", "Age", wide=_WORKLOAD),
+    "replicasets.apps": _printer(
+        _replica_set,
+        *(Header(name, "integer") for name in ("Desired", "Current", "Ready")),
+        "Age",
+        wide=_WORKLOAD,
+    ),
     "statefulsets.apps": _printer(
         lambda obj, now: [
             peeks.name_of(obj),

@@ -37,7 +37,7 @@ INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _PACKAGES = {
     _META: r"Condition|DeleteOptions|LabelSelector.*|ListMeta|ManagedFieldsEntry|ObjectMeta|OwnerReference"
     r"|Preconditions|Status|StatusCause|StatusDetails",
-    "io.k8s.api.apps": r"Deployment.*|StatefulSet.*|RollingUpdate.*",
+    "io.k8s.api.apps": r"Deployment.*|ReplicaSet.*|StatefulSet.*|RollingUpdate.*",
     "io.k8s.api.autoscaling": r"Scale|ScaleSpec|ScaleStatus",
     "io.k8s.api.batch": r"Job.*|PodFailurePolicy.*|SuccessPolicy.*|UncountedTerminatedPods",
     "io.k8s.api.coordination": r"Lease.*",
@@ -138,6 +138,7 @@ _ABOUT = {
     "V1Node": "A machine that pods run on.",
     "V1PersistentVolumeClaim": "A claim to storage that outlives pods.",
     "V1Pod": "Containers that run together on one node.",
+    "V1ReplicaSet": "A number of like pods that are kept running.",
     "V1Role": "Rules that grant access in one namespace.",
     "V1RoleBinding": "Who has the rules of a role in one namespace.",
     "V1Secret": "Data that is to be kept from others, by name.",

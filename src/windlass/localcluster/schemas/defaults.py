@@ -62,6 +62,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "strategy": {},
         "template": {},
     },
+    "V1ReplicaSet": _SPEC,
+    "V1ReplicaSetSpec": {"replicas": 1, "template": {}},
     "V1StatefulSet": _SPEC,
     "V1StatefulSetSpec": {
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},

@@ -1,0 +1,200 @@
+"""The objects that a job needs before it starts: created, found again, given to its Framework, or taken back.
+
+Those that hold files are never deleted here, nor is the server of them.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from windlass.client import belongings, watching
+from windlass.client.belongings import Belonging
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, NotThereError, RefusedError
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError, ApiError, ConflictError, NotFoundError
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+
+FIELD_MANAGER = "windlass"
+
+_KINDS = {kind.name: kind for kind in (*belongings.GOING, *belongings.STORAGE)}
+_CHANGEABLE = frozenset({"ConfigMap", "Deployment"})
+"""Of what stays, these follow the job file. Claims and volumes are as they were made, and so is an address."""
+_ATTEMPTS = 5
+
+
+class Object(msgspec.Struct, frozen=True):
+    """As the API server has it."""
+
+    body: Json
+    is_new: bool = True
+    """This call has made it."""
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    @property
+    def belonging(self) -> Belonging:
+        return Belonging(_KINDS[self.body["kind"]], self.name, self.uid)
+
+    def __str__(self) -> str:
+        return str(self.belonging)
+
+
+Record = Callable[[Object], None]
+"""Is told of what was made, also if whoever waits for it does so no longer."""
+
+
+async def kept(connection: Connection, body: Json, job: str, record: Record) -> Object:
+    """One that outlives the job: created, or the one that an earlier submission has made. Raises RefusedError."""
+    try:
+        return await _create(connection, body, record)
+    except AlreadyExistsError:
+        found = await _found(connection, body, job)
+        return await _brought_up_to_date(connection, body) if body["kind"] in _CHANGEABLE else found
+
+
+async def renewed(connection: Connection, body: Json, job: str, record: Record) -> Object:
+    """One that is this job's alone: what one of that name before has left goes first. Raises RefusedError."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return await _create(connection, body, record)
+        except AlreadyExistsError:
+            with contextlib.suppress(NotFoundError):
+                await _remove(connection, await _found(connection, body, job), waits=True)
+    raise ClientError(f"somebody else keeps writing the {_called(body)}. Submit again.")
+
+
+async def remove(connection: Connection, made: Sequence[Object]) -> None:
+    """As well as it goes: whoever asks has something else to tell."""
+    for each in reversed(made):
+        with contextlib.suppress(ClientError, ApiError):
+            await _remove(connection, each, waits=False)
+
+
+async def give(connection: Connection, made: Sequence[Object], owner: Framework) -> None:
+    """They go when the Framework does. Raises AnsweredError."""
+    reference = {
+        "apiVersion": owner.api_version,
+        "kind": names.KIND,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    for each in made:
+        change = {"metadata": {"uid": each.uid, "ownerReferences": [reference]}}
+        resource = each.belonging.kind.resource
+        await connection.send(
+            requests.merge_patch(
+                resource,
+                connection.namespace,
+                each.name,
+                msgspec.json.encode(change),
+                field_manager=FIELD_MANAGER,
+            )
+        )
+
+
+async def _create(connection: Connection, body: Json, record: Record) -> Object:
+    """A request that is under way is awaited in any case. Raises AlreadyExistsError and RefusedError."""
+    creation = asyncio.create_task(_created(connection, body, record))
+    try:
+        return await asyncio.shield(creation)
+    except asyncio.CancelledError:
+        await asyncio.gather(creation, return_exceptions=True)
+        raise
+
+
+async def _created(connection: Connection, body: Json, record: Record) -> Object:
+    kind = _KINDS[body["kind"]]
+    namespace = connection.namespace if kind.resource.is_namespaced else ""
+    request = requests.create(kind.resource, namespace, msgspec.json.encode(body), FIELD_MANAGER)
+    try:
+        made = _object(body, await connection.send(request))
+    except AlreadyExistsError:
+        raise
+    except NotFoundError as error:
+        raise _homeless(connection, body, error) from error
+    except AnsweredError as error:
+        raise _refused(connection, body, error) from error
+    record(made)
+    return made
+
+
+async def _found(connection: Connection, body: Json, job: str) -> Object:
+    """Raises NotFoundError, and RefusedError for somebody else's."""
+    resource, metadata = _KINDS[body["kind"]].resource, body["metadata"]
+    namespace = connection.namespace if resource.is_namespaced else ""
+    answer = await connection.send(requests.get(resource, namespace, metadata["name"]))
+    found = _object(body, answer, is_new=False)
+    if (found.body["metadata"].get("labels") or {}).get(names.JOB_LABEL) != job:
+        where = f" of the namespace {namespace}" if namespace else ""
+        raise RefusedError(
+            f"the {_called(body)}{where} is not Windlass's, and it has the name that the job {job} needs: rename one "
+            "of them"
+        )
+    return found
+
+
+async def _brought_up_to_date(connection: Connection, body: Json) -> Object:
+    """As `kubectl apply` would: what is as it was stays untouched."""
+    resource, name = _KINDS[body["kind"]].resource, body["metadata"]["name"]
+    request = requests.merge_patch(
+        resource, connection.namespace, name, msgspec.json.encode(body), field_manager=FIELD_MANAGER
+    )
+    try:
+        return _object(body, await connection.send(request), is_new=False)
+    except AnsweredError as error:
+        raise _refused(connection, body, error) from error
+
+
+async def _remove(connection: Connection, found: Object, *, waits: bool) -> None:
+    """Jobs with their pods, and pods at once: nobody needs what they would still do."""
+    kind = found.belonging.kind
+    request = requests.delete(
+        kind.resource,
+        connection.namespace,
+        found.name,
+        uid=found.uid,
+        grace_seconds=0 if kind.name == "Pod" else None,
+        propagation=belongings.FOREGROUND if kind.runs_pods and kind.name != "Pod" else "",
+    )
+    with contextlib.suppress(NotFoundError, ConflictError):
+        await connection.send(request)
+    if waits:
+        await watching.until_gone(connection, kind.resource, found.name, found.uid)
+
+
+def _object(body: Json, answer: bytes, *, is_new: bool = True) -> Object:
+    """Answers need not say of which kind they are."""
+    found: Json = msgspec.json.decode(answer)
+    return Object({**found, "apiVersion": body["apiVersion"], "kind": body["kind"]}, is_new)
+
+
+def _refused(connection: Connection, body: Json, error: AnsweredError) -> RefusedError:
+    return RefusedError(f"{connection.where} does not take the {_called(body)}: {error.failure.message}")
+
+
+def _homeless(connection: Connection, body: Json, error: NotFoundError) -> ClientError:
+    """There is no such namespace, or no such kind."""
+    said = error.failure.message
+    if connection.namespace in said:
+        return NotThereError(
+            f"{connection.where} does not take the {_called(body)}: {said}. "
+            "A namespace is not made by submitting to it: choose one that is there, or create it first."
+        )
+    return RefusedError(f"{connection.where} knows no {body['kind']}, which the job needs: {said}")
+
+
+def _called(body: Json) -> str:
+    return f"{body['kind']} {body['metadata']['name']}"

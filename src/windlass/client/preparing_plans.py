@@ -1,0 +1,121 @@
+"""What a job needs before it starts, as a value: its secrets, its volumes, an NFS server, its data, and a preflight.
+
+How it is carried out is in `preparing`. Folders that are loaded are read here.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from windlass.client.errors import ClientError, FaultyJobError
+from windlass.model.base import Json
+from windlass.model.job import Job
+from windlass.render import preparations, shares
+from windlass.render.load_data import Folder, Here
+from windlass.render.parts import Part, Piece
+from windlass.render.shares import Direct, Share
+
+PREFLIGHT_SECONDS = 120.0
+"""For so long files may take to be found where a job needs them."""
+
+_CARRIED_OUT = (Part.SECRETS, Part.VOLUMES, Part.NFS, Part.LOAD_DATA, Part.PREFLIGHT)
+"""The code is brought with the Framework."""
+
+
+class Preparation(msgspec.Struct, frozen=True):
+    """What is planned. Nothing was asked for it."""
+
+    job: Job
+    """In its namespace."""
+    folders: Mapping[str, Folder] = {}
+    """Those that are loaded, by the names that the job has for them."""
+    share: Share | None = None
+    """Where this is known before its NFS server is there: on one machine, which needs none."""
+    preflight_seconds: float | None = PREFLIGHT_SECONDS
+    """None: nobody looks whether the files are there."""
+
+    def pieces(self, share: Share | None = None) -> tuple[Piece, ...]:
+        """In the order in which they are made."""
+        known = share or self.share
+        wanted = set(_CARRIED_OUT) - ({Part.PREFLIGHT} if self.preflight_seconds is None else set())
+        made = preparations.preparations(self.job, share=known, folders=self.folders)
+        return tuple(piece for piece in made if piece.part in wanted)
+
+    @property
+    def objects(self) -> tuple[Json, ...]:
+        return tuple(piece.body for piece in self.pieces())
+
+
+def planned(
+    job: Job,
+    namespace: str,
+    folder: Path,
+    *,
+    is_one_machine: bool,
+    preflight_seconds: float | None = PREFLIGHT_SECONDS,
+) -> Preparation | None:
+    """None for a job that needs nothing of it. `folder` is that of the job file. Raises ClientError."""
+    made = Preparation(
+        msgspec.structs.replace(job, namespace=job.namespace or namespace),
+        {name: _folder(name, folder, is_one_machine=is_one_machine) for name in _folders_of(job)},
+        share_of(job) if is_one_machine else None,
+        preflight_seconds,
+    )
+    return made if made.pieces() else None
+
+
+def share_of(job: Job) -> Share | None:
+    """On one machine."""
+    return Direct(shares.server_name(job.name)) if job.nfs_server is not None else None
+
+
+def depends_on_the_machine(job: Job) -> bool:
+    """Whether it is prepared otherwise where its tasks run on this machine."""
+    return job.nfs_server is not None or bool(_folders_of(job))
+
+
+def _folders_of(job: Job) -> Iterable[str]:
+    return dict.fromkeys(entry.folder for entry in job.load_data if entry.folder)
+
+
+def _folder(name: str, beside: Path, *, is_one_machine: bool) -> Folder:
+    path = Path(os.path.abspath(beside / Path(name).expanduser()))  # noqa: PTH100 — links may be there on purpose
+    if not path.exists():
+        raise FaultyJobError(f"loadData: there is no {path}. Expected a folder, or one file.")
+    if not is_one_machine:
+        return _packed(path)
+    try:
+        return Here(str(path), _version(path))
+    except OSError as error:
+        raise ClientError(
+            f"loadData: {error.filename or path} cannot be read: {error.strerror or error}"
+        ) from error
+
+
+def _packed(path: Path) -> bytes:
+    # It takes a while, and few jobs need it.
+    from windlass.client import code
+
+    try:
+        return code.pack(path).data
+    except ClientError as error:
+        raise type(error)(f"loadData: {str(error).removeprefix('code: ')}") from error
+
+
+def _version(path: Path) -> str:
+    """Another one when a file has come, gone or changed. Nothing is read: there may be much of it."""
+    seen = hashlib.sha256()
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        for name in sorted(files):
+            found = os.lstat(os.path.join(folder, name))  # noqa: PTH118 — a path costs more than the look
+            seen.update(
+                repr((os.path.relpath(folder, path), name, found.st_size, found.st_mtime_ns)).encode()
+            )
+    if path.is_file():
+        found = path.stat()
+        seen.update(repr((found.st_size, found.st_mtime_ns)).encode())
+    return seen.hexdigest()[:16]

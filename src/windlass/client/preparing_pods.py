@@ -1,0 +1,264 @@
+"""The pods of a job's preparation, as they are seen while somebody waits for them: how far they are, what is wrong."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from windlass.client import pods
+from windlass.client.connection import Connection
+from windlass.client.errors import GoneError
+from windlass.client.pods import ContainerStatus, Pod
+from windlass.kubeapi.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
+from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
+from windlass.kubeapi.resources import EVENTS, PODS, Resource
+from windlass.model.base import Sparse
+
+GIVEN_UP = frozenset({"FailedMount", "FailedMapVolume", "FailedCreatePodSandBox", "Failed"})
+"""Reasons of events: what fails for one of these may still come right, but not often."""
+GIVEN_UP_AFTER = 3
+"""So many times."""
+LONGEST_MESSAGE = 500
+"""Of what an event or a container says."""
+
+Places = Mapping[str, str]
+"""By the names of volumes: where their files are, in words."""
+
+_OF_MOUNTS = ("FailedMount", "FailedMapVolume")
+_HOPELESS = (UnauthorizedError, ForbiddenError, NotFoundError)
+_volume_in = re.compile(r'volume "([^"]+)"').search
+_missing_claim = re.compile(r'persistentvolumeclaim "[^"]+" not found').search
+
+
+async def news(
+    connection: Connection, resource: Resource, *, label_selector: str = "", field_selector: str = ""
+) -> AsyncGenerator[News, None]:
+    """For ever. Raises ApiError where it is hopeless to ask again."""
+    seen: asyncio.Queue[News | ApiError] = asyncio.Queue()
+
+    def troubled(error: ApiError) -> None:
+        if isinstance(error, _HOPELESS):
+            seen.put_nowait(error)
+
+    follower = Follower(
+        connection.transport,
+        resource,
+        namespace=connection.namespace,
+        label_selector=label_selector,
+        field_selector=field_selector,
+        receive=seen.put_nowait,
+        troubled=troubled,
+    )
+    work = asyncio.create_task(follower.run())
+    try:
+        while not isinstance(found := await seen.get(), ApiError):
+            yield found
+        raise found
+    finally:
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+
+class _Involved(Sparse, frozen=True):
+    uid: str = ""
+
+
+class _Series(Sparse, frozen=True):
+    count: int = 0
+
+
+class _Metadata(Sparse, frozen=True):
+    uid: str = ""
+
+
+class _Event(Sparse, frozen=True):
+    metadata: _Metadata = _Metadata()
+    involved_object: _Involved = _Involved()
+    type: str = ""
+    reason: str = ""
+    message: str = ""
+    count: int | None = None
+    series: _Series | None = None
+
+    @property
+    def times(self) -> int:
+        return (self.series.count if self.series is not None else 0) or self.count or 1
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+
+
+class Crew:
+    """The pods of one Deployment or Job, or one pod alone."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        places: Places,
+        *,
+        label_selector: str = "",
+        name: str = "",
+    ) -> None:
+        """Those with these labels, or the one of that name."""
+        self._connection = connection
+        self._places = places
+        self._label_selector = label_selector
+        self._name = name
+        self._pods: dict[str, Pod] = {}
+        self._is_lost = False
+        self._events: dict[str, _Event] = {}
+        """By their UIDs, the newest last."""
+        self._changed = asyncio.Condition()
+
+    @property
+    def pods(self) -> Sequence[Pod]:
+        """Those that are there, the newest last."""
+        return sorted(self._pods.values(), key=lambda pod: str(pod.metadata.creation_timestamp))
+
+    @property
+    def has_begun(self) -> bool:
+        return any(container.has_begun for pod in self.pods for container in pod.container_statuses)
+
+    @property
+    def is_pulling(self) -> bool:
+        """A node mounts the volumes first: who waits for an image has them."""
+        pulled = {each.involved_object.uid for each in self._events.values() if each.reason == "Pulling"}
+        return any(pod.uid in pulled for pod in self.pods)
+
+    def looks(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """To be run while somebody waits. They end only by an error."""
+        yield self._look_at_pods()
+        yield self._look_at_events()
+
+    async def until_over(self) -> Pod:
+        """One of them has come to its end. Raises GoneError."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._is_lost or any(pod.is_over for pod in self.pods))
+        ended = [pod for pod in self.pods if pod.is_over]
+        if not ended:
+            raise GoneError("somebody has deleted its pod meanwhile")
+        return ended[-1]
+
+    async def until_hopeless(self) -> str:
+        """Why none of them will come to anything."""
+        async with self._changed:
+            await self._changed.wait_for(self._is_hopeless)
+        return self.why()
+
+    def why(self) -> str:
+        """What keeps the newest of them; empty where nobody knows."""
+        if not self._pods:
+            return "there is no pod of it yet"
+        pod = self.pods[-1]
+        warnings = self._warnings_of(pod)
+        unscheduled = _unscheduled(pod)
+        if unscheduled:
+            return f"the pod {pod.name} has no node: {_cut(unscheduled)}"
+        if warnings:
+            return self._explained(warnings[-1])
+        waits = [each.state.waiting for each in pod.container_statuses if each.state.waiting is not None]
+        said = next((f"{each.reason}: {each.message}".strip(": ") for each in waits if each.reason), "")
+        return f"the pod {pod.name} waits: {_cut(said)}" if said else ""
+
+    def _is_hopeless(self) -> bool:
+        pod = self.pods[-1] if self._pods else None
+        if pod is None or pod.is_over:
+            return False
+        warnings = [each for each in self._warnings_of(pod) if each.reason in GIVEN_UP]
+        # The same mount may fail in several words. An image that is not had at once is told in several, too.
+        mounts = sum(each.times for each in warnings if each.reason in _OF_MOUNTS)
+        most = max((each.times for each in warnings), default=0)
+        is_missing = _missing_claim(_unscheduled(pod)) is not None
+        return mounts >= GIVEN_UP_AFTER or most >= GIVEN_UP_AFTER or is_missing
+
+    def _warnings_of(self, pod: Pod) -> list[_Event]:
+        events = [each for each in self._events.values() if each.involved_object.uid == pod.uid]
+        return [each for each in events if each.type == "Warning"]
+
+    def _explained(self, warning: _Event) -> str:
+        """Where the files are that cannot be had: an event says the name of the volume only."""
+        said = _cut(warning.message)
+        found = _volume_in(warning.message)
+        place = self._places.get(found[1], "") if found else ""
+        if found and place and warning.reason in _OF_MOUNTS:
+            return f"the volume {found[1]} ({place}) cannot be mounted: {said}"
+        return said if warning.reason == "Failed" else f"{warning.reason}: {said}"
+
+    # What the watches say
+
+    async def _look_at_pods(self) -> None:
+        fields = f"metadata.name={self._name}" if self._name else ""
+        found = news(self._connection, PODS, label_selector=self._label_selector, field_selector=fields)
+        async with contextlib.aclosing(found) as changes:
+            async for change in changes:
+                match change:
+                    case Listed(items=items):
+                        self._pods = {pod.uid: pod for pod in map(pods.decode, items)}
+                        self._is_lost = not self._pods
+                    case Changed(object=body):
+                        pod = pods.decode(body)
+                        self._pods[pod.uid] = pod
+                    case Deleted(object=body):
+                        self._pods.pop(pods.decode(body).uid, None)
+                        self._is_lost = not self._pods
+                await self._tell()
+
+    async def _look_at_events(self) -> None:
+        """All of one pod, and warnings only where it could be any of the namespace."""
+        which = f"involvedObject.name={self._name}" if self._name else "type=Warning"
+        found = news(self._connection, EVENTS, field_selector=f"involvedObject.kind=Pod,{which}")
+        try:
+            async with contextlib.aclosing(found) as changes:
+                async for change in changes:
+                    self._take_events(change)
+                    await self._tell()
+        except ForbiddenError:
+            # Whoever may not read events learns less, and later.
+            await asyncio.Event().wait()
+
+    def _take_events(self, change: News) -> None:
+        if isinstance(change, Deleted):
+            return
+        for body in change.items if isinstance(change, Listed) else (change.object,):
+            event = _decode_event(body)
+            self._events.pop(event.metadata.uid, None)
+            self._events[event.metadata.uid] = event
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def failed_container(pod: Pod) -> ContainerStatus | None:
+    """The one that has ended badly, now or before it was started again."""
+    for status in pod.container_statuses:
+        ended = status.state.terminated or status.last_state.terminated
+        if ended is not None and ended.exit_code:
+            return status
+    return None
+
+
+def last_words(pod: Pod) -> str:
+    """Of a pod that has failed, by its own word; empty where it says nothing."""
+    failed = failed_container(pod)
+    ended = failed.state.terminated if failed is not None else None
+    if ended is not None and ended.message.strip():
+        return ended.message.strip()
+    return ": ".join(part for part in (pod.status.reason, pod.status.message) if part)
+
+
+def _unscheduled(pod: Pod) -> str:
+    conditions = pod.status.conditions
+    return next(
+        (each.message for each in conditions if each.type == "PodScheduled" and each.status == "False"), ""
+    )
+
+
+def _cut(said: str) -> str:
+    """In one line."""
+    line = " ".join(said.split())
+    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 1] + "…"

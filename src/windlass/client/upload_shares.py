@@ -1,0 +1,99 @@
+"""Where an upload goes, as somebody writes it: a folder of this machine, an NFS server, a claim of the cluster."""
+
+import posixpath
+import re
+
+import msgspec
+
+from windlass.model import names
+
+FORMS = (
+    "/PATH, a folder of this machine, such as a share that is mounted here",
+    "nfs://SERVER/PATH, a folder that an NFS server exports",
+    "pvc://CLAIM[/FOLDER], the volume of a PersistentVolumeClaim",
+)
+_can_be_a_claim = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
+_can_be_a_server = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]").fullmatch
+
+
+class OnDisk(msgspec.Struct, frozen=True):
+    """A folder of this machine. No cluster is asked."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+
+class Nfs(msgspec.Struct, frozen=True):
+    server: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"nfs://{self.server}{self.path}"
+
+
+class Claim(msgspec.Struct, frozen=True):
+    claim: str
+    """The name of a PersistentVolumeClaim."""
+    folder: str = ""
+    """In the volume."""
+
+    def __str__(self) -> str:
+        return f"pvc://{self.claim}/{self.folder}".rstrip("/")
+
+
+Mounted = Nfs | Claim
+"""What only a pod can reach."""
+Share = OnDisk | Mounted
+
+
+def parse(written: str) -> Share:
+    """Any of the forms, or CLAIM[:FOLDER] for short. Raises ValueError."""
+    scheme, has_scheme, rest = written.partition("://")
+    if written.startswith("/"):
+        return OnDisk(posixpath.normpath("/" + written.lstrip("/")))
+    if not has_scheme:
+        name, _, folder = written.partition(":")
+        return _claim(name, folder, written)
+    if scheme == "pvc":
+        name, _, folder = rest.partition("/")
+        return _claim(name, folder, written)
+    if scheme == "nfs":
+        return _nfs(rest, written)
+    raise ValueError(_expected(written))
+
+
+def project_fault(name: str) -> str | None:
+    """What is wrong with the name of a project; jobs and labels are called by it too."""
+    if re.fullmatch(names.DNS_LABEL_PATTERN, name):
+        return None
+    return (
+        f"PROJECT: found {name!r}, expected lower-case letters, digits and hyphens, with a letter or digit at both "
+        "ends, and at most 63 of them"
+    )
+
+
+def _claim(name: str, folder: str, written: str) -> Claim:
+    if not _can_be_a_claim(name):
+        raise ValueError(_expected(written))
+    return Claim(name, _within(folder, written).strip("/"))
+
+
+def _nfs(rest: str, written: str) -> Nfs:
+    server, has_path, path = rest.partition("/")
+    if not has_path or not _can_be_a_server(server):
+        raise ValueError(_expected(written))
+    return Nfs(server, "/" + _within(path, written).strip("/"))
+
+
+def _within(folder: str, written: str) -> str:
+    """Raises ValueError for one that climbs out."""
+    parts = folder.split("/")
+    if ".." in parts or "\0" in folder:
+        raise ValueError(f"found {written!r}, which leads out of the share: expected a folder in it")
+    return "/".join(part for part in parts if part not in ("", "."))
+
+
+def _expected(written: str) -> str:
+    return f"found {written!r}, expected one of: " + "; ".join(FORMS)

@@ -1,0 +1,42 @@
+"""Conditions in the status of a workload. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from windlass.model.base import Json
+
+
+def find(conditions: Iterable[Json] | None, kind: str) -> Json | None:
+    return next((one for one in conditions or () if one.get("type") == kind), None)
+
+
+def is_true(conditions: Iterable[Json] | None, kind: str) -> bool:
+    return (find(conditions, kind) or {}).get("status") == "True"
+
+
+def condition(kind: str, status: str, reason: str, message: str, now: str, *, stamp: str) -> Json:
+    """`stamp` is the field beside lastTransitionTime in which its kind says when it was last looked at."""
+    return {
+        "type": kind,
+        "status": status,
+        stamp: now,
+        "lastTransitionTime": now,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def with_one(conditions: Iterable[Json] | None, new: Json) -> list[Json]:
+    """In the place of its former self, whose times stand when nothing else changed."""
+    kept = list(conditions or ())
+    former = find(kept, new["type"])
+    if former is None:
+        return [*kept, new]
+    if _says(former) == _says(new):
+        return kept
+    if former.get("status") == new["status"]:
+        new = {**new, "lastTransitionTime": former.get("lastTransitionTime", new["lastTransitionTime"])}
+    return [new if one.get("type") == new["type"] else one for one in kept]
+
+
+def _says(condition: Json) -> Sequence[object]:
+    return [condition.get(key) for key in ("status", "reason", "message")]

@@ -1,0 +1,211 @@
+"""A config with imports and resources → jobs, and what goes with them.
+
+A tensorflow-cluster is a job whose tasks are idle servers of TensorFlow. As plain objects its Services are called
+`{job}-{task}`, after its own jobs and not after the cluster: notebooks of that time have these names in them.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from windlass.discovery import environment, peers
+from windlass.discovery.peers import Address, Peers
+from windlass.model.base import Json
+from windlass.model.cluster_config import JupyterService, Resource, ResourceType, TensorFlowCluster
+from windlass.model.framework import Framework
+from windlass.model.job import Job, Role
+from windlass.model.wishes import Runtime
+from windlass.render import checking, framework, jupyter, plain, plain_roles
+from windlass.render.jupyter import Notebook
+from windlass.render.parts import Part, Piece
+from windlass.wire import cluster_config as wire
+from windlass.wire import faults, parsing, shape, tree
+from windlass.wire.faults import Fault
+
+_PREFIX = ""
+
+_CLUSTER_VARIABLE = "CLUSTER_CONFIG"
+_LIST = "List"
+
+
+class Configured(msgspec.Struct, frozen=True):
+    jobs: tuple[Job, ...] = ()
+    notebooks: tuple[Notebook, ...] = ()
+    objects: tuple[Json, ...] = ()
+    """Of the user's own templates."""
+    prefix: str = _PREFIX
+    """With which the names of tasks begin in plain objects."""
+
+    def companions(self, *, is_plain: bool) -> tuple[Piece, ...]:
+        """All but the jobs. A notebook is told of the first cluster, and what that is called depends on the target."""
+        return (
+            *(Piece(Part.OTHERS, body) for body in self.objects),
+            *(
+                piece
+                for notebook in self.notebooks
+                for piece in jupyter.pieces(self._told(notebook, is_plain=is_plain))
+            ),
+        )
+
+    def _told(self, notebook: Notebook, *, is_plain: bool) -> Notebook:
+        if not self.jobs:
+            return notebook
+        variable = _cluster_variable(self.jobs[0], notebook.namespace, is_plain=is_plain)
+        return msgspec.structs.replace(notebook, variables=(variable,))
+
+
+def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[Fault]:
+    """All faults of a config that stands at `path` of its document. `templates` are the files beside it, by path."""
+    found = list(wire.check(node, path, templates))
+    yield from found
+    if any(fault.is_error for fault in found):
+        return
+    config = wire.config_of(node)
+    nodes = tree.items_of(tree.dig(node, "resources"))
+    for index, resource in enumerate(config.resources):
+        at = faults.item(faults.field(path, "resources"), index)
+        template = wire.template_of(config, resource.type, templates)
+        if template is not None:
+            yield from _check_template(nodes[index], at, resource, template, templates)
+        elif wire.built_in(config, resource.type) is ResourceType.TENSORFLOW_CLUSTER:
+            yield from _check_job(nodes[index], at, _job(resource))
+
+
+def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
+    """Of a node of which `check` finds no error."""
+    config = wire.config_of(node)
+    jobs: list[Job] = []
+    notebooks: list[Notebook] = []
+    objects: list[Json] = []
+    for resource in config.resources:
+        path = wire.template_of(config, resource.type, templates)
+        if path is not None:
+            objects += map(tree.plain, _objects(_rendered(resource, path, templates)))
+        elif wire.built_in(config, resource.type) is ResourceType.TENSORFLOW_CLUSTER:
+            jobs.append(_job(resource))
+        else:
+            notebooks.append(_notebook(resource))
+    return Configured(tuple(jobs), tuple(notebooks), tuple(objects))
+
+
+# What Windlass makes itself
+
+
+def _job(resource: Resource) -> Job:
+    """Without a command: its tasks are given a server of TensorFlow to run."""
+    properties = msgspec.convert(tree.without_nulls(resource.properties), TensorFlowCluster)
+    return Job(
+        name=resource.name or str(ResourceType.TENSORFLOW_CLUSTER),
+        namespace=properties.namespace,
+        runtime=Runtime.TENSORFLOW,
+        image=properties.image,
+        roles={each.name: Role(tasks=each.num_tasks, port=each.port) for each in properties.jobs},
+    )
+
+
+def _notebook(resource: Resource) -> Notebook:
+    properties = msgspec.convert(tree.without_nulls(resource.properties), JupyterService)
+    return Notebook(
+        name=resource.name or str(ResourceType.JUPYTER_SERVICE),
+        namespace=properties.namespace,
+        image=properties.image,
+        password=properties.password,
+        port=properties.port,
+        service_type=properties.service_type,
+    )
+
+
+def _cluster_variable(job: Job, namespace: str, *, is_plain: bool) -> Json:
+    """From the ConfigMap that the tasks have too, where the notebook can see it."""
+    if is_plain and job.namespace == namespace:
+        key = {"name": plain.cluster_name(job.name), "key": plain.CLUSTER_SPEC}
+        return {"name": _CLUSTER_VARIABLE, "valueFrom": {"configMapKeyRef": key}}
+    if is_plain:
+        members = plain_roles.peers_of(job, plain_roles.roles_of(job, prefix=_PREFIX))
+    else:
+        members = peers.by_name(msgspec.convert(framework.framework(job), Framework))
+        if job.namespace != namespace:
+            members = _in_full(members, job.namespace)
+    told = environment.variables_among(job.runtime, members, job.name)(next(iter(job.roles)), 0)
+    return {"name": _CLUSTER_VARIABLE, "value": told[_CLUSTER_VARIABLE]}
+
+
+def _in_full(members: Peers, namespace: str) -> Peers:
+    """For whoever is in another namespace. Nothing is added to a namespace that nobody knows yet."""
+    domain = f".{namespace}.{plain_roles.CLUSTER_DOMAIN}" if namespace else ""
+    return Peers(
+        {
+            role: tuple(Address(f"{address.host}{domain}", address.port) for address in addresses)
+            for role, addresses in members.roles.items()
+        }
+    )
+
+
+def _check_job(node: tree.Node, path: str, job: Job) -> Iterator[Fault]:
+    for fault in checking.faults_of(job):
+        if fault.is_error:
+            yield faults.error(node, path, fault.message, fault.rule)
+
+
+# What templates make
+
+
+def _rendered(resource: Resource, path: str, templates: Mapping[str, str]) -> tree.Parsed:
+    """Raises `jinja.TemplateError`."""
+    from windlass.render import jinja
+
+    name = resource.name or resource.type
+    variables = {
+        **resource.properties,
+        "name": name,
+        "type": resource.type,
+        "properties": resource.properties,
+        "env": {"name": name, "namespace": resource.properties.get("namespace") or ""},
+    }
+    text = jinja.render(templates[path], path, variables, templates)
+    return parsing.parse(text.encode(errors="surrogatepass"))
+
+
+def _objects(parsed: tree.Parsed) -> Iterator[tree.Node]:
+    """Those of lists one by one."""
+    for document in parsed.documents:
+        if document.is_empty:
+            continue
+        is_list = (tree.text_of(tree.dig(document.root, "kind")) or "").endswith(_LIST)
+        yield from tree.items_of(tree.dig(document.root, "items")) if is_list else (document.root,)
+
+
+def _check_template(
+    node: tree.Node, path: str, resource: Resource, template: str, templates: Mapping[str, str]
+) -> Iterator[Fault]:
+    """What stands in no file is told by the line of what came out."""
+    from windlass.render import jinja
+
+    at = faults.field(path, "type")
+    place = tree.dig(node, "type") or node
+    try:
+        parsed = _rendered(resource, template, templates)
+    except jinja.TemplateError as failed:
+        yield faults.error(place, at, f"the template cannot be rendered: {failed}")
+        return
+    found = [] if parsed.failure is None else [parsed.failure]
+    found += [fault for document in parsed.documents for fault in document.faults]
+    found += [fault for each in _objects(parsed) for fault in _check_object(each)]
+    if not found and not any(_objects(parsed)):
+        yield faults.error(place, at, f"nothing comes out of {template}, expected Kubernetes objects")
+    for fault in found[:1]:
+        message = f"what {template} renders cannot be used: in line {fault.line} of it, {fault.message}"
+        yield faults.error(place, at, message, fault.rule)
+
+
+def _check_object(node: tree.Node) -> Iterator[Fault]:
+    if not isinstance(node, tree.Mapping):
+        yield from shape.wrong_type(
+            node, "a Kubernetes object: a mapping with apiVersion, kind and metadata", ""
+        )
+        return
+    for keys in (("apiVersion",), ("kind",), ("metadata", "name")):
+        if not tree.text_of(tree.dig(node, *keys)):
+            yield faults.error(
+                node, "", f"an object begins that has no {'.'.join(keys)}", faults.Rule.MISSING_FIELD
+            )

@@ -1,0 +1,172 @@
+"""What the steps of a load-data Job run: shell scripts for whatever image a job has.
+
+All have the folder and the mark as their first arguments. They work beside the files, under a name that begins with a
+dot, and what is there under its own name is whole.
+"""
+
+DONE = "echo 'all files are there'"
+
+_NO_TAR = "the image has neither tar nor python3: name another one, under image of loadData"
+_START = """\
+set -eu
+to=$1
+mark=$2
+shift 2
+fail() { echo "$*" >&2; exit 1; }
+has() { command -v "$1" >/dev/null 2>&1; }
+mkdir -p "$to" || fail "$to cannot be made: is the volume there, and may it be written to?"
+cd "$to"
+if [ -e "$mark" ]; then
+  echo "$to: everything is there already"
+  exit 0
+fi
+"""
+_END = """\
+: >"$mark"
+echo "$to: done"
+"""
+
+COMMAND = _START + '"$@"\n' + _END
+"""The rest of the arguments are its words."""
+
+HERE = (
+    _START
+    + """\
+[ -e "$1" ] || fail "$1 is not there: it has to be on the machine on which this runs"
+if [ -d "$1" ]; then cp -R "$1/." .; else cp "$1" .; fi
+"""
+    + _END
+)
+"""A folder, or a file, of this machine."""
+
+FOLDER = (
+    _START
+    + f"""\
+if has tar; then tar -xzof "$1"
+elif has python3; then python3 -m tarfile -e "$1" .
+else fail "{_NO_TAR}"
+fi
+"""
+    + _END
+)
+"""An archive that Windlass has packed."""
+
+_DOWNLOAD = """\
+url=$1
+sum=$2
+name=$3
+stage=$mark.part
+rm -rf "$stage"
+mkdir "$stage"
+trap 'rm -rf "$to/$stage"' EXIT
+trap 'exit 143' TERM INT
+if has curl; then curl -fsSL -o "$stage/file" "$url"
+elif has wget; then wget -q -O "$stage/file" "$url"
+elif has python3; then python3 -c '
+import shutil, sys, urllib.request
+try:
+    with urllib.request.urlopen(sys.argv[1]) as answer, open(sys.argv[2], "wb") as file:
+        shutil.copyfileobj(answer, file)
+        length = answer.headers.get("Content-Length")
+        sys.exit(0 if length is None or int(length) == file.tell() else "the connection was cut")
+except OSError as error:
+    sys.exit(str(error))
+' "$url" "$stage/file"
+else fail "the image has neither curl nor wget nor python3: name another one, under image of loadData"
+fi || fail "$url cannot be downloaded"
+if [ -n "$sum" ]; then
+  if has sha256sum; then found=$(sha256sum <"$stage/file")
+  elif has shasum; then found=$(shasum -a 256 <"$stage/file")
+  elif has python3; then
+    found=$(python3 -c '
+import hashlib, sys
+digest = hashlib.sha256()
+for block in iter(lambda: sys.stdin.buffer.read(1 << 20), b""):
+    digest.update(block)
+print(digest.hexdigest())
+' <"$stage/file")
+  else fail "the image has neither sha256sum nor shasum nor python3: name another one, under image of loadData"
+  fi
+  found=${found%% *}
+  [ "$found" = "$sum" ] || fail "$url is not the file that is wanted: its sha256 is $found, expected $sum"
+fi
+"""
+_UNPACK = """\
+outside="$url has a member that leads out of its folder, and is not unpacked"
+mkdir "$stage/all"
+# Some programs only say that they have changed a name, so that it leads nowhere else.
+insist_on_names() {
+  if grep -Eiq '^(tar|unzip): removing leading|^warning: +skipped "' "$stage/said"; then fail "$outside"; fi
+}
+"""
+_UNPACK_TAR = f"""\
+if has tar; then
+  tar -t@f "$stage/file" >"$stage/members" 2>"$stage/said" || fail "$url is no archive, or is damaged"
+  if grep -Eq '^/|(^|/)[.][.](/|$)' "$stage/members"; then fail "$outside"; fi
+  insist_on_names
+  tar -xo@f "$stage/file" -C "$stage/all" || fail "$url cannot be unpacked"
+elif has python3; then
+  python3 -c '
+import sys, tarfile
+def leads_out(name):
+    return name.startswith("/") or ".." in name.split("/")
+with tarfile.open(sys.argv[1]) as archive:
+    for member in archive:
+        is_safe = member.isfile() or member.isdir() or member.issym()
+        if not is_safe or leads_out(member.name) or (member.issym() and leads_out(member.linkname)):
+            sys.exit("found " + member.name)
+    archive.extractall(sys.argv[2])
+' "$stage/file" "$stage/all" || fail "$outside, or it is damaged"
+else fail "{_NO_TAR}"
+fi
+"""
+_UNPACK_ZIP = """\
+if has python3; then
+  python3 -c '
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as archive:
+    for name in archive.namelist():
+        if name.startswith("/") or ".." in name.split("/"):
+            sys.exit("found " + name)
+    archive.extractall(sys.argv[2])
+' "$stage/file" "$stage/all" || fail "$outside, or it is damaged"
+elif has unzip; then
+  has_failed=0
+  unzip -o "$stage/file" -d "$stage/all" >"$stage/said" 2>&1 || has_failed=1
+  insist_on_names
+  [ $has_failed = 0 ] || fail "$url is no archive, or is damaged"
+else fail "the image has neither python3 nor unzip: name another one, under image of loadData"
+fi
+"""
+_PLACE = """\
+root=$(cd "$stage/all" && pwd -P)
+find "$stage/all" -type l >"$stage/links"
+while IFS= read -r link; do
+  case $(readlink -f "$link") in
+  "$root"/*) ;;
+  *) fail "$outside" ;;
+  esac
+done <"$stage/links"
+for entry in "$stage/all"/* "$stage/all"/.[!.]* "$stage/all"/..?*; do
+  if [ -e "$entry" ] || [ -L "$entry" ]; then
+    target=./${entry##*/}
+    if [ -d "$entry" ] && [ ! -L "$entry" ] && [ -d "$target" ]; then cp -R "$entry/." "$target/"
+    else mv -f "$entry" "$target"
+    fi
+  fi
+done
+"""
+
+
+def _archive(unpacking: str) -> str:
+    """It is unpacked beside its place, and looked through, before anything of it is put there."""
+    return _START + _DOWNLOAD + _UNPACK + unpacking + _PLACE + _END
+
+
+URLS = {
+    "file": _START + _DOWNLOAD + 'mv -f "$stage/file" "./$name"\n' + _END,
+    "tar": _archive(_UNPACK_TAR.replace("@", "")),
+    "tar.gz": _archive(_UNPACK_TAR.replace("@", "z")),
+    "zip": _archive(_UNPACK_ZIP),
+}
+"""By what kind of file it is. The address, its sha256 or nothing, and what the file is called."""

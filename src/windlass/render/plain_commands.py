@@ -1,0 +1,103 @@
+"""The command of a task, so that it starts with what the script of its role says.
+
+Kubernetes fills `$(NAME)` into commands and variables, but it does not know what a script sets. Where such a name is
+meant, the shell fills it in; all else is left to Kubernetes, as it was.
+"""
+
+import re
+import shlex
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from windlass.model.base import Json
+
+_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
+_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Wrapped(msgspec.Struct, frozen=True):
+    container: Json
+    exports: tuple[str, ...]
+    """Variables of its own that refer to those of the script: they are lines of it."""
+
+
+def own_names(container: Json) -> frozenset[str]:
+    return frozenset(variable["name"] for variable in container.get("env") or ())
+
+
+def wrapped(container: Json, script: str, told: Collection[str]) -> Wrapped:
+    """`script` is the file, and `told` are the names that it sets. The container has a command."""
+    late = dict(_late(container.get("env") or (), told))
+    words = [*container["command"], *(container.get("args") or ())]
+    run, parts = _run(words, {*told, *late})
+    kept = [variable for variable in container.get("env") or () if variable["name"] not in late]
+    started = {
+        **{name: value for name, value in container.items() if name != "args"},
+        "command": ["/bin/sh", "-c", f". {script}; exec {run}", "sh", *parts],
+        "env": kept,
+    }
+    return Wrapped(started, tuple(late.values()))
+
+
+def _run(words: list[str], known: Collection[str]) -> tuple[str, list[str]]:
+    """What the shell is to run, and what it is given for that: text of people never stands in a script."""
+    if not any(name in known for word in words for name in _references(word)):
+        return '"$@"', words
+    parts: list[str] = []
+    spelt: list[str] = []
+    for word in words:
+        pieces = []
+        for literal, name in _pieces(word, known):
+            if literal:
+                parts.append(literal)
+                pieces.append(f"${{{len(parts)}}}")
+            if name:
+                pieces.append(f"${{{name}}}")
+        spelt.append(f'"{"".join(pieces)}"')
+    return " ".join(spelt), parts
+
+
+def _late(variables: Collection[Json], told: Collection[str]) -> Iterator[tuple[str, str]]:
+    """By name, the line that sets it, for those that refer to what the script says."""
+    known = set(told)
+    for variable in variables:
+        name, value = variable["name"], variable.get("value") or ""
+        is_late = any(each in known for each in _references(value))
+        if is_late and _SHELL_NAME.fullmatch(name):
+            known.add(name)
+            yield name, f"export {name}={_for_a_shell(value)}"
+
+
+def _for_a_shell(value: str) -> str:
+    """As Kubernetes would fill it in: a name that nobody knows stays as it is written."""
+    written, end = [], 0
+    for found in _REFERENCE.finditer(value):
+        name = found[1]
+        written.append(_quoted(value[end : found.start()]))
+        end = found.end()
+        if name is None:
+            written.append(_quoted("$"))
+        elif _SHELL_NAME.fullmatch(name):
+            written.append(f'"${{{name}-\\$({name})}}"')
+        else:
+            written.append(_quoted(found[0]))
+    return "".join((*written, _quoted(value[end:])))
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if text else ""
+
+
+def _pieces(word: str, known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Text, and the name that follows it."""
+    start = 0
+    for found in _REFERENCE.finditer(word):
+        if found[1] is not None and found[1] in known:
+            yield word[start : found.start()], found[1]
+            start = found.end()
+    yield word[start:], ""
+
+
+def _references(text: str) -> Iterator[str]:
+    return (found[1] for found in _REFERENCE.finditer(text) if found[1] is not None)

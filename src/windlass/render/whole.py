@@ -1,0 +1,43 @@
+"""A whole job, as a cluster is given it: what has to be there before it, and the job itself, as its target has it."""
+
+from collections.abc import Iterator, Mapping
+
+from windlass.model.job import Job
+from windlass.render import framework, host_ports, plain, plain_refusals, pods
+from windlass.render import preparations as preparing
+from windlass.render.code import Code, Packed, config_map_name
+from windlass.render.load_data import Folder
+from windlass.render.parts import Part, Piece
+from windlass.render.shares import Share
+
+
+def refusals(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator[str]:
+    """Why it cannot be had. `prefix` is as `plain.plain` has it."""
+    templates = {name: pods.template(job, role, None) for name, role in job.roles.items() if role.tasks > 0}
+    for clash in host_ports.clashes(templates):
+        yield f"the job {job.name}: {clash}"
+    if is_plain:
+        yield from plain_refusals.refusals(job, prefix)
+
+
+def notes(job: Job, *, is_plain: bool) -> Iterator[str]:
+    """What is lost, and is not refused for that."""
+    if is_plain:
+        yield from plain_refusals.notes(job)
+
+
+def pieces(
+    job: Job,
+    *,
+    is_plain: bool,
+    archive: bytes | None = None,
+    share: Share | None = None,
+    folders: Mapping[str, Folder] | None = None,
+    prefix: str | None = None,
+) -> tuple[Piece, ...]:
+    """In the order in which a cluster is given them. `archive` is the code that travels."""
+    code: Code | None = None if archive is None else Packed(config_map_name(job.name))
+    before = preparing.preparations(job, archive=archive, share=share, folders=folders)
+    if is_plain:
+        return (*before, *plain.plain(job, code, share, folders=folders, prefix=prefix))
+    return (*before, Piece(Part.FRAMEWORK, framework.framework(job, code, share)))

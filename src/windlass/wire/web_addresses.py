@@ -1,0 +1,27 @@
+"""Addresses of files that can be downloaded. Nothing here asks anybody for one."""
+
+import re
+
+SCHEMES = ("https", "http", "ftp")
+
+_ADDRESS = re.compile(
+    rf"(?:{'|'.join(SCHEMES)})://(?:[^\s/?#@]*@)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/?#@:\[\]]+)(?::(?P<port>[0-9]{{1,5}}))?"
+    r"(?P<path>/[^\s?#]*)?(?:[?#]\S*)?",
+    re.IGNORECASE,
+)
+_ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
+
+
+def is_complete(text: str) -> bool:
+    """Whether it has a scheme that is known, a host, and nothing that an address cannot have."""
+    found = _ADDRESS.fullmatch(text)
+    return found is not None and text.isprintable() and int(found["port"] or 1) in range(1, 65536)
+
+
+def file_of(text: str) -> str:
+    """What a download of a complete one is called; empty where it names no file."""
+    found = _ADDRESS.fullmatch(text)
+    path = (found["path"] or "") if found is not None else ""
+    whole = _ESCAPED.sub(lambda escaped: bytes.fromhex(escaped[1].decode()), path.encode())
+    name = whole.decode(errors="replace").rpartition("/")[2]
+    return "" if name in (".", "..") else name

@@ -1,0 +1,133 @@
+"""Configs with imports and resources on the command line: templates beside them, and what each command wants."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from windlass.cli.main import main
+from windlass.client import sources
+from windlass.client.errors import FaultyJobError
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "tensorflow-cluster" / "config.yaml"
+OWN = "imports: [{path: own/it.jinja}]\nresources: [{name: a, type: it, properties: {size: 3}}]\n"
+TEMPLATE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ name }}}\ndata: {size: '{{ size }}'}\n"
+NOTEBOOK = "resources: [{type: jupyter-service, properties: {image: i, password: hush}}]\n"
+CLUSTER = (
+    "imports: [{path: own/it.jinja}]\n"
+    "resources:\n"
+    "- {type: tensorflow-cluster, properties: {image: i, jobs: [{name: worker, num_tasks: 1}]}}\n"
+    "- {name: a, type: it, properties: {size: 3}}\n"
+)
+
+
+def windlass(*words: object, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, [*map(str, words)], input=stdin)
+
+
+def written(folder: Path, text: str, template: str | bytes | None = TEMPLATE) -> Path:
+    file = folder / "config.yaml"
+    file.write_text(text)
+    if template is not None:
+        (folder / "own").mkdir()
+        (folder / "own" / "it.jinja").write_bytes(
+            template.encode() if isinstance(template, str) else template
+        )
+    return file
+
+
+def kinds(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    return [body["kind"] for body in yaml.safe_load_all(result.stdout)]
+
+
+def test_the_example() -> None:
+    assert windlass("lint", "--strict", EXAMPLE).exit_code == 0
+    result = windlass("render", "--config", EXAMPLE)
+    assert set(kinds(result)) == {"ConfigMap", "Service", "StatefulSet", "Secret", "Deployment"}
+    assert "choose-another-one" not in result.stdout
+    assert "ps-0.default.svc.cluster.local:8080" in result.stdout
+    assert windlass("render", "--config", EXAMPLE).stdout == result.stdout
+
+
+def test_a_framework_where_it_is_wished() -> None:
+    result = windlass("render", EXAMPLE, "--target", "framework")
+    assert kinds(result) == ["Framework", "Secret", "Deployment", "Service"]
+
+
+def test_one_part_of_it() -> None:
+    assert kinds(windlass("render", EXAMPLE, "--only", "jupyter")) == ["Secret", "Deployment", "Service"]
+
+
+def test_templates_lie_beside_the_config(tmp_path: Path) -> None:
+    file = written(tmp_path, OWN)
+    (body,) = yaml.safe_load_all(windlass("render", file).stdout)
+    assert (body["metadata"]["name"], body["data"]) == ("a", {"size": "3"})
+    assert windlass("lint", file).exit_code == 0
+
+
+def test_those_of_the_standard_input_lie_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, OWN)
+    monkeypatch.chdir(tmp_path)
+    assert kinds(windlass("render", "-", stdin=OWN)) == ["ConfigMap"]
+
+
+BAD: dict[str, tuple[str | bytes | None, str]] = {
+    "not there": (
+        None,
+        'config.yaml:1:18: error: imports[0].path: there is no file "own/it.jinja" beside the config',
+    ),
+    "an undefined variable": (
+        "\n{{ sise }}",
+        'own/it.jinja:2: the variable "sise" is not defined. Did you mean "size"?',
+    ),
+    "not text": (b"a: \xff", "it.jinja:1:4: found the byte 0xff, expected UTF-8 text"),
+}
+
+
+@pytest.mark.parametrize(("template", "words"), BAD.values(), ids=BAD)
+@pytest.mark.parametrize("command", ["lint", "lint --fix", "render", "plan", "run", "submit --dry-run"])
+def test_a_bad_template_is_told_in_one_message(
+    tmp_path: Path, command: str, template: str | bytes | None, words: str
+) -> None:
+    file = written(tmp_path, CLUSTER, template)
+    result = windlass(*command.split(), file)
+    assert result.exit_code in (1, 2)
+    assert result.output.count(words) == 1
+    assert "Traceback" not in result.output
+    assert file.read_text() == CLUSTER
+
+
+def test_nothing_is_half_written(tmp_path: Path) -> None:
+    file, out = written(tmp_path, CLUSTER, "{{ nothing }}"), tmp_path / "out.yaml"
+    assert windlass("render", file, "--out", out).exit_code == 2
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "submit --dry-run"])
+def test_without_a_cluster_there_is_nothing_to_run(tmp_path: Path, command: str) -> None:
+    result = windlass(*command.split(), written(tmp_path, NOTEBOOK))
+    assert result.exit_code == 2
+    assert "there is no job in it, only objects: make them with `windlass render`" in result.output
+
+
+def test_without_a_cluster_there_is_something_to_render(tmp_path: Path) -> None:
+    assert kinds(windlass("render", written(tmp_path, NOTEBOOK))) == ["Secret", "Deployment", "Service"]
+
+
+def test_programs_read_configs_too(tmp_path: Path) -> None:
+    contents = sources.read(written(tmp_path, CLUSTER)).contents
+    assert [each.name for each in contents.submissions] == ["tensorflow-cluster"]
+    assert [body["kind"] for body in contents.others] == ["ConfigMap"]
+
+
+def test_programs_are_told_that_there_is_no_job(tmp_path: Path) -> None:
+    with pytest.raises(FaultyJobError, match="there is no job in it"):
+        sources.read(written(tmp_path, NOTEBOOK))
+
+
+def test_a_plan_knows_that_servers_do_not_end() -> None:
+    result = windlass("plan", EXAMPLE)
+    assert result.exit_code == 0
+    assert "tensorflow-cluster does not end" in result.output

@@ -1,0 +1,280 @@
+"""`windlass template`: what a template is given, what comes out, and what is said of a template that is wrong."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from windlass.cli.main import main
+
+OBJECT = """\
+# A comment of the template's own.
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ project_name }}
+data:
+  value: {{ value | yaml }}
+"""
+COUNTED = OBJECT.replace("{{ value | yaml }}", '"{{ ps_replicas }} {{ worker_replicas }}"')
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def template(*words: str, text: str | None = None) -> Result:
+    result = CliRunner().invoke(main, ["template", *words], input=text)
+    assert "Traceback" not in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def value(result: Result) -> object:
+    assert result.exit_code == 0, result.output
+    return yaml.safe_load(result.stdout)["data"]["value"]
+
+
+GIVEN: dict[str, tuple[str, tuple[str, ...], object]] = {
+    "text": (OBJECT, ("--set", "value=some"), "some"),
+    "text that looks like a number": (OBJECT, ("--set", "value=3"), "3"),
+    "text that looks like a word of YAML": (OBJECT, ("--set", "value=yes"), "yes"),
+    "text with an equals sign": (OBJECT, ("--set", "value=a=b"), "a=b"),
+    "no text": (OBJECT, ("--set", "value="), ""),
+    "text that could be YAML": (OBJECT, ("--set", 'value="a": #b\n- {{ 7*7 }}'), '"a": #b\n- {{ 7*7 }}'),
+    "the last one counts": (OBJECT, ("--set", "value=a", "--set", "value=b"), "b"),
+    "JSON": (OBJECT.replace("value |", "value.a[1] |"), ("--set-json", 'value={"a": [1, "2"]}'), "2"),
+    "a template that sets it itself": (
+        f'{{% set value = "mine" %}}\n{OBJECT}',
+        ("--set", "value=yours"),
+        "mine",
+    ),
+    "a template that sets it if nobody else does": (
+        f'{{% set value = value | default("mine") %}}\n{OBJECT}',
+        ("--set", "value=yours"),
+        "yours",
+    ),
+    "a template that set it since nobody else did": (
+        f'{{% set value = value | default("mine") %}}\n{OBJECT}',
+        (),
+        "mine",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", GIVEN)
+def test_what_a_template_is_given(case: str) -> None:
+    text, words, expected = GIVEN[case]
+    assert value(template("single", "-", "web", *words, text=text)) == expected
+
+
+def test_the_text_is_the_templates_own(here: Path) -> None:
+    (here / "t.jinja").write_text(OBJECT)
+    result = template("single", "t.jinja", "web", "--set", "value=3")
+    expected = OBJECT.replace("{{ project_name }}", "web").replace("{{ value | yaml }}", '"3"')
+    assert (result.stdout, result.stderr) == (expected, "")
+
+
+def test_numbers_of_a_cluster() -> None:
+    assert value(template("cluster", "-", "web", "0", "12", text=COUNTED)) == "0 12"
+
+
+def test_windows_line_ends() -> None:
+    assert value(template("single", "-", "web", "--set", "value=3", text=OBJECT.replace("\n", "\r\n"))) == "3"
+
+
+def test_a_value_that_changes_nothing() -> None:
+    words = ("--set", "valeu=x", "--set", "value=3")
+    result = template("single", "-", "web", *words, text=OBJECT)
+    assert "--set valeu changes nothing" in result.stderr
+    assert value(result) == "3"
+
+
+def test_out(here: Path) -> None:
+    (here / "old.yaml").write_text("before")
+    words = ("--set", "value=3", "--out", "old.yaml")
+    result = template("single", "-", "web", *words, text=OBJECT)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert yaml.safe_load((here / "old.yaml").read_text())["metadata"]["name"] == "web"
+
+
+def test_templates_beside_it(here: Path) -> None:
+    folder = here / "templates"
+    folder.mkdir()
+    (folder / "t.jinja").write_text('{% include "a.jinja" %}')
+    (folder / "a.jinja").write_text('{% import "b.jinja" as b %}' + OBJECT.replace("value |", "b.value() |"))
+    (folder / "b.jinja").write_text("{% macro value() %}from b{% endmacro %}")
+    assert value(template("single", "templates/t.jinja", "web")) == "from b"
+
+
+def test_files_of_elsewhere_are_not_for_templates(here: Path) -> None:
+    (here / "secret").write_text(OBJECT)
+    (here / "folder").mkdir()
+    for name in ("../secret", str(here / "secret")):
+        (here / "folder" / "t.jinja").write_text(f'{{% include "{name}" %}}')
+        result = template("single", "folder/t.jinja", "web", "--set", "value=x")
+        assert result.exit_code == 2
+        assert result.stderr.startswith("windlass: folder/t.jinja:1: ")
+
+
+LONG = "x" * 50
+STATEFUL = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: {{ project_name }}-ps}
+spec:
+  serviceName: x
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: b}]}}
+"""
+INDEXED = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: {{ project_name }}-0123456789}
+spec:
+  completionMode: Indexed
+  completions: 101
+  template: {spec: {restartPolicy: Never, containers: [{name: a, image: b}]}}
+"""
+FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
+    "a variable that nobody gives": (
+        "# first\n{{ model }}",
+        ("t.jinja:2: ", 'the variable "model" is not defined', "--set model=VALUE", "{% set model = "),
+    ),
+    "a number that only a cluster has": (
+        COUNTED,
+        ("t.jinja:7: ", '"ps_replicas"', "The mode cluster gives it."),
+    ),
+    "no Jinja": ("a\n{% if %}", ("t.jinja:2: ", "this is no Jinja")),
+    "an end that is missing": ("a\n{% if 1 %}", ("t.jinja:2: ", "this is no Jinja")),
+    "no such filter": ("{{ 1 | yml }}", ("t.jinja:1: ", "yml")),
+    "an expression that fails": ("\n\n{{ 1 / 0 }}", ("t.jinja:3: ", "ZeroDivisionError")),
+    "no end": ("{% for i in range(10 ** 9) %}x{% endfor %}", ("t.jinja:1: ",)),
+    "nothing": ("", ("expected at least one object",)),
+    "only comments": ("{# a #}\n# b\n---\n", ("expected at least one object",)),
+    "no YAML": ("{% set a = 1 %}\na: b: c\n", ("t.jinja:2: ", "this is not YAML")),
+    "no object": ("- a\n", ("t.jinja:1: ", "expected an object")),
+    "no kind": ("apiVersion: v1\nmetadata: {name: a}\n", ('"kind" is missing',)),
+    "no version": ("kind: Job\nmetadata: {name: a}\n", ('"apiVersion" is missing',)),
+    "a version that is a number": ("apiVersion: 1\nkind: Job\n", ("apiVersion: found the number 1",)),
+    "no name": ("apiVersion: v1\nkind: Secret\nmetadata: {}\n", ('"name" is missing',)),
+    "a name that is none": (
+        "{% set name = 'A_b' %}\napiVersion: v1\nkind: Secret\nmetadata:\n  name: {{ name }}\n",
+        ('t.jinja:5: error: metadata.name: found the string "A_b"', "the name of a Secret"),
+    ),
+    "a name that is a number": (
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: 1}\n",
+        ("metadata.name: found the number 1",),
+    ),
+    "a Service that begins with a digit": (
+        "apiVersion: v1\nkind: Service\nmetadata: {name: 1a}\n",
+        ("a letter at the beginning",),
+    ),
+    "a namespace that is none": (
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: a.b}\n",
+        ("metadata.namespace: ", "the name of a namespace"),
+    ),
+    "a label that is too long": (
+        f"apiVersion: v1\nkind: Secret\nmetadata: {{name: a, labels: {{b: {LONG}{LONG}}}}}\n",
+        ("metadata.labels.b: ", "at most 63"),
+    ),
+    "a StatefulSet whose pods could not be named": (STATEFUL, ("t.jinja:3: ", "found 53", "at most 52")),
+    "a Job whose hosts could not be named": (INDEXED, ("t.jinja:3: ", "found 61", "at most 59")),
+    "the wrong type, in a loop": (
+        "{% for i in [1, 2] %}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: []\n{% endfor %}",
+        ("t.jinja:6: error: data: found a list, expected a mapping",),
+    ),
+    "in an item of a list": (
+        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Secret, metadata: {name: A}}\n",
+        ("t.jinja:4: error: items[0].metadata.name: ",),
+    ),
+    "a key twice": (
+        "apiVersion: v1\nkind: Secret\nkind: Secret\nmetadata: {name: a}\n",
+        ("t.jinja:3: ", 'the key "kind"'),
+    ),
+    "a Framework that makes no sense": (
+        "apiVersion: launcher.microsoft.com/v1\nkind: Framework\nmetadata: {name: a}\nspec: {taskRoles: 3}\n",
+        ("t.jinja:4: error: spec.taskRoles: ",),
+    ),
+    "a job that makes no sense": ("name: a\nroles: {worker: {tasks: many}}\n", ("t.jinja:2: error: ",)),
+    "a control character": ("{{ '\\x07' }}", ("control character U+0007",)),
+}
+
+
+@pytest.mark.parametrize("case", FAULTY)
+def test_a_template_that_is_wrong(case: str, here: Path) -> None:
+    text, said = FAULTY[case]
+    (here / "t.jinja").write_text(text)
+    (here / "old.yaml").write_text("before")
+    result = template("single", "t.jinja", LONG, "--out", "old.yaml")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "t.jinja:" in result.stderr
+    assert all(each in result.stderr for each in said), result.stderr
+    assert (here / "old.yaml").read_text() == "before"
+
+
+def test_what_comes_of_an_included_template_has_no_line_of_this_one(here: Path) -> None:
+    (here / "a.jinja").write_text("apiVersion: v1\nkind: Secret\nmetadata: {name: A}\n")
+    (here / "t.jinja").write_text('{% include "a.jinja" %}')
+    assert "t.jinja: error: in line 3 of what comes out: " in template("single", "t.jinja", "web").stderr
+
+
+def test_a_field_that_kubernetes_drops_is_a_warning() -> None:
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstuff: {}\n"
+    result = template("single", "-", "web", text=text)
+    assert (result.exit_code, result.stdout) == (0, text)
+    assert "<stdin>:4: warning: stuff: " in result.stderr
+
+
+def test_kinds_that_are_not_known_pass() -> None:
+    text = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {generateName: a-}\nspec: 3\n"
+    result = template("single", "-", "web", text=text)
+    assert (result.stdout, result.stderr) == (text, "")
+
+
+WRONG = {
+    "no such file": (
+        ("cluster", "none.jinja", "web", "1", "2"),
+        "none.jinja is not there. `windlass init --template cluster`",
+    ),
+    "a folder": (("single", ".", "web"), ".: cannot be read: Is a directory"),
+    "bytes": (("single", "bytes", "web"), "bytes:2: this is not UTF-8"),
+    "no mode": (("double", "t.jinja", "web"), "double"),
+    "no project": (("single", "t.jinja"), "PROJECT"),
+    "a project that is no name": (
+        ("single", "t.jinja", "Web_Predict"),
+        'found "Web_Predict", expected lower',
+    ),
+    "a project that is a path": (("single", "t.jinja", "../web"), 'found "../web"'),
+    "numbers of a single task": (("single", "t.jinja", "web", "1", "2"), "takes no PS and WORKERS"),
+    "a cluster without numbers": (("cluster", "t.jinja", "web"), "cluster needs PS and WORKERS"),
+    "a cluster without workers": (("cluster", "t.jinja", "web", "1"), "cluster needs PS and WORKERS"),
+    "no worker": (("cluster", "t.jinja", "web", "1", "0"), "[WORKERS]"),
+    "fewer than none": (("cluster", "t.jinja", "web", "--", "-1", "1"), "[PS]"),
+    "words for numbers": (("cluster", "t.jinja", "web", "one", "2"), "[PS]"),
+    "no value": (("single", "t.jinja", "web", "--set", "a"), 'found "a", expected KEY=VALUE'),
+    "no key": (("single", "t.jinja", "web", "--set", "=a"), 'found "=a", expected KEY=VALUE'),
+    "a key that is none": (("single", "t.jinja", "web", "--set", "a-b=c"), "expected KEY=VALUE"),
+    "a key that is taken": (
+        ("single", "t.jinja", "web", "--set", "project_name=a"),
+        "project_name is what stands for PROJECT",
+    ),
+    "no JSON": (("single", "t.jinja", "web", "--set-json", "a=b"), 'found "b", which is no JSON'),
+    "nowhere to write": (
+        ("single", "t.jinja", "web", "--set", "value=a", "--out", "no/where"),
+        "no/where cannot be written",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_command_that_is_wrong(case: str, here: Path) -> None:
+    words, said = WRONG[case]
+    (here / "t.jinja").write_text(OBJECT)
+    (here / "bytes").write_bytes(b"a\n\xff")
+    result = template(*words)
+    assert result.exit_code in (1, 2)
+    assert (result.stdout, said in result.stderr) == ("", True), result.stderr

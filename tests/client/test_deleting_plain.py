@@ -1,0 +1,262 @@
+"""`windlass delete` of what is no Framework: Jobs, and all that carries the label of a job. Files stay."""
+
+from collections.abc import Iterator
+
+import hollow_world
+import pytest
+from click.testing import CliRunner, Result
+from hollow_world import HollowPlace, HollowWorld
+from operated import jobs
+
+from windlass.cli.main import main
+from windlass.client.connection import Connection
+from windlass.kubeapi.errors import ForbiddenError
+from windlass.kubeapi.requests import Request, Verb
+from windlass.model import names
+from windlass.model.api_failure import ApiFailure
+from windlass.model.base import Json
+
+PATHS = {
+    "Job": ("batch/v1", "jobs"),
+    "StatefulSet": ("apps/v1", "statefulsets"),
+    "Deployment": ("apps/v1", "deployments"),
+    "Service": ("v1", "services"),
+    "ConfigMap": ("v1", "configmaps"),
+    "Secret": ("v1", "secrets"),
+    "Pod": ("v1", "pods"),
+    "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
+}
+NAME = "web-predict-ckpt-198d"
+
+
+@pytest.fixture(scope="module")
+def bare_world() -> Iterator[HollowWorld]:
+    """A cluster that knows no Frameworks."""
+    with hollow_world.opened(is_installed=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def bare(bare_world: HollowWorld) -> HollowPlace:
+    return bare_world.new_place()
+
+
+def collection(place: HollowPlace, kind: str) -> str:
+    version, plural = PATHS[kind]
+    return f"/{'api' if version == 'v1' else 'apis'}/{version}/namespaces/{place.name}/{plural}"
+
+
+def spec_of(kind: str, labels: dict[str, str]) -> Json:
+    pod: Json = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "x"}]}}
+    match kind:
+        case "Job":
+            return {"template": {**pod, "spec": {**pod["spec"], "restartPolicy": "Never"}}}
+        case "StatefulSet":
+            return {"serviceName": "x", "selector": {"matchLabels": labels}, "template": pod}
+        case "Deployment":
+            return {"selector": {"matchLabels": labels}, "template": pod}
+        case "Service":
+            return {"ports": [{"port": 2222}]}
+        case "Pod":
+            spec: Json = pod["spec"]
+            return spec
+        case "PersistentVolumeClaim":
+            return {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    return {}
+
+
+def make(place: HollowPlace, kind: str, name: str, job: str = "", **metadata: object) -> Json:
+    labels = {names.JOB_LABEL: job} if job else {}
+    body: Json = {
+        "apiVersion": PATHS[kind][0],
+        "kind": kind,
+        "metadata": {"name": name, "labels": labels, **metadata},
+    }
+    if spec := spec_of(kind, labels or {"app": name}):
+        body["spec"] = spec
+    made: Json = place.client.post(collection(place, kind), body).expect(201).body
+    return made
+
+
+def left(place: HollowPlace) -> set[str]:
+    """All that is there, but for what every namespace has, and for pods that a controller makes."""
+    return {
+        f"{kind} {each['metadata']['name']}"
+        for kind in PATHS
+        for each in place.client.get(collection(place, kind)).expect(200).body["items"]
+        if each["metadata"]["name"] != "kube-root-ca.crt"
+        and not any(owner.get("controller") for owner in each["metadata"].get("ownerReferences") or ())
+    }
+
+
+def delete(place: HollowPlace, *words: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, ["delete", *words, *place.options])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(params=["with Windlass", "without"])
+def anywhere(request: pytest.FixtureRequest) -> HollowPlace:
+    """Whether the cluster knows Frameworks or not."""
+    found: HollowPlace = request.getfixturevalue("place" if request.param == "with Windlass" else "bare")
+    return found
+
+
+def test_a_job_without_any_label(anywhere: HollowPlace) -> None:
+    make(anywhere, "Job", NAME)
+    make(anywhere, "Job", "another")
+    assert delete(anywhere, NAME).stdout == f"{NAME} is deleted\n"
+    assert left(anywhere) == {"Job another"}
+
+
+def test_all_that_carries_the_label(anywhere: HollowPlace) -> None:
+    for kind in ("StatefulSet", "Deployment", "Service", "ConfigMap", "Secret", "Pod"):
+        make(anywhere, kind, f"{NAME}-{kind.lower()}", NAME)
+        make(anywhere, kind, f"other-{kind.lower()}", "other")
+    make(anywhere, "Job", NAME, NAME)
+    others = {each for each in left(anywhere) if " other-" in each}
+    assert len(others) == 6
+    assert delete(anywhere, NAME).stdout == f"{NAME} is deleted\n"
+    assert left(anywhere) == others
+
+
+def test_files_stay_and_it_is_said_how_they_go(anywhere: HollowPlace) -> None:
+    make(anywhere, "Job", f"{NAME}-worker", NAME)
+    for kind in ("PersistentVolumeClaim", "Deployment", "Service", "ConfigMap"):
+        make(anywhere, kind, f"{NAME}-nfs", NAME)
+    remedy = (
+        f"kubectl delete -n {anywhere.name} deployment/{NAME}-nfs service/{NAME}-nfs configmap/{NAME}-nfs "
+        f"persistentvolumeclaim/{NAME}-nfs"
+    )
+    first, second = delete(anywhere, NAME).stdout.splitlines()
+    assert first == f"{NAME} is deleted"
+    assert second.startswith(f"Its files stay (Deployment {NAME}-nfs, ")
+    assert second.endswith(remedy)
+    stayed = {
+        f"{kind} {NAME}-nfs" for kind in ("PersistentVolumeClaim", "Deployment", "Service", "ConfigMap")
+    }
+    assert left(anywhere) == stayed
+    again = delete(anywhere, NAME, code=1).stderr
+    assert f'there is no job "{NAME}"' in again
+    assert remedy in again
+
+
+def test_it_is_gone_only_when_its_pods_are(bare: HollowPlace) -> None:
+    """Nobody ends pods there: as on a node that does not answer."""
+    job = make(bare, "Job", NAME)
+    owner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "name": NAME,
+        "uid": job["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    make(bare, "Pod", f"{NAME}-x", ownerReferences=[owner], finalizers=["test.example/hold"])
+    said = delete(bare, NAME, "--timeout", "0.2s", code=124).stderr
+    assert f"{NAME} is not gone after 0.2 s" in said
+    assert f"kubectl get pods -n {bare.name} -l windlass.dev/job={NAME}" in said
+    assert delete(bare, NAME, "--no-wait").stdout == f"{NAME} is being deleted\n"
+    bare.client.patch(bare.path("pods", f"{NAME}-x"), {"metadata": {"finalizers": None}}).expect(200)
+    delete_if_there(bare, NAME)
+    assert left(bare) == set()
+
+
+def delete_if_there(place: HollowPlace, name: str) -> None:
+    """It may go before it is asked again."""
+    result = CliRunner().invoke(main, ["delete", name, *place.options])
+    assert result.exit_code == 0 or "there is no" in result.stderr, result.output
+    place.wait_for("the end of it", lambda: not left(place))
+
+
+def test_a_part_of_a_job_is_not_taken_for_the_job(anywhere: HollowPlace) -> None:
+    make(anywhere, "Job", f"{NAME}-worker", NAME)
+    said = delete(anywhere, f"{NAME}-worker", code=1).stderr
+    assert f"{NAME}-worker is a part of the job {NAME}: `windlass delete {NAME} -n {anywhere.name}`" in said
+    assert left(anywhere) == {f"Job {NAME}-worker"}
+
+
+MISSING = {
+    "nearly its name": ("web-predict-ckpt-198", f'Did you mean "{NAME}"?'),
+    "no name at all": ("Web_Predict", "names are made of lower-case letters"),
+    "the name of all": ("", "names are made of lower-case letters"),
+    "longer than a label": ("x" * 100, f'there is no job "{"x" * 59}…"'),
+}
+
+
+@pytest.mark.parametrize("case", MISSING)
+def test_one_that_is_not_there(case: str, place: HollowPlace) -> None:
+    name, said = MISSING[case]
+    make(place, "Job", NAME)
+    assert said in delete(place, name, code=1).stderr
+    assert left(place) == {f"Job {NAME}"}
+
+
+def test_one_that_is_not_there_where_windlass_is_not_either(bare: HollowPlace) -> None:
+    said = delete(bare, "digits", code=1).stderr
+    assert f'there is no Job "digits" in the namespace {bare.name}' in said
+    assert "Windlass is not installed" in said
+    make(bare, "Job", NAME)
+    assert f'Did you mean "{NAME}"?' in delete(bare, NAME[:-1], code=1).stderr
+    result = delete(bare, "nobody", NAME, code=1)
+    assert result.stdout == f"{NAME} is deleted\n"
+
+
+def test_a_framework_with_what_was_made_for_it(place: HollowPlace) -> None:
+    place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER)))
+    place.wait_for_running("digits", 1)
+    make(place, "Job", "digits")  # somebody else's, which happens to be called so
+    make(place, "Secret", "digits-secrets", "digits")
+    make(place, "Job", "digits-load-data", "digits")
+    make(place, "PersistentVolumeClaim", "digits-nfs", "digits")
+    said = delete(place, "digits").stdout
+    assert said.startswith("digits is deleted\nIts files stay (PersistentVolumeClaim digits-nfs); ")
+    assert place.client.get(place.framework_path("digits")).code == 404
+    assert left(place) == {"Job digits", "PersistentVolumeClaim digits-nfs"}
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, *refused: tuple[Verb | None, str]) -> None:
+    """As a role does that does not allow it. None stands for every verb."""
+    send = Connection.send
+
+    async def answered(self: Connection, request: Request) -> bytes:
+        if (request.verb, request.resource.plural) in refused or (None, request.resource.plural) in refused:
+            raise ForbiddenError(ApiFailure(403, "Forbidden", f"{request.resource.plural} are not for you"))
+        return await send(self, request)
+
+    monkeypatch.setattr(Connection, "send", answered)
+
+
+def test_whoever_may_see_jobs_only_deletes_them(bare: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nobody may know whether there are Frameworks."""
+    make(bare, "Job", NAME, NAME)
+    make(bare, "Secret", "keys", NAME)
+    hidden = ("frameworks", "statefulsets", "deployments", "pods", "services", "configmaps", "secrets")
+    refuse(monkeypatch, *((None, plural) for plural in (*hidden, "persistentvolumeclaims")))
+    result = delete(bare, NAME)
+    assert result.stdout == f"{NAME} is deleted\n"
+    assert (
+        result.stderr == f"you may not list {', '.join(hidden[1:])}: what there is of them for {NAME} stays\n"
+    )
+    monkeypatch.undo()
+    assert left(bare) == {"Secret keys"}
+
+
+def test_what_may_not_be_deleted_keeps_nothing_else(
+    place: HollowPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(place, "Job", NAME, NAME)
+    make(place, "ConfigMap", "spec", NAME)
+    make(place, "Secret", "keys", NAME)
+    refuse(monkeypatch, (Verb.DELETE, "configmaps"))
+    said = delete(place, NAME, code=1).stderr
+    assert "does not let go of ConfigMap spec: configmaps are not for you" in said
+    monkeypatch.undo()
+    place.wait_for("the end of the others", lambda: left(place) == {"ConfigMap spec"} or None)
+
+
+def test_whoever_may_see_nothing_is_told_so(place: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(place, "Job", NAME)
+    refuse(monkeypatch, (None, "frameworks"), (None, "jobs"))
+    assert "does not allow it: frameworks are not for you" in delete(place, NAME, code=1).stderr

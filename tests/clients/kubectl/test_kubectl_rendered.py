@@ -1,0 +1,83 @@
+"""Files of `windlass render`: kubectl reads in them what was written, and a server takes it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.clients.kubectl.namespaces import Namespaces
+from tests.clients.kubectl.runs import Kubectl, Server
+
+pytestmark = pytest.mark.kubernetes
+
+RENDERED = Path(__file__).parents[2] / "data" / "rendered"
+FILES = sorted(RENDERED.glob("*.plain.yaml"))
+
+
+UNKNOWN_HERE = ("PersistentVolume",)
+"""Kinds that the embedded server does not have."""
+
+
+@pytest.fixture
+def kubectl(namespaces: Namespaces, embedded: Server) -> Kubectl:
+    return namespaces.open(embedded)
+
+
+@pytest.fixture
+def kubectl_there(namespaces: Namespaces, real: Server) -> Kubectl:
+    return namespaces.open(real)
+
+
+def written(file: Path) -> list[Any]:
+    """In no namespace: each test has one of its own."""
+    return [without_namespace(body) for body in yaml.safe_load_all(file.read_text(encoding="utf-8"))]
+
+
+def file_of(folder: Path, bodies: list[Any]) -> str:
+    file = folder / "here.json"
+    file.write_text("\n".join(map(json.dumps, bodies)))
+    return str(file)
+
+
+def is_indexed(body: Any) -> bool:
+    """The real server is older than such Jobs."""
+    return "completionMode" in body.get("spec", {})
+
+
+def read(output: str) -> list[Any]:
+    """One object after the other, or a list of them."""
+    found, decoder, rest = [], json.JSONDecoder(), output.strip()
+    while rest:
+        body, end = decoder.raw_decode(rest)
+        found += body["items"] if body["kind"] == "List" else [body]
+        rest = rest[end:].lstrip()
+    return found
+
+
+def without_namespace(body: Any) -> Any:
+    metadata = {key: value for key, value in body["metadata"].items() if key != "namespace"}
+    return {**body, "metadata": metadata}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_it_reads_what_was_written(kubectl: Kubectl, file: Path, tmp_path: Path) -> None:
+    """As Go reads YAML."""
+    documents = file.read_text(encoding="utf-8").split("\n---\n")
+    known = [text for text in documents if yaml.safe_load(text)["kind"] not in UNKNOWN_HERE]
+    (tmp_path / "here.yaml").write_text("\n---\n".join(known), encoding="utf-8")
+    found = read(kubectl("create", "--dry-run=client", "-o", "json", "-f", str(tmp_path / "here.yaml")))
+    expected = [body for body in written(file) if body["kind"] not in UNKNOWN_HERE]
+    assert [without_namespace(body) for body in found] == expected
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_the_embedded_server_takes_it(kubectl: Kubectl, file: Path, tmp_path: Path) -> None:
+    bodies = [body for body in written(file) if body["kind"] not in UNKNOWN_HERE]
+    kubectl("create", "--dry-run=server", "-f", file_of(tmp_path, bodies))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_a_real_server_takes_what_it_knows(kubectl_there: Kubectl, file: Path, tmp_path: Path) -> None:
+    bodies = [body for body in written(file) if not is_indexed(body)]
+    kubectl_there("create", "--dry-run=server", "-f", file_of(tmp_path, bodies))

@@ -1,0 +1,25 @@
+"""The page about storage: every example is a job file without a fault, and every kind of volume has one."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from windlass.render import documents
+from windlass.wire import job_volumes
+
+PAGE = (Path(__file__).parents[2] / "docs" / "storage.md").read_text()
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_a_job_file(example: str) -> None:
+    found = documents.read(example.encode(), "storage.md")
+    assert found.faults == ()
+    assert found.submissions
+
+
+@pytest.mark.parametrize("kind", job_volumes.KINDS)
+def test_every_kind_has_an_example(kind: str) -> None:
+    assert any(f"{kind}: " in example for example in EXAMPLES)
+    assert f"`{kind}`" in PAGE

@@ -1,0 +1,123 @@
+"""What `windlass render` prints, given to kubectl: it trains with nothing of Windlass in the pods."""
+
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from live import jobs, kubectls
+from live.clusters import Cluster
+from live.consoles import Console
+from live.kubectls import Kubectl
+from live.place import Place
+
+import examples
+from conformance.client import Json
+
+CLIENT: Final = """
+import json, os
+import tensorflow.compat.v1 as tf
+tf.disable_eager_execution()
+cluster = json.loads(os.environ["CLUSTER_CONFIG"])
+with tf.device("/job:ps/task:0"):
+    weight = tf.Variable(0.0)
+losses, steps = [], []
+for index in range(len(cluster["worker"])):
+    with tf.device(f"/job:worker/task:{index}"):
+        inputs = tf.random.uniform([64])
+        losses.append(tf.reduce_mean((weight * inputs - 3.0 * inputs) ** 2))
+        [gradient] = tf.gradients(losses[-1], [weight])
+    with tf.device("/job:ps/task:0"):
+        steps.append(weight.assign_sub(0.5 * gradient))
+with tf.Session("grpc://" + cluster["worker"][0]) as session:
+    names = {"/".join(each.name.split("/")[1:4:2]) for each in session.list_devices()}
+    print("servers:", *sorted(names))
+    session.run(tf.global_variables_initializer())
+    before = session.run(losses)
+    for _ in range(40):
+        session.run(steps)
+    print("weight:", session.run(weight), "better:", max(session.run(losses)) < min(before))
+"""
+"""It drives servers that wait for somebody: the variable is on the ps, and every worker computes gradients."""
+
+
+@pytest.fixture
+def console(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
+    return Console(cluster.kubeconfig, place.name, tmp_path)
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, place: Place) -> Kubectl:
+    return kubectls.newest(cluster, place.name)
+
+
+def test_the_cluster_of_a_config_with_resources(
+    console: Console, kubectl: Kubectl, place: Place, tensorflow: str
+) -> None:
+    config = yaml.safe_load((examples.EXAMPLES / "tensorflow-cluster/config.yaml").read_text())
+    servers, notebook = (resource["properties"] for resource in config["resources"])
+    servers |= {"image": tensorflow, "namespace": place.name}
+    [ps, workers] = servers["jobs"]
+    ps["num_tasks"], workers["num_tasks"] = 1, 2
+    # No image here has Jupyter. Its objects are made all the same.
+    notebook |= {"image": jobs.IMAGE, "namespace": place.name, "service_type": "ClusterIP"}
+    console.write({"config.yaml": yaml.safe_dump(config)})
+    _create(console, kubectl, "--config", "config.yaml")
+
+    addresses = [f"{task}.{place.name}.svc.cluster.local:8080" for task in ("ps-0", "worker-0", "worker-1")]
+    spec = yaml.safe_load(place.config_maps()["tensorflow-cluster-cluster"]["data"]["cluster.json"])
+    assert spec == {"ps": addresses[:1], "worker": addresses[1:]}
+    client = _pod("client", tensorflow, ["python3", "-c", CLIENT], CLUSTER_CONFIG=yaml.safe_dump(spec))
+    for task in ("ps-0", "worker-0", "worker-1"):
+        place.wait_for(f"{task} to serve", lambda pod=task: "server " in kubectl.tried("logs", pod))
+    place.client.post(place.path("pods"), client).expect(201)
+    assert _wait_until_ended(place, "client") == "Succeeded", place.log("client")
+    said = dict(line.split(": ", 1) for line in place.log("client").splitlines() if ": " in line)
+    servers_found = ["job:ps/task:0", "job:worker/task:0", "job:worker/task:1"]
+    assert said["servers"].split() == servers_found
+    assert said["weight"].endswith("better: True")
+
+
+def test_plain_objects_of_a_job_file_train(
+    console: Console, kubectl: Kubectl, place: Place, tensorflow: str
+) -> None:
+    """Real training, with fewer steps than the file says, and with one worker: 1.20 has no Indexed Jobs."""
+    shutil.copytree(examples.EXAMPLES / "digits-ps", console.folder, dirs_exist_ok=True)
+    job = yaml.safe_load((console.folder / "job.yaml").read_text())
+    assert "--steps 2000" in job["command"]
+    job |= {
+        "image": tensorflow,
+        "command": job["command"].replace("2000", "300"),
+        "roles": {"ps": {"tasks": 2}, "worker": {"tasks": 1}},
+        "volumes": {"output": {"emptyDir": {}, "at": "/output"}},
+    }
+    console.write({"job.yaml": yaml.safe_dump(job)})
+    _create(console, kubectl, "job.yaml", "--target", "plain")
+    kubectl("wait", "--for=condition=Complete", "job/digits-worker", "--timeout=280s")
+    [result] = [
+        line for line in kubectl("logs", "job/digits-worker").splitlines() if line.startswith("result:")
+    ]
+    assert float(result.partition("accuracy=")[2].split()[0]) > 0.9
+    assert not place.client.get(place.framework_path()).expect(200).body["items"]
+    assert "digits" in console("delete", "digits").text
+    place.wait_for("nothing to be left", lambda: not place.pods() and not place.config_maps())
+
+
+def _create(console: Console, kubectl: Kubectl, *words: str) -> None:
+    console("render", *words, "--out", "rendered.yaml")
+    kubectl("create", f"--filename={console.folder / 'rendered.yaml'}")
+
+
+def _pod(name: str, image: str, command: list[str], **environment: Any) -> Json:
+    env = [{"name": key, "value": value} for key, value in environment.items()]
+    template = jobs.template("", container={"image": image, "command": command, "env": env})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, **template}
+
+
+def _wait_until_ended(place: Place, pod: str) -> str:
+    def phase() -> str | None:
+        found: str = place.pod(pod)["status"].get("phase", "")
+        return found if found in ("Succeeded", "Failed") else None
+
+    return place.wait_for(f"{pod} to end", phase)

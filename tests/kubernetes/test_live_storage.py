@@ -1,0 +1,164 @@
+"""Shared storage on real nodes: an NFS server in a pod and a client in another one, uploads, data that is loaded.
+
+Whether a node can mount what the server exports is up to its kernel, and nothing here asks for it: the client brings
+NFS along in its own process.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+from live import disks, jobs, kubectls
+from live.clusters import Cluster
+from live.consoles import Console
+from live.kubectls import Kubectl
+from live.place import Place
+
+from conformance.client import Json
+from images import building, catalogue, checkout
+
+CLIENT: Final = "trap 'exit 0' TERM; echo 'Hello, NFS' > /hello; sleep 100000 & wait"
+NOBODY: Final = "192.0.2.1"
+"""An address at which no server is, by RFC 5737."""
+
+
+@pytest.fixture
+def console(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
+    return Console(cluster.kubeconfig, place.name, tmp_path)
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, place: Place) -> Kubectl:
+    return kubectls.newest(cluster, place.name)
+
+
+@pytest.fixture
+def nfs_image(cluster: Cluster) -> str:
+    """That of the NFS server, which has the client's programs too, on the node."""
+    named = os.environ.get("WINDLASS_TEST_NFS_IMAGE", "")
+    ours = catalogue.nfs(checkout.read()).name
+    if not named:
+        cluster.breakable().load(building.ensure(ours))
+    return named or ours
+
+
+# The NFS server
+
+
+@pytest.fixture
+def server(
+    cluster: Cluster, place: Place, console: Console, kubectl: Kubectl, nfs_image: str
+) -> Iterator[str]:
+    """The address of one that is ready: the `nfs` part of what is rendered, and nothing else."""
+    job = console.write_job(
+        "mnist",
+        command="true",
+        nfsServer={"size": disks.SIZE, "image": nfs_image},
+        volumes={"data": {"share": "/data", "at": "/data"}},
+    )
+    console("render", job, "--only", "nfs", "--out", "nfs.yaml")
+    with disks.for_claim(cluster, place, "mnist-nfs"):
+        kubectl("create", f"--filename={console.folder / 'nfs.yaml'}")
+        kubectl("rollout", "status", "deployment/mnist-nfs")
+        yield kubectl("get", "service", "mnist-nfs", "--output=jsonpath={.spec.clusterIP}")
+
+
+def test_a_file_is_served_and_outlives_its_server(
+    place: Place, kubectl: Kubectl, server: str, nfs_image: str
+) -> None:
+    pod = {"metadata": {"name": "client"}, **jobs.template(CLIENT, container={"image": nfs_image})}
+    place.client.post(place.path("pods"), {"apiVersion": "v1", "kind": "Pod", **pod}).expect(201)
+    kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=120s")
+
+    def address(path: str) -> str:
+        return f"nfs://{server}{path}?version=4&nfsport=2049"
+
+    folders = kubectl("exec", "client", "--", "nfs-ls", address("/"))
+    assert sorted(line.split()[-1] for line in folders.splitlines()) == ["data", "output"]
+    kubectl("exec", "client", "--", "nfs-cp", "/hello", address("/data/hello"))
+    read = ("exec", "client", "--", "nfs-cat", address("/data/hello"))
+    assert kubectl(*read) == "Hello, NFS\n"
+    # Owners are numbers, which mean the same on every node.
+    [file] = kubectl("exec", "client", "--", "nfs-ls", address("/data")).splitlines()
+    assert file.split()[2:4] == ["0", "0"]
+
+    kubectl("delete", "pod", "--selector=app.kubernetes.io/name=nfs-ganesha")
+    # At first those who had files open have the server for themselves.
+    assert place.wait_for("the server to be back", lambda: kubectl.tried(*read)) == "Hello, NFS\n"
+
+
+# Shares that are not there
+
+
+def test_a_share_that_is_not_there_stops_the_job_before_it_starts(console: Console, place: Place) -> None:
+    volumes = {"data": {"nfs": {"server": NOBODY, "path": "/exports/data"}, "at": "/data"}}
+    job = console.write_job("job", command="true", volumes=volumes)
+    message = console("submit", job, "--preflight-timeout", "15s", code=1).errors
+    assert NOBODY in message
+    assert "/exports/data" in message
+    assert place.client.get(place.framework_path("job")).code == 404
+    assert not place.pods()
+
+
+# Files that are brought
+
+
+def test_data_is_loaded_before_the_tasks_start(cluster: Cluster, console: Console) -> None:
+    cluster.breakable()  # the folder is one of its node
+    folder = tempfile.mkdtemp(prefix="windlass-live-data-")
+    console.write({"digits/one.txt": "1\n"})
+    job = console.write_job(
+        "job",
+        command=["sh", "-c", "cat /data/made/two.txt /data/digits/one.txt"],
+        roles={"worker": {"tasks": 1}},
+        volumes={"data": {"hostPath": folder, "at": "/data"}},
+        loadData=[
+            {"to": "/data/digits", "folder": "./digits"},
+            {"to": "/data/made", "command": "echo 2 > two.txt"},
+        ],
+        needs=["/data/digits/one.txt"],
+    )
+    try:
+        console("submit", job, "--wait")
+        assert console("logs", "job", "worker-0").text == "2\n1\n"
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_uploaded_files_are_in_the_claim(cluster: Cluster, console: Console, place: Place) -> None:
+    console.write({"src/train.py": "print('hello')\n", "src/parts/model.py": ""})
+    data = os.urandom(3 << 20)
+    (console.folder / "mnist.npz").write_bytes(data)
+    words = ("--code", "src", "--data", "mnist.npz", "--share", "pvc://share", "--image", jobs.IMAGE)
+    with disks.for_claim(cluster, place, "share"):
+        place.client.post(place.path("persistentvolumeclaims"), disks.claim("share")).expect(201)
+        first = _told(console("upload", "digits", *words, "--output", "json").text)
+        assert (first["files"], first["sent"], first["skipped"]) == (3, 3, 0)
+        second = _told(console("upload", "digits", *words, "--output", "json").text)
+        assert (second["files"], second["sent"], second["skipped"]) == (3, 0, 3)
+        place.wait_for("the loaders to go", lambda: not place.pods())
+        job = console.write_job(
+            "reader",
+            command=["sh", "-c", "cd /share && find * -type f | sort | xargs sha256sum"],
+            roles={"worker": {"tasks": 1}},
+            volumes={"share": {"pvc": "share", "at": "/share"}},
+        )
+        console("submit", job, "--wait")
+        found = dict(reversed(line.split()) for line in console("logs", "reader", "worker-0").lines)
+    assert found == {
+        "data/digits/mnist.npz": hashlib.sha256(data).hexdigest(),
+        "src/digits/parts/model.py": hashlib.sha256(b"").hexdigest(),
+        "src/digits/train.py": hashlib.sha256(b"print('hello')\n").hexdigest(),
+    }
+
+
+def _told(text: str) -> Json:
+
+    told: Json = json.loads(text)
+    return told

@@ -1,0 +1,295 @@
+"""A config with imports and resources: what becomes of it, for both targets, and templates of one's own."""
+
+import json
+import textwrap
+from typing import Any
+
+import kubernetes_schemas
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.model.base import Json
+from windlass.model.job import Job, Role
+from windlass.model.wishes import Runtime
+from windlass.render import documents, plain
+from windlass.render.documents import Contents
+from windlass.render.parts import Part
+
+CONFIG = textwrap.dedent(
+    """\
+    imports: [{path: tensorflow-cluster.jinja}, {path: jupyter-service.jinja}]
+    resources:
+    - name: tf
+      type: tensorflow-cluster
+      properties:
+        image: tensorflow/tensorflow:2.21.0
+        namespace: research
+        jobs: [{name: ps, num_tasks: 2, port: 2222}, {name: worker, num_tasks: 2}]
+    - type: jupyter-service
+      properties: {image: jupyter, namespace: research, password: secret}
+    """
+)
+OWN = textwrap.dedent(
+    """\
+    imports: [{path: own.jinja}, {path: parts/labels.jinja}]
+    resources:
+    - name: mine
+      type: own
+      properties: {namespace: research, entries: {a: "yes", b: "{{ 7*7 }}"}}
+    """
+)
+TEMPLATE = textwrap.dedent(
+    """\
+    apiVersion: v1
+    kind: ConfigMap
+    metadata: {name: {{ name }}, namespace: {{ env.namespace }}}
+    data: {{ entries | yaml }}
+    """
+)
+
+
+def read(text: str, templates: dict[str, str] | None = None) -> Contents:
+    return documents.read(text.encode(), "config.yaml", templates=templates)
+
+
+def changed(old: str, new: str) -> str:
+    assert CONFIG.count(old) == 1, old
+    return CONFIG.replace(old, new)
+
+
+def plain_objects(contents: Contents) -> dict[str, Json]:
+    """By kind and name."""
+    bodies = [
+        piece.body
+        for submission in contents.submissions
+        if submission.job is not None
+        for piece in plain.plain(submission.job, prefix=submission.prefix)
+    ]
+    bodies += [piece.body for piece in contents.companions(is_plain=True)]
+    return {f"{body['kind']} {body['metadata']['name']}": body for body in bodies}
+
+
+def cluster_variable(contents: Contents, *, is_plain: bool) -> Json | None:
+    """That of the notebook."""
+    (pod,) = (
+        piece.body["spec"]["template"]["spec"]
+        for piece in contents.companions(is_plain=is_plain)
+        if piece.body["kind"] == "Deployment"
+    )
+    found = [variable for variable in pod["containers"][0]["env"] if variable["name"] == "CLUSTER_CONFIG"]
+    return found[0] if found else None
+
+
+# What Windlass makes itself
+
+
+def test_a_cluster_is_a_job_of_idle_servers() -> None:
+    contents = read(CONFIG)
+    (submission,) = contents.submissions
+    assert contents.faults == ()
+    assert contents.is_config
+    assert submission.job == Job(
+        name="tf",
+        namespace="research",
+        runtime=Runtime.TENSORFLOW,
+        image="tensorflow/tensorflow:2.21.0",
+        roles={"ps": Role(tasks=2, port=2222), "worker": Role(tasks=2, port=8080)},
+    )
+
+
+def test_plain_objects_are_called_after_the_tasks() -> None:
+    found = plain_objects(read(CONFIG))
+    assert list(found) == [
+        "ConfigMap tf-cluster",
+        "Service tf",
+        "Service ps-0",
+        "Service ps-1",
+        "Service worker-0",
+        "Service worker-1",
+        "StatefulSet ps",
+        "StatefulSet worker",
+        "Secret jupyter-service-password",
+        "Deployment jupyter-service",
+        "Service jupyter-service",
+    ]
+    assert json.loads(found["ConfigMap tf-cluster"]["data"]["cluster.json"]) == {
+        "ps": ["ps-0.research.svc.cluster.local:2222", "ps-1.research.svc.cluster.local:2222"],
+        "worker": ["worker-0.research.svc.cluster.local:8080", "worker-1.research.svc.cluster.local:8080"],
+    }
+    for body in found.values():
+        assert list(kubernetes_schemas.faults(body)) == []
+        assert body["metadata"]["namespace"] == "research"
+
+
+@pytest.mark.parametrize("name", ["ps", "worker", "master", "chief", "anything"])
+def test_no_server_ever_ends(name: str) -> None:
+    found = plain_objects(read(changed("name: ps", f"name: {name}" if name != "worker" else "name: ps")))
+    assert not [each for each in found if each.startswith("Job ")]
+    assert f"StatefulSet {name}" in found
+
+
+def test_a_notebook_is_told_of_the_cluster_beside_it() -> None:
+    assert cluster_variable(read(CONFIG), is_plain=True) == {
+        "name": "CLUSTER_CONFIG",
+        "valueFrom": {"configMapKeyRef": {"name": "tf-cluster", "key": "cluster.json"}},
+    }
+
+
+TOLD: dict[str, tuple[str, bool, str]] = {
+    # config, plain?, the first worker
+    "in another namespace": (
+        changed("jupyter, namespace: research", "jupyter, namespace: a"), True,
+        "worker-0.research.svc.cluster.local:8080",
+    ),
+    "of a Framework": (CONFIG, False, "worker-0.tf:8080"),
+    "of a Framework in another namespace": (
+        changed("jupyter, namespace: research", "jupyter, namespace: a"), False,
+        "worker-0.tf.research.svc.cluster.local:8080",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "is_plain", "worker"), TOLD.values(), ids=TOLD)
+def test_a_notebook_that_sees_no_config_map_is_told_all(text: str, is_plain: bool, worker: str) -> None:
+    variable = cluster_variable(read(text), is_plain=is_plain)
+    assert variable is not None
+    assert json.loads(variable["value"])["worker"][0] == worker
+
+
+def test_a_notebook_without_a_cluster() -> None:
+    contents = read("resources: [{type: jupyter-service, properties: {image: i, password: p}}]")
+    assert contents.faults == ()
+    assert contents.submissions == ()
+    assert [body["kind"] for body in contents.others] == ["Secret", "Deployment", "Service"]
+    assert cluster_variable(contents, is_plain=True) is None
+
+
+def test_what_stands_beside_a_config_stays() -> None:
+    other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: research}\n"
+    contents = read(f"{other}---\n{CONFIG}")
+    assert contents.faults == ()
+    assert contents.companions(is_plain=True)[0].part is Part.OTHERS
+    assert [body["kind"] for body in contents.others] == ["Namespace", "Secret", "Deployment", "Service"]
+
+
+def test_what_no_controller_could_run_is_refused() -> None:
+    (fault,) = read(
+        changed("num_tasks: 2, port", "num_tasks: 9999, port").replace("num_tasks: 2}", "num_tasks: 9999}")
+    ).errors
+    assert (fault.line, fault.path) == (3, "resources[0]")
+    assert "found 19998 tasks, expected at most 16000" in fault.message
+
+
+@given(
+    st.lists(
+        st.tuples(st.from_regex(r"[a-z][a-z0-9]{0,30}", fullmatch=True), st.integers(0, 3), st.integers(1, 65535)),
+        min_size=1,
+        max_size=4,
+        unique_by=lambda job: job[0],
+    ),
+    st.sampled_from(["", "default", "a-1"]),
+)  # fmt: skip
+def test_every_task_has_a_service_under_its_address(jobs: list[tuple[str, int, int]], namespace: str) -> None:
+    properties: Json = {
+        "jobs": [{"name": name, "num_tasks": tasks, "port": port} for name, tasks, port in jobs]
+    }
+    properties |= {"image": "i", "namespace": namespace} if namespace else {"image": "i"}
+    config = {"resources": [{"name": "the-cluster", "type": "tensorflow-cluster", "properties": properties}]}
+    contents = read(json.dumps(config))
+    if contents.errors:
+        assert not any(tasks for _, tasks, _ in jobs) or "no server" in contents.errors[0].message
+        return
+    found = plain_objects(contents)
+    spec = json.loads(found["ConfigMap the-cluster-cluster"]["data"]["cluster.json"])
+    listed = {address for addresses in spec.values() for address in addresses}
+    domain = f".{namespace}.svc.cluster.local" if namespace else ""
+    assert listed == {
+        f"{name}-{index}{domain}:{port}" for name, tasks, port in jobs for index in range(tasks)
+    }
+    for address in listed:
+        name, _, port = address.rpartition(":")
+        assert found[f"Service {name.split('.')[0]}"]["spec"]["ports"] == [{"port": int(port)}]
+
+
+# Templates of one's own
+
+
+def made(text: str, templates: dict[str, str]) -> list[Any]:
+    contents = read(text, templates)
+    assert contents.faults == ()
+    return list(contents.others)
+
+
+def test_a_template_beside_the_config_is_used() -> None:
+    (body,) = made(OWN, {"own.jinja": TEMPLATE, "parts/labels.jinja": ""})
+    assert body == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "mine", "namespace": "research"},
+        "data": {"a": "yes", "b": "{{ 7*7 }}"},
+    }
+
+
+def test_it_takes_the_place_of_a_built_in_type() -> None:
+    text = changed(
+        "{path: jupyter-service.jinja}", "{path: jupyter-service.jinja}, {path: a, name: tensorflow-cluster}"
+    )
+    assert "imported" in read(text, {"a": TEMPLATE}).errors[0].message
+    template = "apiVersion: v1\nkind: Own\nmetadata: {name: {{ properties['jobs'][0].name }}-{{ type }}}\n"
+    contents = read(CONFIG, {"tensorflow-cluster.jinja": template})
+    assert contents.faults == ()
+    assert contents.submissions == ()
+    assert contents.others[0]["metadata"]["name"] == "ps-tensorflow-cluster"
+
+
+def test_it_may_have_properties_of_any_names() -> None:
+    text = OWN.replace("entries: {", "name: other, type: t, env: e, properties: p, entries: {")
+    (body,) = made(text, {"own.jinja": TEMPLATE, "parts/labels.jinja": ""})
+    assert body["metadata"] == {"name": "mine", "namespace": "research"}
+
+
+def test_it_may_render_lists_and_several_documents() -> None:
+    item = "{apiVersion: v1, kind: A, metadata: {name: a{{ i }}}}"
+    listed = f"apiVersion: v1\nkind: List\nitems: [{{% for i in range(2) %}}{item},{{% endfor %}}]\n"
+    bodies = made(OWN, {"own.jinja": f"{TEMPLATE}---\n---\n{listed}", "parts/labels.jinja": ""})
+    assert [body["metadata"]["name"] for body in bodies] == ["mine", "a0", "a1"]
+
+
+def test_it_may_use_other_templates_that_are_imported() -> None:
+    template = TEMPLATE.replace("{{ name }}", "{% include 'parts/labels.jinja' %}")
+    (body,) = made(OWN, {"own.jinja": template, "parts/labels.jinja": "x-{{ name }}"})
+    assert body["metadata"]["name"] == "x-mine"
+
+
+BAD_TEMPLATES = {
+    "an undefined variable": ("a: 1\n{{ entrys }}", 'own.jinja:2: the variable "entrys" is not defined. Did you mean'),
+    "an undefined property": ("{{ properties.entrys }}", 'own.jinja:1: there is no "entrys" in what'),
+    "no Jinja": ("\n\n{% if %}", "own.jinja:3: this is no Jinja"),
+    "a template that is not imported": ("{% include 'x' %}", 'own.jinja:1: the template "x" is not among'),
+    "no end": ("{% for i in range(10**9) %}{% endfor %}", "own.jinja:1: the ranges of the template"),
+    "nothing": ("\n", "nothing comes out of own.jinja"),
+    "no YAML": ("a: 1\nb: [", "what own.jinja renders cannot be used: in line 2 of it, this is not YAML"),
+    "a text": ("hello", "in line 1 of it, found the string \"hello\", expected a Kubernetes object"),
+    "no kind": ("apiVersion: v1\nmetadata: {name: a}", "in line 1 of it, an object begins that has no kind"),
+    "no name": ("\napiVersion: v1\nkind: A", "in line 2 of it, an object begins that has no metadata.name"),
+    "a name that is a number": (
+        "{apiVersion: v1, kind: A, metadata: {name: 1}}", "in line 1 of it, an object begins that has no metadata.name"
+    ),
+    "a key twice": (f"{TEMPLATE}data: {{}}\n", 'in line 5 of it, the key "data" stands in this mapping already'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("template", "words"), BAD_TEMPLATES.values(), ids=BAD_TEMPLATES)
+def test_what_is_wrong_with_a_template_is_said_once(template: str, words: str) -> None:
+    contents = read(OWN, {"own.jinja": template, "parts/labels.jinja": ""})
+    (fault,) = contents.faults
+    assert (fault.file, fault.line, fault.path) == ("config.yaml", 4, "resources[0].type")
+    assert words in fault.message
+    assert contents.others == ()
+
+
+def test_a_template_that_is_not_there() -> None:
+    first, second = read(OWN).errors
+    assert 'there is no file "own.jinja" beside the config' in first.message
+    assert 'there is no file "parts/labels.jinja"' in second.message

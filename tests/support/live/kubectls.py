@@ -1,0 +1,50 @@
+"""kubectl as a person uses it: with a kubeconfig, in a namespace, a process for each command."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+from live.clusters import Cluster
+
+SECONDS: Final = 300.0
+"""How long a command may take."""
+
+
+class Kubectl(msgspec.Struct, frozen=True):
+    program: Path
+    kubeconfig: Path
+    namespace: str
+
+    def __call__(self, *arguments: str, given: str = "") -> str:
+        """What it printed."""
+        done = self._run(arguments, given)
+        assert done.returncode == 0, f"{self.program.name} {' '.join(arguments)}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    def tried(self, *arguments: str) -> str:
+        """The same, or nothing where that failed."""
+        done = self._run(arguments)
+        return done.stdout if done.returncode == 0 else ""
+
+    def _run(self, arguments: tuple[str, ...], given: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(  # noqa: S603
+            [self.program, f"--namespace={self.namespace}", *arguments],
+            env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+        )
+
+
+def newest(cluster: Cluster, namespace: str) -> Kubectl:
+    """Of those that come with a cluster of ours; whichever is there for another one."""
+    found = shutil.which("kubectl")
+    programs = cluster.node.place.kubectls if cluster.node else [Path(found)] if found else []
+    if not programs:
+        pytest.skip("there is no kubectl")
+    return Kubectl(programs[-1], cluster.kubeconfig, namespace)
