@@ -2,7 +2,7 @@
 
 import shutil
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 import yaml
@@ -68,14 +68,12 @@ def test_the_cluster_of_a_config_with_resources(
     addresses = [f"{task}.{place.name}.svc.cluster.local:8080" for task in ("ps-0", "worker-0", "worker-1")]
     spec = yaml.safe_load(place.config_maps()["tensorflow-cluster-cluster"]["data"]["cluster.json"])
     assert spec == {"ps": addresses[:1], "worker": addresses[1:]}
-    client = _pod("client", tensorflow, ["python3", "-c", CLIENT], CLUSTER_CONFIG=yaml.safe_dump(spec))
     for task in ("ps-0", "worker-0", "worker-1"):
         place.wait_for(f"{task} to serve", lambda pod=task: "server " in kubectl.tried("logs", pod))
-    place.client.post(place.path("pods"), client).expect(201)
+    place.client.post(place.path("pods"), _client(tensorflow)).expect(201)
     assert _wait_until_ended(place, "client") == "Succeeded", place.log("client")
     said = dict(line.split(": ", 1) for line in place.log("client").splitlines() if ": " in line)
-    servers_found = ["job:ps/task:0", "job:worker/task:0", "job:worker/task:1"]
-    assert said["servers"].split() == servers_found
+    assert said["servers"].split() == ["job:ps/task:0", "job:worker/task:0", "job:worker/task:1"]
     assert said["weight"].endswith("better: True")
 
 
@@ -109,10 +107,16 @@ def _create(console: Console, kubectl: Kubectl, *words: str) -> None:
     kubectl("create", f"--filename={console.folder / 'rendered.yaml'}")
 
 
-def _pod(name: str, image: str, command: list[str], **environment: Any) -> Json:
-    env = [{"name": key, "value": value} for key, value in environment.items()]
-    template = jobs.template("", container={"image": image, "command": command, "env": env})
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, **template}
+def _client(image: str) -> Json:
+    """It has the addresses as the notebook has them."""
+    given = {"configMapKeyRef": {"name": "tensorflow-cluster-cluster", "key": "cluster.json"}}
+    container = {
+        "image": image,
+        "command": ["python3", "-c", CLIENT],
+        "env": [{"name": "CLUSTER_CONFIG", "valueFrom": given}],
+    }
+    pod = jobs.template("", container=container)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "client"}, **pod}
 
 
 def _wait_until_ended(place: Place, pod: str) -> str:

@@ -159,6 +159,5 @@ def test_uploaded_files_are_in_the_claim(cluster: Cluster, console: Console, pla
 
 
 def _told(text: str) -> Json:
-
     told: Json = json.loads(text)
     return told

@@ -285,10 +285,10 @@ def test_an_nfs_server_that_does_not_answer(cluster: Cluster, folder: Path) -> N
     noted: list[str] = []
     with pytest.raises(TimedOutError) as late:
         upload(
-            cluster, folder, Nfs("127.0.0.9", "/exports/data"), "upload-nfs", Watch(noted=noted.append), 20
+            cluster, folder, Nfs("127.0.0.9", "/exports/data"), "upload-nfs", Watch(noted=noted.append), 10
         )
     named = "the folder /exports/data of the NFS server 127.0.0.9 could"
-    assert str(late.value).startswith(f"{named} not be had within 20 s: ")
+    assert str(late.value).startswith(f"{named} not be had within 10 s: ")
     assert "does not say why" not in str(late.value)
     assert noted[0].startswith("the folder /exports/data of the NFS server 127.0.0.9 cannot be had yet: ")
     cluster.wait_until_alone()

@@ -212,6 +212,45 @@ def test_every_task_has_a_service_under_its_address(jobs: list[tuple[str, int, i
         assert found[f"Service {name.split('.')[0]}"]["spec"]["ports"] == [{"port": int(port)}]
 
 
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(["tensorflow-cluster", "own"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "path",
+                    "name",
+                    "type",
+                    "properties",
+                    "jobs",
+                    "num_tasks",
+                    "port",
+                    "image",
+                    "namespace",
+                    "password",
+                ]
+            ),
+            inner,
+            max_size=5,
+        )
+    ),
+    max_leaves=15,
+)
+
+
+@given(_JSON, _JSON)
+def test_whatever_stands_there_is_judged(imports: Any, resources: Any) -> None:
+    contents = read(json.dumps({"imports": imports, "resources": resources}), {"own": TEMPLATE})
+    for is_plain in (True, False):
+        assert isinstance(contents.companions(is_plain=is_plain), tuple)
+    assert contents.errors or contents.configs
+
+
 # Templates of one's own
 
 

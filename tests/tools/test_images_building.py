@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import textwrap
 import threading
 from pathlib import Path
@@ -69,10 +70,10 @@ def kept(environment: dict[str, str]) -> list[str]:
 def test_each_layer_is_made_once(sources: Path, made: list[str], environment: dict[str, str]) -> None:
     names = tuple(catalogue.images(checkout.read()))
     first = [building.ensure(name, environment) for name in names]
-    assert made == ["debian", "busybox", "dependencies", "windlass", "tensorflow"]
+    assert made == ["debian", "busybox", "dependencies", "windlass", "debian-nfs", "mtab", "tensorflow"]
     assert [building.ensure(name, environment) for name in names] == first
     assert all(path.is_file() for path in first)
-    assert len(made) == 5
+    assert len(made) == 7
 
 
 def test_the_cache_is_outside_the_checkout(
@@ -157,6 +158,16 @@ def test_a_machine_without_mmdebstrap_is_told_how_to_get_it(
     shop = Workshop(tmp_path, tmp_path / "log", 0.0)
     with pytest.raises(WorkshopError, match="apt-get install --no-install-recommends mmdebstrap"):
         making.debian(shop, catalogue.DEBIAN, tmp_path / "debian.tar")
+
+
+def test_a_link_is_one_of_the_container(tmp_path: Path) -> None:
+    """Here it leads nowhere, or to a file of this machine, which is not to be put into the image."""
+    shop = Workshop(tmp_path, tmp_path / "log", 0.0)
+    layer = catalogue.Link("mtab", "etc/mtab", "/proc/self/mounts")
+    making.on_debian(shop, layer, tmp_path / "no-root.tar", tmp_path / "layer.tar")
+    with tarfile.open(tmp_path / "layer.tar") as made:
+        found = {member.name: member.linkname for member in made if member.issym()}
+    assert found == {"etc/mtab": "/proc/self/mounts"}
 
 
 def test_a_failure_leaves_only_what_was_finished(

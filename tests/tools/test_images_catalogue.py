@@ -8,15 +8,17 @@ import pytest
 
 from images import building, catalogue, checkout
 from windlass.install import plan
+from windlass.render import storage
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = checkout.read(ROOT)
 CONTROLLER = catalogue.controller(CHECKOUT)
+NFS = catalogue.nfs(CHECKOUT)
 
 
-def instructions() -> dict[str, str]:
+def instructions(file: str = "Dockerfile") -> dict[str, str]:
     """Those of the Dockerfile's last stage. One that is given twice keeps only its last value."""
-    text = (ROOT / "Dockerfile").read_text()
+    text = (ROOT / file).read_text()
     lines = re.sub(r"\\\n", " ", re.sub(r"(?m)^#.*\n", "", text)).splitlines()
     last_stage = max(number for number, line in enumerate(lines) if line.startswith("FROM "))
     read = (re.fullmatch(r"([A-Z]+(?: --\S+)?) (.+)", line) for line in lines[last_stage:])
@@ -24,6 +26,7 @@ def instructions() -> dict[str, str]:
 
 
 DOCKERFILE = instructions()
+NFS_DOCKERFILE = instructions("docker/nfs/Dockerfile")
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,30 @@ def test_the_dockerfile_builds_from_the_same_files() -> None:
     assert outermost == {*checkout.BESIDE, checkout.SOURCE.partition("/")[0]}
 
 
+@pytest.mark.parametrize(
+    ("instruction", "expected"),
+    [
+        ("FROM", f"debian:{catalogue.SUITE}-slim"),
+        ("CMD", str(list(NFS.config.command)).replace("'", '"')),
+        ("EXPOSE", " ".join(port.removesuffix("/tcp") for port in NFS.config.ports)),
+    ],
+)
+def test_the_dockerfile_of_the_nfs_server_makes_the_same_image(instruction: str, expected: str) -> None:
+    assert NFS_DOCKERFILE[instruction] == expected
+
+
+def test_the_dockerfile_of_the_nfs_server_has_the_same_files() -> None:
+    [root, link] = NFS.layers
+    assert isinstance(root, catalogue.DebianRoot)
+    assert f"--no-install-recommends {' '.join(root.packages)} " in NFS_DOCKERFILE["RUN"]
+    assert isinstance(link, catalogue.Link)
+    assert f"ln -sf {link.target} /{link.path}" in NFS_DOCKERFILE["RUN"]
+
+
+def test_a_rendered_nfs_server_asks_for_the_image_by_its_name() -> None:
+    assert NFS.name == storage.NFS_IMAGE
+
+
 def test_an_installation_asks_for_the_image_by_its_name() -> None:
     assert CONTROLLER.name == plan.DEFAULT_IMAGE
 
@@ -73,7 +100,7 @@ def test_no_two_share_a_place_in_the_cache() -> None:
     layers = {layer for image in images.values() for layer in image.layers}
     cache = building.Cache(Path(), "arm64")
     stems = [cache.path(what).name.rpartition("-")[0] for what in (*images.values(), *layers)]
-    assert len(stems) == len(set(stems)) == 9
+    assert len(stems) == len(set(stems)) == 12
 
 
 def test_the_checkout_is_read_without_what_running_it_leaves_behind() -> None:

@@ -27,6 +27,9 @@ PLAIN = "plain"
 
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
+_MOUNTING = frozenset({Part.LOAD_DATA, Part.PREFLIGHT, Part.FRAMEWORK, Part.ROLES})
+"""Parts with pods that have the job's volumes."""
+
 
 class Wanted(msgspec.Struct, frozen=True):
     """What the command line says of it."""
@@ -35,6 +38,7 @@ class Wanted(msgspec.Struct, frozen=True):
     target: str
     namespace: str
     nfs_server: str
+    only: tuple[str, ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -97,8 +101,8 @@ def render(
     _check_out(named, out)
     source = job_files.source(named, namespace, needs_a_job=False)
     usual = PLAIN if source.contents.is_config else FRAMEWORK
-    wanted = Wanted(job_files.called(named), target or usual, namespace, _address(nfs_server))
-    data = _written(_rendered(source, wanted, only), wanted)
+    wanted = Wanted(job_files.called(named), target or usual, namespace, _address(nfs_server), only)
+    data = _written(_rendered(source, wanted), wanted)
     if out is None:
         click.echo(data, nl=False)
         return
@@ -143,7 +147,7 @@ def _warn(wanted: Wanted, message: str) -> None:
 # What it becomes
 
 
-def _rendered(source: "Source", wanted: Wanted, only: tuple[str, ...]) -> "Iterator[Json]":
+def _rendered(source: "Source", wanted: Wanted) -> "Iterator[Json]":
     """First what stands in the file as it is, then each job, in the order in which a cluster is to have them."""
     beside = source.contents.companions(is_plain=wanted.is_plain)
     pieces = [
@@ -156,13 +160,13 @@ def _rendered(source: "Source", wanted: Wanted, only: tuple[str, ...]) -> "Itera
         *(piece for piece in beside if piece.part is not Part.OTHERS),
     ]
     found = {str(piece.part) for piece in pieces}
-    for part in only:
+    for part in wanted.only:
         if part not in found:
             there = ", ".join(str(each) for each in Part if str(each) in found)
             message = f"--only {part}: there is no such part of it. It has: {there}"
             raise _refused(wanted, [message])
     # A pod that looks whether all is there says nothing while the rest is created beside it.
-    wanted_parts = set(only) or found - {str(Part.PREFLIGHT)}
+    wanted_parts = set(wanted.only) or found - {str(Part.PREFLIGHT)}
     yield from (piece.body for piece in pieces if piece.part in wanted_parts)
 
 
@@ -249,6 +253,9 @@ def _share(job: "Job", wanted: Wanted) -> "Share | None":
     service = shares.server_name(job.name)
     name = f"{service}.{job.namespace or names.DEFAULT_NAMESPACE}.svc.cluster.local"
     namespace = f" -n {job.namespace}" if job.namespace else ""
+    is_mounted = not wanted.only or not _MOUNTING.isdisjoint(wanted.only)
+    if not is_mounted:
+        return shares.Served(name)
     _warn(
         wanted,
         f"the NFS server of the job {job.name} is written by its name, {name}, and most nodes cannot resolve the names "

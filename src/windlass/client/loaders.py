@@ -11,11 +11,11 @@ import msgspec
 
 from windlass.client import pods
 from windlass.client.connection import Connection
-from windlass.client.errors import GoneError, NotThereError, RefusedError, TimedOutError
+from windlass.client.errors import ClientError, GoneError, NotThereError, RefusedError, TimedOutError
 from windlass.client.pods import Pod
 from windlass.client.upload_shares import Claim, Mounted, Nfs
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import ApiError, ConflictError, ForbiddenError, NotFoundError, UnauthorizedError
+from windlass.kubeapi.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
 from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
 from windlass.kubeapi.resources import EVENTS, PODS, Resource
 from windlass.model import names
@@ -72,13 +72,27 @@ async def opened(
     if isinstance(share, Claim):
         await _insist_on_claim(connection, share.claim)
     body = msgspec.json.encode(manifest(name, job, image, share))
-    created = pods.decode(await connection.send(requests.create(PODS, connection.namespace, body)))
+    try:
+        created = pods.decode(await connection.send(requests.create(PODS, connection.namespace, body)))
+    except asyncio.CancelledError:
+        # Somebody pressed Ctrl-C in this moment: it may have been made all the same.
+        await _remove(connection, name, noted)
+        raise
     try:
         await _wait_until_running(connection, created, share, timeout, noted)
         yield created.name
     finally:
-        with contextlib.suppress(NotFoundError, ConflictError):
-            await connection.send(requests.delete(PODS, connection.namespace, created.name, uid=created.uid))
+        await _remove(connection, name, noted)
+
+
+async def _remove(connection: Connection, name: str, noted: Callable[[str], None]) -> None:
+    """What goes wrong here is only told: there may be something worse that leaves."""
+    try:
+        await connection.send(requests.delete(PODS, connection.namespace, name))
+    except NotFoundError:
+        return
+    except (ApiError, ClientError) as error:
+        noted(f"the pod {name} of the namespace {connection.namespace} could not be deleted: {error}")
 
 
 def said(share: Mounted) -> str:

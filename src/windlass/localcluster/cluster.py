@@ -77,6 +77,7 @@ class LocalCluster:
         self._options = options
         self._open = contextlib.AsyncExitStack()
         self._kubelet: Kubelet | None = None
+        self._workloads: asyncio.Task[None] | None = None
         self._interference = Interference()
 
     async def start(self) -> None:
@@ -122,14 +123,18 @@ class LocalCluster:
         server.on_store_failure = self._kubelet.relieve_disk
         await self._kubelet.start()
         server.measure_pods_with(Meter(self._kubelet.runs))
-        for loop in (Scheduler(server.lifecycle), Workloads(server.lifecycle)):
-            self._open.push_async_callback(_cancelled, asyncio.create_task(loop.run()))
+        self._open.push_async_callback(_cancelled, asyncio.create_task(Scheduler(server.lifecycle).run()))
+        self._workloads = asyncio.create_task(Workloads(server.lifecycle).run())
+        self._open.push_async_callback(_cancelled, self._workloads)
 
     async def stop(self, *, ends_pods: bool = False) -> None:
         """Pods go on, and the next start adopts them, unless they are to end: they have their grace period then.
 
         Those of an ephemeral cluster end at once.
         """
+        if self._workloads is not None:
+            # Nobody makes pods in the place of those that end now.
+            await _cancelled(self._workloads)
         if self._kubelet is not None:
             if ends_pods:
                 await self._kubelet.wind_down()

@@ -47,7 +47,8 @@ def is_indexed(body: Any) -> bool:
 
 def read(output: str) -> list[Any]:
     """One object after the other, or a list of them."""
-    found, decoder, rest = [], json.JSONDecoder(), output.strip()
+    found: list[Any] = []
+    decoder, rest = json.JSONDecoder(), output.strip()
     while rest:
         body, end = decoder.raw_decode(rest)
         found += body["items"] if body["kind"] == "List" else [body]

@@ -1,4 +1,4 @@
-"""Deployments and StatefulSets: defaults, selectors, scale."""
+"""Deployments, ReplicaSets and StatefulSets: defaults, selectors, scale."""
 
 import copy
 from typing import Any
@@ -37,6 +37,7 @@ def workload(kind: str, **spec: Any) -> Object:
             },
         ),
         ("Deployment", {"strategy": {"type": "Recreate"}}, {"strategy": {"type": "Recreate"}}),
+        ("ReplicaSet", {}, {"replicas": 1}),
         (
             "StatefulSet",
             {},
@@ -62,7 +63,7 @@ def test_defaults(cluster: Any, kind: str, given: Object, expected: Object) -> N
     assert "enableServiceLinks" not in spec["template"]["spec"]
 
 
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 @pytest.mark.parametrize(
     ("given", "faults"),
     [
@@ -112,8 +113,9 @@ def test_a_deployment_that_could_not_roll(cluster: Any, given: Object, fault: st
     assert cluster.faults_of(workload("Deployment", **given)) == [fault]
 
 
-def test_a_selector_is_for_good(cluster: Any) -> None:
-    created = cluster.create(workload("Deployment"))
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
+def test_a_selector_is_for_good(cluster: Any, kind: str) -> None:
+    created = cluster.create(workload(kind))
     template = TEMPLATE | {"metadata": {"labels": {"x": "y"}}}
     other = {"selector": {"matchLabels": {"x": "y"}}, "template": template}
     assert cluster.faults_of_update(created, lambda obj: obj["spec"].update(other)) == [
