@@ -195,9 +195,9 @@ def test_the_address_of_the_nfs_server(tmp_path: Path) -> None:
         result = render(file, "--target", target, "--nfs-server", "10.96.0.12")
         assert "'server': '10.96.0.12'" in str(objects(result)[-1])
         assert "digits-nfs.default" not in result.stdout
+        assert result.stderr == ""
     server = render(file, "--only", "nfs")
     assert server.stderr == "", "nothing of it mounts the server"
-        assert result.stderr == ""
 
 
 # What is refused

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import rights
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -161,11 +162,13 @@ def test_a_file_and_a_folder_for_one_place(tmp_path: Path) -> None:
         names_of(tmp_path / "a", tmp_path / "top")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("")
     (tmp_path / "secret").chmod(0)
-    with pytest.raises(ClientError, match="secret cannot be read: Permission denied"):
+    with (
+        rights.of_nobody(tmp_path),
+        pytest.raises(ClientError, match="secret cannot be read: Permission denied"),
+    ):
         names_of(tmp_path)
 
 

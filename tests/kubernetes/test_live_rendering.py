@@ -65,11 +65,11 @@ def test_the_cluster_of_a_config_with_resources(
     console.write({"config.yaml": yaml.safe_dump(config)})
     _create(console, kubectl, "--config", "config.yaml")
 
-    addresses = [f"{task}.{place.name}.svc.cluster.local:8080" for task in ("ps-0", "worker-0", "worker-1")]
+    tasks = ("ps-0", "worker-0", "worker-1")
+    addresses = [f"{task}.{place.name}.svc.cluster.local:8080" for task in tasks]
     spec = yaml.safe_load(place.config_maps()["tensorflow-cluster-cluster"]["data"]["cluster.json"])
     assert spec == {"ps": addresses[:1], "worker": addresses[1:]}
-    for task in ("ps-0", "worker-0", "worker-1"):
-        place.wait_for(f"{task} to serve", lambda pod=task: "server " in kubectl.tried("logs", pod))
+    place.wait_for("the servers", lambda: all(": server " in kubectl.tried("logs", task) for task in tasks))
     place.client.post(place.path("pods"), _client(tensorflow)).expect(201)
     assert _wait_until_ended(place, "client") == "Succeeded", place.log("client")
     said = dict(line.split(": ", 1) for line in place.log("client").splitlines() if ": " in line)
@@ -86,13 +86,13 @@ def test_plain_objects_of_a_job_file_train(
     assert "--steps 2000" in job["command"]
     job |= {
         "image": tensorflow,
-        "command": job["command"].replace("2000", "300"),
+        "command": job["command"].replace("2000", "200"),
         "roles": {"ps": {"tasks": 2}, "worker": {"tasks": 1}},
         "volumes": {"output": {"emptyDir": {}, "at": "/output"}},
     }
     console.write({"job.yaml": yaml.safe_dump(job)})
     _create(console, kubectl, "job.yaml", "--target", "plain")
-    kubectl("wait", "--for=condition=Complete", "job/digits-worker", "--timeout=280s")
+    kubectl("wait", "--for=condition=Complete", "job/digits-worker", "--timeout=800s")
     [result] = [
         line for line in kubectl("logs", "job/digits-worker").splitlines() if line.startswith("result:")
     ]

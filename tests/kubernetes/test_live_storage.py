@@ -7,6 +7,7 @@ NFS along in its own process.
 import hashlib
 import json
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ def test_a_file_is_served_and_outlives_its_server(
 ) -> None:
     pod = {"metadata": {"name": "client"}, **jobs.template(CLIENT, container={"image": nfs_image})}
     place.client.post(place.path("pods"), {"apiVersion": "v1", "kind": "Pod", **pod}).expect(201)
-    kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=120s")
+    kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=300s")
 
     def address(path: str) -> str:
         return f"nfs://{server}{path}?version=4&nfsport=2049"
@@ -91,6 +92,33 @@ def test_a_file_is_served_and_outlives_its_server(
     kubectl("delete", "pod", "--selector=app.kubernetes.io/name=nfs-ganesha")
     # At first those who had files open have the server for themselves.
     assert place.wait_for("the server to be back", lambda: kubectl.tried(*read)) == "Hello, NFS\n"
+
+
+def test_a_node_without_nfs_is_told_which_server_it_cannot_mount(
+    cluster: Cluster, place: Place, console: Console, kubectl: Kubectl, nfs_image: str
+) -> None:
+    """The server is made and answers, and its address is written into what mounts it."""
+    cluster.breakable()
+    if _may_mount_nfs():
+        pytest.skip("the kernel of this machine may have NFS")
+    job = console.write_job(
+        "mnist",
+        command="true",
+        nfsServer={"size": disks.SIZE, "image": nfs_image},
+        volumes={"output": {"share": "/output", "at": "/output"}},
+    )
+    with disks.for_claim(cluster, place, "mnist-nfs"):
+        message = console("submit", job, code=1).errors
+        server = kubectl("get", "service", "mnist-nfs", "--output=jsonpath={.spec.clusterIP}")
+    assert f"/output of the job's own NFS server at {server}" in message
+    assert f"{server}:/output" in message, "it is not what the node was told to mount"
+    assert "Deployment mnist-nfs" in message, "it does not say what stays"
+    assert place.client.get(place.framework_path("mnist")).code == 404
+
+
+def _may_mount_nfs() -> bool:
+    modules = Path("/lib/modules", platform.release())
+    return "nfs" in Path("/proc/filesystems").read_text() or any(modules.rglob("nfs.ko*"))
 
 
 # Shares that are not there
@@ -150,7 +178,8 @@ def test_uploaded_files_are_in_the_claim(cluster: Cluster, console: Console, pla
             volumes={"share": {"pvc": "share", "at": "/share"}},
         )
         console("submit", job, "--wait")
-        found = dict(reversed(line.split()) for line in console("logs", "reader", "worker-0").lines)
+        lines = [line.split() for line in console("logs", "reader", "worker-0").lines]
+    found = {path: digest for digest, path in lines}
     assert found == {
         "data/digits/mnist.npz": hashlib.sha256(data).hexdigest(),
         "src/digits/parts/model.py": hashlib.sha256(b"").hexdigest(),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from live.clusters import Cluster
 
-SECONDS: Final = 300.0
+SECONDS: Final = 900.0
 """How long a command may take."""
 
 
