@@ -9,11 +9,16 @@ import yaml
 from tests.clients.kubectl.namespaces import Namespaces
 from tests.clients.kubectl.runs import Kubectl, Server
 
+from conformance import objects
+from windlass.model import names
+
 pytestmark = pytest.mark.kubernetes
 
 RENDERED = Path(__file__).parents[2] / "data" / "rendered"
-FILES = sorted(RENDERED.glob("*.plain.yaml"))
-
+FILES = sorted(
+    file for kind in ("*.plain.yaml", "*.framework.yaml", "template-*.yaml") for file in RENDERED.glob(kind)
+)
+DEFINITION = Path(__file__).parents[3] / "docs" / "crds" / f"frameworks.{names.CONTROLLER_GROUP}.yaml"
 
 UNKNOWN_HERE = ("PersistentVolume",)
 """Kinds that the embedded server does not have."""
@@ -21,12 +26,21 @@ UNKNOWN_HERE = ("PersistentVolume",)
 
 @pytest.fixture
 def kubectl(namespaces: Namespaces, embedded: Server) -> Kubectl:
-    return namespaces.open(embedded)
+    return with_frameworks(namespaces, embedded)
 
 
 @pytest.fixture
 def kubectl_there(namespaces: Namespaces, real: Server) -> Kubectl:
-    return namespaces.open(real)
+    return with_frameworks(namespaces, real)
+
+
+def with_frameworks(namespaces: Namespaces, server: Server) -> Kubectl:
+    """Other tests define and delete them, on the same server."""
+    definition = yaml.safe_load(DEFINITION.read_text(encoding="utf-8"))
+    where = f"{objects.DEFINITIONS}/{definition['metadata']['name']}"
+    if server.api.get(where).code == 404:
+        objects.establish(server.api, definition)
+    return namespaces.open(server)
 
 
 def written(file: Path) -> list[Any]:
