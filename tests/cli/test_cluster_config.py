@@ -67,6 +67,19 @@ def test_templates_lie_beside_the_config(tmp_path: Path) -> None:
     assert windlass("lint", file).exit_code == 0
 
 
+def test_a_link_does_not_lead_out(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(TEMPLATE)
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    file = written(folder, OWN)
+    (folder / "own" / "it.jinja").unlink()
+    (folder / "own" / "it.jinja").symlink_to(tmp_path / "secret")
+    for command in ("render", "lint"):
+        result = windlass(command, file)
+        assert (result.exit_code, "kind" in result.stdout) == (2, False)
+        assert "own/it.jinja: it is a link to" in result.stderr
+
+
 def test_those_of_the_standard_input_lie_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, OWN)
     monkeypatch.chdir(tmp_path)

@@ -101,6 +101,15 @@ def test_out(here: Path) -> None:
     assert yaml.safe_load((here / "old.yaml").read_text())["metadata"]["name"] == "web"
 
 
+def test_the_template_is_not_written_over(here: Path) -> None:
+    (here / "t.jinja").write_text(OBJECT)
+    (here / "link").symlink_to("t.jinja")
+    for out in ("t.jinja", "./t.jinja", "link"):
+        result = template("single", "t.jinja", "web", "--set", "value=x", "--out", out)
+        assert (result.exit_code, (here / "t.jinja").read_text()) == (2, OBJECT)
+        assert "--out is the file that is read" in result.stderr
+
+
 def test_templates_beside_it(here: Path) -> None:
     folder = here / "templates"
     folder.mkdir()
@@ -113,7 +122,8 @@ def test_templates_beside_it(here: Path) -> None:
 def test_files_of_elsewhere_are_not_for_templates(here: Path) -> None:
     (here / "secret").write_text(OBJECT)
     (here / "folder").mkdir()
-    for name in ("../secret", str(here / "secret")):
+    (here / "folder" / "link").symlink_to("../secret")
+    for name in ("../secret", str(here / "secret"), "link"):
         (here / "folder" / "t.jinja").write_text(f'{{% include "{name}" %}}')
         result = template("single", "folder/t.jinja", "web", "--set", "value=x")
         assert result.exit_code == 2
@@ -147,6 +157,10 @@ FAULTY: dict[str, tuple[str, tuple[str, ...]]] = {
     "a number that only a cluster has": (
         COUNTED,
         ("t.jinja:7: ", '"ps_replicas"', "The mode cluster gives it."),
+    ),
+    "two objects of one name": (
+        (OBJECT + "---\n" + OBJECT).replace("value | yaml", "'1' | yaml"),
+        ("t.jinja:13: error: metadata.name: ", "another ConfigMap of this name"),
     ),
     "no Jinja": ("a\n{% if %}", ("t.jinja:2: ", "this is no Jinja")),
     "an end that is missing": ("a\n{% if 1 %}", ("t.jinja:2: ", "this is no Jinja")),

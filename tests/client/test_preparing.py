@@ -16,10 +16,10 @@ import pytest
 from hollow_world import HollowPlace
 
 from conformance.client import Json
-from windlass.client import connection, preparing_pods, preparing_waits, sources, submitting
+from windlass.client import connection, preparing_waits, sources, submitting, watching
 from windlass.client.connection import Connection
+from windlass.client.crews import GIVEN_UP_AFTER, Crew
 from windlass.client.errors import ClientError, FaultyJobError, NotThereError, RefusedError, TimedOutError
-from windlass.client.preparing_pods import GIVEN_UP_AFTER, Crew
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.following import News
 from windlass.kubeapi.requests import Request, Verb
@@ -435,16 +435,16 @@ def test_who_pulls_an_image_has_mounted_the_volumes(scene: Scene) -> None:
 
 
 def test_who_may_not_read_events_can_still_submit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    news = preparing_pods.news
+    news = watching.news
 
-    async def partly(here: Connection, resource: Resource, **selectors: str) -> AsyncGenerator[News, None]:
+    async def partly(here: Connection, resource: Resource, **selectors: Any) -> AsyncGenerator[News, None]:
         if resource == EVENTS:
             raise ForbiddenError(ApiFailure(403, "Forbidden", "events are not for you"))
         async with contextlib.aclosing(news(here, resource, **selectors)) as changes:
             async for change in changes:
                 yield change
 
-    monkeypatch.setattr(preparing_pods, "news", partly)
+    monkeypatch.setattr(watching, "news", partly)
     going = scene.begin(NEEDS)
     scene.finish_preflight()
     assert going.result().name == "digits"

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -254,6 +255,26 @@ def test_what_arrives_damaged_is_sent_again(tmp_path: Path) -> None:
     done = scene.upload(moved=moved)
     assert damaged == ["large"]
     assert done.bytes == 6 * MIB
+    scene.insist_on_all()
+
+
+def test_two_uploads_of_one_file_do_not_write_into_each_other(tmp_path: Path) -> None:
+    """The second begins when the first has sent a part; and one that has opened the part is too late when it is whole."""
+    scene = Scene(tmp_path, folder_place)
+    scene.file("large", os.urandom(3 * MIB))
+    other = scene.here.parent / "other"
+    other.mkdir()
+    (other / "large").write_bytes(os.urandom(3 * MIB))
+    refused: list[str] = []
+
+    def moved(*_: object) -> None:
+        sending = uploading.upload(FolderPlace(scene.there), upload_items.gather({"": [other]}), Watch())
+        with ThreadPoolExecutor() as pool, pytest.raises(RefusedError) as caught:
+            pool.submit(asyncio.run, sending).result()
+        refused.append(str(caught.value))
+
+    scene.upload(moved=moved)
+    assert "another upload writes .large.windlass-part just now" in refused[0]
     scene.insist_on_all()
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 import yaml
-from live import jobs, kubectls
+from live import consoles, jobs, kubectls
 from live.clusters import Cluster
 from live.consoles import Console
 from live.kubectls import Kubectl
@@ -89,6 +89,7 @@ def test_plain_objects_of_a_job_file_train(
         "command": job["command"].replace("2000", "200"),
         "roles": {"ps": {"tasks": 2}, "worker": {"tasks": 1}},
         "volumes": {"output": {"emptyDir": {}, "at": "/output"}},
+        "pod": consoles.SHORT_GRACE,
     }
     console.write({"job.yaml": yaml.safe_dump(job)})
     _create(console, kubectl, "job.yaml", "--target", "plain")

@@ -277,7 +277,7 @@ def test_a_volume_that_cannot_be_had_in_time(cluster: Cluster, folder: Path) -> 
     never = {**CLAIM, "metadata": {"name": "never"}, "spec": {**CLAIM["spec"], "storageClassName": "nobodys"}}
     cluster.local.client.post(CLAIMS, never).expect(201)
     done = cluster.windlass("upload", folder, "never", "--timeout", "1s").expect(124)
-    assert "the volume of the PersistentVolumeClaim never could not be had within 1 s" in done.stderr
+    assert "the claim never could not be had within 1 s" in done.stderr
     cluster.wait_until_alone()
 
 
@@ -287,8 +287,8 @@ def test_an_nfs_server_that_does_not_answer(cluster: Cluster, folder: Path) -> N
         upload(
             cluster, folder, Nfs("127.0.0.9", "/exports/data"), "upload-nfs", Watch(noted=noted.append), 10
         )
-    named = "the folder /exports/data of the NFS server 127.0.0.9 could"
+    named = "/exports/data of the NFS server 127.0.0.9 could"
     assert str(late.value).startswith(f"{named} not be had within 10 s: ")
     assert "does not say why" not in str(late.value)
-    assert noted[0].startswith("the folder /exports/data of the NFS server 127.0.0.9 cannot be had yet: ")
+    assert noted[0].startswith("/exports/data of the NFS server 127.0.0.9 cannot be had yet: ")
     cluster.wait_until_alone()

@@ -39,6 +39,15 @@ RENDERED = {
         "{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}",
         "01",
     ),
+    "what a loop knows of itself": (
+        "{% for job in jobs if job.num_tasks %}{{ loop.index }}/{{ loop.length }}{{ ',' if not loop.last }}{%endfor%}",
+        "1/2,2/2",
+    ),
+    "a loop in itself": (
+        "{% for x in [[1, []], [2, [[3, []]]]] recursive %}{{ x[0] }}{{ loop(x[1]) }}{% endfor %}",
+        "123",
+    ),
+    "a text of several": ("{{ project_name ~ '-' ~ 1 ~ true }}", "digits-1True"),
     "what comes out is not read again": ("{{ '{{ 7*7 }}' }}", "{{ 7*7 }}"),
     "yaml": ("{{ jobs[0] | yaml }}", '{"name": "ps", "num_tasks": 2}'),
 }
@@ -96,6 +105,36 @@ REFUSED = {
         "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
         "t.jinja:1: the ranges of the template have more than 1000000 numbers: does a loop end?",
     ),
+    "a range up to what nobody knows": ("{{ range(xyz) }}", 't.jinja:1: the variable "xyz" is not defined'),
+    "one range, in loops in loops": (
+        "{% set r = range(3000) %}{% for a in r %}{% for b in r %}{% for c in r %}{% endfor %}{% endfor %}{% endfor %}",
+        "t.jinja:1: the loops and calls of the template are more than 1000000: does a loop end?",
+    ),
+    "a list that grows as it is read": (
+        "{% set l = [1] %}{% for x in l %}{% do l.append(1) %}{% endfor %}",
+        "t.jinja:1: the loops and calls of the template are more than",
+    ),
+    "calls that become more and more": (
+        "{% macro a(n) %}{% if n %}{{ a(n - 1) }}{{ a(n - 1) }}{% endif %}{% endmacro %}{{ a(60) }}",
+        "t.jinja:1: the loops and calls of the template are more than",
+    ),
+    "a text that doubles": (
+        "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+        "t.jinja:1: what comes out of the ~ here is too large",
+    ),
+    "a sum that doubles": (
+        "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+        "t.jinja:1: what comes out of the + here is too large",
+    ),
+    "a list that doubles": (
+        "{% set l = [1] %}{% for i in range(60) %}{% do l.extend(l) %}{% endfor %}",
+        "t.jinja:1: what comes out of the call here is too large",
+    ),
+    "a number that is squared": (
+        "{% set n = namespace(x=2) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}",
+        "t.jinja:1: what comes out of the * here is too large",
+    ),
+    "a wide text": ("{{ 'a'.ljust(10 ** 11) }}", "t.jinja:1: what comes out of the call here is too large"),
     "a huge text": ("{{ 'a' * 10 ** 10 }}", "t.jinja:1: what comes out of the * here is too large"),
     "a huge list": ("{{ 10 ** 10 * [1] }}", "t.jinja:1: what comes out of the * here is too large"),
     "a huge number": ("{{ 10 ** 99999 }}", "t.jinja:1: what comes out of the ** here is too large"),

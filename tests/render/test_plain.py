@@ -254,6 +254,7 @@ def test_a_digit_first_without_the_name_of_the_job() -> None:
 NOTES = {
     "a barrier": (job(barrier=True), "barrier"),
     "a deadline": (job(pending_deadline=60), "pendingDeadline"),
+    "a variable of the controller": (job(env={"OUTPUT": "/output/$(FC_FRAMEWORK_UID)"}), "FC_FRAMEWORK_UID"),
     "completion": (job(roles={"worker": Role(completion=CompletionPolicySpec())}), "says of worker"),
 }
 

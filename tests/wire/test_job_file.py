@@ -91,6 +91,12 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "a volume at the root": (changed("at: /data", "at: //"), 7, "volumes.data.at", 'begins with "/"'),
     "a volume above": (changed("at: /data", "at: /data/.."), 7, "volumes.data.at", 'without ".."'),
     "a relative hostPath": (changed("/srv/data", "srv"), 7, "volumes.data.hostPath", 'begins with "/"'),
+    "two volumes at one path, in one line": (
+        changed("volumes:\n  data: {at: /data,", "volumes:\n  {more: {at: /data/, emptyDir: {}}, data: {at: /data,").replace(
+            "/srv/data}", "/srv/data}}"
+        ),
+        7, "volumes.data.at", "of line 7",
+    ),
     "two volumes at one path": (
         changed("  data:", "  more: {at: /data/, emptyDir: {}}\n  data:"), 8, "volumes.data.at", "of line 7",
     ),

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from windlass.cli import exit_codes, script_hints
+from windlass.cli import exit_codes, script_hints, whole_files
 from windlass.cli.mishaps import CommandError
 from windlass.cli.script_hints import Hints
 from windlass.model.wishes import Runtime
@@ -141,7 +141,7 @@ def init(
     if out == STDOUT:
         click.echo(text, nl=False)
         return
-    _write(target, text, may_replace=force)
+    whole_files.write(target, text, may_replace=force)
     _say(f"wrote {out}. Try it on this machine with: windlass run {shlex.quote(out)}")
 
 
@@ -160,7 +160,7 @@ def _start_template(mode: templates.Mode, out: str | None, *, may_replace: bool)
     if out == STDOUT:
         click.echo(text, nl=False)
         return
-    _write(Path(out), text, may_replace=may_replace)
+    whole_files.write(Path(out), text, may_replace=may_replace)
     numbers = " 1 2" if mode is templates.Mode.CLUSTER else ""
     command = f"windlass template {mode} {shlex.quote(out)} PROJECT{numbers} > job.yaml"
     _say(f"wrote {out}. Edit the lines that begin with set, then: {command}")
@@ -334,15 +334,6 @@ def _verify(text: str) -> None:
     errors = documents.read(text.encode(), DEFAULT_FILE).errors
     if errors:
         raise click.UsageError(f"this makes no job: {errors[0].path}: {errors[0].message}")
-
-
-def _write(target: Path, text: str, *, may_replace: bool) -> None:
-    from windlass.cli import whole_files
-
-    try:
-        whole_files.create(target, text.encode(), may_replace=may_replace)
-    except OSError as error:
-        raise CommandError(f"{target} cannot be written: {error.strerror or error}") from error
 
 
 def _text(text: str) -> str:

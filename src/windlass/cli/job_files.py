@@ -68,6 +68,14 @@ def read(file: str) -> bytes:
         return stream.read(limit)
 
 
+def check_out(file: str, out: str) -> None:
+    """What is read is not written over. Raises UsageError."""
+    here, there = Path(file), Path(out)
+    is_read = file != STDIN and here.exists() and there.exists() and here.samefile(there)
+    if is_read:
+        raise click.UsageError(f"--out is the file that is read, {file}: write to another one.")
+
+
 def called(file: str) -> str:
     """In messages."""
     return "<stdin>" if file == STDIN else file

@@ -10,7 +10,6 @@ import msgspec
 
 from windlass.cli import exit_codes, job_files, mishaps, parameters, whole_files
 from windlass.cli.mishaps import CommandError
-from windlass.model import names
 from windlass.render.parts import Part
 
 if TYPE_CHECKING:
@@ -98,7 +97,8 @@ def render(
         windlass render job.yaml --only secrets --only code
     """
     named = _one_of(file, config)
-    _check_out(named, out)
+    if out is not None:
+        job_files.check_out(named, out)
     source = job_files.source(named, namespace, needs_a_job=False)
     usual = PLAIN if source.contents.is_config else FRAMEWORK
     wanted = Wanted(job_files.called(named), target or usual, namespace, _address(nfs_server), only)
@@ -122,14 +122,6 @@ def _one_of(file: str | None, config: str | None) -> str:
     if named is None:
         raise click.UsageError("Missing argument 'FILE': a job file, or - for the standard input.")
     return named
-
-
-def _check_out(named: str, out: str | None) -> None:
-    if out is None or named == job_files.STDIN:
-        return
-    here, there = Path(named), Path(out)
-    if here.exists() and there.exists() and here.samefile(there):
-        raise click.UsageError(f"--out is the file that is read, {named}: write to another one.")
 
 
 def _address(text: str) -> str:
@@ -250,19 +242,18 @@ def _share(job: "Job", wanted: Wanted) -> "Share | None":
         return None
     if wanted.nfs_server:
         return shares.Served(wanted.nfs_server)
-    service = shares.server_name(job.name)
-    name = f"{service}.{job.namespace or names.DEFAULT_NAMESPACE}.svc.cluster.local"
-    namespace = f" -n {job.namespace}" if job.namespace else ""
+    share = shares.by_name(job)
     is_mounted = not wanted.only or not _MOUNTING.isdisjoint(wanted.only)
-    if not is_mounted:
-        return shares.Served(name)
-    _warn(
-        wanted,
-        f"the NFS server of the job {job.name} is written by its name, {name}, and most nodes cannot resolve the names "
-        "of Services. Create the server first (--only nfs), and render the rest with "
-        f"--nfs-server $(kubectl get service {service}{namespace} -o jsonpath='{{.spec.clusterIP}}')",
-    )
-    return shares.Served(name)
+    if is_mounted:
+        service = shares.server_name(job.name)
+        namespace = f" -n {job.namespace}" if job.namespace else ""
+        _warn(
+            wanted,
+            f"the NFS server of the job {job.name} is written by its name, {share.address}, and most nodes cannot "
+            "resolve the names of Services. Create the server first (--only nfs), and render the rest with "
+            f"--nfs-server $(kubectl get service {service}{namespace} -o jsonpath='{{.spec.clusterIP}}')",
+        )
+    return share
 
 
 def _written(bodies: "Iterable[Json]", wanted: Wanted) -> bytes:

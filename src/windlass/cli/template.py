@@ -31,7 +31,7 @@ _MOST_TEMPLATES = 100
 
 def _project(_: click.Context, parameter: click.Parameter, value: str) -> str:
     if not re.fullmatch(names.DNS_LABEL_PATTERN, value):
-        expected = "expected lower-case letters, digits and hyphens, with a letter or digit at both ends"
+        expected = "expected lower-case letters, digits and hyphens, with a letter or digit at both ends, and at most 63 of them"
         found = f"found {faults.quoted(value)}, {expected}: jobs are called PROJECT-MODEL"
         raise click.BadParameter(found, param=parameter)
     return value
@@ -109,6 +109,8 @@ def template(
         windlass template cluster tf_cluster_template.yaml.jinja web-predict 1 2 > job.yaml
         kubectl create -f job.yaml
     """
+    if out != STDOUT:
+        job_files.check_out(template, out)
     given = {**texts, **values, "project_name": project, **_replicas(Mode(mode), ps, workers)}
     found = _rendered(_source(template, mode), template, given, {*texts, *values})
     for message in (*found.warnings, *found.errors):
@@ -191,8 +193,8 @@ def _beside(file: str, wanted: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     waiting = list(wanted)
     while waiting and len(seen) < _MOST_TEMPLATES:
         name = waiting.pop()
-        climbs_out = Path(name).is_absolute() or ".." in Path(name).parts
-        if name in seen or climbs_out or not (folder / name).is_file():
+        is_here = ".." not in Path(name).parts and (folder / name).resolve().is_relative_to(folder.resolve())
+        if name in seen or not is_here or not (folder / name).is_file():
             continue
         seen.add(name)
         source = _decoded((folder / name).read_bytes(), str(folder / name))
@@ -207,7 +209,4 @@ def _write(text: str, out: str) -> None:
         return
     from windlass.cli import whole_files
 
-    try:
-        whole_files.create(Path(out), text.encode(), may_replace=True)
-    except OSError as error:
-        raise CommandError(f"{out} cannot be written: {error.strerror or error}") from error
+    whole_files.write(Path(out), text, may_replace=True)

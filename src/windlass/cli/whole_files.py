@@ -7,6 +7,16 @@ import stat
 import tempfile
 from pathlib import Path
 
+from windlass.cli.mishaps import CommandError
+
+
+def write(path: Path, text: str, *, may_replace: bool) -> None:
+    """As `create`. Raises CommandError."""
+    try:
+        create(path, text.encode(), may_replace=may_replace)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from error
+
 
 def create(path: Path, data: bytes, *, may_replace: bool = False) -> None:
     """Raises `FileExistsError` if something is there, unless that may be replaced."""

@@ -13,7 +13,18 @@ from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RefusedError
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError, ConflictError, ForbiddenError, NotFoundError
-from windlass.kubeapi.resources import CONFIG_MAPS, PODS, SERVICES, Resource
+from windlass.kubeapi.resources import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JOBS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    STATEFUL_SETS,
+    Resource,
+)
 from windlass.model import names
 from windlass.render import shares
 from windlass.wire import faults
@@ -29,20 +40,20 @@ class Kind(msgspec.Struct, frozen=True):
     """It is gone only when they are."""
 
 
-JOB = Kind("Job", Resource("batch", "v1", "jobs"), runs_pods=True)
+JOB = Kind("Job", JOBS, runs_pods=True)
 GOING = (
     JOB,
-    Kind("StatefulSet", Resource("apps", "v1", "statefulsets"), runs_pods=True),
-    Kind("Deployment", Resource("apps", "v1", "deployments"), runs_pods=True),
+    Kind("StatefulSet", STATEFUL_SETS, runs_pods=True),
+    Kind("Deployment", DEPLOYMENTS, runs_pods=True),
     Kind("Pod", PODS, runs_pods=True),
     Kind("Service", SERVICES),
     Kind("ConfigMap", CONFIG_MAPS),
-    Kind("Secret", Resource("", "v1", "secrets")),
+    Kind("Secret", SECRETS),
 )
 """In this order: what runs goes before that with which it runs."""
 STORAGE = (
-    Kind("PersistentVolumeClaim", Resource("", "v1", "persistentvolumeclaims")),
-    Kind("PersistentVolume", Resource("", "v1", "persistentvolumes", is_namespaced=False)),
+    Kind("PersistentVolumeClaim", PERSISTENT_VOLUME_CLAIMS),
+    Kind("PersistentVolume", PERSISTENT_VOLUMES),
 )
 _OF_A_SERVER = ("Deployment", "Service", "ConfigMap")
 

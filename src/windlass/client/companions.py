@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
+from windlass.client.changing import FIELD_MANAGER
 from windlass.client.connection import Connection
 from windlass.client.errors import RefusedError
 from windlass.client.kinds import Kinds
@@ -14,8 +15,6 @@ from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError
 from windlass.kubeapi.resources import Resource
 from windlass.model.base import Json
-
-FIELD_MANAGER = "windlass"
 
 
 async def create_all(connection: Connection, objects: Sequence[Json]) -> AsyncIterator[str]:

@@ -3,7 +3,6 @@
 The API server keeps events for an hour, unless it is told otherwise.
 """
 
-import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, Iterable
@@ -11,10 +10,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from windlass.client import listing
+from windlass.client import listing, watching
 from windlass.client.connection import Connection
-from windlass.kubeapi.errors import ApiError, ForbiddenError, UnauthorizedError
-from windlass.kubeapi.following import Changed, Follower, Listed, News
+from windlass.kubeapi.following import Changed, Deleted, Listed
 from windlass.kubeapi.resources import EVENTS
 from windlass.model import names
 from windlass.model.base import Sparse
@@ -63,7 +61,9 @@ class _Metadata(Sparse, frozen=True):
     creation_timestamp: datetime | None = None
 
 
-class _Written(Sparse, frozen=True):
+class Written(Sparse, frozen=True):
+    """As the API server has it: of whatever there is in the namespace."""
+
     metadata: _Metadata = _Metadata()
     involved_object: _Involved = _Involved()
     type: str = ""
@@ -89,7 +89,7 @@ class _Written(Sparse, frozen=True):
         return (self.series.count if self.series is not None else 0) or self.count or 1
 
 
-_decode = msgspec.json.Decoder(_Written).decode
+decode = msgspec.json.Decoder(Written).decode
 
 
 def _task_of(framework: Framework, pod: str) -> str:
@@ -99,7 +99,7 @@ def _task_of(framework: Framework, pod: str) -> str:
     return found[1] if found and found[2] in known else ""
 
 
-def _of(framework: Framework, written: _Written) -> Event | None:
+def _of(framework: Framework, written: Written) -> Event | None:
     """None for what is about something else. A job that had its name before it was another one."""
     involved = written.involved_object
     if involved.kind == names.KIND:
@@ -149,9 +149,9 @@ async def read(connection: Connection, framework: Framework) -> list[Event]:
     return gathered(event for event in found if event is not None)
 
 
-def _in_order(listed: Iterable[msgspec.Raw]) -> list[_Written]:
+def _in_order(listed: Iterable[msgspec.Raw]) -> list[Written]:
     """As they were stored: their times are those of seconds, and a list is sorted by name."""
-    return sorted(map(_decode, listed), key=lambda written: _number(written.metadata.resource_version))
+    return sorted(map(decode, listed), key=lambda written: _number(written.metadata.resource_version))
 
 
 def _number(version: str) -> int:
@@ -160,39 +160,22 @@ def _number(version: str) -> int:
 
 async def follow(connection: Connection, framework: Framework) -> AsyncGenerator[Event, None]:
     """Those that there are, then each that comes, and each that happens once more, for ever. Raises ApiError."""
-    seen: asyncio.Queue[Event | ApiError] = asyncio.Queue()
     told: dict[tuple[str, datetime], int] = {}
 
-    def take(written: _Written) -> list[Event]:
+    def take(written: Written) -> list[Event]:
         event = _of(framework, written)
         is_new = told.get((written.metadata.uid, written.last), 0) < written.times
         told[written.metadata.uid, written.last] = written.times
         return [event] if event is not None and is_new else []
 
-    def receive(news: News) -> None:
-        match news:
-            case Listed(items=items):
-                events = gathered(event for written in _in_order(items) for event in take(written))
-            case Changed(object=body):
-                events = take(_decode(body))
-            case _:
-                events = []
-        for event in events:
-            seen.put_nowait(event)
-
-    def troubled(error: ApiError) -> None:
-        if isinstance(error, ForbiddenError | UnauthorizedError):
-            seen.put_nowait(error)
-
-    follower = Follower(
-        connection.transport, EVENTS, namespace=connection.namespace, receive=receive, troubled=troubled
-    )
-    work = asyncio.create_task(follower.run())
-    try:
-        while not isinstance(event := await seen.get(), ApiError):
-            yield event
-        raise event
-    finally:
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
+    async with contextlib.aclosing(watching.news(connection, EVENTS)) as changes:
+        async for change in changes:
+            match change:
+                case Listed(items=items):
+                    events = gathered(event for written in _in_order(items) for event in take(written))
+                case Changed(object=body):
+                    events = take(decode(body))
+                case Deleted():
+                    events = []
+            for event in events:
+                yield event

@@ -11,25 +11,29 @@ import msgspec
 
 from windlass.client import pods
 from windlass.client.connection import Connection
+from windlass.client.crews import Crew
 from windlass.client.errors import ClientError, GoneError, NotThereError, RefusedError, TimedOutError
 from windlass.client.pods import Pod
 from windlass.client.upload_shares import Claim, Mounted, Nfs
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
-from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
-from windlass.kubeapi.resources import EVENTS, PODS, Resource
+from windlass.kubeapi.errors import ApiError, ForbiddenError, NotFoundError
+from windlass.kubeapi.resources import PERSISTENT_VOLUME_CLAIMS, PODS
 from windlass.model import names
-from windlass.model.base import Json, Sparse
+from windlass.model.base import Json
+from windlass.model.job import Job, Volume
+from windlass.model.job import Nfs as NfsVolume
+from windlass.render import preflight, volumes
 
 CONTAINER = "loader"
+VOLUME = "share"
 MOUNTED = "/windlass/share"
 IMAGE = "busybox:stable"
 LIFE_SECONDS = 86400
 """Who is killed while files go leaves a pod behind, which ends by itself then."""
-_CLAIMS = Resource("", "v1", "persistentvolumeclaims")
 
 
 def manifest(name: str, job: str, image: str, share: Mounted) -> Json:
+    mounting = Job(name=job, volumes={VOLUME: _volume(share)})
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -46,10 +50,10 @@ def manifest(name: str, job: str, image: str, share: Mounted) -> Json:
                     "name": CONTAINER,
                     "image": image,
                     "command": ["sleep", str(LIFE_SECONDS)],
-                    "volumeMounts": [{"name": "share", "mountPath": MOUNTED}],
+                    "volumeMounts": volumes.own_mounts(mounting),
                 }
             ],
-            "volumes": [{"name": "share", **_source(share)}],
+            "volumes": volumes.own_volumes(mounting),
         },
     }
 
@@ -97,25 +101,21 @@ async def _remove(connection: Connection, name: str, noted: Callable[[str], None
 
 def said(share: Mounted) -> str:
     """For messages."""
-    match share:
-        case Nfs(server=server, path=path):
-            return f"the folder {path} of the NFS server {server}"
-        case Claim(claim=claim):
-            return f"the volume of the PersistentVolumeClaim {claim}"
+    return preflight.place_of(_volume(share), VOLUME)
 
 
-def _source(share: Mounted) -> Json:
+def _volume(share: Mounted) -> Volume:
     match share:
         case Nfs(server=server, path=path):
-            return {"nfs": {"server": server.strip("[]"), "path": path}}
+            return Volume(at=MOUNTED, nfs=NfsVolume(server=server.strip("[]"), path=path))
         case Claim(claim=claim):
-            return {"persistentVolumeClaim": {"claimName": claim}}
+            return Volume(at=MOUNTED, pvc=claim)
 
 
 async def _insist_on_claim(connection: Connection, claim: str) -> None:
     """A pod would wait for it without end. Who may not look at claims may still have one."""
     try:
-        await connection.send(requests.get(_CLAIMS, connection.namespace, claim))
+        await connection.send(requests.get(PERSISTENT_VOLUME_CLAIMS, connection.namespace, claim))
     except ForbiddenError:
         return
     except NotFoundError as error:
@@ -135,129 +135,40 @@ async def _wait_until_running(
     timeout: float | None,
     noted: Callable[[str], None],
 ) -> None:
-    hindrances = _Hindrances(lambda reason: noted(f"{said(share)} cannot be had yet: {reason}"))
-    pod_news: asyncio.Queue[Pod | ApiError | None] = asyncio.Queue()
-    following = [
-        asyncio.create_task(follower.run())
-        for follower in (
-            _follower(
-                connection, PODS, f"metadata.name={pod.name}", lambda news: _receive(news, pod_news), pod_news
-            ),
-            _follower(connection, EVENTS, f"involvedObject.uid={pod.uid}", hindrances.receive, None),
-        )
-    ]
+    crew = Crew(connection, {}, name=pod.name)
+    told: set[str] = set()
+
+    def has_begun() -> bool:
+        for reason in crew.hindrances:
+            if reason not in told:
+                told.add(reason)
+                noted(f"{said(share)} cannot be had yet: {reason}")
+        return _has_begun(crew, share)
+
     try:
-        async with asyncio.timeout(timeout):
-            while not _has_begun(seen := await pod_news.get(), share):
-                hindrances.look_at(seen)
+        await crew.watched(crew.until(has_begun), seconds=timeout)
     except TimeoutError as late:
+        why = crew.hindrances[-1] if crew.hindrances else "the cluster does not say why"
         raise TimedOutError(
-            f"{said(share)} could not be had within {timeout:g} s: "
-            f"{hindrances.last or 'the cluster does not say why'}. "
+            f"{said(share)} could not be had within {timeout:g} s: {why}. "
             "Check its name, and that the nodes of the cluster can reach it."
         ) from late
-    finally:
-        for task in following:
-            task.cancel()
-        await asyncio.gather(*following, return_exceptions=True)
 
 
-def _follower(
-    connection: Connection,
-    resource: Resource,
-    selector: str,
-    receive: Callable[[News], None],
-    refused: "asyncio.Queue[Pod | ApiError | None] | None",
-) -> Follower:
-    def troubled(error: ApiError) -> None:
-        is_hopeless = isinstance(error, ForbiddenError | UnauthorizedError)
-        if is_hopeless and refused is not None:
-            refused.put_nowait(error)
-
-    return Follower(
-        connection.transport,
-        resource,
-        namespace=connection.namespace,
-        field_selector=selector,
-        receive=receive,
-        troubled=troubled,
-    )
-
-
-def _receive(news: News, seen: "asyncio.Queue[Pod | ApiError | None]") -> None:
-    match news:
-        case Listed(items=items):
-            seen.put_nowait(pods.decode(items[0]) if items else None)
-        case Changed(object=body):
-            seen.put_nowait(pods.decode(body))
-        case Deleted():
-            seen.put_nowait(None)
-
-
-def _has_begun(found: Pod | ApiError | None, share: Mounted) -> bool:
+def _has_begun(crew: Crew, share: Mounted) -> bool:
     """Raises ClientError when it never will."""
-    if isinstance(found, ApiError):
-        raise found
-    if found is None or found.is_deleting:
+    if crew.is_lost or any(pod.is_deleting for pod in crew.pods):
         raise GoneError(f"the pod that was to mount {said(share)} was deleted by somebody: run it again")
-    status = found.status_of(CONTAINER)
-    if found.is_over:
-        ended = None if status is None else status.state.terminated
-        why = found.status.message or found.status.reason
-        if ended is not None:
-            why = f"it ended with {ended.exit_code}: {ended.message or ended.reason}"
-        raise RefusedError(f"the pod that was to mount {said(share)} did not run: {why or 'nobody says why'}")
-    return status is not None and status.is_running
-
-
-# Why it does not
-
-
-class _Event(Sparse, frozen=True):
-    type: str = ""
-    message: str = ""
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
-
-
-class _Hindrances:
-    """What the cluster says of a pod that does not begin. Each is told once."""
-
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._told: set[str] = set()
-        self.last = ""
-
-    def receive(self, news: News) -> None:
-        """Events of the pod."""
-        match news:
-            case Listed(items=items):
-                found = [_decode_event(item) for item in items]
-            case Changed(object=body):
-                found = [_decode_event(body)]
-            case Deleted():
-                found = []
-        for event in found:
-            if event.type == "Warning":
-                self._add(event.message)
-
-    def look_at(self, pod: Pod | ApiError | None) -> None:
-        """An image that cannot be had, or no node that takes it."""
-        if not isinstance(pod, Pod):
-            return
+    for pod in crew.pods:
         status = pod.status_of(CONTAINER)
-        if status is not None and status.state.waiting is not None:
-            self._add(status.state.waiting.message)
-        for condition in pod.status.conditions:
-            if condition.type == "PodScheduled" and condition.status == "False":
-                self._add(condition.message)
-
-    def _add(self, message: str) -> None:
-        reason = message.strip().removesuffix(".")
-        if not reason:
-            return
-        self.last = reason
-        if reason not in self._told:
-            self._told.add(reason)
-            self._tell(reason)
+        if pod.is_over:
+            ended = None if status is None else status.state.terminated
+            why = pod.status.message or pod.status.reason
+            if ended is not None:
+                why = f"it ended with {ended.exit_code}: {ended.message or ended.reason}"
+            raise RefusedError(
+                f"the pod that was to mount {said(share)} did not run: {why or 'nobody says why'}"
+            )
+        if status is not None and status.is_running:
+            return True
+    return False

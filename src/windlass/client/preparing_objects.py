@@ -11,6 +11,7 @@ import msgspec
 
 from windlass.client import belongings, watching
 from windlass.client.belongings import Belonging
+from windlass.client.changing import FIELD_MANAGER
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError, RefusedError
 from windlass.kubeapi import requests
@@ -18,8 +19,6 @@ from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError, ApiError,
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
-
-FIELD_MANAGER = "windlass"
 
 _KINDS = {kind.name: kind for kind in (*belongings.GOING, *belongings.STORAGE)}
 _CHANGEABLE = frozenset({"ConfigMap", "Deployment"})

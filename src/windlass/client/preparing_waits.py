@@ -1,21 +1,20 @@
 """Until what a job needs before it starts is there: its NFS server, its data, an answer of its preflight. By watch.
 
-A pod that comes to nothing is given up before its time is over, where that can be known; `preparing_pods` says why.
+A pod that comes to nothing is given up before its time is over, where that can be known; `crews` says why.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from windlass.client import listing, pods, preparing_pods
+from windlass.client import crews, listing, pods, watching
 from windlass.client.connection import Connection
+from windlass.client.crews import Crew, Places
 from windlass.client.errors import GoneError, RefusedError, TimedOutError
-from windlass.client.pods import Pod
+from windlass.client.pods import Condition, Pod
 from windlass.client.preparing_objects import Object
-from windlass.client.preparing_pods import Crew, Places
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError
 from windlass.kubeapi.following import Deleted, Listed
@@ -75,7 +74,7 @@ async def until_checked(connection: Connection, pod: Object, places: Places, sec
         may_go_on=lambda: crew.is_pulling,
     )
     if ended.status.phase != PodPhase.SUCCEEDED:
-        said = preparing_pods.last_words(ended) or await _log(connection, ended)
+        said = crews.last_words(ended) or await _log(connection, ended)
         raise RefusedError(f"the preflight has failed: {said or 'it does not say why'}")
 
 
@@ -90,35 +89,18 @@ async def _until(
 
     `may_go_on` is asked when the time is over. `otherwise` is what is told then, with the reason.
     """
-    waiting, hopeless = asyncio.create_task(work), asyncio.create_task(crew.until_hopeless())
-    looking = [asyncio.create_task(look) for look in crew.looks()]
-    tasks = {waiting, hopeless, *looking}
+
+    async def give_up() -> NoReturn:
+        raise RefusedError(f"{otherwise}: {await crew.until_hopeless()}")
+
     try:
-        done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if not done and may_go_on():
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    if waiting in done:
-        return waiting.result()
-    for task in done - {hopeless}:
-        task.result()  # it never ends by itself: this raises
-    if hopeless in done:
-        raise RefusedError(f"{otherwise}: {hopeless.result()}")
-    late, why = f"{otherwise}, after {seconds:g} s", crew.why()
-    raise TimedOutError(f"{late}: {why}" if why else late)
+        return await crew.watched(work, give_up(), seconds=seconds, may_go_on=may_go_on)
+    except TimeoutError as error:
+        late, why = f"{otherwise}, after {seconds:g} s", crew.why()
+        raise TimedOutError(f"{late}: {why}" if why else late) from error
 
 
 # What is read of Deployments and Jobs
-
-
-class _Condition(Sparse, frozen=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
 
 
 class _Metadata(Sparse, frozen=True):
@@ -130,7 +112,7 @@ class _Status(Sparse, frozen=True):
     observed_generation: int = 0
     available_replicas: int = 0
     updated_replicas: int = 0
-    conditions: tuple[_Condition, ...] = ()
+    conditions: tuple[Condition, ...] = ()
 
 
 class _Workload(Sparse, frozen=True):
@@ -153,7 +135,7 @@ class _Workload(Sparse, frozen=True):
         condition = self._condition("Failed")
         return None if condition is None else f"{condition.reason}: {condition.message}".strip(": ")
 
-    def _condition(self, kind: str) -> _Condition | None:
+    def _condition(self, kind: str) -> Condition | None:
         conditions = self.status.conditions
         return next((each for each in conditions if each.type == kind and each.status == "True"), None)
 
@@ -163,7 +145,7 @@ _decode = msgspec.json.Decoder(_Workload).decode
 
 async def _seen(connection: Connection, wanted: Object, is_so: Callable[[_Workload], bool]) -> _Workload:
     """As soon as it is so. Raises GoneError and ApiError."""
-    news = preparing_pods.news(
+    news = watching.news(
         connection, wanted.belonging.kind.resource, field_selector=f"metadata.name={wanted.name}"
     )
     async with contextlib.aclosing(news) as changes:
@@ -195,8 +177,8 @@ async def _last_words(connection: Connection, job: Object) -> str:
     if not failed:
         return ""
     pod = max(failed, key=lambda each: str(each.metadata.creation_timestamp))
-    said = await _log(connection, pod) or preparing_pods.last_words(pod)
-    container = preparing_pods.failed_container(pod)
+    said = await _log(connection, pod) or crews.last_words(pod)
+    container = crews.failed_container(pod)
     ended = container.state.terminated if container is not None else None
     if container is None or ended is None:
         return said
@@ -205,7 +187,7 @@ async def _last_words(connection: Connection, job: Object) -> str:
 
 async def _log(connection: Connection, pod: Pod) -> str:
     """The end of that of the container that failed, as well as it can be had."""
-    failed = preparing_pods.failed_container(pod)
+    failed = crews.failed_container(pod)
     if failed is None:
         return ""
     is_over = failed.state.terminated is not None

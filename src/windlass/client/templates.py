@@ -10,7 +10,17 @@ from windlass.wire import text
 def beside(data: bytes, folder: Path) -> dict[str, str]:
     """Those files that exist of the ones that a file with `data` imports, by path. Raises FaultyJobError."""
     files = {path: folder / path for path in documents.template_paths(data)}
-    return {path: _text(file) for path, file in files.items() if file.is_file()}
+    return {path: _text(_inside(folder, file)) for path, file in files.items() if file.is_file()}
+
+
+def _inside(folder: Path, file: Path) -> Path:
+    """A link that leads elsewhere would show what is there to whoever reads what is rendered."""
+    target = file.resolve()
+    if not target.is_relative_to(folder.resolve()):
+        raise FaultyJobError(
+            f"{file}: it is a link to {target}, out of the folder of the config: put a copy of the template in its place"
+        )
+    return file
 
 
 def _text(file: Path) -> str:

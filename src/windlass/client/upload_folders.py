@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -54,12 +55,12 @@ class FolderPlace:
     async def write(self, reading: Reading) -> None:
         part = self._root / part_name(reading.item.name)
         explaining = self._explaining(f"{reading.item.name} cannot be written")
-        # Unbuffered: what has arrived is there, whatever happens to us.
-        with explaining, part.open("r+b" if reading.at else "wb", buffering=0) as file:
+        with explaining, self._alone(part) as file:
+            if os.fstat(file.fileno()).st_size > reading.at:
+                file.truncate(reading.at)
             file.seek(reading.at)
             async for piece in reading.pieces():
                 await asyncio.to_thread(_write, file, piece)
-            file.truncate()
 
     async def write_together(self, readings: Sequence[Reading]) -> None:
         for reading in readings:
@@ -85,16 +86,16 @@ class FolderPlace:
         name = checked.item.name
         part = self._root / part_name(name)
         with self._explaining(f"{name} cannot be written"):
-            is_right = digest_of(str(part)).hexdigest() == checked.digest
-            if not is_right:
-                part.unlink()
-                return False
-            with contextlib.suppress(OSError):  # not every share has permissions
-                part.chmod(checked.item.mode)
-            with part.open("rb") as file:
+            with self._alone(part) as file:
+                is_right = digest_of(str(part)).hexdigest() == checked.digest
+                if not is_right:
+                    part.unlink()
+                    return False
                 os.fsync(file.fileno())
-            part.replace(self._root / name)
-            return True
+                with contextlib.suppress(OSError):  # not every share has permissions
+                    part.chmod(checked.item.mode)
+                part.replace(self._root / name)
+                return True
 
     def _access(self, folder: str) -> Access:
         path = self._root / folder
@@ -107,6 +108,18 @@ class FolderPlace:
                 return Access.TAKEN
 
     @contextlib.contextmanager
+    def _alone(self, part: Path) -> Iterator[IO[bytes]]:
+        """The part, made if it is missing. Two uploads of one file would write into each other's: into what has its
+        name already, too, if one is done first. Unbuffered: what has arrived is there, whatever happens to us."""
+        with open(os.open(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0) as file:
+            is_ours = _locked(file) and _is_still(part, file)
+            if not is_ours:
+                raise RefusedError(
+                    f"{self.where}: another upload writes {part.name} just now. Wait until that is done. {GOES_ON}"
+                )
+            yield file
+
+    @contextlib.contextmanager
     def _explaining(self, what: str) -> Iterator[None]:
         try:
             yield
@@ -116,6 +129,25 @@ class FolderPlace:
                     f"{self.where}: {what}: no space is left. What has arrived is kept. Make room. {GOES_ON}"
                 ) from error
             raise RefusedError(f"{self.where}: {what}: {error.strerror or error}. {GOES_ON}") from error
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Until it is closed. Where a share knows no locks, nobody has one."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_still(path: Path, file: IO[bytes]) -> bool:
+    """Whether the file has this name. It gets another one when it is whole."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _write(file: IO[bytes], piece: bytes) -> None:

@@ -1,9 +1,9 @@
-"""One job as it changes. The watch is begun anew when it is cut; only what does not pass ends it."""
+"""Objects as they change, one job above all. A watch is begun anew when it is cut; only what does not pass ends it."""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import NoReturn
 
 import msgspec
@@ -28,8 +28,52 @@ LONGEST_TROUBLE_SECONDS = 120.0
 QUIET_SECONDS = 100.0
 """Longer than a failure follows on another while nothing goes: between two that are further apart, all went well."""
 
-Seen = asyncio.Queue[Framework | None | Exception]
 _HOPELESS = (UnauthorizedError, ForbiddenError, NotFoundError)
+
+
+def _is_hopeless(error: ApiError) -> bool:
+    return isinstance(error, _HOPELESS)
+
+
+async def news(
+    connection: Connection,
+    resource: Resource,
+    *,
+    label_selector: str = "",
+    field_selector: str = "",
+    is_hopeless: Callable[[ApiError], bool] = _is_hopeless,
+) -> AsyncGenerator[News, None]:
+    """What there is and what changes, for ever. Raises ApiError where it is hopeless to ask again."""
+    seen: asyncio.Queue[News | Exception] = asyncio.Queue()
+
+    def troubled(error: ApiError) -> None:
+        if is_hopeless(error):
+            seen.put_nowait(error)
+
+    def ended(work: "asyncio.Task[NoReturn]") -> None:
+        """It goes on for ever: whoever waits for its news must not wait for one that has failed."""
+        if not work.cancelled() and isinstance(error := work.exception(), Exception):
+            seen.put_nowait(error)
+
+    follower = Follower(
+        connection.transport,
+        resource,
+        namespace=connection.namespace,
+        label_selector=label_selector,
+        field_selector=field_selector,
+        receive=seen.put_nowait,
+        troubled=troubled,
+    )
+    work = asyncio.create_task(follower.run())
+    work.add_done_callback(ended)
+    try:
+        while not isinstance(found := await seen.get(), Exception):
+            yield found
+        raise found
+    finally:
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
 
 
 async def changes(
@@ -41,10 +85,12 @@ async def changes(
     """
     resource = frameworks(names.group_of(wanted.api_version))
     name, uid = wanted.metadata.name, wanted.metadata.uid
-    followed = _followed(connection, resource, name, lambda news, seen: _receive(news, uid, seen), clock)
-    async with contextlib.aclosing(followed) as found:
-        async for each in found:
-            yield each
+    async with contextlib.aclosing(_of_one(connection, resource, name, clock)) as found:
+        async for change in found:
+            for framework in _seen(change, uid):
+                yield framework
+                if framework is None:
+                    return
 
 
 async def until_gone(
@@ -55,61 +101,35 @@ async def until_gone(
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """An object of any kind; one that has the same name later is another one. Raises ApiError."""
-    followed = _followed(connection, resource, name, lambda news, seen: _bury(news, uid, seen), clock)
-    async with contextlib.aclosing(followed) as found:
-        async for _ in found:
-            pass
+    async with contextlib.aclosing(_of_one(connection, resource, name, clock)) as found:
+        async for change in found:
+            if _is_gone(change, uid):
+                return
 
 
-async def _followed(
-    connection: Connection,
-    resource: Resource,
-    name: str,
-    receive: Callable[[News, Seen], None],
-    clock: Callable[[], float],
-) -> AsyncGenerator[Framework | None, None]:
-    """What `receive` puts there, up to a None."""
-    seen: Seen = asyncio.Queue()
-    follower = Follower(
-        connection.transport,
-        resource,
-        namespace=connection.namespace,
-        field_selector=f"metadata.name={name}",
-        receive=lambda news: receive(news, seen),
-        troubled=_patience(seen, clock),
+def _of_one(
+    connection: Connection, resource: Resource, name: str, clock: Callable[[], float]
+) -> AsyncGenerator[News, None]:
+    return news(
+        connection, resource, field_selector=f"metadata.name={name}", is_hopeless=_without_patience(clock)
     )
-    work = asyncio.create_task(follower.run())
-    work.add_done_callback(lambda done: _ended(done, seen))
-    try:
-        while (found := await seen.get()) is not None:
-            if isinstance(found, Exception):
-                raise found
-            yield found
-        yield None
-    finally:
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
 
 
-def _ended(work: "asyncio.Task[NoReturn]", seen: Seen) -> None:
-    """It goes on for ever: whoever waits for its news must not wait for one that has failed."""
-    if not work.cancelled() and isinstance(error := work.exception(), Exception):
-        seen.put_nowait(error)
-
-
-def _receive(news: News, uid: str, seen: Seen) -> None:
-    match news:
+def _seen(change: News, uid: str) -> Iterator[Framework | None]:
+    """What cannot be read may be put right again."""
+    match change:
         case Listed(items=items):
             listed = [codec.read_framework(item) for item in items]
-            mine = [found for found in listed if found.metadata.uid == uid]
-            _put(mine[0] if mine else None, seen)
+            found = next((each for each in listed if each.metadata.uid == uid), None)
         case Changed(object=body):
-            found = codec.read_framework(body)
-            _put(found if found.metadata.uid == uid else None, seen)
+            changed = codec.read_framework(body)
+            found = changed if changed.metadata.uid == uid else None
         case Deleted(object=body):
-            if codec.read_framework(body).metadata.uid == uid:
-                seen.put_nowait(None)
+            if codec.read_framework(body).metadata.uid != uid:
+                return
+            found = None
+    if not isinstance(found, Unreadable):
+        yield found
 
 
 class _Metadata(msgspec.Struct, frozen=True):
@@ -123,34 +143,25 @@ class _Object(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-def _bury(news: News, uid: str, seen: Seen) -> None:
-    match news:
+def _is_gone(change: News, uid: str) -> bool:
+    match change:
         case Listed(items=items):
-            is_gone = all(_decode(item).metadata.uid != uid for item in items)
+            return all(_decode(item).metadata.uid != uid for item in items)
         case Changed(object=body):
-            is_gone = _decode(body).metadata.uid != uid
+            return _decode(body).metadata.uid != uid
         case Deleted(object=body):
-            is_gone = _decode(body).metadata.uid == uid
-    if is_gone:
-        seen.put_nowait(None)
+            return _decode(body).metadata.uid == uid
 
 
-def _put(found: Framework | Unreadable | None, seen: Seen) -> None:
-    """What cannot be read may be put right again."""
-    if not isinstance(found, Unreadable):
-        seen.put_nowait(found)
-
-
-def _patience(seen: Seen, clock: Callable[[], float]) -> Callable[[ApiError], None]:
+def _without_patience(clock: Callable[[], float]) -> Callable[[ApiError], bool]:
     """Whoever cannot be reached for long is given up. A watch that is cut says that there was somebody to cut it."""
     began, last = clock(), clock()
 
-    def troubled(error: ApiError) -> None:
+    def is_hopeless(error: ApiError) -> bool:
         nonlocal began, last
         now = clock()
         is_new = now - last > QUIET_SECONDS or not isinstance(error, NotSentError)
         began, last = now if is_new else began, now
-        if isinstance(error, _HOPELESS) or now - began > LONGEST_TROUBLE_SECONDS:
-            seen.put_nowait(error)
+        return _is_hopeless(error) or now - began > LONGEST_TROUBLE_SECONDS
 
-    return troubled
+    return is_hopeless

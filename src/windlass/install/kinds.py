@@ -1,11 +1,16 @@
 """The kinds that an installation consists of: where they live in the API, and how their objects are called."""
 
-from windlass.kubeapi.resources import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Resource
+from windlass.kubeapi.resources import (
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    DEPLOYMENTS,
+    NAMESPACES,
+    Resource,
+)
 from windlass.model.base import Json
 
 _RBAC = "rbac.authorization.k8s.io"
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments")
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts")
 POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")
 POD_MONITORS = Resource("monitoring.coreos.com", "v1", "podmonitors")

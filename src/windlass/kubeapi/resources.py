@@ -35,8 +35,14 @@ class Resource(msgspec.Struct, frozen=True):
 PODS = Resource("", "v1", "pods")
 CONFIG_MAPS = Resource("", "v1", "configmaps")
 EVENTS = Resource("", "v1", "events")
+SECRETS = Resource("", "v1", "secrets")
 SERVICES = Resource("", "v1", "services")
+PERSISTENT_VOLUME_CLAIMS = Resource("", "v1", "persistentvolumeclaims")
+PERSISTENT_VOLUMES = Resource("", "v1", "persistentvolumes", is_namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", is_namespaced=False)
+JOBS = Resource("batch", "v1", "jobs")
+DEPLOYMENTS = Resource("apps", "v1", "deployments")
+STATEFUL_SETS = Resource("apps", "v1", "statefulsets")
 LEASES = Resource("coordination.k8s.io", "v1", "leases")
 CUSTOM_RESOURCE_DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", is_namespaced=False

@@ -6,7 +6,6 @@ follows from what is stored alone, so that after a restart a look at everything 
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -15,6 +14,7 @@ from windlass.localcluster import bodies, failures, loops, metadata
 from windlass.localcluster.kinds import definitions, namespaces
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.lifecycle import FOREGROUND, ORPHAN, Lifecycle
+from windlass.localcluster.loops import Key
 from windlass.localcluster.options import DeleteOptions
 from windlass.localcluster.stored import Change, StoreError, place_of
 from windlass.localcluster.strategy import Object
@@ -25,7 +25,6 @@ SECONDS_TO_NEXT_TRY = 1.0
 # Of more objects than these in a namespace that is going it is not said what they are.
 _MANY = 100
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
-Key = tuple[str, str]
 
 
 class _Reference(msgspec.Struct, frozen=True, rename="camel"):
@@ -53,19 +52,17 @@ class Collector:
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
         self._store = lifecycle.store
-        self._queue: deque[Key] = deque()
-        self._queued: set[Key] = set()
+        self._queue = loops.Queue()
         # Owners, by uid, and namespaces whose dependents and contents have all been deleted once: they only wait.
         self._swept: set[str] = set()
         # Namespaces and definitions that wait until the last of their objects is gone.
         self._emptying: set[Key] = set()
-        self._news = asyncio.Event()
         self._store.listen(self._on_change)
         for key in (*self._store.owned(), *self._store.mentioning('"deletionTimestamp"')):
-            self._add(key)
+            self._queue.add(key)
 
     async def run(self) -> None:
-        await loops.work_off(self, self._news)
+        await loops.work_off(self, self._queue.news)
 
     @property
     def has_work(self) -> bool:
@@ -73,8 +70,7 @@ class Collector:
 
     def step(self) -> None:
         """Look at one object of the queue."""
-        key = self._queue.popleft()
-        self._queued.discard(key)
+        key = self._queue.take()
         try:
             self._look_at(key)
         except failures.ApiError as error:
@@ -94,15 +90,9 @@ class Collector:
         logger.warning("garbage collection of %s %s is tried again: %s", *key, failure)
         self._swept.clear()
         try:
-            asyncio.get_running_loop().call_later(SECONDS_TO_NEXT_TRY, self._add, key)
+            asyncio.get_running_loop().call_later(SECONDS_TO_NEXT_TRY, self._queue.add, key)
         except RuntimeError:
-            self._add(key)
-
-    def _add(self, key: Key) -> None:
-        if key not in self._queued:
-            self._queued.add(key)
-            self._queue.append(key)
-        self._news.set()
+            self._queue.add(key)
 
     def _on_change(self, change: Change) -> None:
         key = (change.resource, change.place)
@@ -111,7 +101,7 @@ class Collector:
             return
         is_going = b'"deletionTimestamp"' in change.after
         if is_going or b'"ownerReferences"' in change.after:
-            self._add(key)
+            self._queue.add(key)
         if change.before is not None and b'"ownerReferences"' in change.before:
             self._on_disowned(change.place, change.before, change.after)
         if is_going and change.resource in ("namespaces", DEFINITIONS):
@@ -124,22 +114,22 @@ class Collector:
             if reference not in now:
                 owner = self._place_of(reference, place.rpartition("/")[0])
                 if owner is not None:
-                    self._add(owner)
+                    self._queue.add(owner)
 
     def _on_deleted(self, key: Key, body: bytes) -> None:
         head = _decode_head(body).metadata
         self._swept.discard(head.uid)
         for dependent in self._store.owned_by(head.uid):
-            self._add(dependent)
+            self._queue.add(dependent)
         for reference in head.owner_references:
             owner = self._place_of(reference, key[1].rpartition("/")[0])
             if owner is not None:
-                self._add(owner)
+                self._queue.add(owner)
         self._emptying.discard(key)
         resource, place = key
         for waiting in (("namespaces", place.partition("/")[0]), (DEFINITIONS, resource)):
             if waiting in self._emptying:
-                self._add(waiting)
+                self._queue.add(waiting)
 
     def _look_at(self, key: Key) -> None:
         resource, place = key

@@ -1,7 +1,11 @@
 """How a loop of the cluster works off what it has to do."""
 
 import asyncio
+from collections import OrderedDict
 from typing import Protocol
+
+Key = tuple[str, str]
+"""The resource of an object, and its place."""
 
 
 class Worker(Protocol):
@@ -10,6 +14,24 @@ class Worker(Protocol):
 
     def step(self) -> None:
         """Do one piece of the work. What fails is for the worker to deal with."""
+
+
+class Queue:
+    """What is still to be looked at, each once, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self.news = asyncio.Event()
+        self._keys: OrderedDict[Key, None] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def add(self, key: Key) -> None:
+        self._keys.setdefault(key)
+        self.news.set()
+
+    def take(self) -> Key:
+        return self._keys.popitem(last=False)[0]
 
 
 async def work_off(worker: Worker, news: asyncio.Event) -> None:

@@ -5,14 +5,15 @@ nothing of Python. Import this module only where there is a template: Jinja take
 """
 
 import copy
-from collections.abc import Iterator, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from types import TracebackType
 from typing import Any
 
 import jinja2
-from jinja2 import sandbox
+from jinja2 import nodes, sandbox
 from jinja2.runtime import Context
 from jinja2.utils import missing
+from jinja2.visitor import NodeTransformer
 
 from windlass.render import flow_yaml
 from windlass.wire import faults
@@ -21,9 +22,11 @@ from windlass.wire.text import MOST_BYTES
 MOST_CHARACTERS = MOST_BYTES
 """Of what comes out: more would not be read again."""
 MOST_STEPS = 1_000_000
-"""Of all ranges of one template together."""
+"""Of all ranges of one template together; and, counted apart, of all rounds of its loops, and of its calls."""
 _MOST_BITS = 4096
 """Of a number."""
+_COUNTED, _JOINED = "windlass counted", "windlass joined"
+"""Filters that no template can name."""
 
 
 class TemplateError(ValueError):
@@ -96,6 +99,8 @@ def _sentence(error: Exception) -> str:
             return str(error)
         case RecursionError():
             return "the template calls or includes itself without end"
+        case MemoryError():
+            return "what the template makes here is larger than the memory: does a loop end?"
         case _:
             return f"{type(error).__name__}: {error}"
 
@@ -103,7 +108,7 @@ def _sentence(error: Exception) -> str:
 class _Environment(sandbox.SandboxedEnvironment):
     """One for each rendering: it counts the steps."""
 
-    intercepted_binops = frozenset(("*", "**"))
+    intercepted_binops = frozenset(("*", "**", "+"))
 
     def __init__(self, texts: Mapping[str, str], variables: tuple[str, ...]) -> None:
         super().__init__(
@@ -114,16 +119,40 @@ class _Environment(sandbox.SandboxedEnvironment):
             finalize=_printable,
             extensions=("jinja2.ext.do", "jinja2.ext.loopcontrols"),
         )
-        self.filters["yaml"] = _yaml
+        self.filters |= {"yaml": _yaml, _COUNTED: self._counted, _JOINED: _joined}
         self.globals["range"] = self._range
         self.globals.pop("lipsum", None)
         self._steps = 0
+        self._rounds = 0
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        found: nodes.Template = _Bounding().visit(super()._parse(source, name, filename))
+        found.set_environment(self)
+        return found
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Three characters are enough to ask for more than a machine has."""
         if _is_too_large(operator, left, right):
             raise _TooMuchError(f"what comes out of the {operator} here is too large")
         return super().call_binop(context, operator, left, right)
+
+    def call(self, context: Context, called: Any, /, *args: Any, **kwargs: Any) -> Any:
+        self._count()
+        if _grows_too_large(called, args):
+            raise _TooMuchError("what comes out of the call here is too large")
+        return super().call(context, called, *args, **kwargs)
+
+    def _counted(self, values: Iterable[Any]) -> Iterator[Any]:
+        for value in values:
+            self._count()
+            yield value
+
+    def _count(self) -> None:
+        self._rounds += 1
+        if self._rounds > MOST_STEPS:
+            raise _TooMuchError(
+                f"the loops and calls of the template are more than {MOST_STEPS}: does a loop end?"
+            )
 
     def _range(self, *bounds: int) -> range:
         numbers = range(*bounds)
@@ -133,6 +162,30 @@ class _Environment(sandbox.SandboxedEnvironment):
                 f"the ranges of the template have more than {MOST_STEPS} numbers: does a loop end?"
             )
         return numbers
+
+
+class _Bounding(NodeTransformer):
+    """Has every round of a loop counted, and every `~` measured: Jinja asks nobody about these."""
+
+    def visit_For(self, node: nodes.For) -> nodes.For:  # noqa: N802
+        self.generic_visit(node)
+        node.iter = _filtered(node.iter, _COUNTED)
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Filter:  # noqa: N802
+        self.generic_visit(node)
+        return _filtered(nodes.List(node.nodes, lineno=node.lineno), _JOINED)
+
+
+def _filtered(value: nodes.Expr, name: str) -> nodes.Filter:
+    return nodes.Filter(value, name, [], [], None, None, lineno=value.lineno)
+
+
+def _joined(values: Sequence[Any]) -> str:
+    texts = [str(value) for value in values]
+    if sum(map(len, texts)) > MOST_CHARACTERS:
+        raise _TooMuchError("what comes out of the ~ here is too large")
+    return "".join(texts)
 
 
 class _Texts(jinja2.BaseLoader):
@@ -150,8 +203,24 @@ class _Texts(jinja2.BaseLoader):
 def _is_too_large(operator: str, left: Any, right: Any) -> bool:
     if operator == "**":
         return isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > _MOST_BITS
+    if operator == "+":
+        return (
+            isinstance(left, Sized) and isinstance(right, Sized) and len(left) + len(right) > MOST_CHARACTERS
+        )
+    if isinstance(left, int) and isinstance(right, int):
+        return left.bit_length() + right.bit_length() > _MOST_BITS
     repeated, times = (left, right) if isinstance(left, Sized) else (right, left)
     return isinstance(repeated, Sized) and isinstance(times, int) and len(repeated) * times > MOST_CHARACTERS
+
+
+def _grows_too_large(called: Any, args: tuple[Any, ...]) -> bool:
+    """A text that is padded, or a list that takes another one in."""
+    owner = getattr(called, "__self__", None)
+    if isinstance(owner, str):
+        return any(isinstance(each, int) and each > MOST_CHARACTERS for each in args)
+    if isinstance(owner, list):
+        return len(owner) + sum(len(each) for each in args if isinstance(each, Sized)) > MOST_CHARACTERS
+    return False
 
 
 def _printable(value: Any) -> Any:
@@ -182,6 +251,10 @@ def _undefined(variables: tuple[str, ...]) -> type[jinja2.Undefined]:
     """What stands for a name that nobody knows: an error as soon as anything is done with it."""
 
     class Unknown(jinja2.StrictUndefined):
+        def __index__(self) -> int:
+            """As of `range(nothing)`."""
+            self._fail_with_undefined_error()
+
         @property
         def _undefined_message(self) -> str:
             name = str(self._undefined_name)

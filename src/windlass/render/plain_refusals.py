@@ -1,18 +1,20 @@
 """What a job says that no plain object can: refused, or left out with a word about it."""
 
+import re
 from collections.abc import Iterator
 
 import msgspec
 
 from windlass.model import names
-from windlass.model.job import Job
+from windlass.model.job import Job, Role
 from windlass.model.wishes import Runtime
-from windlass.render import plain, plain_roles
+from windlass.render import plain, plain_roles, pods
 from windlass.render.plain_roles import PlainRole
 
 _STATEFUL_SET_LIMIT = 52
 """Its pods have a label that is its name and eleven characters more."""
 _CONFIG_MAP_LIMIT = 1024 * 1024
+_FC_VARIABLES = re.compile(r"(?<!\$)\$\((FC_[A-Z_]+)\)")
 _FRAMEWORK = "render it with --target framework, for a cluster where Windlass is installed"
 
 
@@ -43,6 +45,16 @@ def notes(job: Job) -> Iterator[str]:
             f"the job {job.name} says of {' and '.join(decided)} when it has succeeded or failed: without the "
             "controller each role ends by itself, and ends no other one"
         )
+    unknown = sorted({name for role in job.roles.values() for name in _of_the_controller(job, role)})
+    if unknown:
+        yield (
+            f"the job {job.name} uses {' and '.join(unknown)}, which only the controller says: without it the text "
+            "stays as it is written"
+        )
+
+
+def _of_the_controller(job: Job, role: Role) -> list[str]:
+    return _FC_VARIABLES.findall(msgspec.json.encode(pods.template(job, role, None)).decode())
 
 
 def _check_names(job: Job, prefix: str | None, roles: tuple[PlainRole, ...]) -> Iterator[str]:

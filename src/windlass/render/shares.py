@@ -2,10 +2,9 @@
 
 import msgspec
 
+from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
-
-_NAMESPACE = "default"
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -31,7 +30,8 @@ def server_name(job: str) -> str:
 
 def by_name(job: Job, namespace: str = "") -> Served:
     """For as long as nobody knows its address."""
-    return Served(f"{server_name(job.name)}.{job.namespace or namespace or _NAMESPACE}.svc.cluster.local")
+    place = job.namespace or namespace or names.DEFAULT_NAMESPACE
+    return Served(f"{server_name(job.name)}.{place}.svc.cluster.local")
 
 
 def source(folder: str, share: Share) -> tuple[Json, str]:

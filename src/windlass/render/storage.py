@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from windlass import __version__
+from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import CephFs, Job, NfsServer
 from windlass.render import beside, shares
@@ -17,7 +18,6 @@ FOLDERS = ("/data", "/output")
 """Every server has them."""
 DRIVER = "cephfs.csi.ceph.com"
 
-_NAMESPACE = "default"
 _CEPH_SIZE = "1Gi"
 """A claim has to name a size. A Ceph file system has its own limits."""
 _DISK = "/export"
@@ -46,7 +46,7 @@ exec ganesha.nfsd "$@"
 
 def volumes(job: Job, namespace: str = "") -> Iterator[Json]:
     """PersistentVolumes and their claims, each bound to the other and to nothing else."""
-    place = job.namespace or namespace or _NAMESPACE
+    place = job.namespace or namespace or names.DEFAULT_NAMESPACE
     for name, volume in job.volumes.items():
         if volume.cephfs is not None:
             yield _ceph_volume(job, name, volume.cephfs, place)

@@ -139,11 +139,12 @@ def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str)
             node, 'a path that begins with "/", without ".." and ":", such as /data', path
         )
         return
-    first = first_lines.setdefault(normal(text), node.line)
-    if first != node.line:
+    if normal(text) in first_lines:
+        first = first_lines[normal(text)]
         yield faults.error(
             node,
             path,
             f"found {faults.quoted(text)}, where the volume of line {first} is too: expected a path of its own for "
             "every volume",
         )
+    first_lines.setdefault(normal(text), node.line)

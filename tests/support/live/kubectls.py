@@ -19,9 +19,9 @@ class Kubectl(msgspec.Struct, frozen=True):
     kubeconfig: Path
     namespace: str
 
-    def __call__(self, *arguments: str, given: str = "") -> str:
+    def __call__(self, *arguments: str) -> str:
         """What it printed."""
-        done = self._run(arguments, given)
+        done = self._run(arguments)
         assert done.returncode == 0, f"{self.program.name} {' '.join(arguments)}: {done.stderr}{done.stdout}"
         return done.stdout
 
@@ -30,11 +30,10 @@ class Kubectl(msgspec.Struct, frozen=True):
         done = self._run(arguments)
         return done.stdout if done.returncode == 0 else ""
 
-    def _run(self, arguments: tuple[str, ...], given: str = "") -> subprocess.CompletedProcess[str]:
+    def _run(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(  # noqa: S603
             [self.program, f"--namespace={self.namespace}", *arguments],
             env={**os.environ, "KUBECONFIG": str(self.kubeconfig)},
-            input=given,
             capture_output=True,
             text=True,
             timeout=SECONDS,

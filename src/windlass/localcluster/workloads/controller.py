@@ -6,7 +6,6 @@ finds it. Where there are no workloads, a change costs a look for a word in it a
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
@@ -16,6 +15,7 @@ from windlass.localcluster import bodies, loops
 from windlass.localcluster.checks import label_selectors
 from windlass.localcluster.failures import ApiError
 from windlass.localcluster.lifecycle import Lifecycle
+from windlass.localcluster.loops import Key
 from windlass.localcluster.stored import Change, StoreError, place_of
 from windlass.localcluster.workloads import (
     deployments,
@@ -39,7 +39,6 @@ _TRACKED = f'"{observed.TRACKING}"'.encode()
 _SECONDS_TO_NEXT_TRY = 1.0
 _SECONDS_AFTER_REFUSAL = 10.0
 
-Key = tuple[str, str]
 Decide = Callable[[Json, Sequence[Pod], datetime], Decision]
 
 OF_PODS: dict[str, Decide] = {
@@ -75,16 +74,14 @@ class Workloads:
         self._lifecycle = lifecycle
         self._store = lifecycle.store
         self._actor = Actor(lifecycle)
-        self._queue: deque[Key] = deque()
-        self._queued: set[Key] = set()
+        self._queue = loops.Queue()
         self._timers: dict[Key, asyncio.TimerHandle] = {}
-        self._news = asyncio.Event()
         self._store.listen(self._on_change)
         self._look_at_all()
 
     async def run(self) -> None:
         try:
-            await loops.work_off(self, self._news)
+            await loops.work_off(self, self._queue.news)
         finally:
             for timer in self._timers.values():
                 timer.cancel()
@@ -95,8 +92,7 @@ class Workloads:
 
     def step(self) -> None:
         """Look at one workload, or at one pod that nobody controls."""
-        key = self._queue.popleft()
-        self._queued.discard(key)
+        key = self._queue.take()
         try:
             self._look_at(key)
         except ApiError as error:
@@ -121,9 +117,9 @@ class Workloads:
         for resource in KINDS:
             for body in self._store.all(resource):
                 meta = bodies.decode_stored(body)["metadata"]
-                self._add((resource, place_of(meta["namespace"], meta["name"])))
+                self._queue.add((resource, place_of(meta["namespace"], meta["name"])))
         for place in self._tracked():
-            self._add((_PODS, place))
+            self._queue.add((_PODS, place))
 
     def _tracked(self) -> Iterator[str]:
         """Pods that wait to be counted; by a Job, if that is still there."""
@@ -138,12 +134,12 @@ class Workloads:
 
     def _on_pod(self, change: Change) -> None:
         for owner in {*self._owners(change.before, change.place), *self._owners(change.after, change.place)}:
-            self._add(owner)
+            self._queue.add(owner)
         if change.after is None:
             return
         is_orphan = _CONTROLLED not in change.after and self._is_anything_there()
         if is_orphan or self._waits_for_nobody(change.after, change.place):
-            self._add((_PODS, change.place))
+            self._queue.add((_PODS, change.place))
 
     def _waits_for_nobody(self, body: bytes, place: str) -> bool:
         """Is it to be counted by a Job that is gone?"""
@@ -154,9 +150,9 @@ class Workloads:
     def _on_workload(self, change: Change) -> None:
         key = (change.resource, change.place)
         for owner in {*self._owners(change.before, change.place), *self._owners(change.after, change.place)}:
-            self._add(owner)
+            self._queue.add(owner)
         if change.after is not None:
-            self._add(key)
+            self._queue.add(key)
         if change.before is None:
             self._look_for_orphans(change.place.partition("/")[0])
         if change.after is None:
@@ -164,12 +160,12 @@ class Workloads:
             uid = bodies.decode_stored(change.before or b"")["metadata"]["uid"]
             for dependent in self._store.owned_by(uid):
                 if dependent[0] == _PODS:
-                    self._add(dependent)
+                    self._queue.add(dependent)
 
     def _look_for_orphans(self, namespace: str) -> None:
         for body in self._store.all(_PODS, namespace):
             if _CONTROLLED not in body:
-                self._add((_PODS, place_of(namespace, observed.pod(body).name)))
+                self._queue.add((_PODS, place_of(namespace, observed.pod(body).name)))
 
     def _owners(self, body: bytes | None, place: str) -> Iterator[Key]:
         """The workload that controls an object."""
@@ -182,12 +178,6 @@ class Workloads:
 
     def _is_anything_there(self) -> bool:
         return any(self._store.count(resource) for resource in OF_PODS)
-
-    def _add(self, key: Key) -> None:
-        if key not in self._queued:
-            self._queued.add(key)
-            self._queue.append(key)
-        self._news.set()
 
     # Waiting
 
@@ -202,11 +192,11 @@ class Workloads:
         try:
             self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._wake_up, key)
         except RuntimeError:
-            self._add(key)
+            self._queue.add(key)
 
     def _wake_up(self, key: Key) -> None:
         self._timers.pop(key, None)
-        self._add(key)
+        self._queue.add(key)
 
     def _forget_timer(self, key: Key) -> None:
         timer = self._timers.pop(key, None)

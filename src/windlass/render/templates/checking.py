@@ -44,14 +44,34 @@ def check(output: str) -> Iterator[Fault]:
     if parsed.failure is not None:
         yield parsed.failure
     documents = [document for document in parsed.documents if not document.is_empty]
+    seen: set[tuple[str, ...]] = set()
     for document in documents:
         yield from document.faults
         for node, path in _items(document.root):
             yield from _check(node, path)
+            yield from _check_identity(node, seen, path)
     if parsed.failure is None and not documents:
         yield faults.error(
             text.Place(1, 1), "", "expected at least one object, and there is none", Rule.EMPTY_FILE
         )
+
+
+def _check_identity(node: tree.Node, seen: set[tuple[str, ...]], path: str) -> Iterator[Fault]:
+    """Of two objects of one kind and name, a cluster takes the first only."""
+    kind, name = tree.text_of(tree.dig(node, "kind")), tree.dig(node, "metadata", "name")
+    called = tree.text_of(name)
+    if name is None or not kind or not called:
+        return
+    namespace = tree.text_of(tree.dig(node, "metadata", "namespace")) or ""
+    group = names.group_of(tree.text_of(tree.dig(node, "apiVersion")) or "")
+    identity = (group, kind, namespace, called)
+    if identity in seen:
+        message = (
+            f"found {faults.quoted(called)}, and another {kind} of this name comes out of the template: a cluster takes "
+            "one of them only. Give each a name of its own"
+        )
+        yield faults.error(name, f"{faults.field(path, 'metadata')}.name", message, Rule.DUPLICATE_NAME)
+    seen.add(identity)
 
 
 def _items(root: tree.Node) -> Iterator[tuple[tree.Node, str]]:

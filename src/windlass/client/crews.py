@@ -1,21 +1,21 @@
-"""The pods of a job's preparation, as they are seen while somebody waits for them: how far they are, what is wrong."""
+"""Pods that somebody waits for, such as those of a job's preparation: how far they are, and what is wrong. By watch."""
 
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-import msgspec
-
-from windlass.client import pods
+from windlass.client import events, pods, watching
 from windlass.client.connection import Connection
 from windlass.client.errors import GoneError
 from windlass.client.pods import ContainerStatus, Pod
-from windlass.kubeapi.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
-from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
-from windlass.kubeapi.resources import EVENTS, PODS, Resource
-from windlass.model.base import Sparse
+from windlass.kubeapi.errors import ForbiddenError
+from windlass.kubeapi.following import Changed, Deleted, Listed, News
+from windlass.kubeapi.resources import EVENTS, PODS
+from windlass.model.pods import ContainerWaiting
+
+T = TypeVar("T")
 
 GIVEN_UP = frozenset({"FailedMount", "FailedMapVolume", "FailedCreatePodSandBox", "Failed"})
 """Reasons of events: what fails for one of these may still come right, but not often."""
@@ -28,68 +28,8 @@ Places = Mapping[str, str]
 """By the names of volumes: where their files are, in words."""
 
 _OF_MOUNTS = ("FailedMount", "FailedMapVolume")
-_HOPELESS = (UnauthorizedError, ForbiddenError, NotFoundError)
 _volume_in = re.compile(r'volume "([^"]+)"').search
 _missing_claim = re.compile(r'persistentvolumeclaim "[^"]+" not found').search
-
-
-async def news(
-    connection: Connection, resource: Resource, *, label_selector: str = "", field_selector: str = ""
-) -> AsyncGenerator[News, None]:
-    """For ever. Raises ApiError where it is hopeless to ask again."""
-    seen: asyncio.Queue[News | ApiError] = asyncio.Queue()
-
-    def troubled(error: ApiError) -> None:
-        if isinstance(error, _HOPELESS):
-            seen.put_nowait(error)
-
-    follower = Follower(
-        connection.transport,
-        resource,
-        namespace=connection.namespace,
-        label_selector=label_selector,
-        field_selector=field_selector,
-        receive=seen.put_nowait,
-        troubled=troubled,
-    )
-    work = asyncio.create_task(follower.run())
-    try:
-        while not isinstance(found := await seen.get(), ApiError):
-            yield found
-        raise found
-    finally:
-        work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
-
-
-class _Involved(Sparse, frozen=True):
-    uid: str = ""
-
-
-class _Series(Sparse, frozen=True):
-    count: int = 0
-
-
-class _Metadata(Sparse, frozen=True):
-    uid: str = ""
-
-
-class _Event(Sparse, frozen=True):
-    metadata: _Metadata = _Metadata()
-    involved_object: _Involved = _Involved()
-    type: str = ""
-    reason: str = ""
-    message: str = ""
-    count: int | None = None
-    series: _Series | None = None
-
-    @property
-    def times(self) -> int:
-        return (self.series.count if self.series is not None else 0) or self.count or 1
-
-
-_decode_event = msgspec.json.Decoder(_Event).decode
 
 
 class Crew:
@@ -110,7 +50,7 @@ class Crew:
         self._name = name
         self._pods: dict[str, Pod] = {}
         self._is_lost = False
-        self._events: dict[str, _Event] = {}
+        self._events: dict[str, events.Written] = {}
         """By their UIDs, the newest last."""
         self._changed = asyncio.Condition()
 
@@ -129,15 +69,51 @@ class Crew:
         pulled = {each.involved_object.uid for each in self._events.values() if each.reason == "Pulling"}
         return any(pod.uid in pulled for pod in self.pods)
 
+    @property
+    def is_lost(self) -> bool:
+        """There is none of them, or none any more."""
+        return self._is_lost
+
     def looks(self) -> Iterator[Coroutine[Any, Any, None]]:
         """To be run while somebody waits. They end only by an error."""
         yield self._look_at_pods()
         yield self._look_at_events()
 
+    async def watched(
+        self,
+        *works: Coroutine[Any, Any, T],
+        seconds: float | None,
+        may_go_on: Callable[[], bool] = lambda: False,
+    ) -> T:
+        """What the first of `works` gives, for which they are looked at. Raises TimeoutError, and ApiError.
+
+        `may_go_on` is asked when the time is over.
+        """
+        working = [asyncio.create_task(work) for work in works]
+        tasks = {*working, *(asyncio.create_task(look) for look in self.looks())}
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not done and may_go_on():
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in working:
+            if task in done:
+                return task.result()
+        for look in done:
+            look.result()  # it never ends by itself: this raises
+        raise TimeoutError
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        """Asked again whenever something has changed."""
+        async with self._changed:
+            await self._changed.wait_for(is_so)
+
     async def until_over(self) -> Pod:
         """One of them has come to its end. Raises GoneError."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._is_lost or any(pod.is_over for pod in self.pods))
+        await self.until(lambda: self.is_lost or any(pod.is_over for pod in self.pods))
         ended = [pod for pod in self.pods if pod.is_over]
         if not ended:
             raise GoneError("somebody has deleted its pod meanwhile")
@@ -145,8 +121,7 @@ class Crew:
 
     async def until_hopeless(self) -> str:
         """Why none of them will come to anything."""
-        async with self._changed:
-            await self._changed.wait_for(self._is_hopeless)
+        await self.until(self._is_hopeless)
         return self.why()
 
     def why(self) -> str:
@@ -160,9 +135,23 @@ class Crew:
             return f"the pod {pod.name} has no node: {_cut(unscheduled)}"
         if warnings:
             return self._explained(warnings[-1])
-        waits = [each.state.waiting for each in pod.container_statuses if each.state.waiting is not None]
-        said = next((f"{each.reason}: {each.message}".strip(": ") for each in waits if each.reason), "")
-        return f"the pod {pod.name} waits: {_cut(said)}" if said else ""
+        said = (f"{each.reason}: {each.message}".strip(": ") for each in _waits(pod) if each.reason)
+        waits = next(said, "")
+        return f"the pod {pod.name} waits: {_cut(waits)}" if waits else ""
+
+    @property
+    def hindrances(self) -> Sequence[str]:
+        """All that the cluster says of why the newest of them does not begin, in its own words, the newest last."""
+        if not self._pods:
+            return ()
+        pod = self.pods[-1]
+        said = (
+            _unscheduled(pod),
+            *(each.message for each in _waits(pod)),
+            *(each.message for each in self._warnings_of(pod)),
+        )
+        reasons = (each.strip().removesuffix(".") for each in said)
+        return [each for each in reasons if each]
 
     def _is_hopeless(self) -> bool:
         pod = self.pods[-1] if self._pods else None
@@ -175,11 +164,11 @@ class Crew:
         is_missing = _missing_claim(_unscheduled(pod)) is not None
         return mounts >= GIVEN_UP_AFTER or most >= GIVEN_UP_AFTER or is_missing
 
-    def _warnings_of(self, pod: Pod) -> list[_Event]:
-        events = [each for each in self._events.values() if each.involved_object.uid == pod.uid]
-        return [each for each in events if each.type == "Warning"]
+    def _warnings_of(self, pod: Pod) -> list[events.Written]:
+        known = [each for each in self._events.values() if each.involved_object.uid == pod.uid]
+        return [each for each in known if each.type == "Warning"]
 
-    def _explained(self, warning: _Event) -> str:
+    def _explained(self, warning: events.Written) -> str:
         """Where the files are that cannot be had: an event says the name of the volume only."""
         said = _cut(warning.message)
         found = _volume_in(warning.message)
@@ -192,7 +181,9 @@ class Crew:
 
     async def _look_at_pods(self) -> None:
         fields = f"metadata.name={self._name}" if self._name else ""
-        found = news(self._connection, PODS, label_selector=self._label_selector, field_selector=fields)
+        found = watching.news(
+            self._connection, PODS, label_selector=self._label_selector, field_selector=fields
+        )
         async with contextlib.aclosing(found) as changes:
             async for change in changes:
                 match change:
@@ -210,7 +201,7 @@ class Crew:
     async def _look_at_events(self) -> None:
         """All of one pod, and warnings only where it could be any of the namespace."""
         which = f"involvedObject.name={self._name}" if self._name else "type=Warning"
-        found = news(self._connection, EVENTS, field_selector=f"involvedObject.kind=Pod,{which}")
+        found = watching.news(self._connection, EVENTS, field_selector=f"involvedObject.kind=Pod,{which}")
         try:
             async with contextlib.aclosing(found) as changes:
                 async for change in changes:
@@ -224,7 +215,7 @@ class Crew:
         if isinstance(change, Deleted):
             return
         for body in change.items if isinstance(change, Listed) else (change.object,):
-            event = _decode_event(body)
+            event = events.decode(body)
             self._events.pop(event.metadata.uid, None)
             self._events[event.metadata.uid] = event
 
@@ -249,6 +240,10 @@ def last_words(pod: Pod) -> str:
     if ended is not None and ended.message.strip():
         return ended.message.strip()
     return ": ".join(part for part in (pod.status.reason, pod.status.message) if part)
+
+
+def _waits(pod: Pod) -> list[ContainerWaiting]:
+    return [each.state.waiting for each in pod.container_statuses if each.state.waiting is not None]
 
 
 def _unscheduled(pod: Pod) -> str:
