@@ -271,3 +271,14 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     result = render(file, "--target", "plain")
     assert result.exit_code == 0
     assert f"{file}: warning: the job digits has a barrier" in result.stderr
+
+
+def test_a_persistent_volume_is_for_one_namespace(tmp_path: Path) -> None:
+    file = written(
+        tmp_path, volumes={"d": {"at": "/d", "cephfs": {"clusterID": "a", "fsName": "b", "secret": "c"}}}
+    )
+    assert (
+        "names no namespace, and its PersistentVolumes are for claims in the namespace default"
+        in render(file).stderr
+    )
+    assert render(file, "-n", "other").stderr == ""

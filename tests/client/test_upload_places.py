@@ -259,7 +259,7 @@ def test_what_arrives_damaged_is_sent_again(tmp_path: Path) -> None:
 
 
 def test_two_uploads_of_one_file_do_not_write_into_each_other(tmp_path: Path) -> None:
-    """The second begins when the first has sent a part; and one that has opened the part is too late when it is whole."""
+    """The other one comes when this one has sent a part."""
     scene = Scene(tmp_path, folder_place)
     scene.file("large", os.urandom(3 * MIB))
     other = scene.here.parent / "other"

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -35,8 +36,7 @@ def test_down_leaves_nothing(cluster: Cluster, data: Path) -> None:
     node = machine.running(data)
     assert node is not None
     place = cluster.new_place()
-    held = [os.open(f"/proc/{node.pid}/ns/{kind}", os.O_RDONLY) for kind in ("pid", "net", "mnt")]
-    namespaces = {Path(f"/proc/self/fd/{descriptor}").readlink() for descriptor in held}
+    namespaces = {Path(f"/proc/{node.pid}/ns/{kind}").readlink() for kind in ("pid", "net", "mnt")}
     body = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -48,12 +48,10 @@ def test_down_leaves_nothing(cluster: Cluster, data: Path) -> None:
     cluster.client.post(place.path("pods"), body).expect(201)
     wait_for("the pod to run", lambda: place.pod("sleeper")["status"]["phase"] == "Running")
 
+    now = time.clock_gettime(time.CLOCK_BOOTTIME)
     one_node.down()
     assert not data.exists()
-    # As long as we have them open, no other namespace gets their numbers.
-    assert not [found for found in _namespaces_in_use() if found in namespaces]
-    for descriptor in held:
-        os.close(descriptor)
+    assert not [found for found in _namespaces_in_use(now) if found in namespaces]
     assert str(data) not in Path("/proc/self/mountinfo").read_text()
     assert not Path("/sys/class/net", layout.UPLINK).exists()
     routes = subprocess.run(["ip", "route"], check=True, capture_output=True, text=True).stdout  # noqa: S607
@@ -74,12 +72,19 @@ def _components(data: Path) -> dict[str, int]:
     }
 
 
-def _namespaces_in_use() -> set[Path]:
-    """By any process of the machine."""
+def _namespaces_in_use(before: float) -> set[Path]:
+    """By any process that was started before: a later one may have a number that is free by now."""
     found = set()
-    for entry in Path("/proc").glob("[0-9]*/ns/*"):
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            found.add(entry.readlink())
+            if _started(process) <= before:
+                found |= {entry.readlink() for entry in (process / "ns").iterdir()}
         except OSError:  # it has ended
             continue
     return found
+
+
+def _started(process: Path) -> float:
+    """In seconds since the machine was."""
+    _, _, fields = (process / "stat").read_text().rpartition(")")
+    return int(fields.split()[19]) / os.sysconf("SC_CLK_TCK")

@@ -92,9 +92,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
     "a volume above": (changed("at: /data", "at: /data/.."), 7, "volumes.data.at", 'without ".."'),
     "a relative hostPath": (changed("/srv/data", "srv"), 7, "volumes.data.hostPath", 'begins with "/"'),
     "two volumes at one path, in one line": (
-        changed("volumes:\n  data: {at: /data,", "volumes:\n  {more: {at: /data/, emptyDir: {}}, data: {at: /data,").replace(
-            "/srv/data}", "/srv/data}}"
-        ),
+        changed("  data: {at: /data, hostPath: /srv/data}", "  {a: {at: /data/, pvc: a}, data: {at: /data, pvc: b}}"),
         7, "volumes.data.at", "of line 7",
     ),
     "two volumes at one path": (

@@ -56,6 +56,12 @@ BAD: dict[str, tuple[str, int, str, str]] = {
         "secrets.TOKEN",
         "found a mapping, expected a string",
     ),
+    "more than a Secret holds": (
+        changed('"a:b#c"', "é" * 600_000),
+        3,
+        "secrets",
+        "found 1200000 bytes, and a Secret holds 1048576",
+    ),
     "a secret's name": (changed("TOKEN", "1T"), 3, 'secrets["1T"]', "the name of a variable"),
     "a secret that no Secret has": (changed("TOKEN", "..T"), 3, 'secrets["..T"]', "no Secret has an entry"),
     "a secret with a NUL": (changed("a:b#c", "a\\0b"), 3, "secrets.TOKEN", "there is a NUL"),

@@ -31,7 +31,9 @@ _MOST_TEMPLATES = 100
 
 def _project(_: click.Context, parameter: click.Parameter, value: str) -> str:
     if not re.fullmatch(names.DNS_LABEL_PATTERN, value):
-        expected = "expected lower-case letters, digits and hyphens, with a letter or digit at both ends, and at most 63 of them"
+        expected = (
+            "expected lower-case letters, digits and hyphens, at most 63, with a letter or digit at both ends"
+        )
         found = f"found {faults.quoted(value)}, {expected}: jobs are called PROJECT-MODEL"
         raise click.BadParameter(found, param=parameter)
     return value

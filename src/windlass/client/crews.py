@@ -49,7 +49,8 @@ class Crew:
         self._label_selector = label_selector
         self._name = name
         self._pods: dict[str, Pod] = {}
-        self._is_lost = False
+        self.is_lost = False
+        """There is none of them, or none any more."""
         self._events: dict[str, events.Written] = {}
         """By their UIDs, the newest last."""
         self._changed = asyncio.Condition()
@@ -68,11 +69,6 @@ class Crew:
         """A node mounts the volumes first: who waits for an image has them."""
         pulled = {each.involved_object.uid for each in self._events.values() if each.reason == "Pulling"}
         return any(pod.uid in pulled for pod in self.pods)
-
-    @property
-    def is_lost(self) -> bool:
-        """There is none of them, or none any more."""
-        return self._is_lost
 
     def looks(self) -> Iterator[Coroutine[Any, Any, None]]:
         """To be run while somebody waits. They end only by an error."""
@@ -189,13 +185,13 @@ class Crew:
                 match change:
                     case Listed(items=items):
                         self._pods = {pod.uid: pod for pod in map(pods.decode, items)}
-                        self._is_lost = not self._pods
+                        self.is_lost = not self._pods
                     case Changed(object=body):
                         pod = pods.decode(body)
                         self._pods[pod.uid] = pod
                     case Deleted(object=body):
                         self._pods.pop(pods.decode(body).uid, None)
-                        self._is_lost = not self._pods
+                        self.is_lost = not self._pods
                 await self._tell()
 
     async def _look_at_events(self) -> None:

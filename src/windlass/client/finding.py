@@ -82,7 +82,7 @@ async def not_there(connection: Connection, name: str, others: Iterable[str] = (
         return NotThereError(f"{where} of {connection.where}")
     known = tuple(sorted({*jobs, *others}))
     if not known:
-        return NotThereError(f"{where}, nor any other. Other namespaces: `windlass list -A`.")
+        return NotThereError(f"{where}. There is no other job either. Other namespaces: `windlass list -A`.")
     if suggestion := faults.nearest(name, known):
         return NotThereError(f"{where}. Did you mean {faults.quoted(suggestion)}?")
     return NotThereError(f"{where}. `windlass list -n {connection.namespace}` shows what is there.")

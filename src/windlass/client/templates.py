@@ -18,7 +18,7 @@ def _inside(folder: Path, file: Path) -> Path:
     target = file.resolve()
     if not target.is_relative_to(folder.resolve()):
         raise FaultyJobError(
-            f"{file}: it is a link to {target}, out of the folder of the config: put a copy of the template in its place"
+            f"{file}: it is a link to {target}, out of the folder of the config: put a copy of it there instead"
         )
     return file
 

@@ -85,17 +85,16 @@ class FolderPlace:
     def _settled(self, checked: Checked) -> bool:
         name = checked.item.name
         part = self._root / part_name(name)
-        with self._explaining(f"{name} cannot be written"):
-            with self._alone(part) as file:
-                is_right = digest_of(str(part)).hexdigest() == checked.digest
-                if not is_right:
-                    part.unlink()
-                    return False
-                os.fsync(file.fileno())
-                with contextlib.suppress(OSError):  # not every share has permissions
-                    part.chmod(checked.item.mode)
-                part.replace(self._root / name)
-                return True
+        with self._explaining(f"{name} cannot be written"), self._alone(part) as file:
+            is_right = digest_of(str(part)).hexdigest() == checked.digest
+            if not is_right:
+                part.unlink()
+                return False
+            os.fsync(file.fileno())
+            with contextlib.suppress(OSError):  # not every share has permissions
+                part.chmod(checked.item.mode)
+            part.replace(self._root / name)
+            return True
 
     def _access(self, folder: str) -> Access:
         path = self._root / folder
@@ -111,7 +110,7 @@ class FolderPlace:
     def _alone(self, part: Path) -> Iterator[IO[bytes]]:
         """The part, made if it is missing. Two uploads of one file would write into each other's: into what has its
         name already, too, if one is done first. Unbuffered: what has arrived is there, whatever happens to us."""
-        with open(os.open(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0) as file:
+        with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0) as file:
             is_ours = _locked(file) and _is_still(part, file)
             if not is_ours:
                 raise RefusedError(

@@ -177,7 +177,7 @@ class _Bounding(NodeTransformer):
         return _filtered(nodes.List(node.nodes, lineno=node.lineno), _JOINED)
 
 
-def _filtered(value: nodes.Expr, name: str) -> nodes.Filter:
+def _filtered(value: nodes.Node, name: str) -> nodes.Filter:
     return nodes.Filter(value, name, [], [], None, None, lineno=value.lineno)
 
 

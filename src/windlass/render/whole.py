@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from windlass.model import names
 from windlass.model.job import Job
 from windlass.render import framework, host_ports, plain, plain_refusals, pods
 from windlass.render import preparations as preparing
@@ -22,6 +23,12 @@ def refusals(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator
 
 def notes(job: Job, *, is_plain: bool) -> Iterator[str]:
     """What is lost, and is not refused for that."""
+    has_own_volumes = any(volume.cephfs is not None for volume in job.volumes.values())
+    if has_own_volumes and not job.namespace:
+        yield (
+            f"the job {job.name} names no namespace, and its PersistentVolumes are for claims in the namespace "
+            f"{names.DEFAULT_NAMESPACE}: in another one they are never bound. Name it with --namespace"
+        )
     if is_plain:
         yield from plain_refusals.notes(job)
 

@@ -15,6 +15,7 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
 _SUFFIXES = {"nfsServer": "-nfs", "loadData": "-load-data"}
 """With which the name of a job is that of a Service, or of a Job."""
+_MOST_OF_A_SECRET = 1024 * 1024
 _OF_EACH_TASK = "emptyDir"
 _READ_ONLY = ("configMap", "secret")
 _SERVER_VOLUME = "nfs"
@@ -55,6 +56,12 @@ def _check_secrets(node: tree.Mapping, path: str) -> Iterator[Fault]:
     if not isinstance(secrets, tree.Mapping):
         return
     at = faults.field(path, "secrets")
+    size = sum(len((tree.text_of(value) or "").encode()) for value in secrets.entries.values())
+    if size > _MOST_OF_A_SECRET:
+        message = (
+            f"found {size} bytes, and a Secret holds {_MOST_OF_A_SECRET}: keep them in files of a volume"
+        )
+        yield faults.error(secrets, at, message)
     for name, value in secrets.entries.items():
         if name == "." or name.startswith(".."):
             yield faults.error(

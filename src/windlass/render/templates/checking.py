@@ -67,8 +67,8 @@ def _check_identity(node: tree.Node, seen: set[tuple[str, ...]], path: str) -> I
     identity = (group, kind, namespace, called)
     if identity in seen:
         message = (
-            f"found {faults.quoted(called)}, and another {kind} of this name comes out of the template: a cluster takes "
-            "one of them only. Give each a name of its own"
+            f"found {faults.quoted(called)}, and another {kind} of this name comes out of the template: a cluster "
+            "takes one of them only. Give each a name of its own"
         )
         yield faults.error(name, f"{faults.field(path, 'metadata')}.name", message, Rule.DUPLICATE_NAME)
     seen.add(identity)
