@@ -282,3 +282,10 @@ def test_a_persistent_volume_is_for_one_namespace(tmp_path: Path) -> None:
         in render(file).stderr
     )
     assert render(file, "-n", "other").stderr == ""
+
+
+def test_a_hyphen_is_the_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = written(tmp_path)
+    assert render(file, "--out", "-").stdout == render(file).stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["job.yaml"]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FRAMEWORK = "framework"
 PLAIN = "plain"
+STDOUT = "-"
 
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
@@ -97,6 +98,7 @@ def render(
         windlass render job.yaml --only secrets --only code
     """
     named = _one_of(file, config)
+    out = None if out == STDOUT else out
     if out is not None:
         job_files.check_out(named, out)
     source = job_files.source(named, namespace, needs_a_job=False)

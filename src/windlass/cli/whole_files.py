@@ -23,13 +23,30 @@ def create(path: Path, data: bytes, *, may_replace: bool = False) -> None:
     if may_replace and path.exists():
         replace(path, data)
         return
-    with path.open("xb") as stream:
-        try:
-            stream.write(data)
-            stream.flush()
-        except OSError:
-            path.unlink()
-            raise
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    written = _beside(path, data)
+    try:
+        written.chmod(0o666 & ~_umask())
+        _name(written, path)
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _name(written: Path, path: Path) -> None:
+    """At once, and never in the place of another that has come meanwhile, where a disk can do that."""
+    try:
+        path.hardlink_to(written)
+    except FileExistsError:
+        raise
+    except OSError:
+        written.replace(path)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def replace(path: Path, data: bytes) -> None:
