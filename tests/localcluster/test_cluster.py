@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -17,6 +18,8 @@ import pytest
 import yaml
 
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
+from windlass.localcluster.kubelet import kubelet
+from windlass.localcluster.kubelet.pod_worker import PodWorker
 from windlass.localcluster.sandbox import processes
 
 PATIENCE_SECONDS = 120
@@ -338,6 +341,37 @@ def test_pods_that_are_ended_have_their_grace(
             await client.running("one")
             await client.cluster.stop(ends_pods=True)
         assert processes_of(data) == []
+
+    run(test())
+
+
+def test_groups_left_over_go_before_pods_go_on(
+    level: str, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could tell the group of a run that begins from those of runs that are no more."""
+    order: list[str] = []
+
+    class Groups:
+        def remove_leftovers(self, known: set[str]) -> None:
+            order.append("groups removed")
+
+    goes_on = PodWorker.run
+
+    async def noted(worker: PodWorker) -> None:
+        order.append("pod goes on")
+        await goes_on(worker)
+
+    async def test() -> None:
+        async with started(data, LASTING) as client:
+            await client.create("one", FOREVER)
+            await client.running("one")
+            await client.cluster.stop()
+        monkeypatch.setattr(kubelet, "cgroups", SimpleNamespace(find=lambda _: Groups()))
+        monkeypatch.setattr(PodWorker, "run", noted)
+        async with started(data, LASTING) as client:
+            await client.running("one")
+            await client.cluster.stop(ends_pods=True)
+        assert order == ["groups removed", "pod goes on"]
 
     run(test())
 

@@ -62,28 +62,32 @@ class Kubelet:
             pod = bodies.decode_stored(body)
             found[pod["metadata"]["uid"]] = pod
         left = sorted(self._means.folder.iterdir()) if self._means.folder.is_dir() else []
-        await asyncio.gather(*(self._take_over(folder, found.get(folder.name)) for folder in left))
+        adopted = await asyncio.gather(*(self._take_over(folder, found.get(folder.name)) for folder in left))
+        workers = [worker for worker in adopted if worker is not None]
+        if left:
+            # Before any of them goes on: nobody could tell the group of a run that begins from what is left over.
+            known = {run_id for worker in workers for run_id in worker.run_ids()}
+            await asyncio.to_thread(self._remove_groups, known)
+        for worker in workers:
+            self._add(worker.pod, worker)
         for pod in found.values():
             self._note(pod)
         self._means.lifecycle.store.listen(self._on_change)
-        if left:
-            await asyncio.to_thread(self._remove_groups)
 
-    def _remove_groups(self) -> None:
+    def _remove_groups(self, known: set[str]) -> None:
         """The cgroups of runs that are no more."""
         groups = cgroups.find(self._means.cluster)
         if groups is not None:
-            known = (worker.run_ids() for worker in tuple(self._workers.values()))
-            groups.remove_leftovers({run_id for run_ids in known for run_id in run_ids})
+            groups.remove_leftovers(known)
 
-    async def _take_over(self, folder: Path, pod: Json | None) -> None:
+    async def _take_over(self, folder: Path, pod: Json | None) -> PodWorker | None:
         """An ephemeral cluster adopts nothing: what another has started would not end with it."""
         if pod is None or self._means.is_ephemeral:
             await self._end_left_over(folder.name)
-            return
+            return None
         worker = PodWorker(pod, self._means, pod_state.read(folder))
         await worker.adopt()
-        self._add(pod, worker)
+        return worker
 
     async def wind_down(self) -> None:
         """Ask all that runs to end, and wait for it, as long as the pods' grace periods last."""
