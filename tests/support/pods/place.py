@@ -32,6 +32,14 @@ BRIEFLY: Final = 3.0
 """How long a test watches that something does not happen."""
 
 
+NEVER_LOST_SINCE: Final = 22
+"""Kubelets of earlier releases may remove a container of a pod that is deleted before they have told how it ended."""
+
+
+class LostEndingError(Exception):
+    """How a container ended will never be known."""
+
+
 class Pod:
     def __init__(self, place: "Place", name: str) -> None:
         self.place = place
@@ -48,6 +56,8 @@ class Pod:
 
         def look() -> Seen | None:
             last[:] = [self.seen()]
+            if last[0].has_lost_an_ending and 0 < self.place.minor < NEVER_LOST_SINCE:
+                raise LostEndingError(self._told(last))
             return last[0] if is_true(last[0]) else None
 
         try:

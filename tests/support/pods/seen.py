@@ -67,6 +67,12 @@ class Seen(msgspec.Struct, frozen=True):
     def terminated(self, name: str = MAIN) -> dict[str, Any] | None:
         return self._state(name, "terminated")
 
+    @property
+    def has_lost_an_ending(self) -> bool:
+        """Of a container of which its kubelet no longer knows how it ended."""
+        lasts = (each.get("lastState") or {} for each in self.status.get("containerStatuses") or ())
+        return any((last.get("terminated") or {}).get("reason") == "ContainerStatusUnknown" for last in lasts)
+
     def waits_for(self, name: str = MAIN) -> str:
         """The reason why the container waits."""
         return str((self.waiting(name) or {}).get("reason", ""))
