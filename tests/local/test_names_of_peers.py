@@ -6,20 +6,9 @@ from typing import Any
 import pytest
 from pods import daemons, levels
 from pods.daemons import Daemon, Network
-from pods.specs import FOREVER, container, headless_service
+from pods.specs import FOREVER, RESOLVE, container, headless_service
 
 from conformance.waiting import wait_for
-
-RESOLVE = """
-import socket, sys, time
-for name in sys.argv[1:]:
-    while True:
-        try:
-            print(name, socket.gethostbyname(name), flush=True)
-            break
-        except OSError:
-            time.sleep(0.2)
-"""
 
 
 @pytest.fixture(params=["isolated", "shared"])

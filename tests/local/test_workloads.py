@@ -7,22 +7,12 @@ import pytest
 from pods import daemons, levels
 from pods.daemons import Daemon, Network
 from pods.place import Place
-from pods.specs import FOREVER, container, headless_service
+from pods.specs import FOREVER, RESOLVE, container, headless_service
 
 from conformance.client import Json
 from conformance.waiting import wait_for
 
 SECONDS = 120.0
-RESOLVE = """
-import socket, sys, time
-for name in sys.argv[1:]:
-    while True:
-        try:
-            print(name, socket.gethostbyname(name), flush=True)
-            break
-        except OSError:
-            time.sleep(0.2)
-"""
 TELL_INDEX = """
 import os
 print("index", os.environ["JOB_COMPLETION_INDEX"], flush=True)

@@ -11,6 +11,17 @@ IMAGE: Final = os.environ.get("WINDLASS_TEST_IMAGE", "windlass/test:1")
 
 FOREVER: Final = "trap 'exit 0' TERM; sleep 100000 & wait"
 """Ends when it is asked to, as the first process of a PID namespace too."""
+RESOLVE: Final = """\
+import socket, sys, time
+for name in sys.argv[1:]:
+    while True:
+        try:
+            print(name, socket.gethostbyname(name), flush=True)
+            break
+        except OSError:
+            time.sleep(0.2)
+"""
+"""Prints the addresses of the names that it is given, as soon as they have one."""
 
 STUBBORN: Final = "trap '' TERM; echo armed; while true; do sleep 1; done"
 
