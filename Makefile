@@ -47,7 +47,7 @@ test-pods: $(VENV)/installed ## Pods that really run: as a kubelet runs them, an
 	$(BIN)/python -m pytest -n 3 --dist worksteal tests/kubelet tests/local
 
 .PHONY: test-examples
-test-examples: $(EXAMPLES)/installed ## Every example, really training: TensorFlow, PyTorch, JAX and MPI
+test-examples: $(EXAMPLES)/installed ## Every example, really training: TensorFlow, PyTorch, JAX and MPI; and what people watch them with
 	$(EXAMPLES)/bin/python -m pytest tests/examples
 
 .PHONY: test-kubernetes

@@ -14,8 +14,10 @@ import msgspec
 from msgspec import inspect as types
 
 import docstrings  # beside this file
+from windlass.model.companions import Hub, Jupyter, PasswordFrom, TensorBoard
 from windlass.model.framework import CompletionPolicySpec
-from windlass.model.job import CephFs, Job, LoadData, Nfs, NfsServer, Resources, Retry, Role, Volume
+from windlass.model.job import CephFs, Job, LoadData, Nfs, NfsServer, Retry, Role, Volume
+from windlass.model.resources import Resources
 from windlass.wire import job_schema
 
 STRUCTS: dict[str, type[msgspec.Struct]] = {
@@ -30,6 +32,10 @@ STRUCTS: dict[str, type[msgspec.Struct]] = {
         CephFs,
         NfsServer,
         LoadData,
+        TensorBoard,
+        Jupyter,
+        Hub,
+        PasswordFrom,
         CompletionPolicySpec,
     )
 }

@@ -1,5 +1,6 @@
 """Configs with imports and resources on the command line: templates beside them, and what each command wants."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,21 @@ def test_the_example() -> None:
     assert set(kinds(result)) == {"ConfigMap", "Service", "StatefulSet", "Secret", "Deployment"}
     assert "choose-another-one" not in result.stdout
     assert "ps-0.default.svc.cluster.local:8080" in result.stdout
-    assert windlass("render", "--config", EXAMPLE).stdout == result.stdout
+    hashed = re.compile(r"argon2:[^\"]*|windlass.dev/password: .*")
+    again = windlass("render", "--config", EXAMPLE).stdout
+    assert again != result.stdout, "each hash has a salt of its own"
+    assert hashed.sub("", again) == hashed.sub("", result.stdout)
+    assert result.stderr == ""
 
 
 def test_a_framework_where_it_is_wished() -> None:
     result = windlass("render", EXAMPLE, "--target", "framework")
-    assert kinds(result) == ["Framework", "Secret", "Deployment", "Service"]
+    assert kinds(result) == ["Framework", "Secret", "ConfigMap", "Deployment", "Service"]
 
 
 def test_one_part_of_it() -> None:
-    assert kinds(windlass("render", EXAMPLE, "--only", "jupyter")) == ["Secret", "Deployment", "Service"]
+    found = kinds(windlass("render", EXAMPLE, "--only", "jupyter"))
+    assert found == ["Secret", "ConfigMap", "Deployment", "Service"]
 
 
 def test_templates_lie_beside_the_config(tmp_path: Path) -> None:
@@ -123,6 +129,19 @@ def test_without_a_cluster_there_is_nothing_to_run(tmp_path: Path, command: str)
     result = windlass(*command.split(), written(tmp_path, NOTEBOOK))
     assert result.exit_code == 2
     assert "there is no job in it, only objects: make them with `windlass render`" in result.output
+
+
+def test_a_password_that_is_made_up_is_shown_once(tmp_path: Path) -> None:
+    file = written(tmp_path, CLUSTER + "- {type: jupyter-service, properties: {image: i}}\n")
+    result = windlass("render", file)
+    assert result.exit_code == 0
+    (line,) = result.stderr.splitlines()
+    found = re.fullmatch(
+        rf"{file}: the password of jupyter-service is (\S{{20,}}): it is shown this once", line
+    )
+    assert found is not None
+    assert found[1] not in result.stdout
+    assert windlass("render", file, "--only", "roles").stderr == ""
 
 
 def test_without_a_cluster_there_is_something_to_render(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ Beside every `NAME.job.yaml` and `NAME.config.yaml` of tests/data/rendered stand
 import base64
 import io
 import os
+import re
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,9 @@ def kinds(result: Result) -> list[str]:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("file", INPUTS, ids=lambda file: file.name)
-def test_golden(file: Path, target: str) -> None:
+def test_golden(file: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.token_bytes", bytes)
+    monkeypatch.setattr("secrets.token_urlsafe", "a".__mul__)
     result = render(file, "--target", target)
     assert result.exit_code == 0, result.output
     name = file.name.removesuffix(".yaml").removesuffix(".job").removesuffix(".config")
@@ -198,6 +201,43 @@ def test_the_address_of_the_nfs_server(tmp_path: Path) -> None:
         assert result.stderr == ""
     server = render(file, "--only", "nfs")
     assert server.stderr == "", "nothing of it mounts the server"
+
+
+# Companions
+
+VOLUMES = {"output": {"pvc": "o", "at": "/output"}}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_companions_are_the_same_objects_for_every_target(tmp_path: Path, target: str) -> None:
+    file = written(tmp_path, volumes=VOLUMES, tensorboard={}, jupyter={}, hub={"users": ["ana", "ben"]})
+    result = render(file, "--target", target)
+    found = kinds(result)
+    for each in ("Deployment digits-tensorboard", "Service tensorboard", "Deployment digits-jupyter"):
+        assert each in found
+    shown = re.findall(
+        r"the password of (.*) of the job digits is (\S+): it is shown this once", result.stderr
+    )
+    assert [whose for whose, _ in shown] == ["jupyter", "ana at hub", "ben at hub"]
+    assert not [password for _, password in shown if password in result.stdout]
+    only = render(file, "--target", target, "--only", "tensorboard")
+    assert kinds(only) == ["Deployment digits-tensorboard", "Service tensorboard"]
+    assert only.stderr == ""
+
+
+def test_a_password_of_ones_own_is_asked_for_where_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = written(tmp_path, volumes=VOLUMES, tensorboard={}, jupyter={"passwordFrom": {"env": "MINE"}})
+    monkeypatch.delenv("MINE", raising=False)
+    result = render(file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "jupyter.passwordFrom: the variable MINE is not set here" in result.stderr
+    assert render(file, "--only", "framework").exit_code == 0
+    monkeypatch.setenv("MINE", "hush hush")
+    result = render(file)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "hush" not in result.stdout
 
 
 # What is refused

@@ -172,6 +172,15 @@ def test_a_cluster_that_cannot_start(clusters: type[hollow_cluster.LocalCluster]
         (["-", "--image", "x=/nowhere"], written(job()), "is not there: /nowhere"),
         (["-", "--network", "fast"], written(job()), "'fast' is not one of"),
         (["-", "--timeout", "0"], written(job()), "Invalid value for '--timeout'"),
+        (["--companions-only"], b"", "Missing argument 'FILE': a job file that has companions"),
+        (["--companions-only", "--", "true"], b"", "a command after -- is for jobs"),
+        (["-", "--companions-only", "--ps", "2"], written(job()), "--ps is for jobs"),
+        (["-", "--companions-only", "--inject", "kill worker-0"], written(job()), "--inject is for jobs"),
+        (
+            ["-", "--companions-only"],
+            written(job()),
+            "<stdin> has no companion: add tensorboard: {} or jupyter: {} or hub: {} to the job",
+        ),
     ],
 )
 def test_usage(

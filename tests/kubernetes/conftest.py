@@ -17,7 +17,7 @@ from live.accounts import Account
 from live.clusters import Cluster
 from live.place import Place
 
-from images import building, catalogue
+from images import building, catalogue, checkout
 
 HERE = Path(__file__).parent
 BEGAN = datetime.now(UTC)
@@ -44,11 +44,28 @@ def place(cluster: Cluster) -> Iterator[Place]:
 
 @pytest.fixture
 def tensorflow(cluster: Cluster) -> str:
-    """The image that the examples use, on the node."""
-    named = os.environ.get("WINDLASS_TEST_TENSORFLOW_IMAGE", "")
+    """The image that the examples use, and notebook servers, on the node."""
+    ours = catalogue.with_tensorflow(checkout.read()).name
+    return _on_the_node(cluster, ours, "WINDLASS_TEST_TENSORFLOW_IMAGE")
+
+
+@pytest.fixture
+def hub_image(cluster: Cluster) -> str:
+    return _on_the_node(cluster, catalogue.hub(checkout.read()).name, "WINDLASS_TEST_HUB_IMAGE")
+
+
+@pytest.fixture
+def nfs_image(cluster: Cluster) -> str:
+    """That of the NFS server, which has the client's programs too."""
+    return _on_the_node(cluster, catalogue.nfs(checkout.read()).name, "WINDLASS_TEST_NFS_IMAGE")
+
+
+def _on_the_node(cluster: Cluster, ours: str, variable: str) -> str:
+    """The name of one that the nodes have: ours, or the one that somebody names for a cluster of his own."""
+    named = os.environ.get(variable, "")
     if not named:
-        cluster.breakable().load(building.ensure(catalogue.WITH_TENSORFLOW.name))
-    return named or catalogue.WITH_TENSORFLOW.name
+        cluster.breakable().load(building.ensure(ours))
+    return named or ours
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,7 +22,6 @@ from live.kubectls import Kubectl
 from live.place import Place
 
 from conformance.client import Json
-from images import building, catalogue, checkout
 
 CLIENT: Final = "trap 'exit 0' TERM; echo 'Hello, NFS' > /hello; sleep 100000 & wait"
 NOBODY: Final = "192.0.2.1"
@@ -37,16 +36,6 @@ def console(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
 @pytest.fixture
 def kubectl(cluster: Cluster, place: Place) -> Kubectl:
     return kubectls.newest(cluster, place.name)
-
-
-@pytest.fixture
-def nfs_image(cluster: Cluster) -> str:
-    """That of the NFS server, which has the client's programs too, on the node."""
-    named = os.environ.get("WINDLASS_TEST_NFS_IMAGE", "")
-    ours = catalogue.nfs(checkout.read()).name
-    if not named:
-        cluster.breakable().load(building.ensure(ours))
-    return named or ours
 
 
 # The NFS server

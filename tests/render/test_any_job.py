@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.model.framework import CompletionPolicySpec, Framework
-from windlass.model.job import CephFs, Job, Nfs, NfsServer, Resources, Retry, Role, Volume
+from windlass.model.job import CephFs, Job, Nfs, NfsServer, Retry, Role, Volume
+from windlass.model.resources import Resources
 from windlass.model.wishes import Runtime
 from windlass.render import code, completion, documents
 from windlass.wire import sense

@@ -50,6 +50,14 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
         "name: a\ncommand: b\ncode: .\nvolumes:\n  v: {emptyDir: {}, at: /windlass/code}\nroles: {c: {}}",
         [(ERROR, 5, "volumes.v.at", "which is where code is")],
     ),
+    "a volume where a companion has its own": (
+        "name: a\ncommand: b\njupyter: {}\nvolumes:\n  v: {pvc: p, at: /windlass/home/x}\nroles: {c: {}}",
+        [(ERROR, 5, "volumes.v.at", "which is where what jupyter and hub need is")],
+    ),
+    "a volume there without companions": (
+        "name: a\ncommand: b\nvolumes:\n  v: {pvc: p, at: /windlass/home}\nroles: {c: {}}",
+        [],
+    ),
     "a port that nobody declares": (
         "name: a\nruntime: jax\nroles:\n  c:\n    command: train --port 2232",
         [(WARNING, 5, "roles.c.command", "Did you mean 2222")],

@@ -5,6 +5,7 @@ import textwrap
 from typing import Any
 
 import kubernetes_schemas
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from windlass.model.base import Json
 from windlass.model.job import Job, Role
 from windlass.model.wishes import Runtime
 from windlass.render import documents, plain
+from windlass.render.companions import passwords
 from windlass.render.documents import Contents
 from windlass.render.parts import Part
 
@@ -66,7 +68,7 @@ def plain_objects(contents: Contents) -> dict[str, Json]:
         if submission.job is not None
         for piece in plain.plain(submission.job, prefix=submission.prefix)
     ]
-    bodies += [piece.body for piece in contents.companions(is_plain=True)]
+    bodies += [piece.body for piece in contents.beside(is_plain=True)]
     return {f"{body['kind']} {body['metadata']['name']}": body for body in bodies}
 
 
@@ -74,7 +76,7 @@ def cluster_variable(contents: Contents, *, is_plain: bool) -> Json | None:
     """That of the notebook."""
     (pod,) = (
         piece.body["spec"]["template"]["spec"]
-        for piece in contents.companions(is_plain=is_plain)
+        for piece in contents.beside(is_plain=is_plain)
         if piece.body["kind"] == "Deployment"
     )
     found = [variable for variable in pod["containers"][0]["env"] if variable["name"] == "CLUSTER_CONFIG"]
@@ -109,7 +111,8 @@ def test_plain_objects_are_called_after_the_tasks() -> None:
         "Service worker-1",
         "StatefulSet ps",
         "StatefulSet worker",
-        "Secret jupyter-service-password",
+        "Secret jupyter-service",
+        "ConfigMap jupyter-service",
         "Deployment jupyter-service",
         "Service jupyter-service",
     ]
@@ -157,6 +160,42 @@ def test_a_notebook_that_sees_no_config_map_is_told_all(text: str, is_plain: boo
     assert json.loads(variable["value"])["worker"][0] == worker
 
 
+def test_a_notebook_is_found_as_every_companion_is() -> None:
+    for is_plain in (True, False):
+        labels = {"windlass.dev/job": "jupyter-service", "windlass.dev/companion": "jupyter"}
+        bodies = [piece.body for piece in read(CONFIG).beside(is_plain=is_plain)]
+        assert all(body["metadata"]["labels"] == labels for body in bodies)
+        assert bodies[-1]["spec"]["selector"] == labels
+
+
+def hash_in(contents: Contents) -> str:
+    secret = next(piece.body for piece in contents.beside(is_plain=True) if piece.body["kind"] == "Secret")
+    config = json.loads(secret["stringData"]["jupyter_server_config.json"])
+    return str(config["PasswordIdentityProvider"]["hashed_password"])
+
+
+@pytest.mark.parametrize("password", ["secret", " x ", '"x\\x07 y"'])
+def test_its_password_may_have_any_character(password: str) -> None:
+    contents = read(changed("password: secret", f"password: {msgspec.json.encode(password).decode()}"))
+    assert contents.faults == ()
+    assert passwords.fits_jupyter(hash_in(contents), password)
+    assert contents.shown == {}
+
+
+@pytest.mark.parametrize("old", [", password: secret", "password: secret"])
+def test_one_that_is_missing_is_made_up_and_shown(old: str) -> None:
+    contents = read(changed(old, "" if old[0] == "," else "password: null"))
+    assert contents.faults == ()
+    assert passwords.fits_jupyter(hash_in(contents), contents.shown["jupyter-service"])
+
+
+@pytest.mark.parametrize("password", ["", "  ", "\\n\\x07"])
+def test_one_of_which_nothing_is_left_is_refused(password: str) -> None:
+    (fault,) = read(changed("password: secret", f'password: "{password}"')).errors
+    assert (fault.line, fault.path) == (10, "resources[1].properties.password")
+    assert "nothing is left of it" in fault.message
+
+
 def test_a_notebook_without_a_cluster() -> None:
     contents = read("resources: [{type: jupyter-service, properties: {image: i, password: p}}]")
     assert contents.faults == ()
@@ -169,8 +208,9 @@ def test_what_stands_beside_a_config_stays() -> None:
     other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: research}\n"
     contents = read(f"{other}---\n{CONFIG}")
     assert contents.faults == ()
-    assert contents.companions(is_plain=True)[0].part is Part.OTHERS
-    assert [body["kind"] for body in contents.others] == ["Namespace", "Secret", "Deployment", "Service"]
+    assert contents.beside(is_plain=True)[0].part is Part.OTHERS
+    kinds = [body["kind"] for body in contents.others]
+    assert kinds == ["Namespace", "Secret", "ConfigMap", "Deployment", "Service"]
 
 
 def test_what_no_controller_could_run_is_refused() -> None:
@@ -247,7 +287,7 @@ _JSON = st.recursive(
 def test_whatever_stands_there_is_judged(imports: Any, resources: Any) -> None:
     contents = read(json.dumps({"imports": imports, "resources": resources}), {"own": TEMPLATE})
     for is_plain in (True, False):
-        assert isinstance(contents.companions(is_plain=is_plain), tuple)
+        assert isinstance(contents.beside(is_plain=is_plain), tuple)
     assert contents.errors or contents.configs
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from windlass.model.base import Json
-from windlass.model.job import CephFs, Job, Nfs, Resources, Retry, Role, Volume
+from windlass.model.job import CephFs, Job, Nfs, Retry, Role, Volume
+from windlass.model.resources import Resources
 from windlass.model.wishes import Runtime
 from windlass.render import code, pods
 from windlass.render.framework import framework

@@ -24,6 +24,7 @@ from windlass.kubeapi.transport import Transport
 from windlass.localcluster.api import credentials
 from windlass.localcluster.api.server import ApiServer
 from windlass.localcluster.api.streams import PodRuntime
+from windlass.localcluster.workloads.controller import Workloads
 from windlass.operate.operator import Operator
 from windlass.operate.system_clock import SystemClock
 from windlass.settings import OFF, Settings
@@ -70,11 +71,13 @@ def opened(
     *,
     is_installed: bool = True,
     has_controller: bool = True,
+    has_workloads: bool = False,
     life: Life | None = None,
     logs: PodRuntime | None = None,
 ) -> Iterator[HollowWorld]:
-    """Without an installation there is an API server, and nothing that knows Frameworks. `life` is that of a pod that
-    says nothing of its own, `logs` has what containers write."""
+    """Without an installation there is an API server, and nothing that knows Frameworks. With workloads, Deployments
+    and the like have pods, which nobody runs. `life` is that of a pod that says nothing of its own, `logs` has what
+    containers write."""
     # Not pytest's folder: the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="windlass-") as name, backstage.opened() as stage:
         folder = Path(name)
@@ -88,6 +91,7 @@ def opened(
                 stage.wait(_define(folder / "api"))
                 running = [stage.start(_run_pods(folder / "api", life or Life()))]
                 running += [stage.start(_control(folder / "api"))] if has_controller else []
+                running += [stage.start(_keep_workloads(server))] if has_workloads else []
             world = HollowWorld(stage, kubeconfig, client)
             wait_for("the world to answer", lambda: client.get("/readyz").code == 200)
             yield world
@@ -118,6 +122,10 @@ async def _control(socket: Path) -> None:
     settings = Settings(leader_election=False, metrics_address=OFF)
     operator = Operator(settings, access.unix(socket), SystemClock(), identity="the-only-one", stream=None)
     await operator.run(asyncio.Event())
+
+
+async def _keep_workloads(server: ApiServer) -> None:
+    await Workloads(server.lifecycle).run()
 
 
 async def _run_pods(socket: Path, life: Life) -> None:

@@ -20,8 +20,11 @@ VERSIONS = {
     "PersistentVolume": "v1",
     "PersistentVolumeClaim": "v1",
     "Pod": "v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
     "Secret": "v1",
     "Service": "v1",
+    "ServiceAccount": "v1",
     "StatefulSet": "apps/v1",
 }
 

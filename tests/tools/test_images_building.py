@@ -70,10 +70,20 @@ def kept(environment: dict[str, str]) -> list[str]:
 def test_each_layer_is_made_once(sources: Path, made: list[str], environment: dict[str, str]) -> None:
     names = tuple(catalogue.images(checkout.read()))
     first = [building.ensure(name, environment) for name in names]
-    assert made == ["debian", "busybox", "dependencies", "windlass", "debian-nfs", "mtab", "tensorflow"]
+    assert made == [
+        "debian",
+        "busybox",
+        "dependencies",
+        "windlass",
+        "debian-nfs",
+        "mtab",
+        "hub",
+        "tensorflow",
+        "windlass-beside-tensorflow",
+    ]
     assert [building.ensure(name, environment) for name in names] == first
     assert all(path.is_file() for path in first)
-    assert len(made) == 7
+    assert len(made) == 9
 
 
 def test_the_cache_is_outside_the_checkout(

@@ -9,11 +9,14 @@ import pytest
 from images import building, catalogue, checkout
 from windlass.install import plan
 from windlass.render import storage
+from windlass.render.companions import hub
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = checkout.read(ROOT)
 CONTROLLER = catalogue.controller(CHECKOUT)
 NFS = catalogue.nfs(CHECKOUT)
+HUB = catalogue.hub(CHECKOUT)
+TENSORFLOW = catalogue.with_tensorflow(CHECKOUT)
 
 
 def instructions(file: str = "Dockerfile") -> dict[str, str]:
@@ -27,6 +30,7 @@ def instructions(file: str = "Dockerfile") -> dict[str, str]:
 
 DOCKERFILE = instructions()
 NFS_DOCKERFILE = instructions("docker/nfs/Dockerfile")
+HUB_DOCKERFILE = instructions("docker/hub/Dockerfile")
 
 
 @pytest.mark.parametrize(
@@ -45,10 +49,13 @@ def test_the_dockerfile_makes_the_same_image(instruction: str, expected: str) ->
     assert DOCKERFILE[instruction] == expected
 
 
-def test_the_dockerfile_sets_the_same_environment() -> None:
-    values = [value.partition("=") for value in shlex.split(DOCKERFILE["ENV"])]
+@pytest.mark.parametrize(
+    ("dockerfile", "image"), [(DOCKERFILE, CONTROLLER), (HUB_DOCKERFILE, HUB)], ids=["controller", "hub"]
+)
+def test_the_dockerfile_sets_the_same_environment(dockerfile: dict[str, str], image: catalogue.Image) -> None:
+    values = [value.partition("=") for value in shlex.split(dockerfile["ENV"])]
     found = {name: value.replace("$PATH", catalogue.PATH) for name, _, value in values}
-    assert found == dict(CONTROLLER.config.environment)
+    assert found == dict(image.config.environment)
 
 
 def test_the_dockerfile_builds_from_the_same_files() -> None:
@@ -83,12 +90,50 @@ def test_a_rendered_nfs_server_asks_for_the_image_by_its_name() -> None:
     assert NFS.name == storage.NFS_IMAGE
 
 
+@pytest.mark.parametrize(
+    ("instruction", "expected"),
+    [
+        ("USER", HUB.config.user),
+        ("CMD", str(list(HUB.config.command)).replace("'", '"')),
+        ("EXPOSE", " ".join(port.removesuffix("/tcp") for port in HUB.config.ports)),
+    ],
+)
+def test_the_dockerfile_of_the_hub_makes_the_same_image(instruction: str, expected: str) -> None:
+    assert HUB_DOCKERFILE[instruction] == expected
+
+
+def test_the_dockerfile_of_the_hub_has_the_same_packages() -> None:
+    [_, packages] = HUB.layers
+    assert isinstance(packages, catalogue.PythonPackages)
+    words = shlex.split(HUB_DOCKERFILE["RUN"])
+    assert words[words.index("--no-cache-dir") + 1 :] == list(packages.requirements)
+    assert f"{packages.folder}/bin/pip" in words
+
+
+def test_a_hub_and_the_servers_of_its_users_have_the_same_jupyterhub() -> None:
+    found = [
+        requirement
+        for image in (HUB, TENSORFLOW)
+        for layer in image.layers
+        if isinstance(layer, catalogue.PythonPackages)
+        for requirement in layer.requirements
+        if re.match(r"jupyterhub\b(?!-)", requirement)
+    ]
+    assert len(found) == 2
+    assert len(set(found)) == 1
+
+
+def test_a_rendered_hub_asks_for_the_image_by_its_name() -> None:
+    assert HUB.name == hub.HUB_IMAGE
+
+
 def test_an_installation_asks_for_the_image_by_its_name() -> None:
     assert CONTROLLER.name == plan.DEFAULT_IMAGE
 
 
-def test_what_windlass_needs_is_in_a_layer_of_its_own() -> None:
-    [_, dependencies, windlass] = CONTROLLER.layers
+@pytest.mark.parametrize("image", [CONTROLLER, TENSORFLOW], ids=["controller", "tensorflow"])
+def test_what_windlass_needs_is_in_a_layer_of_its_own(image: catalogue.Image) -> None:
+    [_, dependencies, windlass] = image.layers
     assert isinstance(dependencies, catalogue.PythonPackages)
     assert any(requirement.startswith("aiohttp") for requirement in dependencies.requirements)
     assert isinstance(windlass, catalogue.WindlassItself)
@@ -100,7 +145,7 @@ def test_no_two_share_a_place_in_the_cache() -> None:
     layers = {layer for image in images.values() for layer in image.layers}
     cache = building.Cache(Path(), "arm64")
     stems = [cache.path(what).name.rpartition("-")[0] for what in (*images.values(), *layers)]
-    assert len(stems) == len(set(stems)) == 12
+    assert len(stems) == len(set(stems)) == 15
 
 
 def test_the_checkout_is_read_without_what_running_it_leaves_behind() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from windlass.model.job import CephFs, Job, Nfs, Resources, Retry, Role, Volume
+from windlass.model.job import CephFs, Job, Nfs, Retry, Role, Volume
+from windlass.model.resources import Resources
 from windlass.model.wishes import Runtime
 from windlass.wire import job_file, parsing, tree
 from windlass.wire.faults import Fault

@@ -13,6 +13,9 @@ PYTHON: Final = "3.11"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 WINDLASS: Final = "/opt/windlass"
 TENSORFLOW: Final = "/opt/tensorflow"
+HUB: Final = "/opt/hub"
+JUPYTERHUB: Final = "jupyterhub==6.*"
+"""A hub and the servers of its users are of the same version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,16 +89,31 @@ PAUSE: Final = Image(
     Config((("PATH", "/usr/bin"),), entry_point=("/usr/bin/busybox", "sleep", "2147483647")),
 )
 TEST: Final = Image(("windlass/test:1",), (DEBIAN,), Config((("PATH", PATH),), command=("bash",)))
-WITH_TENSORFLOW: Final = Image(
-    ("windlass/tensorflow:1",),
-    (
-        DEBIAN,
-        PythonPackages(
-            "tensorflow", TENSORFLOW, ("tensorflow==2.21.*", "scikit-learn"), ("tensorflow/include",)
+
+
+def with_tensorflow(checkout: Checkout) -> Image:
+    """What the examples' tasks run in, and the notebook servers beside them: also those of a hub's users."""
+    return Image(
+        ("windlass/tensorflow:1",),
+        (
+            DEBIAN,
+            PythonPackages(
+                "tensorflow",
+                TENSORFLOW,
+                (
+                    "tensorflow==2.21.*",
+                    "tensorboard==2.21.*",
+                    "scikit-learn",
+                    "jupyterlab==4.*",
+                    JUPYTERHUB,
+                    *checkout.dependencies,
+                ),
+                ("tensorflow/include",),
+            ),
+            WindlassItself("windlass-beside-tensorflow", TENSORFLOW, checkout),
         ),
-    ),
-    Config((("PATH", f"{TENSORFLOW}/bin:{PATH}"), ("PYTHONUNBUFFERED", "1")), command=("python3",)),
-)
+        Config((("PATH", f"{TENSORFLOW}/bin:{PATH}"), ("PYTHONUNBUFFERED", "1")), command=("python3",)),
+    )
 
 
 def controller(checkout: Checkout) -> Image:
@@ -135,8 +153,24 @@ def nfs(checkout: Checkout) -> Image:
     )
 
 
+def hub(checkout: Checkout) -> Image:
+    """The JupyterHub of a job; docker/hub/Dockerfile makes it too, on another Python."""
+    return Image(
+        (f"windlass-hub:{checkout.version}",),
+        (
+            DEBIAN,
+            PythonPackages("hub", HUB, (JUPYTERHUB, "jupyterhub-kubespawner==7.*")),
+        ),
+        Config(
+            (("PATH", f"{HUB}/bin:{PATH}"), ("PYTHONUNBUFFERED", "1")),
+            command=("jupyterhub",),
+            user="65532:65532",
+            ports=("8000/tcp",),
+        ),
+    )
+
+
 def images(checkout: Checkout) -> dict[str, Image]:
     """All of them by name, in the order in which they are quickest to have."""
-    return {
-        image.name: image for image in (PAUSE, TEST, controller(checkout), nfs(checkout), WITH_TENSORFLOW)
-    }
+    made = (PAUSE, TEST, controller(checkout), nfs(checkout), hub(checkout), with_tensorflow(checkout))
+    return {image.name: image for image in made}

@@ -35,6 +35,8 @@ PIP_INSTALL: Final = (
     "--no-warn-script-location",
 )
 PACKAGES: Final = f"lib/python{catalogue.PYTHON}/site-packages"
+DATA: Final = ("etc", "share")
+"""What packages put beside the programs of an environment, such as the pages of JupyterLab."""
 
 
 def debian(shop: Workshop, layer: catalogue.DebianRoot, target: Path) -> None:
@@ -173,9 +175,13 @@ def _pip(shop: Workshop, python: Path, *arguments: str | Path) -> None:
 
 
 def _move_programs(folder: str, environment: Path) -> None:
-    """From where pip puts them to the virtual environment's own, whose Python they then run on."""
-    programs = environment / PACKAGES / "bin"
+    """From where pip puts them to the virtual environment's own, whose Python they then run on; and their files too."""
+    packages = environment / PACKAGES
     (environment / "bin").mkdir()
+    for name in DATA:
+        if (packages / name).is_dir():
+            (packages / name).rename(environment / name)
+    programs = packages / "bin"
     if not programs.is_dir():
         return
     for program in programs.iterdir():

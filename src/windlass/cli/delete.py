@@ -14,10 +14,17 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=completing.jobs)
 @click.option("--no-wait", is_flag=True, help="Do not wait until they are gone.")
+@click.option(
+    "--keep-companions",
+    is_flag=True,
+    help="Its TensorBoard, Jupyter and hub stay, whatever the job file says.",
+)
 @parameters.timeout
 @cluster.options
-def delete(names: tuple[str, ...], no_wait: bool, timeout: float | None, where: Where) -> None:
-    """Delete jobs with all that belongs to them: a running one is ended, its pods and its code go.
+def delete(
+    names: tuple[str, ...], no_wait: bool, keep_companions: bool, timeout: float | None, where: Where
+) -> None:
+    """Delete jobs with all that belongs to them: a running one is ended, its pods, its code and its companions go.
 
     A job is a Framework, or where there is none of that name, the Job that is called so and all that carries the
     label windlass.dev/job=NAME. Volumes stay, and an NFS server of the job. Returns when the rest is gone.
@@ -26,21 +33,35 @@ def delete(names: tuple[str, ...], no_wait: bool, timeout: float | None, where: 
         windlass delete digits
         windlass delete web-predict-ckpt-198d -n research     # PROJECT-MODEL of a template
         windlass delete digits letters --no-wait
+        windlass delete digits --keep-companions
     """
-    cluster.run(where, lambda connection: _delete(connection, names, timeout, waits=not no_wait))
+
+    async def use(connection: "Connection") -> None:
+        await _delete(connection, names, timeout, waits=not no_wait, keeps_companions=keep_companions)
+
+    cluster.run(where, use)
 
 
 async def _delete(
-    connection: "Connection", names: tuple[str, ...], timeout: float | None, *, waits: bool
+    connection: "Connection",
+    names: tuple[str, ...],
+    timeout: float | None,
+    *,
+    waits: bool,
+    keeps_companions: bool,
 ) -> None:
     """All of them begin to go before one is waited for."""
     from windlass.client import deleting
 
-    going, refusals = await job_changes.each(names, lambda name: deleting.begin_all(connection, name))
+    going, refusals = await job_changes.each(
+        names, lambda name: deleting.begin_all(connection, name, keeps_companions=keeps_companions)
+    )
     for each in going:
         if waits:
             await deleting.until_all_gone(connection, each, timeout)
         click.echo(f"{each.name} is {'deleted' if waits else 'being deleted'}")
+        if each.companions:
+            click.echo(deleting.which_stay(each.companions, each.name, connection.namespace))
         if each.staying:
             click.echo(deleting.what_stays(each.staying, connection.namespace))
         if each.hidden:

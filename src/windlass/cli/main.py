@@ -68,6 +68,9 @@ COMMANDS = {
     "events": LazyCommand("windlass.cli.events", "Show what happened to a job and to its pods."),
     "exec": LazyCommand("windlass.cli.exec", "Run a command beside a task, and exit as it does."),
     "logs": LazyCommand("windlass.cli.logs", "Show what the tasks of a job write."),
+    "hub": LazyCommand("windlass.cli.hub", "Open the JupyterHub of a job."),
+    "jupyter": LazyCommand("windlass.cli.jupyter", "Open the JupyterLab of a job."),
+    "tensorboard": LazyCommand("windlass.cli.tensorboard", "Open the TensorBoard of a job."),
     "why": LazyCommand("windlass.cli.why", "Say why a job failed, or what it waits for."),
 }
 
@@ -76,6 +79,7 @@ SECTIONS = {
     "Job files": ("init", "lint", "plan", "render", "schema", "template"),
     "On a cluster": ("submit", "list", "wait", "scale", "stop", "suspend", "resume", "delete", "upload"),
     "Looking into jobs": ("status", "logs", "why", "events", "describe", "exec", "env"),
+    "Beside jobs": ("tensorboard", "jupyter", "hub"),
     "For operators": ("install", "uninstall", "controller"),
     "In pods": ("barrier", "tf-server"),
     "In your shell": ("completion",),

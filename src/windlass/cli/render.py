@@ -10,14 +10,14 @@ import msgspec
 
 from windlass.cli import exit_codes, job_files, mishaps, parameters, whole_files
 from windlass.cli.mishaps import CommandError
-from windlass.render.parts import Part
+from windlass.render.parts import COMPANIONS, Part
 
 if TYPE_CHECKING:
+    from windlass.client.preparing_plans import Preparation
     from windlass.client.sources import Source
     from windlass.model.base import Json
     from windlass.model.job import Job
     from windlass.render.documents import Submission
-    from windlass.render.load_data import Folder
     from windlass.render.parts import Piece
     from windlass.render.shares import Share
 
@@ -27,7 +27,7 @@ STDOUT = "-"
 
 _HOST = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
-_MOUNTING = frozenset({Part.LOAD_DATA, Part.PREFLIGHT, Part.FRAMEWORK, Part.ROLES})
+_MOUNTING = frozenset({Part.LOAD_DATA, Part.PREFLIGHT, *COMPANIONS, Part.FRAMEWORK, Part.ROLES})
 """Parts with pods that have the job's volumes."""
 
 
@@ -90,7 +90,8 @@ def render(
 ) -> None:
     """Print what a cluster would be given for the jobs of FILE. FILE may be - for the standard input.
 
-    The same file gives the same output. Nothing is asked of a cluster, and nothing is created.
+    The same file gives the same output, but for the hashes of passwords: each has a salt of its own. One that is made
+    up is shown once, on the standard error. Nothing is asked of a cluster, and nothing is created.
 
     \b
         windlass render job.yaml | kubectl create -f -
@@ -135,7 +136,11 @@ def _address(text: str) -> str:
 
 
 def _warn(wanted: Wanted, message: str) -> None:
-    click.echo(f"{wanted.file}: warning: {message}", err=True)
+    _tell(wanted, f"warning: {message}")
+
+
+def _tell(wanted: Wanted, line: str) -> None:
+    click.echo(f"{wanted.file}: {line}", err=True)
 
 
 # What it becomes
@@ -143,7 +148,7 @@ def _warn(wanted: Wanted, message: str) -> None:
 
 def _rendered(source: "Source", wanted: Wanted) -> "Iterator[Json]":
     """First what stands in the file as it is, then each job, in the order in which a cluster is to have them."""
-    beside = source.contents.companions(is_plain=wanted.is_plain)
+    beside = source.contents.beside(is_plain=wanted.is_plain)
     pieces = [
         *(piece for piece in beside if piece.part is Part.OTHERS),
         *(
@@ -161,6 +166,9 @@ def _rendered(source: "Source", wanted: Wanted) -> "Iterator[Json]":
             raise _refused(wanted, [message])
     # A pod that looks whether all is there says nothing while the rest is created beside it.
     wanted_parts = set(wanted.only) or found - {str(Part.PREFLIGHT)}
+    if str(Part.JUPYTER) in wanted_parts:
+        for name, password in source.contents.shown.items():
+            _tell(wanted, f"the password of {name} is {password}: it is shown this once")
     yield from (piece.body for piece in pieces if piece.part in wanted_parts)
 
 
@@ -209,10 +217,18 @@ def _pieces_of_job(job: "Job", prefix: str | None, source: "Source", wanted: Wan
         raise _refused(wanted, refused)
     for note in whole.notes(job, is_plain=wanted.is_plain):
         _warn(wanted, note)
-    archive, folders = _packed(job, source)
-    share = _share(job, wanted)
+    archive = _packed(job, source)
+    prepared = _prepared(job, source, wanted)
+    for line in _passwords(job, prepared.settled.shown if prepared is not None else {}):
+        _tell(wanted, line)
     return whole.pieces(
-        job, is_plain=wanted.is_plain, archive=archive, share=share, folders=folders, prefix=prefix
+        job,
+        is_plain=wanted.is_plain,
+        archive=archive,
+        share=_share(job, wanted),
+        folders=None if prepared is None else prepared.folders,
+        prefix=prefix,
+        settled=None if prepared is None else prepared.settled,
     )
 
 
@@ -220,20 +236,40 @@ def _refused(wanted: Wanted, messages: Iterable[str]) -> CommandError:
     return CommandError("\n".join(f"{wanted.file}: {message}" for message in messages), exit_codes.USAGE)
 
 
-def _packed(job: "Job", source: "Source") -> "tuple[bytes | None, Mapping[str, Folder]]":
-    """The code, and the folders that are loaded, by their names in the job file. Raises CommandError."""
+def _packed(job: "Job", source: "Source") -> bytes | None:
+    """The code. Raises CommandError."""
     from windlass.cli import cluster
-    from windlass.client import code, preparing_plans
+    from windlass.client import code
     from windlass.client.errors import ClientError
     from windlass.render.documents import Submission
 
     try:
         path = source.code_of(Submission(job=job))
-        archive = None if path is None else code.pack(path).data
-        prepared = preparing_plans.planned(job, job.namespace, source.folder, is_one_machine=False)
+        return None if path is None else code.pack(path).data
     except ClientError as error:
         raise cluster.explained(error) from error
-    return archive, {} if prepared is None else prepared.folders
+
+
+def _prepared(job: "Job", source: "Source", wanted: Wanted) -> "Preparation | None":
+    """Its folders are read, and its passwords, where somebody asks for what has them. Raises CommandError."""
+    from windlass.cli import cluster
+    from windlass.client import preparing_plans
+    from windlass.client.errors import ClientError
+
+    if wanted.only:
+        unwanted = {str(part): None for part in COMPANIONS if str(part) not in wanted.only}
+        job = msgspec.structs.replace(job, **unwanted)
+    try:
+        return preparing_plans.planned(job, job.namespace, source.folder, is_one_machine=False)
+    except ClientError as error:
+        raise cluster.explained(error) from error
+
+
+def _passwords(job: "Job", shown: "Mapping[str, Mapping[str, str]]") -> Iterator[str]:
+    for companion, by_user in shown.items():
+        for user, password in by_user.items():
+            whose = f"{user} at {companion}" if user else companion
+            yield f"the password of {whose} of the job {job.name} is {password}: it is shown this once"
 
 
 def _share(job: "Job", wanted: Wanted) -> "Share | None":

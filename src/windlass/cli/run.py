@@ -12,23 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
-from windlass.cli import colours, data_folders, exit_codes, injecting, job_files, mishaps, preparation
+from windlass.cli import colours, data_folders, exit_codes, injecting, mishaps, preparation
 from windlass.cli.mishaps import CommandError
-from windlass.cli.runs import command_line, config_map_files, keeping, script, workload
+from windlass.cli.runs import command_line, keeping, reading
 from windlass.cli.runs.script import Asked
-from windlass.cli.runs.workload import Plan, Work
-from windlass.client import preparing_plans, sources
-from windlass.client.errors import ClientError
-from windlass.client.preparing_plans import Preparation
-from windlass.client.sources import Source
+from windlass.cli.runs.workload import Doors, Plan, Work
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
-from windlass.model import names
-from windlass.model.base import Json
-from windlass.render.code import Code, InPlace
-from windlass.render.documents import Submission
+from windlass.model.companions import Companion
 
 if TYPE_CHECKING:
     from windlass.cli.runs.output import Audience
@@ -61,13 +53,19 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
         windlass run job.yaml
         windlass run --ps 2 --workers 2 -- python train.py
         windlass run --inject 'kill worker-1 after 5s' job.yaml
+        windlass run --companions-only job.yaml
 
     On a terminal, a table shows how every task is doing; --logs shows what they write instead. Ctrl-C stops the jobs
     gracefully, a second Ctrl-C at once.
+
+    A job's TensorBoard, Jupyter and hub are started beside it, and a port of this machine leads to each. They end with
+    the run; one with `keep: true` holds it open until Ctrl-C.
     """
     given = command_line.Given(**options)
+    if given.companions_only:
+        sys.exit(_companions_only(reading.file_of_companions(file, command, asked, given), given))
     seconds = preparation.seconds(given.preflight_timeout, is_wanted=not given.no_preflight)
-    work = _with_config_maps(_work(file, command, asked, seconds), given.config_maps)
+    work = reading.with_config_maps(reading.work(file, command, asked, seconds), given.config_maps)
     shown = look(given, is_terminal=sys.stdout.isatty(), environment=os.environ)
     plan = Plan(
         nodes=given.nodes,
@@ -81,6 +79,23 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
     sys.exit(start(work, plan, given, shown))
 
 
+def companions_of(
+    file: str,
+    only: Companion | None = None,
+    *,
+    port: int | None = None,
+    address: str = Doors().address,
+    opens_browser: bool = False,
+    timeout: float | None = None,
+) -> int:
+    """The companions of the jobs in the file, or one of them, until Ctrl-C: the exit code.
+
+    `port` and `address` are those of this machine. Within `timeout` they have to be ready.
+    """
+    doors = Doors(address, port, opens_browser)
+    return _companions_only(file, command_line.Given(timeout=timeout), only, doors)
+
+
 def look(given: command_line.Given, *, is_terminal: bool, environment: Mapping[str, str]) -> Look:
     if given.form == Look.JSON:
         return Look.JSON
@@ -89,91 +104,22 @@ def look(given: command_line.Given, *, is_terminal: bool, environment: Mapping[s
     return Look.LIVE if can_draw and not wants_lines else Look.TEXT
 
 
-# What is run
-
-
-def _work(file: str | None, command: tuple[str, ...], asked: Asked, preflight_seconds: float | None) -> Work:
-    if command:
-        if file is not None:
-            raise click.UsageError(f"found both the file {file} and a command after --: expected one of them")
-        folder = Path.cwd()
-        missing = script.missing(command, folder)
-        if missing is not None:
-            raise CommandError(f"there is no script {missing}: nothing was started", exit_codes.USAGE)
-        unanswered = script.unanswered(command, folder)
-        if unanswered:
-            words = " ".join(f"'{word}'" for word in unanswered)
-            click.echo(f"the script asks for its peers, and the command does not say: add {words}", err=True)
-        return workload.of([(script.submission(command, asked, folder), InPlace(str(folder)))], ())
-    if file is None:
-        raise click.UsageError("Missing argument 'FILE': a job file, a Framework, or a command after --")
-    if asked.given:
-        raise click.UsageError(f"{asked.given[0]} is for a command after --; {file} says this itself")
-    return _work_of_file(file, preflight_seconds)
-
-
-def _work_of_file(file: str, preflight_seconds: float | None) -> Work:
-    """Says what is wrong with the file, and goes no further if it is an error."""
-    source = job_files.source(file, names.DEFAULT_NAMESPACE)
-    try:
-        placed = [(each, _code(source, each)) for each in source.contents.submissions]
-        prepared = [_preparation(source, each, preflight_seconds) for each in source.contents.submissions]
-    except ClientError as error:
-        raise CommandError(f"{job_files.called(file)}: {error}", exit_codes.USAGE) from error
-    return workload.of(placed, source.contents.others).with_preparations(prepared)
-
-
-def _preparation(source: Source, submission: Submission, seconds: float | None) -> Preparation | None:
-    if submission.job is None:
-        return None
-    return preparing_plans.planned(
-        submission.job,
-        names.DEFAULT_NAMESPACE,
-        source.folder,
-        is_one_machine=True,
-        preflight_seconds=seconds,
-    )
-
-
-def _code(source: Source, submission: Submission) -> Code | None:
-    path = source.code_of(submission)
-    return sources.in_place(path) if path is not None else None
-
-
-def _with_config_maps(work: Work, given: tuple[str, ...]) -> Work:
-    made: list[Json] = []
-    namespaces = dict.fromkeys(job.namespace for job in work.jobs)
-    for wanted in given:
-        name, _, path = wanted.partition("=")
-        if not name or not path:
-            raise click.UsageError(f"--config-map: found {wanted!r}, expected NAME=PATH")
-        try:
-            folder = Path(path).expanduser()
-            made.extend(config_map_files.config_map(name, namespace, folder) for namespace in namespaces)
-        except OSError as error:
-            raise click.UsageError(f"--config-map: {mishaps.of_the_system(error, path)}") from error
-        except ValueError as error:
-            raise click.UsageError(f"--config-map: {error}") from error
-    return msgspec.structs.replace(work, others=(*work.others, *made))
-
-
-def _bind_images(data: Path, given: tuple[str, ...]) -> None:
-    """Those of `windlass local image`, and those of this run before them."""
-    kept = data_folders.default_data(os.environ) / IMAGES
-    with contextlib.suppress(FileNotFoundError):
-        shutil.copyfile(kept, data / IMAGES)
-    images = Images(data / IMAGES)
-    for binding in given:
-        name, equals, folder = binding.partition("=")
-        if not equals:
-            raise click.UsageError(f"--image: found {binding!r}, expected NAME=DIR")
-        try:
-            images.add(name, Path(folder).expanduser().absolute())
-        except ValueError as error:
-            raise click.UsageError(f"--image: {error}") from error
-
-
 # How it is run
+
+
+def _companions_only(
+    file: str,
+    given: command_line.Given,
+    only: Companion | None = None,
+    doors: Doors = Doors(),  # noqa: B008 — it is frozen
+) -> int:
+    work = reading.with_config_maps(reading.companions(file, only), given.config_maps)
+    plan = Plan(nodes=given.nodes, network=given.network, timeout=given.timeout, has_jobs=False, doors=doors)
+    _log_to_stderr(is_wanted=given.verbose)
+    # There is nothing to make a table of.
+    shown = Look.JSON if given.form == Look.JSON else Look.TEXT
+    start = _kept if given.keep else _alone
+    return start(work, plan, given, shown)
 
 
 def _alone(work: Work, plan: Plan, given: command_line.Given, shown: Look) -> int:
@@ -206,8 +152,24 @@ def _kept(work: Work, plan: Plan, given: command_line.Given, shown: Look) -> int
     try:
         return _run(_audience(work, shown, given), lambda to: running.run_on(work, plan, data, record, to))
     finally:
-        for line in keeping.how_to_go_on(record, data, [job.name for job in work.jobs]):
+        for line in keeping.how_to_go_on(record, data, work.jobs if plan.has_jobs else (), work.companions):
             click.echo(line, err=True)
+
+
+def _bind_images(data: Path, given: tuple[str, ...]) -> None:
+    """Those of `windlass local image`, and those of this run before them."""
+    kept = data_folders.default_data(os.environ) / IMAGES
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(kept, data / IMAGES)
+    images = Images(data / IMAGES)
+    for binding in given:
+        name, equals, folder = binding.partition("=")
+        if not equals:
+            raise click.UsageError(f"--image: found {binding!r}, expected NAME=DIR")
+        try:
+            images.add(name, Path(folder).expanduser().absolute())
+        except ValueError as error:
+            raise click.UsageError(f"--image: {error}") from error
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """`windlass status`: one job, and each of its tasks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from windlass.cli.cluster import Where
 from windlass.cli.printing import Column
 
 if TYPE_CHECKING:
+    from windlass.client.companions import CompanionView
     from windlass.client.connection import Connection
     from windlass.client.views import JobView, TaskView
     from windlass.model.framework import Framework
@@ -24,6 +25,12 @@ _TASKS = (
     Column("IP", 2, gives_way=True),
     Column("REASON", 0, gives_way=True),
 )
+_COMPANIONS = (
+    Column("COMPANION", 6),
+    Column("STATE", 5),
+    Column("URL", 4),
+    Column("REASON", 0, gives_way=True),
+)
 
 
 @click.command()
@@ -33,7 +40,10 @@ _TASKS = (
 )
 @cluster.options
 def status(name: str, form: str, where: Where) -> None:
-    """Say how a job stands, and each of its tasks. With -o json: the Framework as the cluster has it.
+    """Say how a job stands, each of its tasks, and its companions. With -o json: the Framework as the cluster has it.
+
+    Companions that have outlived their job are told too. The URL of one is for the cluster, unless its Service leads
+    out of there; the command beside it opens it from this machine.
 
     \b
         windlass status digits
@@ -45,13 +55,27 @@ def status(name: str, form: str, where: Where) -> None:
 async def _status(connection: "Connection", name: str, form: str) -> None:
     import msgspec
 
-    from windlass.client import finding
+    from windlass.client import companions, finding
 
-    framework = await finding.find(connection, name)
+    framework = await finding.find_if_any(connection, name)
     if form == "json":
+        framework = framework or await finding.find(connection, name)
         click.echo(msgspec.json.format(await finding.written(connection, framework)))
         return
-    click.echo("\n".join(lines(framework, datetime.now(UTC), printing.width())))
+    notes: list[str] = []
+    found = await companions.read(connection, name, notes.append)
+    if framework is None and not found:
+        raise await finding.not_there(connection, name)
+    if framework is None:
+        click.echo(
+            f"there is no job {name} in the namespace {connection.namespace}; its companions are there:"
+        )
+    else:
+        click.echo("\n".join(lines(framework, datetime.now(UTC), printing.width())))
+    if found:
+        click.echo("\n".join(("", *companion_lines(found, printing.width()))))
+    for note in dict.fromkeys(notes if found else ()):
+        click.echo(note, err=True)
 
 
 def lines(framework: "Framework", now: datetime, room: int | None) -> Iterator[str]:
@@ -101,6 +125,15 @@ def _hint(framework: "Framework", view: "JobView", now: datetime) -> str:
 
 def tasks_table(view: "JobView", room: int | None) -> str:
     return printing.table(_TASKS, [_row(task) for task in view.tasks], room)
+
+
+def companion_lines(found: "Sequence[CompanionView]", room: int | None) -> Iterator[str]:
+    """With the commands that lead to those which are not to be reached from here."""
+    rows = [[str(each.companion), each.state.value, each.url, each.reason] for each in found]
+    yield printing.table(_COMPANIONS, rows, room)
+    for each in found:
+        if not each.is_open_to_the_outside:
+            yield printing.paragraph("hint", f"{each.opens} -n {each.namespace}", room)
 
 
 def _row(task: "TaskView") -> list[str]:

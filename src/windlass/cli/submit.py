@@ -1,13 +1,21 @@
 """`windlass submit`: see `windlass.client.submitting`."""
 
-import base64
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import cluster, exit_codes, job_files, parameters, preparation, wait
+from windlass.cli import (
+    cluster,
+    created_objects,
+    exit_codes,
+    job_files,
+    parameters,
+    preparation,
+    submit_companions,
+    wait,
+)
 from windlass.cli.cluster import Where
 from windlass.cli.mishaps import CommandError
 
@@ -15,7 +23,6 @@ if TYPE_CHECKING:
     from windlass.client.connection import Connection
     from windlass.client.sources import Source
     from windlass.client.submitting import Plan
-    from windlass.model.base import Json
     from windlass.model.framework import Framework
 
 
@@ -29,6 +36,11 @@ if TYPE_CHECKING:
     callback=parameters.duration,
     help="With --wait: no longer than this, such as 90s or 10m.",
 )
+@click.option(
+    "--companions-only",
+    is_flag=True,
+    help="Start the TensorBoard, Jupyter or hub of the jobs, and not the jobs.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
 @preparation.no_preflight
 @preparation.preflight_timeout
@@ -41,6 +53,7 @@ def submit(
     rerun: bool,
     waits: bool,
     timeout: float | None,
+    companions_only: bool,
     dry_run: bool,
     no_preflight: bool,
     preflight_timeout: float | None,
@@ -50,20 +63,28 @@ def submit(
     """Submit the jobs of FILE to a cluster. FILE may be - for the standard input.
 
     A FILE holds job files, Frameworks, or several of them, and what they need, such as ConfigMaps. `code:` of a job
-    file travels with the job. Before a job starts, its data is loaded, and its files are looked for.
+    file travels with the job. Before a job starts, its data is loaded, its files are looked for, and its companions
+    (`tensorboard`, `jupyter`, `hub`) are started.
 
     \b
         windlass submit job.yaml
         windlass submit job.yaml --wait           # and exit as the job did
         windlass submit job.yaml --rerun          # replace one that has finished
         windlass submit job.yaml --dry-run        # print what would be created
+        windlass submit job.yaml --companions-only
     """
+    if companions_only and (rerun or waits):
+        raise click.UsageError(
+            f"--companions-only and {'--rerun' if rerun else '--wait'} do not go together: no job is submitted"
+        )
     seconds = preparation.seconds(preflight_timeout, is_wanted=not no_preflight)
     sources = [_read(file, where.namespace) for file in files]
 
     async def use(connection: "Connection") -> int:
         from windlass.client import submitting
 
+        if companions_only:
+            return await submit_companions.submit(connection, sources, form, is_dry=dry_run)
         plans = await submitting.plans(connection, sources, is_rerun=rerun, preflight_seconds=seconds)
         if dry_run:
             return _show(plans, form)
@@ -99,11 +120,23 @@ async def _submit(connection: "Connection", plans: "Sequence[Plan]", form: str) 
             created.append(framework)
             if form == "text":
                 click.echo(f"{framework.name} is submitted to the namespace {framework.namespace}")
+                for line in _doors(plan, framework):
+                    click.echo(line)
             elif form == "name":
                 click.echo(f"framework.{framework.group}/{framework.name}")
     if form == "json":
         await _print_json(connection, created)
     return created
+
+
+def _doors(plan: "Plan", framework: "Framework") -> "Iterator[str]":
+    """How its companions are opened."""
+    from windlass.client import companion_settling
+
+    for job in plan.jobs:
+        if job.preparation is not None and (job.name, job.namespace) == (framework.name, framework.namespace):
+            for companion in companion_settling.wanted(job.preparation.job):
+                yield created_objects.door(companion, framework.name, framework.namespace)
 
 
 async def _print_json(connection: "Connection", created: "Sequence[Framework]") -> None:
@@ -112,13 +145,13 @@ async def _print_json(connection: "Connection", created: "Sequence[Framework]") 
     from windlass.client import finding
 
     bodies = [await finding.written(connection.at(each.namespace), each) for each in created]
-    click.echo(_as_one([msgspec.json.decode(body) for body in bodies]))
+    click.echo(created_objects.as_one([msgspec.json.decode(body) for body in bodies]))
 
 
 def _show(plans: "Sequence[Plan]", form: str) -> int:
     """What the same way would create, up to the point where it would."""
     if form == "json":
-        click.echo(_as_one([each for plan in plans for each in plan.objects]))
+        click.echo(created_objects.as_one([each for plan in plans for each in plan.objects]))
     elif form == "name":
         for job in (job for plan in plans for job in plan.jobs):
             click.echo(f"framework.{job.group}/{job.name}")
@@ -139,28 +172,13 @@ def _yaml(plan: "Plan") -> list[str]:
                 f"# the address of the Service {job.name}-nfs takes the place of its name, once it has one\n"
             )
         if job.preparation is not None:
-            texts += [yaml_text.dump(_told_by_size(each)).decode() for each in job.preparation.objects]
+            texts += map(created_objects.as_yaml, job.preparation.objects)
         texts.append(yaml_text.dump(job.framework).decode())
         config_map = job.config_map()
         if config_map is not None:
             shown = {**config_map, "binaryData": dict.fromkeys(config_map["binaryData"], f"({job.archive})")}
             texts.append(yaml_text.dump(shown).decode())
     return texts
-
-
-def _told_by_size(body: "Json") -> "Json":
-    hidden = {"Secret": "data", "ConfigMap": "binaryData"}.get(body["kind"], "")
-    if not body.get(hidden):
-        return body
-    sizes = {key: f"({len(base64.b64decode(value))} bytes)" for key, value in body[hidden].items()}
-    return {**body, hidden: sizes}
-
-
-def _as_one(bodies: "Sequence[Json]") -> bytes:
-    import msgspec
-
-    whole = bodies[0] if len(bodies) == 1 else {"apiVersion": "v1", "kind": "List", "items": bodies}
-    return msgspec.json.format(msgspec.json.encode(whole))
 
 
 async def _follow(

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from windlass.client import listing
+from windlass.client.changing import FIELD_MANAGER
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RefusedError
 from windlass.kubeapi import requests
@@ -20,7 +21,10 @@ from windlass.kubeapi.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    ROLE_BINDINGS,
+    ROLES,
     SECRETS,
+    SERVICE_ACCOUNTS,
     SERVICES,
     STATEFUL_SETS,
     Resource,
@@ -41,6 +45,12 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 JOB = Kind("Job", JOBS, runs_pods=True)
+RIGHTS = (
+    Kind("RoleBinding", ROLE_BINDINGS),
+    Kind("Role", ROLES),
+    Kind("ServiceAccount", SERVICE_ACCOUNTS),
+)
+"""Of companions. Many people may not see them, who have made none then."""
 GOING = (
     JOB,
     Kind("StatefulSet", STATEFUL_SETS, runs_pods=True),
@@ -49,6 +59,7 @@ GOING = (
     Kind("Service", SERVICES),
     Kind("ConfigMap", CONFIG_MAPS),
     Kind("Secret", SECRETS),
+    *RIGHTS,
 )
 """In this order: what runs goes before that with which it runs."""
 STORAGE = (
@@ -67,6 +78,7 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Owner(msgspec.Struct, frozen=True):
+    kind: str = ""
     controller: bool = False
 
 
@@ -87,9 +99,17 @@ class _Object(msgspec.Struct, frozen=True):
         return any(owner.controller for owner in self.metadata.owner_references or ())
 
     @property
+    def goes_with_a_framework(self) -> bool:
+        return any(owner.kind == names.KIND for owner in self.metadata.owner_references or ())
+
+    @property
     def job(self) -> str:
         """That for which it was made; empty where nobody says so."""
         return (self.metadata.labels or {}).get(names.JOB_LABEL, "")
+
+    @property
+    def companion(self) -> str:
+        return (self.metadata.labels or {}).get(names.COMPANION_LABEL, "")
 
 
 _decode = msgspec.json.Decoder(_Object).decode
@@ -99,6 +119,9 @@ class Belonging(msgspec.Struct, frozen=True):
     kind: Kind
     name: str
     uid: str
+    companion: str = ""
+    """Of which it is a part; empty for what is the job's own."""
+    goes_with_a_framework: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind.name} {self.name}"
@@ -124,14 +147,20 @@ async def find(connection: Connection, name: str) -> Found:
     listed = await asyncio.gather(*(_labelled(connection, kind, name) for kind in kinds))
     by_kind = dict(zip(kinds, listed, strict=True))
     found = [
-        Belonging(kind, each.metadata.name, each.metadata.uid)
+        Belonging(
+            kind,
+            each.metadata.name,
+            each.metadata.uid,
+            each.companion,
+            each.goes_with_a_framework,
+        )
         for kind, objects in by_kind.items()
         for each in objects or ()
     ]
     return Found(
         going=tuple(each for each in found if not _holds_files(each, name)),
         staying=tuple(each for each in found if _holds_files(each, name)),
-        hidden=tuple(kind.resource.plural for kind in GOING if by_kind[kind] is None),
+        hidden=tuple(kind.resource.plural for kind in GOING if by_kind[kind] is None and kind not in RIGHTS),
     )
 
 
@@ -180,6 +209,25 @@ async def names_of_jobs(connection: Connection) -> set[str]:
     except AnsweredError:
         return set()
     return {each.job or each.metadata.name for each in map(_decode, listed)}
+
+
+async def free(connection: Connection, staying: Iterable[Belonging]) -> None:
+    """They do not go with their Framework. Raises RefusedError."""
+    for each in staying:
+        if not each.goes_with_a_framework:
+            continue
+        change = msgspec.json.encode({"metadata": {"uid": each.uid, "ownerReferences": None}})
+        request = requests.merge_patch(
+            each.kind.resource, connection.namespace, each.name, change, field_manager=FIELD_MANAGER
+        )
+        try:
+            await connection.send(request)
+        except (NotFoundError, ConflictError):
+            continue  # it is gone already
+        except AnsweredError as error:
+            raise RefusedError(
+                f"{connection.where} does not let {each} stay: {error.failure.message}"
+            ) from error
 
 
 async def remove(connection: Connection, going: Iterable[Belonging]) -> None:

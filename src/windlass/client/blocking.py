@@ -100,6 +100,7 @@ class Client:
         return self._loop.results_of(work)
 
     submit = Call(AsyncClient.submit)
+    start_companions = Call(AsyncClient.start_companions)
     scale = Call(AsyncClient.scale)
     suspend = Call(AsyncClient.suspend)
     resume = Call(AsyncClient.resume)
@@ -108,6 +109,8 @@ class Client:
     upload = Call(AsyncClient.upload)
     get = Call(AsyncClient.get)
     list = Call(AsyncClient.list)
+    companions = Call(AsyncClient.companions)
+    env = Call(AsyncClient.env)
     wait = Call(AsyncClient.wait)
     watch = Stream(AsyncClient.watch)
     logs = Stream(AsyncClient.logs)

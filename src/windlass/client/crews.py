@@ -126,14 +126,9 @@ class Crew:
             return "there is no pod of it yet"
         pod = self.pods[-1]
         warnings = self._warnings_of(pod)
-        unscheduled = _unscheduled(pod)
-        if unscheduled:
-            return f"the pod {pod.name} has no node: {_cut(unscheduled)}"
-        if warnings:
+        if warnings and not _unscheduled(pod):
             return self._explained(warnings[-1])
-        said = (f"{each.reason}: {each.message}".strip(": ") for each in _waits(pod) if each.reason)
-        waits = next(said, "")
-        return f"the pod {pod.name} waits: {_cut(waits)}" if waits else ""
+        return hindrance(pod)
 
     @property
     def hindrances(self) -> Sequence[str]:
@@ -220,6 +215,16 @@ class Crew:
             self._changed.notify_all()
 
 
+def hindrance(pod: Pod) -> str:
+    """What keeps it, as far as it says so itself; empty where it does not."""
+    unscheduled = _unscheduled(pod)
+    if unscheduled:
+        return f"the pod {pod.name} has no node: {_cut(unscheduled)}"
+    said = (f"{each.reason}: {each.message}".strip(": ") for each in _waits(pod) if each.reason)
+    waits = next(said, "")
+    return f"the pod {pod.name} waits: {_cut(waits)}" if waits else ""
+
+
 def failed_container(pod: Pod) -> ContainerStatus | None:
     """The one that has ended badly, now or before it was started again."""
     for status in pod.container_statuses:
@@ -232,7 +237,7 @@ def failed_container(pod: Pod) -> ContainerStatus | None:
 def last_words(pod: Pod) -> str:
     """Of a pod that has failed, by its own word; empty where it says nothing."""
     failed = failed_container(pod)
-    ended = failed.state.terminated if failed is not None else None
+    ended = failed.state.terminated or failed.last_state.terminated if failed is not None else None
     if ended is not None and ended.message.strip():
         return ended.message.strip()
     return ": ".join(part for part in (pod.status.reason, pod.status.message) if part)

@@ -1,6 +1,7 @@
 """A job goes with all that belongs to it: in the foreground, so that it is gone only when its pods are.
 
-It is a Framework, or where there is none, Jobs and what else carries its label. Files stay, and the server of them.
+It is a Framework, or where there is none, Jobs and what else carries its label. Files stay, and the server of them, and
+its companions where somebody wants that.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
+from windlass.render import pods
 from windlass.wire import faults
 from windlass.wire.codec import Unreadable
 
@@ -28,20 +30,27 @@ class Going(msgspec.Struct, frozen=True):
     """One of each group, where both have one of that name."""
     others: tuple[Belonging, ...] = ()
     staying: tuple[Belonging, ...] = ()
+    companions: tuple[str, ...] = ()
+    """Those that were to stay, and do."""
     hidden: tuple[str, ...] = ()
     """As `belongings.Found` has them."""
 
 
 async def delete(
-    connection: Connection, name: str, *, waits: bool = True, timeout: float | None = None
+    connection: Connection,
+    name: str,
+    *,
+    waits: bool = True,
+    timeout: float | None = None,
+    keeps_companions: bool = False,
 ) -> None:
     """Raises TimedOutError and what `begin_all` raises."""
-    going = await begin_all(connection, name)
+    going = await begin_all(connection, name, keeps_companions=keeps_companions)
     if waits:
         await until_all_gone(connection, going, timeout)
 
 
-async def begin_all(connection: Connection, name: str) -> Going:
+async def begin_all(connection: Connection, name: str, *, keeps_companions: bool = False) -> Going:
     """Whoever has rights on some of the kinds only deletes of those. Raises NotThereError and RefusedError."""
     found: tuple[Framework | Unreadable, ...] = ()
     denied: ForbiddenError | None = None
@@ -53,17 +62,35 @@ async def begin_all(connection: Connection, name: str) -> Going:
         raise await finding.not_there(connection, name)
     beside = await belongings.find(connection, name)
     alone = None if found else await belongings.job_called(connection, name)
-    others = tuple(dict.fromkeys((*((alone,) if alone is not None else ()), *beside.going)))
+    kept = _companions_among(beside.going, name) if keeps_companions else ()
+    companions = tuple(dict.fromkeys(each.companion for each in kept if each.companion))
+    listed = (*((alone,) if alone is not None else ()), *beside.going)
+    others = tuple(each for each in dict.fromkeys(listed) if each not in kept)
     if not found and not others:
-        raise denied or await _not_there(connection, name, beside.staying)
+        raise denied or await _not_there(connection, name, beside.staying, companions)
+    await belongings.free(connection, kept)
     for each in found:
         await begin(connection, each)
     await belongings.remove(connection, others)
-    return Going(name, found, others, beside.staying, beside.hidden)
+    return Going(name, found, others, beside.staying, companions, beside.hidden)
 
 
-async def _not_there(connection: Connection, name: str, staying: tuple[Belonging, ...]) -> NotThereError:
+def _companions_among(found: tuple[Belonging, ...], job: str) -> tuple[Belonging, ...]:
+    """With the Secret of the job, which their pods read when they start again."""
+    kept = tuple(each for each in found if each.companion)
+    secrets = (each for each in found if (each.kind.name, each.name) == ("Secret", pods.secret_name(job)))
+    return (*kept, *secrets) if kept else ()
+
+
+async def _not_there(
+    connection: Connection, name: str, staying: tuple[Belonging, ...], companions: tuple[str, ...]
+) -> NotThereError:
     """On a cluster that knows no Frameworks there may still be Jobs, of which one was probably meant."""
+    if companions:
+        return NotThereError(
+            f"there is no job {faults.quoted(name)} in the namespace {connection.namespace} any more. "
+            f"{which_stay(companions, name, connection.namespace)}"
+        )
     if staying:
         return NotThereError(
             f"there is no job {faults.quoted(name)} in the namespace {connection.namespace} any more. "
@@ -83,6 +110,11 @@ def what_stays(staying: tuple[Belonging, ...], namespace: str) -> str:
     what = ", ".join(map(str, staying))
     remedy = " ".join(each.for_kubectl for each in staying)
     return f"Its files stay ({what}); this removes them for good: kubectl delete -n {namespace} {remedy}"
+
+
+def which_stay(companions: tuple[str, ...], job: str, namespace: str) -> str:
+    """With the command that removes them."""
+    return f"Its companions stay ({', '.join(companions)}); this removes them: windlass delete {job} -n {namespace}"
 
 
 async def begin(connection: Connection, found: Framework | Unreadable) -> None:

@@ -71,8 +71,14 @@ class Mount(Sparse, frozen=True):
     sub_path: str = ""
 
 
+class ContainerPort(Sparse, frozen=True):
+    container_port: int = 0
+
+
 class Container(Sparse, frozen=True):
     name: str = ""
+    command: tuple[str, ...] = ()
+    ports: tuple[ContainerPort, ...] = ()
     env: tuple[Variable, ...] = ()
     volume_mounts: tuple[Mount, ...] = ()
 
@@ -117,6 +123,7 @@ class PodStatus(Sparse, frozen=True):
     reason: str = ""
     message: str = ""
     pod_ip: str = ""
+    host_ip: str = ""
     conditions: tuple[Condition, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
@@ -175,6 +182,10 @@ class Pod(Sparse, frozen=True):
     @property
     def is_over(self) -> bool:
         return self.status.phase in TERMINAL_PHASES
+
+    @property
+    def is_ready(self) -> bool:
+        return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
 
     @property
     def container_statuses(self) -> tuple[ContainerStatus, ...]:

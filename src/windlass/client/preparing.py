@@ -1,13 +1,14 @@
 """What a job needs before it starts, carried out step by step: `preparing_plans` says what there will be.
 
-When a step fails, what was made for this job alone goes again. Files stay, and so does the server of them.
+When a step fails, what was made for this job alone goes again. Files stay, and so does the server of them. Companions
+that were there before go on.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from windlass.client import preparing_objects, preparing_waits
+from windlass.client import companion_making, companion_settling, preparing_objects, preparing_waits
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RefusedError
 from windlass.client.preparing_objects import Object
@@ -27,26 +28,32 @@ Tell = Callable[[str], None]
 class Prepared:
     """What was made, and where the job finds its files."""
 
-    def __init__(self, connection: Connection, preparation: Preparation, tell: Tell) -> None:
+    def __init__(self, connection: Connection, preparation: Preparation, tell: Tell, owner: str = "") -> None:
         self.share = preparation.share
+        self.servers: tuple[Object, ...] = ()
+        """The Deployments of its companions."""
         self._connection = connection
         self._preparation = preparation
         self._name = preparation.job.name
         self._tell = tell
+        self._owner = owner
+        self._made: list[Object] = []
+        """Taken back when a step fails."""
         self._own: list[Object] = []
-        """Of this job alone."""
+        """Of this job alone, and with it they go."""
         self._staying: list[Object] = []
         """Made by this call, to stay."""
 
     async def carry_out(self) -> None:
         """Raises ClientError and AnsweredError."""
         for body in self._bodies(Part.SECRETS):
-            await self._renew(body)
+            await self._hide(body)
         for body in self._bodies(Part.VOLUMES):
             await self._keep(body)
         await self._serve()
         await self._load()
         await self._check()
+        await self._accompany()
 
     async def give_to(self, framework: Framework) -> None:
         """What was made for it alone goes with it."""
@@ -57,13 +64,23 @@ class Prepared:
             self._tell(f"{left} will stay when the job goes: {error.failure.message}")
 
     async def take_back(self) -> None:
-        await preparing_objects.remove(self._connection, self._own)
+        await preparing_objects.remove(self._connection, self._made)
 
     @property
     def what_stays(self) -> str:
         """Empty where nothing does."""
         names = ", ".join(map(str, self._staying))
         return f"What was made for its files stays: {names}." if names else ""
+
+    async def _hide(self, body: Json) -> None:
+        """Companions read the job's Secret too: where these go on, so does it."""
+        companions = companion_settling.wanted(self._preparation.job).values()
+        if not companions:
+            await self._renew(body)
+            return
+        is_kept = any(each.keep for each in companions)
+        made = await self._adopt(body, is_kept=is_kept)
+        self._tell(f"{made} is created" if made.is_new else f"{made} is brought up to date")
 
     async def _serve(self) -> None:
         bodies = self._bodies(Part.NFS)
@@ -101,6 +118,18 @@ class Prepared:
             finally:
                 await asyncio.shield(preparing_objects.remove(self._connection, made))
 
+    async def _accompany(self) -> None:
+        wanted = companion_settling.wanted(self._preparation.job)
+        if not wanted:
+            return
+        settled = await companion_making.settled(self._connection, self._preparation, self._owner, self._tell)
+        for companion, each in wanted.items():
+            bodies = companion_making.bodies(self._preparation, companion, self.share, settled)
+            made = [await self._adopt(body, is_kept=each.keep) for body in bodies]
+            for line in companion_making.lines(self._preparation, companion, made, settled):
+                self._tell(line)
+            self.servers += tuple(one for one in made if one.body["kind"] == "Deployment")
+
     def _bodies(self, part: Part) -> list[Json]:
         """As they are with what is known by now."""
         return [piece.body for piece in self._preparation.pieces(self.share) if piece.part is part]
@@ -112,8 +141,17 @@ class Prepared:
         return {name: preflight.place_of(volume, name, self.share) for name, volume in volumes.items()}
 
     async def _renew(self, body: Json) -> Object:
-        made = await preparing_objects.renewed(self._connection, body, self._name, self._own.append)
+        made = await preparing_objects.renewed(self._connection, body, self._name, self._made.append)
+        self._own.append(made)
         self._tell(f"{made} is created")
+        return made
+
+    async def _adopt(self, body: Json, *, is_kept: bool) -> Object:
+        made = await preparing_objects.adopted(
+            self._connection, body, self._name, self._made.append, owner=self._owner, is_kept=is_kept
+        )
+        if not is_kept:
+            self._own.append(made)
         return made
 
     async def _keep(self, body: Json) -> Object:
@@ -124,13 +162,19 @@ class Prepared:
 
 @contextlib.asynccontextmanager
 async def prepared(
-    connection: Connection, preparation: Preparation, tell: Tell, *, is_passing: bool = False
+    connection: Connection,
+    preparation: Preparation,
+    tell: Tell,
+    *,
+    is_passing: bool = False,
+    owner: str = "",
 ) -> AsyncIterator[Prepared]:
     """All that the job needs is there in the block. If that fails, what was made for the job alone goes again.
 
-    `is_passing`: the cluster goes too, and nobody need hear of what stays on it. Raises ClientError.
+    `is_passing`: the cluster goes too, and nobody need hear of what stays on it. `owner` is the uid of a Framework that
+    is there already: its companions go on. Raises ClientError.
     """
-    work = Prepared(connection, preparation, tell)
+    work = Prepared(connection, preparation, tell, owner)
     try:
         await work.carry_out()
         yield work

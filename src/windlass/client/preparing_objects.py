@@ -15,12 +15,21 @@ from windlass.client.changing import FIELD_MANAGER
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError, RefusedError
 from windlass.kubeapi import requests
-from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError, ApiError, ConflictError, NotFoundError
+from windlass.kubeapi.errors import (
+    AlreadyExistsError,
+    AnsweredError,
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+)
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.companions import Companion
 from windlass.model.framework import Framework
 
 _KINDS = {kind.name: kind for kind in (*belongings.GOING, *belongings.STORAGE)}
+_RIGHTS = {kind.name for kind in belongings.RIGHTS}
 _CHANGEABLE = frozenset({"ConfigMap", "Deployment"})
 """Of what stays, these follow the job file. Claims and volumes are as they were made, and so is an address."""
 _ATTEMPTS = 5
@@ -40,6 +49,13 @@ class Object(msgspec.Struct, frozen=True):
     @property
     def uid(self) -> str:
         return str(self.body["metadata"]["uid"])
+
+    def goes_on(self, owner: str) -> bool:
+        """It belongs to nobody, or to the Framework with this uid."""
+        metadata = self.body["metadata"]
+        references = metadata.get("ownerReferences") or ()
+        owners = {each.get("uid") for each in references if each.get("kind") == names.KIND}
+        return not metadata.get("deletionTimestamp") and owners <= {owner}
 
     @property
     def belonging(self) -> Belonging:
@@ -70,7 +86,27 @@ async def renewed(connection: Connection, body: Json, job: str, record: Record) 
         except AlreadyExistsError:
             with contextlib.suppress(NotFoundError):
                 await _remove(connection, await _found(connection, body, job), waits=True)
-    raise ClientError(f"somebody else keeps writing the {_called(body)}. Submit again.")
+    raise _never_ending(body)
+
+
+async def adopted(
+    connection: Connection, body: Json, job: str, record: Record, *, owner: str = "", is_kept: bool = False
+) -> Object:
+    """One that goes on when it is nobody's, or that of the Framework with the uid `owner`: it follows the job file.
+
+    What belongs to a Framework of before goes first, as it would by itself. One that `is_kept` belongs to nobody from
+    now on. Raises RefusedError.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return await _create(connection, body, record)
+        except AlreadyExistsError:
+            with contextlib.suppress(NotFoundError, ConflictError):
+                found = await _found(connection, body, job)
+                if found.goes_on(owner):
+                    return await _patched(connection, _change(body, found, is_kept=is_kept))
+                await _remove(connection, found, waits=True)
+    raise _never_ending(body)
 
 
 async def remove(connection: Connection, made: Sequence[Object]) -> None:
@@ -146,15 +182,35 @@ async def _found(connection: Connection, body: Json, job: str) -> Object:
 
 
 async def _brought_up_to_date(connection: Connection, body: Json) -> Object:
-    """As `kubectl apply` would: what is as it was stays untouched."""
+    try:
+        return await _patched(connection, body)
+    except (NotFoundError, ConflictError) as error:
+        raise _refused(connection, body, error) from error
+
+
+async def _patched(connection: Connection, body: Json) -> Object:
+    """As `kubectl apply` would: what is as it was stays untouched. Raises NotFoundError and ConflictError."""
     resource, name = _KINDS[body["kind"]].resource, body["metadata"]["name"]
     request = requests.merge_patch(
         resource, connection.namespace, name, msgspec.json.encode(body), field_manager=FIELD_MANAGER
     )
     try:
         return _object(body, await connection.send(request), is_new=False)
+    except (NotFoundError, ConflictError):
+        raise
     except AnsweredError as error:
         raise _refused(connection, body, error) from error
+
+
+def _change(body: Json, found: Object, *, is_kept: bool) -> Json:
+    """That makes of it what it should be: also what is in it no longer goes."""
+    metadata: Json = {**body["metadata"], "uid": found.uid}
+    if is_kept:
+        metadata["ownerReferences"] = None
+    written = {**body.get("data", {}), **body.get("stringData", {})}
+    gone = dict.fromkeys(set(found.body.get("data") or {}) - set(written))
+    files = {"data": {**gone, **body.get("data", {})}} if gone else {}
+    return {**body, "metadata": metadata, **files}
 
 
 async def _remove(connection: Connection, found: Object, *, waits: bool) -> None:
@@ -181,7 +237,20 @@ def _object(body: Json, answer: bytes, *, is_new: bool = True) -> Object:
 
 
 def _refused(connection: Connection, body: Json, error: AnsweredError) -> RefusedError:
-    return RefusedError(f"{connection.where} does not take the {_called(body)}: {error.failure.message}")
+    said = f"{connection.where} does not take the {_called(body)}: {error.failure.message}"
+    if not isinstance(error, ForbiddenError) or body["kind"] not in _RIGHTS:
+        return RefusedError(said)
+    rights = "the right to make service accounts, roles and role bindings"
+    is_for_jupyter = body["metadata"]["labels"].get(names.COMPANION_LABEL) == Companion.JUPYTER
+    account = "Name a service account that is there (jupyter: {serviceAccount: …}), or ask"
+    return RefusedError(
+        f"{said.removesuffix('.')}. {account if is_for_jupyter else 'Ask'} for {rights} in the namespace "
+        f"{connection.namespace}."
+    )
+
+
+def _never_ending(body: Json) -> ClientError:
+    return ClientError(f"somebody else keeps writing the {_called(body)}. Submit again.")
 
 
 def _homeless(connection: Connection, body: Json, error: NotFoundError) -> ClientError:

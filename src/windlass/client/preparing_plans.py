@@ -1,28 +1,33 @@
-"""What a job needs before it starts, as a value: its secrets, its volumes, an NFS server, its data, and a preflight.
+"""What a job needs before it starts, as a value: its secrets, its volumes, an NFS server, its data, a preflight, its
+companions.
 
 How it is carried out is in `preparing`. Folders that are loaded are read here.
 """
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
 
+from windlass.client import companion_settling
 from windlass.client.errors import ClientError, FaultyJobError
 from windlass.model.base import Json
+from windlass.model.companions import Companion
 from windlass.model.job import Job
 from windlass.render import preparations, shares
+from windlass.render.companions.settled import Settled
 from windlass.render.load_data import Folder, Here
-from windlass.render.parts import Part, Piece
+from windlass.render.parts import COMPANIONS, Part, Piece
 from windlass.render.shares import Direct, Share
 
 PREFLIGHT_SECONDS = 120.0
 """For so long files may take to be found where a job needs them."""
 
-_CARRIED_OUT = (Part.SECRETS, Part.VOLUMES, Part.NFS, Part.LOAD_DATA, Part.PREFLIGHT)
-"""The code is brought with the Framework."""
+_OF_THE_JOB = (Part.LOAD_DATA, Part.PREFLIGHT)
+"""Companions alone need neither. The code is brought with the Framework."""
+_OF_BOTH = (Part.SECRETS, Part.VOLUMES, Part.NFS, *COMPANIONS)
 
 
 class Preparation(msgspec.Struct, frozen=True):
@@ -36,12 +41,22 @@ class Preparation(msgspec.Struct, frozen=True):
     """Where this is known before its NFS server is there: on one machine, which needs none."""
     preflight_seconds: float | None = PREFLIGHT_SECONDS
     """None: nobody looks whether the files are there."""
+    settled: Settled = Settled()
+    """Of its companions."""
+    given: Mapping[Companion, str] = {}
+    """Their passwords, where somebody has chosen them: whether one is that of before is only to be seen from it."""
+    companions_only: bool = False
+    """There will be no Framework."""
 
-    def pieces(self, share: Share | None = None) -> tuple[Piece, ...]:
-        """In the order in which they are made."""
+    def pieces(self, share: Share | None = None, settled: Settled | None = None) -> tuple[Piece, ...]:
+        """In the order in which they are made. `settled` is what has become of it since."""
         known = share or self.share
-        wanted = set(_CARRIED_OUT) - ({Part.PREFLIGHT} if self.preflight_seconds is None else set())
-        made = preparations.preparations(self.job, share=known, folders=self.folders)
+        wanted = {*_OF_BOTH, *(() if self.companions_only else _OF_THE_JOB)}
+        if self.preflight_seconds is None:
+            wanted.discard(Part.PREFLIGHT)
+        made = preparations.preparations(
+            self.job, share=known, folders=self.folders, settled=settled or self.settled
+        )
         return tuple(piece for piece in made if piece.part in wanted)
 
     @property
@@ -56,13 +71,19 @@ def planned(
     *,
     is_one_machine: bool,
     preflight_seconds: float | None = PREFLIGHT_SECONDS,
+    companions_only: bool = False,
 ) -> Preparation | None:
     """None for a job that needs nothing of it. `folder` is that of the job file. Raises ClientError."""
+    loaded = () if companions_only else _folders_of(job)
+    given = companion_settling.given(job, folder, os.environ)
     made = Preparation(
         msgspec.structs.replace(job, namespace=job.namespace or namespace),
-        {name: _folder(name, folder, is_one_machine=is_one_machine) for name in _folders_of(job)},
+        {name: _folder(name, folder, is_one_machine=is_one_machine) for name in loaded},
         share_of(job) if is_one_machine else None,
         preflight_seconds,
+        companion_settling.settled(job, given, is_one_machine=is_one_machine),
+        given,
+        companions_only,
     )
     return made if made.pieces() else None
 
@@ -74,11 +95,11 @@ def share_of(job: Job) -> Share | None:
 
 def depends_on_the_machine(job: Job) -> bool:
     """Whether it is prepared otherwise where its tasks run on this machine."""
-    return job.nfs_server is not None or bool(_folders_of(job))
+    return job.nfs_server is not None or bool(_folders_of(job)) or bool(companion_settling.wanted(job))
 
 
-def _folders_of(job: Job) -> Iterable[str]:
-    return dict.fromkeys(entry.folder for entry in job.load_data if entry.folder)
+def _folders_of(job: Job) -> Collection[str]:
+    return dict.fromkeys(entry.folder for entry in job.load_data if entry.folder).keys()
 
 
 def _folder(name: str, beside: Path, *, is_one_machine: bool) -> Folder:

@@ -6,15 +6,18 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from windlass.client import (
     changing,
+    companion_starting,
+    companions,
     connection,
     deleting,
+    env,
     events,
     finding,
     listing,
@@ -23,6 +26,7 @@ from windlass.client import (
     scaling,
     sources,
     submitting,
+    tasks,
     upload_items,
     upload_pods,
     upload_shares,
@@ -31,6 +35,7 @@ from windlass.client import (
     waiting,
     why,
 )
+from windlass.client.companions import CompanionView
 from windlass.client.connection import Connection
 from windlass.client.errors import FaultyJobError
 from windlass.client.events import Event
@@ -42,6 +47,12 @@ from windlass.client.waiting import Until
 from windlass.client.why import Explanation
 
 Paths = str | Path | Sequence[str | Path]
+Tell = Callable[[str], None]
+"""Is told line by line what is done."""
+
+
+def _ignore(_: str) -> None:
+    return
 
 
 class AsyncClient:
@@ -76,13 +87,20 @@ class AsyncClient:
     # What people do
 
     async def submit(
-        self, job: Given, *, rerun: bool = False, folder: str | Path | None = None, preflight: bool = True
+        self,
+        job: Given,
+        *,
+        rerun: bool = False,
+        folder: str | Path | None = None,
+        preflight: bool = True,
+        tell: Tell = _ignore,
     ) -> JobView:
         """Submit a job: a `Job`, the path of a job file or of a Framework, or a mapping with what such a file holds.
 
         A relative `code` is looked for beside the file, or in `folder`, or else in the current directory. With `rerun`
         a finished job of the same name is replaced; one that runs is not. What the job needs before it starts is made
-        first: its data is loaded, and unless `preflight` is False, its files are looked for.
+        first: its data is loaded, and unless `preflight` is False, its files are looked for. `tell` is told what is
+        done, line by line: `tell=print` shows also a password that was made up for a companion, and is told this once.
 
             >>> client.submit(Job(name="digits", command="python train.py", roles={"worker": Role(tasks=2)})).name
             'digits'
@@ -92,8 +110,28 @@ class AsyncClient:
             raise FaultyJobError("there is more than one job in it: submit each by itself")
         async with self._connected() as here:
             seconds = preparing_plans.PREFLIGHT_SECONDS if preflight else None
-            (created,) = await submitting.submit(here, source, is_rerun=rerun, preflight_seconds=seconds)
+            (created,) = await submitting.submit(
+                here, source, is_rerun=rerun, preflight_seconds=seconds, tell=tell
+            )
         return views.job_view(created)
+
+    async def start_companions(
+        self, job: Given, *, folder: str | Path | None = None, tell: Tell = _ignore
+    ) -> tuple[CompanionView, ...]:
+        """Start the TensorBoard, Jupyter or hub of a job beside it, or without it: they go on when it is submitted.
+
+        `tell` is told of a password that was made up, this once.
+
+            >>> job = {"name": "digits", "image": "python:3.12", "command": "python train.py", "tensorboard": {}}
+            >>> job |= {"roles": {"worker": {}}, "volumes": {"out": {"pvc": "results", "at": "/output"}}}
+            >>> [each.opens for each in client.start_companions(job)]
+            ['windlass tensorboard digits']
+        """
+        source = await asyncio.to_thread(sources.read, job, folder)
+        async with self._connected() as here:
+            started = await companion_starting.start(here, source, tell)
+            found = [await companions.read(here.at(each.namespace), each.job) for each in started]
+        return tuple(view for views_of_one in found for view in views_of_one)
 
     async def scale(self, name: str, /, **roles: int) -> JobView:
         """Give roles more tasks, or fewer. The completion policy follows in the same request.
@@ -133,13 +171,15 @@ class AsyncClient:
         async with self._connected() as here:
             return views.job_view((await changing.stop(here, name)).framework)
 
-    async def delete(self, name: str, *, wait: bool = True, timeout: float | None = None) -> None:
-        """Delete it with all that belongs to it, and return when it is gone.
+    async def delete(
+        self, name: str, *, wait: bool = True, timeout: float | None = None, keep_companions: bool = False
+    ) -> None:
+        """Delete it with all that belongs to it, and return when it is gone. Its companions may stay.
 
         >>> client.delete("digits")
         """
         async with self._connected() as here:
-            await deleting.delete(here, name, waits=wait, timeout=timeout)
+            await deleting.delete(here, name, waits=wait, timeout=timeout, keeps_companions=keep_companions)
 
     async def upload(
         self, project: str, *, share: str, code: Paths = (), data: Paths = (), timeout: float | None = 300
@@ -188,6 +228,31 @@ class AsyncClient:
         async with self._connected() as here:
             found = await listing.frameworks_of(here, in_all_namespaces=all_namespaces)
         return tuple(map(views.job_view, found))
+
+    async def companions(self, name: str) -> tuple[CompanionView, ...]:
+        """Its TensorBoard, Jupyter and hub as they are now, with their URLs; also those that have outlived it.
+
+        >>> [each.companion.value for each in client.companions("digits")]
+        ['tensorboard']
+        """
+        async with self._connected() as here:
+            found = await companions.read(here, name)
+            if not found:
+                await finding.find(here, name)
+            return found
+
+    async def env(self, name: str, task: str = "worker-0") -> dict[str, str]:
+        """What a task is told of itself and of its peers, as `windlass env` prints it.
+
+        >>> client.env("digits", "worker-1")["FC_TASK_INDEX"]
+        '1'
+        """
+        try:
+            job, asked = tasks.parse_task(f"{name}/{task}")
+        except ValueError as error:
+            raise FaultyJobError(str(error)) from error
+        async with self._connected() as here:
+            return await env.read(here, job, asked)
 
     async def wait(self, name: str, until: str = "completed", timeout: float | None = None) -> JobView:
         """The job, as soon as it is "completed", "running" (all of its tasks have run) or "deleted".

@@ -6,18 +6,19 @@ A dry run stops between the two.
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import msgspec
 
 from windlass.client import (
     changing,
     code,
-    companions,
     deleting,
+    embedded,
     finding,
     kinds,
     listing,
+    others,
     preparing,
     preparing_plans,
     sources,
@@ -30,8 +31,7 @@ from windlass.client.preparing_plans import PREFLIGHT_SECONDS, Preparation
 from windlass.client.sources import Source
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AlreadyExistsError, AnsweredError, ApiError, NotFoundError
-from windlass.kubeapi.requests import Request, Verb
-from windlass.kubeapi.resources import CONFIG_MAPS, Resource, frameworks
+from windlass.kubeapi.resources import CONFIG_MAPS, frameworks
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import ExecutionType, Framework
@@ -47,8 +47,6 @@ from windlass.wire.codec import Unreadable
 REPLACING_SECONDS = 300.0
 """For so long a finished job may take to go before another one takes its name."""
 
-_EMBEDDED = "+windlass"
-"""In the version of a cluster that Windlass runs itself, on this machine."""
 _ATTEMPTS = 5
 
 Tell = Callable[[str], None]
@@ -106,6 +104,8 @@ class Plan(msgspec.Struct, frozen=True):
     jobs: tuple[PlannedJob, ...]
     others: tuple[Json, ...] = ()
     """Created before the jobs."""
+    shown: Mapping[str, str] = {}
+    """Passwords of notebooks among these that were made up."""
 
     @property
     def objects(self) -> tuple[Json, ...]:
@@ -179,7 +179,7 @@ async def _plan(
             insist_on_room(each, here.namespace, is_rerun=is_rerun)
         planned = await _planned(here, submission, source, preflight_seconds)
         jobs.append(msgspec.structs.replace(planned, replaced=found))
-    return Plan(tuple(jobs), source.contents.others)
+    return Plan(tuple(jobs), source.contents.others, source.contents.shown)
 
 
 async def _planned(
@@ -188,12 +188,8 @@ async def _planned(
     job = submission.job
     is_prepared_otherwise = job is not None and preparing_plans.depends_on_the_machine(job)
     depends_on_it = submission.image_is_missing or submission.code or is_prepared_otherwise
-    is_embedded = bool(depends_on_it and await _is_embedded(connection))
-    if submission.image_is_missing and not is_embedded:
-        raise FaultyJobError(
-            f"the job {submission.name} has no image, and {connection.where} is no cluster of Windlass's own, "
-            "which alone needs none: write one into the job file, such as `image: python:3.12`"
-        )
+    is_embedded = bool(depends_on_it and await embedded.is_embedded(connection))
+    insist_on_image(submission, connection, is_embedded=is_embedded)
     path = source.code_of(submission)
     archive = code.pack(path) if path is not None and not is_embedded else None
     travels: Code | None = Packed(config_map_name(submission.name)) if archive is not None else None
@@ -244,17 +240,13 @@ def insist_on_room(found: Framework | Unreadable, namespace: str, *, is_rerun: b
     )
 
 
-class _Version(msgspec.Struct, frozen=True):
-    git_version: str = msgspec.field(default="", name="gitVersion")
-
-
-async def _is_embedded(connection: Connection) -> bool:
-    request = Request(Verb.GET, "GET", Resource("", "", ""), "/version")
-    try:
-        answer = await connection.send(request)
-    except AnsweredError:
-        return False  # nobody need be allowed to ask
-    return _EMBEDDED in msgspec.json.decode(answer, type=_Version).git_version
+def insist_on_image(submission: Submission, connection: Connection, *, is_embedded: bool) -> None:
+    """Raises FaultyJobError."""
+    if submission.image_is_missing and not is_embedded:
+        raise FaultyJobError(
+            f"the job {submission.name} has no image, and {connection.where} is no cluster of Windlass's own, "
+            "which alone needs none: write one into the job file, such as `image: python:3.12`"
+        )
 
 
 # How it is carried out
@@ -263,7 +255,7 @@ async def _is_embedded(connection: Connection) -> bool:
 async def carry_out(connection: Connection, planned: Plan, tell: Tell) -> AsyncIterator[Framework]:
     """Each job as it was created. Raises ClientError."""
     with connection.explaining():
-        async for line in companions.create_all(connection, planned.others):
+        async for line in others.create_all(connection, planned.others, planned.shown):
             tell(line)
         for job in planned.jobs:
             here = connection.at(job.namespace)

@@ -5,17 +5,17 @@ from windlass.kubeapi.resources import (
     CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     NAMESPACES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
     Resource,
 )
 from windlass.model.base import Json
 
 _RBAC = "rbac.authorization.k8s.io"
 
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts")
 POD_DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets")
 POD_MONITORS = Resource("monitoring.coreos.com", "v1", "podmonitors")
-ROLES = Resource(_RBAC, "v1", "roles")
-ROLE_BINDINGS = Resource(_RBAC, "v1", "rolebindings")
 CLUSTER_ROLES = Resource(_RBAC, "v1", "clusterroles", is_namespaced=False)
 CLUSTER_ROLE_BINDINGS = Resource(_RBAC, "v1", "clusterrolebindings", is_namespaced=False)
 

@@ -9,8 +9,10 @@ from typing import Annotated
 import msgspec
 
 from windlass.model.base import Json
+from windlass.model.companions import ServiceType
 from windlass.model.framework import MAX_TASK_NUMBER
-from windlass.model.job import Label, Port, RoleName
+from windlass.model.job import Label, RoleName
+from windlass.model.resources import Port
 
 
 class ResourceType(StrEnum):
@@ -18,14 +20,6 @@ class ResourceType(StrEnum):
 
     TENSORFLOW_CLUSTER = "tensorflow-cluster"
     JUPYTER_SERVICE = "jupyter-service"
-
-
-class ServiceType(StrEnum):
-    """From where the notebook is reached."""
-
-    LOAD_BALANCER = "LoadBalancer"
-    NODE_PORT = "NodePort"
-    CLUSTER_IP = "ClusterIP"
 
 
 class _Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -67,8 +61,9 @@ class TensorFlowCluster(_Written, frozen=True):
 class JupyterService(_Written, frozen=True):
     """A notebook server behind a password."""
 
-    password: str
     image: str
+    password: str = ""
+    """Without it: one is made up, and shown once."""
     namespace: str = ""
     port: Port = 8888
     service_type: ServiceType = ServiceType.LOAD_BALANCER

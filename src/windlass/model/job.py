@@ -9,12 +9,13 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json, Sparse
+from windlass.model.companions import Hub, Jupyter, TensorBoard
 from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Count
+from windlass.model.resources import Port, Quantity, Resources
 from windlass.model.wishes import Runtime
 
 VARIABLE_PATTERN = "^[-._a-zA-Z][-._a-zA-Z0-9]*$"
 
-Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Label = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
 RoleName = Annotated[str, msgspec.Meta(pattern=names.ROLE_NAME_PATTERN)]
 Variable = Annotated[str, msgspec.Meta(pattern=VARIABLE_PATTERN)]
@@ -22,10 +23,6 @@ Command = Annotated[
     str | tuple[str, ...], msgspec.Meta(description="a command: one text, or a list of its words")
 ]
 """One text, which a shell reads if it has to, or the words themselves."""
-Quantity = Annotated[
-    int | float | str,
-    msgspec.Meta(description="a quantity as Kubernetes has it, such as 2, 0.5, 500m or 4Gi"),
-]
 Duration = Annotated[
     int | str, msgspec.Meta(description="a duration: seconds, or such as 90s, 15m, 1h30m or 7d")
 ]
@@ -36,17 +33,6 @@ Value = Annotated[
         "{secretKeyRef: {name: keys, key: token}}"
     ),
 ]
-
-
-class Resources(Sparse, frozen=True, kw_only=True):
-    """What one task needs: it is given that much, and held to it."""
-
-    cpus: Quantity | None = None
-    """CPU cores, such as 2 or 500m."""
-    memory: Quantity | None = None
-    """Such as 8Gi. A task that takes more is ended (OOMKilled)."""
-    gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Whole GPUs, of the kind nvidia.com/gpu."""
 
 
 class Retry(Sparse, frozen=True, kw_only=True):
@@ -206,6 +192,12 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Files that are brought into volumes before the job starts, in this order."""
     needs: tuple[str, ...] = ()
     """Files and folders, as tasks see them, that have to be there before the job starts."""
+    tensorboard: TensorBoard | None = None
+    """A TensorBoard beside the job: {} for one that watches /output."""
+    jupyter: Jupyter | None = None
+    """A JupyterLab beside the job: {} for one whose password is made up."""
+    hub: Hub | None = None
+    """A JupyterHub beside the job, for several people."""
     shm_size: Quantity | None = None
     """Of /dev/shm, in memory: data loaders with many processes need more than the 64Mi of a container."""
     port: Port | None = None

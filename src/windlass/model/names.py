@@ -26,6 +26,13 @@ JOB_LABEL = "windlass.dev/job"
 ROLE_LABEL = "windlass.dev/role"
 """On the pods of a job that has no Framework, beside the other one."""
 
+COMPANION_LABEL = "windlass.dev/companion"
+"""On all that belongs to a companion of a job, beside that of the job: which one it is."""
+PASSWORD_ANNOTATION = "windlass.dev/password"  # noqa: S105
+"""On the pods of a companion: they are replaced when its password is."""
+CONFIGURATION_ANNOTATION = "windlass.dev/configuration"
+"""On the pods of a server that reads its configuration once: they are replaced when that changes."""
+
 RUNTIME_ANNOTATION = "windlass.dev/runtime"
 """On a Framework: for which runtime its tasks are told who their peers are."""
 BARRIER_ANNOTATION = "windlass.dev/barrier"

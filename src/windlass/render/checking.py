@@ -16,6 +16,8 @@ from windlass.wire import faults, job_file, job_volumes, parsing, sense, tree, v
 from windlass.wire.faults import Fault, Rule
 
 _FILE = "job"
+_OF_COMPANIONS = "/windlass/"
+"""In it are the folders of JupyterLab and JupyterHub."""
 
 
 def check(node: tree.Node, path: str) -> Iterator[Fault]:
@@ -94,8 +96,11 @@ def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
         taken[volumes.SHM_FOLDER] = "shmSize"
     if job.code:
         taken[code.FOLDER] = "code"
+    has_more_folders = job.jupyter is not None or job.hub is not None
     for name, volume in job.volumes.items():
         place = job_volumes.normal(volume.at)
+        if has_more_folders and f"{place}/".startswith(_OF_COMPANIONS):
+            taken.setdefault(place, "what jupyter and hub need")
         if place in taken:
             at = tree.dig(node, "volumes", name, "at") or node
             yield faults.error(

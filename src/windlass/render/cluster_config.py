@@ -8,15 +8,14 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from windlass.discovery import environment, peers
-from windlass.discovery.peers import Address, Peers
 from windlass.model.base import Json
 from windlass.model.cluster_config import JupyterService, Resource, ResourceType, TensorFlowCluster
-from windlass.model.framework import Framework
+from windlass.model.companions import Companion
 from windlass.model.job import Job, Role
 from windlass.model.wishes import Runtime
-from windlass.render import checking, framework, jupyter, plain, plain_roles
-from windlass.render.jupyter import Notebook
+from windlass.render import checking, cluster_spec, plain
+from windlass.render.companions import jupyter, passwords, servers, starter
+from windlass.render.companions.jupyter import Notebook
 from windlass.render.parts import Part, Piece
 from windlass.wire import cluster_config as wire
 from windlass.wire import faults, parsing, shape, tree
@@ -24,34 +23,64 @@ from windlass.wire.faults import Fault
 
 _PREFIX = ""
 
-_CLUSTER_VARIABLE = "CLUSTER_CONFIG"
 _LIST = "List"
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """A notebook server, and its password."""
+
+    properties: JupyterService
+    name: str
+    password: str
+    is_made_up: bool
 
 
 class Configured(msgspec.Struct, frozen=True):
     jobs: tuple[Job, ...] = ()
-    notebooks: tuple[Notebook, ...] = ()
+    notebooks: tuple[_Wanted, ...] = ()
     objects: tuple[Json, ...] = ()
     """Of the user's own templates."""
     prefix: str = _PREFIX
     """With which the names of tasks begin in plain objects."""
 
-    def companions(self, *, is_plain: bool) -> tuple[Piece, ...]:
-        """All but the jobs. A notebook is told of the first cluster, and what that is called depends on the target."""
+    @property
+    def shown(self) -> dict[str, str]:
+        """Passwords that were made up, to be shown once: by the names of the notebooks."""
+        return {wanted.name: wanted.password for wanted in self.notebooks if wanted.is_made_up}
+
+    def beside(self, *, is_plain: bool) -> tuple[Piece, ...]:
+        """All but the jobs. A notebook is told of the first cluster, and what that is called depends on the target.
+
+        Its password is hashed anew each time, with another salt.
+        """
         return (
             *(Piece(Part.OTHERS, body) for body in self.objects),
             *(
-                piece
-                for notebook in self.notebooks
-                for piece in jupyter.pieces(self._told(notebook, is_plain=is_plain))
+                Piece(Part.JUPYTER, body)
+                for wanted in self.notebooks
+                for body in jupyter.server(self._notebook(wanted, is_plain=is_plain))
             ),
         )
 
-    def _told(self, notebook: Notebook, *, is_plain: bool) -> Notebook:
-        if not self.jobs:
-            return notebook
-        variable = _cluster_variable(self.jobs[0], notebook.namespace, is_plain=is_plain)
-        return msgspec.structs.replace(notebook, variables=(variable,))
+    def _notebook(self, wanted: _Wanted, *, is_plain: bool) -> Notebook:
+        properties = wanted.properties
+        cluster = self.jobs[0] if self.jobs else None
+        variables = [servers.address_variable()]
+        if cluster is not None:
+            variables.append({"name": servers.JOB, "value": cluster.name})
+            variables.append(_cluster_variable(cluster, properties.namespace, is_plain=is_plain))
+        return Notebook(
+            name=wanted.name,
+            job=wanted.name,
+            namespace=properties.namespace,
+            port=properties.port,
+            service_type=properties.service_type,
+            container={"name": str(Companion.JUPYTER), "image": properties.image, "env": variables},
+            # A Service called jupyter would set JUPYTER_PORT, where Jupyter looks for a number.
+            pod={"enableServiceLinks": False},
+            password=passwords.for_jupyter(wanted.password),
+            first="" if cluster is None else starter.notebook(cluster),
+        )
 
 
 def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[Fault]:
@@ -69,13 +98,15 @@ def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[
             yield from _check_template(nodes[index], at, resource, template, templates)
         elif wire.built_in(config, resource.type) is ResourceType.TENSORFLOW_CLUSTER:
             yield from _check_job(nodes[index], at, _job(resource))
+        else:
+            yield from _check_password(nodes[index], at)
 
 
 def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
     """Of a node of which `check` finds no error."""
     config = wire.config_of(node)
     jobs: list[Job] = []
-    notebooks: list[Notebook] = []
+    notebooks: list[_Wanted] = []
     objects: list[Json] = []
     for resource in config.resources:
         path = wire.template_of(config, resource.type, templates)
@@ -84,7 +115,7 @@ def configured(node: tree.Node, templates: Mapping[str, str]) -> Configured:
         elif wire.built_in(config, resource.type) is ResourceType.TENSORFLOW_CLUSTER:
             jobs.append(_job(resource))
         else:
-            notebooks.append(_notebook(resource))
+            notebooks.append(_wanted(resource))
     return Configured(tuple(jobs), tuple(notebooks), tuple(objects))
 
 
@@ -103,15 +134,13 @@ def _job(resource: Resource) -> Job:
     )
 
 
-def _notebook(resource: Resource) -> Notebook:
+def _wanted(resource: Resource) -> _Wanted:
     properties = msgspec.convert(tree.without_nulls(resource.properties), JupyterService)
-    return Notebook(
-        name=resource.name or str(ResourceType.JUPYTER_SERVICE),
-        namespace=properties.namespace,
-        image=properties.image,
-        password=properties.password,
-        port=properties.port,
-        service_type=properties.service_type,
+    return _Wanted(
+        properties,
+        resource.name or str(ResourceType.JUPYTER_SERVICE),
+        properties.password or passwords.generated(),
+        is_made_up=not properties.password,
     )
 
 
@@ -119,32 +148,28 @@ def _cluster_variable(job: Job, namespace: str, *, is_plain: bool) -> Json:
     """From the ConfigMap that the tasks have too, where the notebook can see it."""
     if is_plain and job.namespace == namespace:
         key = {"name": plain.cluster_name(job.name), "key": plain.CLUSTER_SPEC}
-        return {"name": _CLUSTER_VARIABLE, "valueFrom": {"configMapKeyRef": key}}
-    if is_plain:
-        members = plain_roles.peers_of(job, plain_roles.roles_of(job, prefix=_PREFIX))
-    else:
-        members = peers.by_name(msgspec.convert(framework.framework(job), Framework))
-        if job.namespace != namespace:
-            members = _in_full(members, job.namespace)
-    told = environment.variables_among(job.runtime, members, job.name)(next(iter(job.roles)), 0)
-    return {"name": _CLUSTER_VARIABLE, "value": told[_CLUSTER_VARIABLE]}
-
-
-def _in_full(members: Peers, namespace: str) -> Peers:
-    """For whoever is in another namespace. Nothing is added to a namespace that nobody knows yet."""
-    domain = f".{namespace}.{plain_roles.CLUSTER_DOMAIN}" if namespace else ""
-    return Peers(
-        {
-            role: tuple(Address(f"{address.host}{domain}", address.port) for address in addresses)
-            for role, addresses in members.roles.items()
-        }
-    )
+        return {"name": cluster_spec.VARIABLE, "valueFrom": {"configMapKeyRef": key}}
+    told = cluster_spec.of_job(job, namespace, is_plain=is_plain, prefix=_PREFIX)
+    return {"name": cluster_spec.VARIABLE, "value": told}
 
 
 def _check_job(node: tree.Node, path: str, job: Job) -> Iterator[Fault]:
     for fault in checking.faults_of(job):
         if fault.is_error:
             yield faults.error(node, path, fault.message, fault.rule)
+
+
+def _check_password(node: tree.Node, path: str) -> Iterator[Fault]:
+    """Without quoting it: what is printed may be seen by others."""
+    found = tree.dig(node, "properties", "password")
+    text = tree.text_of(found)
+    fault = "" if text is None else passwords.why_not(text)
+    if found is not None and fault:
+        message = (
+            f"the password cannot be used: {fault}. Choose another one, or remove it: then one is made up, and shown "
+            "once"
+        )
+        yield faults.error(found, faults.field(faults.field(path, "properties"), "password"), message)
 
 
 # What templates make

@@ -121,11 +121,16 @@ class Contents(msgspec.Struct, frozen=True):
     @property
     def others(self) -> tuple[Json, ...]:
         """To be created before the Frameworks, in this order."""
-        return tuple(piece.body for piece in self.companions(is_plain=False))
+        return tuple(piece.body for piece in self.beside(is_plain=False))
 
-    def companions(self, *, is_plain: bool) -> tuple[Piece, ...]:
+    @property
+    def shown(self) -> dict[str, str]:
+        """Passwords of notebooks in configs that were made up, to be shown once: by the names of the notebooks."""
+        return {name: password for each in self.configs for name, password in each.shown.items()}
+
+    def beside(self, *, is_plain: bool) -> tuple[Piece, ...]:
         """All but the jobs, for jobs that become plain objects, or Frameworks."""
-        configured = [piece for each in self.configs for piece in each.companions(is_plain=is_plain)]
+        configured = [piece for each in self.configs for piece in each.beside(is_plain=is_plain)]
         return (*(Piece(Part.OTHERS, body) for body in self.written), *configured)
 
 

@@ -21,13 +21,19 @@ class Part(StrEnum):
     """The ConfigMap with the code that travels."""
     LOAD_DATA = "load-data"
     PREFLIGHT = "preflight"
+    TENSORBOARD = "tensorboard"
+    JUPYTER = "jupyter"
+    HUB = "hub"
     FRAMEWORK = "framework"
     CLUSTER = "cluster"
     """The ConfigMap that says who the tasks are."""
     SERVICES = "services"
     ROLES = "roles"
     """Jobs and StatefulSets."""
-    JUPYTER = "jupyter"
+
+
+COMPANIONS = (Part.TENSORBOARD, Part.JUPYTER, Part.HUB)
+"""They are for people: a job neither waits for them nor ends with them."""
 
 
 class Piece(msgspec.Struct, frozen=True):

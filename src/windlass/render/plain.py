@@ -19,8 +19,7 @@ from windlass.discovery.environment import Variables
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Duration, Job, Role
-from windlass.model.wishes import Runtime
-from windlass.render import load_data, plain_commands, plain_roles, plain_scripts, preflight
+from windlass.render import cluster_spec, load_data, plain_commands, plain_roles, plain_scripts, preflight
 from windlass.render.code import Code
 from windlass.render.load_data import Folder
 from windlass.render.parts import Part, Piece
@@ -109,16 +108,8 @@ def _cluster(
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": _metadata(job, cluster_name(job.name)),
-        "data": {CLUSTER_SPEC: _cluster_spec(job, every, variables), **scripts},
+        "data": {CLUSTER_SPEC: cluster_spec.text(job, plain_roles.peers_of(job, every)), **scripts},
     }
-
-
-def _cluster_spec(job: Job, every: tuple[PlainRole, ...], variables: Variables) -> str:
-    """As its runtime has it: to TensorFlow, a master is a chief."""
-    if job.runtime is Runtime.TENSORFLOW:
-        return variables(every[0].name, 0)["CLUSTER_CONFIG"]
-    addresses = plain_roles.peers_of(job, every).roles
-    return msgspec.json.encode({role: list(map(str, found)) for role, found in addresses.items()}).decode()
 
 
 # Where they are

@@ -4,7 +4,8 @@ from typing import Any
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.job import Job, Resources, Role, Value
+from windlass.model.job import Job, Role, Value
+from windlass.model.resources import Resources
 from windlass.model.wishes import Runtime
 from windlass.render import affinity, merging, volumes
 from windlass.render import code as coding
@@ -82,7 +83,7 @@ def _container(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -
         "ports": [] if port is None else [{"containerPort": port}],
         "env": _env(variables, has_mounts=has_mounts),
         "envFrom": list(job.env_from),
-        "resources": _resources(role.resources or job.resources),
+        "resources": resources_of(role.resources or job.resources),
         "volumeMounts": volumes.mounts_of(job, share, has_mounts=has_mounts),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -110,7 +111,7 @@ def _variable(name: str, value: Value) -> Json:
     return {"name": name, "value": str(value).lower() if isinstance(value, bool) else str(value)}
 
 
-def _resources(resources: Resources | None) -> Json:
+def resources_of(resources: Resources | None) -> Json:
     """Requests are what is asked of the scheduler, limits what the task is held to: here they are the same."""
     if resources is None:
         return {}

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from windlass.model.base import Json
 from windlass.model.job import Job
 from windlass.render import beside, code, load_data, pods, preflight, storage
+from windlass.render.companions import pieces as companions
+from windlass.render.companions.settled import Settled
 from windlass.render.load_data import Folder
 from windlass.render.parts import Part, Piece
 from windlass.render.shares import Share
@@ -21,12 +23,13 @@ def preparations(
     archive: bytes | None = None,
     share: Share | None = None,
     folders: Mapping[str, Folder] | None = None,
+    settled: Settled | None = None,
 ) -> tuple[Piece, ...]:
     """In the order in which a cluster is given them.
 
     `namespace` is for a job that leaves it open. `archive` is the code, where that travels. `share` says how the job's
     own NFS server is reached: by its name, where nobody says. `folders` are those of `loadData`, each by what the job
-    calls it.
+    calls it. `settled` is what the job file leaves open of its companions.
     """
     made: dict[Part, Iterator[Json]] = {
         Part.SECRETS: _secrets(job, namespace),
@@ -36,7 +39,8 @@ def preparations(
         Part.LOAD_DATA: load_data.objects(job, folders or {}, share, namespace),
         Part.PREFLIGHT: _preflight(job, namespace, share),
     }
-    return tuple(Piece(part, body) for part, bodies in made.items() for body in bodies)
+    before = (Piece(part, body) for part, bodies in made.items() for body in bodies)
+    return (*before, *companions.pieces(job, settled or Settled(), share, namespace))
 
 
 def _secrets(job: Job, namespace: str) -> Iterator[Json]:

@@ -28,7 +28,6 @@ _RECOVERY = f"{_DISK}/.ganesha"
 """Who held which file: beside the files, so that clients go on where they were when the server has come back."""
 _CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "SETGID", "SETUID")
 """It opens files by their handles, as whoever asks for them."""
-_DIGEST = "windlass.dev/configuration"
 _MAKE_FOLDERS = """\
 for folder; do
   [ -d "$folder" ] || { mkdir -p "$folder" && chmod 0777 "$folder"; } || exit 1
@@ -219,7 +218,10 @@ def _deployment(job: Job, wanted: NfsServer, metadata: Json, digest: str) -> Jso
             "selector": {"matchLabels": _pod_labels(job)},
             "template": {
                 # Another configuration is another pod.
-                "metadata": {"labels": _pod_labels(job), "annotations": {_DIGEST: digest}},
+                "metadata": {
+                    "labels": _pod_labels(job),
+                    "annotations": {names.CONFIGURATION_ANNOTATION: digest},
+                },
                 "spec": _pod(job, wanted),
             },
         },

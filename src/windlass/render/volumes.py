@@ -1,7 +1,8 @@
 """The volumes of a job, as pods have them."""
 
 from windlass.model.base import Json
-from windlass.model.job import Job, Quantity, Volume
+from windlass.model.job import Job, Volume
+from windlass.model.resources import Quantity
 from windlass.render import shares
 from windlass.render.shares import Share
 

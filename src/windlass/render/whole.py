@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from windlass.model import names
 from windlass.model.job import Job
 from windlass.render import framework, host_ports, plain, plain_refusals, pods
 from windlass.render import preparations as preparing
 from windlass.render.code import Code, Packed, config_map_name
+from windlass.render.companions.settled import Settled
 from windlass.render.load_data import Folder
 from windlass.render.parts import Part, Piece
 from windlass.render.shares import Share
@@ -41,10 +44,13 @@ def pieces(
     share: Share | None = None,
     folders: Mapping[str, Folder] | None = None,
     prefix: str | None = None,
+    settled: Settled | None = None,
 ) -> tuple[Piece, ...]:
-    """In the order in which a cluster is given them. `archive` is the code that travels."""
+    """In the order in which a cluster is given them. `archive` is the code that travels, `settled` what the job file
+    leaves open of its companions."""
     code: Code | None = None if archive is None else Packed(config_map_name(job.name))
-    before = preparing.preparations(job, archive=archive, share=share, folders=folders)
+    known = msgspec.structs.replace(settled or Settled(), is_plain=is_plain, prefix=prefix)
+    before = preparing.preparations(job, archive=archive, share=share, folders=folders, settled=known)
     if is_plain:
         return (*before, *plain.plain(job, code, share, folders=folders, prefix=prefix))
     return (*before, Piece(Part.FRAMEWORK, framework.framework(job, code, share)))

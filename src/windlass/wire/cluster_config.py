@@ -26,7 +26,6 @@ PROPERTIES: dict[str, type[msgspec.Struct]] = {
 """Of the types that need no template of one's own."""
 
 _OF_OBJECTS = frozenset({"apiVersion", "kind"})
-_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f]")
 
 
 def is_config(node: tree.Node) -> bool:
@@ -176,7 +175,6 @@ def _check_resource(
     for field, rule in (
         ("namespace", job_names.check_namespace),
         ("image", _check_image),
-        ("password", _check_password),
     ):
         value = tree.dig(properties, field)
         if value is not None:
@@ -194,21 +192,6 @@ def _check_image(node: tree.Node, path: str) -> Iterator[Fault]:
     text = tree.text_of(node)
     if text is not None and (not text or re.search(r"\s", text)):
         yield from shape.wrong_type(node, "the name of an image, without spaces", path)
-
-
-def _check_password(node: tree.Node, path: str) -> Iterator[Fault]:
-    """Without quoting it: what is printed may be seen by others."""
-    text = tree.text_of(node)
-    if text == "":
-        yield faults.error(
-            node, path, "the password is empty: anybody could run anything in the notebook. Choose one"
-        )
-    elif text is not None and (text != text.strip() or _CONTROL.search(text)):
-        message = (
-            "the password begins or ends with a space or a line break, or has a control character in it: Jupyter takes "
-            "these away from what somebody types, and nobody could log in. Choose another one"
-        )
-        yield faults.error(node, path, message)
 
 
 def _check_names(node: tree.Node, path: str) -> Iterator[Fault]:

@@ -17,7 +17,9 @@ from windlass.wire import (
     commands,
     durations,
     faults,
+    job_companions,
     job_names,
+    job_resources,
     job_storage,
     job_volumes,
     pod_schema,
@@ -31,9 +33,6 @@ FIELDS = shape.field_names(Job)
 
 _OF_OBJECTS = frozenset({"apiVersion", "kind"})
 _OF_FRAMEWORKS = frozenset(shape.field_names(Framework)) - _OF_OBJECTS
-_ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
-_LEAST_MEMORY = 1_000_000
-"""In bytes. Whoever writes less, and no unit, thinks of another one."""
 
 Check = Callable[[tree.Node, str], Iterator[Fault]]
 
@@ -47,7 +46,9 @@ def is_job(node: tree.Node) -> bool:
 
 def check(node: tree.Node, path: str) -> Iterator[Fault]:
     """All faults of a job file that stands at `path` of its document."""
-    yield from shape.check(node, Job, path)
+    for fault in shape.check(node, Job, path):
+        if not job_companions.is_told_otherwise(fault, path):
+            yield fault
     if not isinstance(node, tree.Mapping):
         return
     yield from _check_name(node, path)
@@ -60,6 +61,7 @@ def check(node: tree.Node, path: str) -> Iterator[Fault]:
         if value is not None:
             yield from rule(value, faults.field(path, field))
     yield from job_storage.check(node, path)
+    yield from job_companions.check(node, path)
 
 
 def job_of(node: tree.Node) -> Job:
@@ -157,12 +159,6 @@ def _check_what_roles_have_too(node: tree.Mapping, path: str) -> Iterator[Fault]
             yield from rule(value, faults.field(path, field))
 
 
-def _check_image(node: tree.Node, path: str) -> Iterator[Fault]:
-    text = tree.text_of(node)
-    if text is not None and re.search(r"\s", text):
-        yield from shape.wrong_type(node, "the name of an image, without spaces", path)
-
-
 def _check_command(node: tree.Node, path: str) -> Iterator[Fault]:
     text = tree.text_of(node)
     if (text is not None and not text.strip()) or (isinstance(node, tree.Sequence) and not node.items):
@@ -187,30 +183,6 @@ def _check_env(node: tree.Node, path: str) -> Iterator[Fault]:
             if len(value.entries) != 1:
                 known = "secretKeyRef, configMapKeyRef, fieldRef or resourceFieldRef"
                 yield faults.error(value, at, f"found {len(value.entries)} sources, expected one: {known}")
-
-
-def _check_resources(node: tree.Node, path: str) -> Iterator[Fault]:
-    for field, rule in (("cpus", _check_quantity), ("memory", _check_memory)):
-        value = tree.dig(node, field)
-        if value is not None:
-            yield from rule(value, faults.field(path, field))
-
-
-def _check_quantity(node: tree.Node, path: str) -> Iterator[Fault]:
-    if not isinstance(node, tree.Scalar) or isinstance(node.value, bool):
-        return
-    text = str(node.value)
-    if not pod_schema.is_quantity(node) or text.startswith("-") or _ZERO.fullmatch(text):
-        yield from shape.wrong_type(node, "a quantity above 0, such as 2, 0.5, 500m or 4Gi", path)
-
-
-def _check_memory(node: tree.Node, path: str) -> Iterator[Fault]:
-    yield from _check_quantity(node, path)
-    value = node.value if isinstance(node, tree.Scalar) else None
-    number = str(value)
-    if not isinstance(value, bool) and number.isdecimal() and 0 < int(number[:8]) < _LEAST_MEMORY:
-        message = f"found {number}, which is {number} bytes, and no program runs with that: did you mean {number}Gi?"
-        yield faults.error(node, path, message)
 
 
 def _check_tolerations(node: tree.Node, path: str) -> Iterator[Fault]:
@@ -263,10 +235,10 @@ def _seconds(node: tree.Node) -> float | None:
 
 
 _SHARED_RULES: dict[str, Check] = {
-    "image": _check_image,
+    "image": job_names.check_image,
     "command": _check_command,
     "env": _check_env,
-    "resources": _check_resources,
+    "resources": job_resources.check,
     "nodeSelector": job_names.check_labels,
     "tolerations": _check_tolerations,
     "pod": _check_pod,
@@ -275,7 +247,7 @@ _RULES: dict[str, Check] = {
     "namespace": job_names.check_namespace,
     "envFrom": _check_env_from,
     "volumes": job_volumes.check,
-    "shmSize": _check_memory,
+    "shmSize": job_resources.check_memory,
     "pendingDeadline": _check_deadline,
     "activeDeadline": _check_deadline,
     "ttl": _check_duration,

@@ -21,6 +21,12 @@ def check_namespace(node: tree.Node, path: str) -> Iterator[Fault]:
         yield from shape.wrong_type(node, "a DNS label: 1 to 63 lower-case letters, digits and hyphens", path)
 
 
+def check_image(node: tree.Node, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if text is not None and re.search(r"\s", text):
+        yield from shape.wrong_type(node, "the name of an image, without spaces", path)
+
+
 def check_object(node: tree.Node, path: str) -> Iterator[Fault]:
     """An empty name counts as none."""
     text = tree.text_of(node)

@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.model.base import Json
 from windlass.model.job import Job
-from windlass.wire import job_storage, job_volumes
+from windlass.wire import job_companions, job_storage, job_volumes
 
 FILE = "job.schema.json"
 """Beside this file, as `tools/update_docs.py` has made it: with what each field means."""
@@ -37,6 +37,7 @@ def schema(meanings: Meanings) -> Json:
     job["properties"]["roles"]["minProperties"] = 1
     definitions["Volume"]["oneOf"] = [{"required": [kind]} for kind in job_volumes.KINDS]
     definitions["LoadData"]["oneOf"] = [{"required": [source]} for source in job_storage.SOURCES]
+    definitions["PasswordFrom"]["oneOf"] = [{"required": [source]} for source in job_companions.SOURCES]
     return {
         "$schema": DIALECT,
         "$id": ID,

@@ -27,7 +27,7 @@ def check(node: tree.Mapping, path: str) -> Iterator[Fault]:
     yield from _check_server(node, path)
     yield from _check_nodes(node, path)
     for index, need in enumerate(tree.items_of(node.get("needs"))):
-        yield from _check_place(node, need, faults.item(faults.field(path, "needs"), index))
+        yield from check_place(node, need, faults.item(faults.field(path, "needs"), index))
     for index, entry in enumerate(tree.items_of(node.get("loadData"))):
         if isinstance(entry, tree.Mapping):
             yield from _check_entry(node, entry, faults.item(faults.field(path, "loadData"), index))
@@ -39,7 +39,7 @@ def _check_lengths(node: tree.Mapping, path: str) -> Iterator[Fault]:
     if name is None or text is None:
         return
     for field, suffix in _SUFFIXES.items():
-        if _is_said(node.get(field)) and len(text) <= LONGEST_NAME < len(text + suffix):
+        if is_said(node.get(field)) and len(text) <= LONGEST_NAME < len(text + suffix):
             yield faults.error(
                 name,
                 faults.field(path, "name"),
@@ -97,17 +97,17 @@ def _variables(node: tree.Mapping, path: str) -> Iterator[tuple[tree.Mapping, st
 
 def _check_server(node: tree.Mapping, path: str) -> Iterator[Fault]:
     server, at = node.get("nfsServer"), faults.field(path, "nfsServer")
-    for name, volume in _volumes(node).items():
+    for name, volume in volumes_of(node).items():
         where = faults.field(faults.field(path, "volumes"), name)
         share = volume.get("share")
-        if share is not None and _is_said(share) and server is None:
+        if share is not None and is_said(share) and server is None:
             yield faults.error(
                 share,
                 faults.field(where, "share"),
                 "a share is a folder of the job's own NFS server, and it has none: add nfsServer: {size: 10Gi}, or use "
                 "nfs for a server that is there already",
             )
-        if server is not None and name == _SERVER_VOLUME and _is_said(volume.get("cephfs")):
+        if server is not None and name == _SERVER_VOLUME and is_said(volume.get("cephfs")):
             yield faults.error(
                 volume, where, "the claim of the NFS server has this name: give the volume another one"
             )
@@ -116,8 +116,8 @@ def _check_server(node: tree.Mapping, path: str) -> Iterator[Fault]:
     size, image, storage_class = server.get("size"), server.get("image"), server.get("storageClass")
     if isinstance(size, tree.Scalar) and not isinstance(size.value, bool) and not _is_amount(size):
         yield from shape.wrong_type(size, "a size above 0, such as 10Gi", faults.field(at, "size"))
-    if image is not None and re.search(r"\s", tree.text_of(image) or ""):
-        yield from shape.wrong_type(image, "the name of an image, without spaces", faults.field(at, "image"))
+    if image is not None:
+        yield from job_names.check_image(image, faults.field(at, "image"))
     if storage_class is not None:
         yield from job_names.check_object(storage_class, faults.field(at, "storageClass"))
 
@@ -130,7 +130,7 @@ def _is_amount(size: tree.Scalar) -> bool:
 def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Fault]:
     """Every task has all volumes: some machine has to have them too."""
     left: set[str] | None = None
-    for name, volume in _volumes(node).items():
+    for name, volume in volumes_of(node).items():
         items = tree.items_of(volume.get("nodes"))
         nodes = {text for item in items if (text := tree.text_of(item))}
         if not nodes:
@@ -147,21 +147,19 @@ def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Fault]:
 
 
 def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator[Fault]:
-    found = [source for source in SOURCES if _is_said(entry.get(source))]
+    found = [source for source in SOURCES if is_said(entry.get(source))]
     if len(found) != 1:
         what = f"found {' and '.join(found)}" if found else "nothing says where the files come from"
         yield faults.error(entry, path, f"{what}, expected exactly one of {', '.join(SOURCES)}")
     to, url, sha256, image = (entry.get(field) for field in ("to", "url", "sha256", "image"))
     if to is not None:
-        yield from _check_place(node, to, faults.field(path, "to"), is_written=True)
-    if url is not None and _is_said(url):
+        yield from check_place(node, to, faults.field(path, "to"), is_written=True)
+    if url is not None and is_said(url):
         yield from _check_url(url, faults.field(path, "url"))
-    if sha256 is not None and _is_said(sha256):
+    if sha256 is not None and is_said(sha256):
         yield from _check_sha256(sha256, faults.field(path, "sha256"), is_of_url="url" in found)
-    if image is not None and re.search(r"\s", tree.text_of(image) or ""):
-        yield from shape.wrong_type(
-            image, "the name of an image, without spaces", faults.field(path, "image")
-        )
+    if image is not None:
+        yield from job_names.check_image(image, faults.field(path, "image"))
     command = entry.get("command")
     is_blank = (tree.text_of(command) or "x").strip() == ""
     if command is not None and (is_blank or (isinstance(command, tree.Sequence) and not command.items)):
@@ -189,16 +187,17 @@ def _check_sha256(node: tree.Node, path: str, *, is_of_url: bool) -> Iterator[Fa
         yield faults.error(node, path, "a sha256 is that of a url, and there is none: remove it")
 
 
-def _check_place(
+def check_place(
     node: tree.Mapping, place: tree.Node, path: str, *, is_written: bool = False
 ) -> Iterator[Fault]:
+    """A path in a volume of the job `node`, in which all of its tasks see the same."""
     text = tree.text_of(place)
     if text is None:
         return
     if not job_volumes.is_absolute(text) or "\0" in text or "\n" in text:
         yield from shape.wrong_type(place, 'a path that begins with "/", without "..", such as /data', path)
         return
-    volumes = _volumes(node)
+    volumes = volumes_of(node)
     places = {name: at for name, volume in volumes.items() if (at := tree.text_of(volume.get("at")))}
     found = job_volumes.volume_at(places, text)
     if found is None:
@@ -212,14 +211,14 @@ def _check_place(
         )
         return
     name, _ = found
-    if _is_said(volumes[name].get(_OF_EACH_TASK)):
+    if is_said(volumes[name].get(_OF_EACH_TASK)):
         yield faults.error(
             place,
             path,
             f"found {faults.quoted(text)}, in the volume {name}: each task has its own, empty at its start. Expected a "
             "path in a volume that is there before, such as nfs, share or pvc",
         )
-    if is_written and any(_is_said(volumes[name].get(kind)) for kind in _READ_ONLY):
+    if is_written and any(is_said(volumes[name].get(kind)) for kind in _READ_ONLY):
         yield faults.error(
             place,
             path,
@@ -228,12 +227,12 @@ def _check_place(
         )
 
 
-def _volumes(node: tree.Mapping) -> dict[str, tree.Mapping]:
+def volumes_of(node: tree.Mapping) -> dict[str, tree.Mapping]:
     found = node.get("volumes")
     entries = found.entries.items() if isinstance(found, tree.Mapping) else ()
     return {name: volume for name, volume in entries if isinstance(volume, tree.Mapping)}
 
 
-def _is_said(node: tree.Node | None) -> bool:
+def is_said(node: tree.Node | None) -> bool:
     """An empty text counts as none."""
     return node is not None and tree.text_of(node) != "" and node != tree.Sequence((), node.line, node.column)

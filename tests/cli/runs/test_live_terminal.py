@@ -89,6 +89,30 @@ def test_a_terminal_that_gets_smaller(size: Size) -> None:
     assert terminal.lines == ["one", "two", "three", "a 2", "b"][-(size.lines - 1) :]
 
 
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (Size(20, 5), ["the password", "four", "a", "b"]),
+        (Size(20, 4), ["the password", "a", "b"]),
+    ],
+    ids=str,
+)
+def test_what_lasts_is_shown_again_on_a_terminal_that_was_cleared(size: Size, expected: list[str]) -> None:
+    terminal = Emulated()
+    terminal.canvas.keep("the password")
+    terminal.draw(["a", "b"], "one", "the password", "two", "three", "four")
+    terminal.resize(size)
+    terminal.draw(["a", "b"])
+    assert terminal.lines == expected
+
+
+def test_what_lasts_goes_where_one_can_scroll_to_when_there_is_no_room_for_it() -> None:
+    canvas = Canvas()
+    canvas.keep("the password")
+    canvas.drawn(["a", "b"], ["the password"], Size(20, 4))
+    assert "the password\r\na\r\nb\r\n" in canvas.drawn(["a", "b"], [], Size(20, 3))
+
+
 def test_a_terminal_that_gets_larger() -> None:
     terminal = Emulated()
     terminal.draw(["a", "b"], "one")

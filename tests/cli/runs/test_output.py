@@ -12,7 +12,7 @@ import pytest
 from windlass.cli.runs import output
 from windlass.cli.runs.interrupts import Interrupts
 from windlass.cli.runs.output import Output, Style
-from windlass.cli.runs.report import Advance, Line, LogLine, Source, Topic
+from windlass.cli.runs.report import Advance, Line, LogLine, Opened, Source, Topic
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 NAMES = len("worker-0")
@@ -79,6 +79,11 @@ TIME = '"time":"2026-01-02T03:04:05.678900Z"'
             Line(Topic.NOTE, NOW, "cluster", "Note", "said"),
             JSON,
             f'{{"event":"note",{TIME},"object":"cluster","reason":"Note","message":"said"}}\n',
+        ),
+        (
+            Opened(Topic.COMPANION, NOW, "hub", "Ready", "said", "http://h/"),
+            JSON,
+            f'{{"event":"companion",{TIME},"object":"hub","reason":"Ready","message":"said","url":"http://h/"}}\n',
         ),
     ],
 )

@@ -8,8 +8,9 @@ import pytest
 
 from windlass.cli.runs import report
 from windlass.cli.runs.report import Event, Line, Report, Topic, Verdict
-from windlass.cli.runs.workload import Job
+from windlass.cli.runs.workload import Beside, Job
 from windlass.client.pods import Pod
+from windlass.model.companions import Companion
 from windlass.model.completion import (
     CompletionTrigger,
     CompletionType,
@@ -200,6 +201,43 @@ def test_what_is_told_of_events(given: Event, expected: Line | None) -> None:
     list(report.pod(pod(node=""), NOW))
     told = [*report.event(given, NOW), *report.event(given, NOW)]
     assert told == ([expected] if expected is not None else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "expected"),
+    [
+        ("job-tensorboard-abc-x", "Unhealthy", []),
+        ("job-tensorboard-abc-x", "BackOff", ["tensorboard"]),
+        ("job-worker-0", "Unhealthy", ["job-worker-0"]),
+    ],
+)
+def test_what_is_told_of_the_pod_of_a_companion(name: str, reason: str, expected: list[str]) -> None:
+    """Until it answers, it is not called unhealthy: that is the case with each of them."""
+    beside = Beside(Companion.TENSORBOARD, "job", "default", "job-tensorboard")
+    told = Report([job()], [beside]).event(event("Pod", name, "Warning", reason, "said"), NOW)
+    assert [line.object for line in told] == expected
+
+
+GOOD = Verdict(Topic.COMPLETED, NOW, "job", "", exit=0)
+BAD = Verdict(Topic.COMPLETED, NOW, "job", "", exit=3)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "companions", "expected"),
+    [
+        ([GOOD], {"jupyter": "URL"}, "has succeeded; jupyter at URL goes on: Ctrl-C ends it"),
+        ([BAD], {"jupyter": ""}, "has not succeeded; jupyter goes on: Ctrl-C ends it"),
+        (
+            [GOOD, BAD],
+            {"a/hub": "URL", "b/hub": ""},
+            "the jobs have ended; a/hub at URL and b/hub go on: Ctrl-C ends them",
+        ),
+    ],
+)
+def test_what_goes_on_after_the_jobs(
+    verdicts: list[Verdict], companions: dict[str, str], expected: str
+) -> None:
+    assert report.what_goes_on(verdicts, companions) == expected
 
 
 # Several jobs

@@ -27,6 +27,7 @@ class Given(msgspec.Struct, frozen=True):
     logs: bool | None = None
     """None: where there is no live view."""
     keep: bool = False
+    companions_only: bool = False
     no_preflight: bool = False
     preflight_timeout: float | None = None
     verbose: bool = False
@@ -109,6 +110,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     injecting.option,
     click.option("--keep", is_flag=True, help="Leave the cluster running, and say how to go on with it."),
+    click.option(
+        "--companions-only",
+        is_flag=True,
+        help="Start TensorBoard, Jupyter and the hub of the jobs, and no job. Ctrl-C ends them.",
+    ),
     click.option(
         "--nodes",
         type=click.IntRange(1, 100),

@@ -10,6 +10,8 @@ class Interrupts:
         self.end = asyncio.Event()
         self.can_be_graceful = False
         """Whether there is something that can be asked to stop."""
+        self.no_hurry = asyncio.Event()
+        """All that was to be done in time is done: what goes on does so until somebody ends it."""
 
     def request(self) -> None:
         if self.can_be_graceful and not self.stop.is_set():

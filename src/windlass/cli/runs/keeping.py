@@ -11,7 +11,8 @@ from windlass.cli import data_folders, exit_codes, local_process
 from windlass.cli.local_process import DaemonError
 from windlass.cli.local_records import Record, Wanted
 from windlass.cli.mishaps import CommandError
-from windlass.cli.runs.workload import Plan
+from windlass.cli.runs.workload import Beside, Job, Plan
+from windlass.model import names
 
 
 def started(data: Path, plan: Plan) -> Record:
@@ -32,16 +33,22 @@ def started(data: Path, plan: Plan) -> Record:
     return record
 
 
-def how_to_go_on(record: Record, data: Path, jobs: Sequence[str]) -> list[str]:
+def how_to_go_on(record: Record, data: Path, jobs: Sequence[Job], companions: Sequence[Beside]) -> list[str]:
     """The last lines."""
     folder = shlex.quote(str(data))
     return [
         "The cluster goes on. To look around, and to end it:",
         f"  export KUBECONFIG={shlex.quote(record.kubeconfig)}",
-        *(f"  windlass why {name}" for name in jobs),
+        *(f"  windlass why {job.name}{_place(job.namespace)}" for job in jobs),
+        *(f"  windlass {each.companion} {each.job}{_place(each.namespace)}" for each in companions),
         f"  windlass local down --data-dir {folder}",
         f"  windlass local reset --data-dir {folder}    # deletes what it has stored, too",
     ]
+
+
+def _place(namespace: str) -> str:
+    """As an option, where it has to be said."""
+    return f" --namespace {namespace}" if namespace != names.DEFAULT_NAMESPACE else ""
 
 
 @contextlib.contextmanager

@@ -43,7 +43,12 @@ class Canvas:
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._reasons: deque[str] = deque(maxlen=_KEPT_REASONS)
+        self._lasting: list[str] = []
         self._size = Size()
+
+    def keep(self, reason: str) -> None:
+        """One that comes with the next drawing, and is shown again whenever the terminal is cleared."""
+        self._lasting.append(reason)
 
     def drawn(self, lines: Sequence[str], reasons: Sequence[str], size: Size) -> str:
         """Empty if nothing has changed."""
@@ -68,7 +73,10 @@ class Canvas:
         self._lines = []
 
     def _last_reasons(self, room: int) -> str:
-        return _ended(tuple(self._reasons)[-room:]) if room > 0 else ""
+        """Those that last, if need be by scrolling out of sight; of the others, as many as there is room for."""
+        others = [each for each in self._reasons if each not in self._lasting]
+        left = room - len(self._lasting)
+        return _ended((*self._lasting, *(others[-left:] if left > 0 else ())))
 
 
 def _ended(lines: Sequence[str]) -> str:
@@ -122,8 +130,15 @@ class Screen:
             case Line():
                 self._board.reason(said)
                 if not (said.event is Topic.POD and said.reason in ROUTINE):
-                    self._reasons.append(self._line(said, is_bad=said.reason == "Failed"))
+                    self._reason(said)
         self._changed()
+
+    def _reason(self, said: Line) -> None:
+        line = self._line(said, is_bad=said.reason == "Failed")
+        self._reasons.append(line)
+        if said.event is Topic.COMPANION:
+            # Where one is and how it is entered is needed later on, and a password is told this once.
+            self._canvas.keep(line)
 
     def framework(self, job: Job, framework: Framework) -> None:
         self._board.framework(job, framework)

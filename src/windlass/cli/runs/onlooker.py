@@ -63,7 +63,7 @@ class Onlooker:
         self._audience = audience
         self._data = data
         self._reads_logs = reads_logs
-        self._report = Report(work.jobs)
+        self._report = Report(work.jobs, work.companions)
         self._logs: dict[Run, asyncio.Task[None]] = {}
         self._paces: dict[str, pace.Pace] = {}
         self._files = pace.Files()

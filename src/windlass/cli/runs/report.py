@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from windlass.cli import exit_codes
-from windlass.cli.runs.workload import Job
+from windlass.cli.runs.workload import Beside, Job
 from windlass.client.pods import ContainerStatus, Pod
 from windlass.model import names
 from windlass.model.base import Sparse
@@ -19,6 +19,7 @@ from windlass.wire.progress import Progress
 _WARNING = "Warning"
 _SCHEDULED, _STOPPED = "Scheduled", "Stopped"
 _COMPLETED = "FrameworkCompleted"
+_UNHEALTHY = "Unhealthy"
 
 
 class Topic(StrEnum):
@@ -27,6 +28,7 @@ class Topic(StrEnum):
     NOTE = "note"
     FRAMEWORK = "framework"
     POD = "pod"
+    COMPANION = "companion"
     LOG = "log"
     PROGRESS = "progress"
     COMPLETED = "completed"
@@ -44,6 +46,12 @@ class Line(msgspec.Struct, frozen=True):
     reason: str
     """One word, as in Kubernetes events."""
     message: str
+
+
+class Opened(Line, frozen=True):
+    """A companion that this machine leads to."""
+
+    url: str
 
 
 class LogLine(msgspec.Struct, frozen=True):
@@ -126,6 +134,16 @@ def summary(work: str, verdicts: Sequence[Verdict], now: datetime) -> Verdict:
     return Verdict(Topic.SUMMARY, now, work, message, exit=bad[0].exit if bad else exit_codes.SUCCESS)
 
 
+def what_goes_on(verdicts: Sequence[Verdict], companions: Mapping[str, str]) -> str:
+    """After the jobs. `companions` are URLs by name, empty where that is not known yet."""
+    called = " and ".join(f"{name} at {url}" if url else name for name, url in companions.items())
+    end = "goes on: Ctrl-C ends it" if len(companions) == 1 else "go on: Ctrl-C ends them"
+    if len(verdicts) > 1:
+        return f"the jobs have ended; {called} {end}"
+    how = "has succeeded" if verdicts[0].exit == exit_codes.SUCCESS else "has not succeeded"
+    return f"{how}; {called} {end}"
+
+
 # What is read of the objects
 
 
@@ -146,8 +164,9 @@ class Event(Sparse, frozen=True):
 class Report:
     """Remembers what was told, so that it is told once."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[Job], companions: Sequence[Beside] = ()) -> None:
         self._jobs = {job.key: job for job in jobs}
+        self._companions = companions
         # Of the only one, the last line says it, from what is stored.
         self._not_told = (_COMPLETED,) if len(jobs) == 1 else ()
         self._stages: dict[str, str] = {}
@@ -186,6 +205,10 @@ class Report:
         is_ours = involved.kind == names.KIND and (involved.namespace, involved.name) in self._jobs
         if event.reason in self._not_told or not (is_ours or event.type == _WARNING):
             return
+        companion = self._companion(involved)
+        if companion and event.reason == _UNHEALTHY:
+            # It has not begun to answer: when it does is told.
+            return
         told = (involved.uid, event.message) if event.message else (involved.uid, event.reason)
         if told in self._events:
             return
@@ -194,8 +217,16 @@ class Report:
             yield Line(Topic.FRAMEWORK, now, involved.name, event.reason, event.message)
             return
         topic = Topic.POD if involved.kind == "Pod" else Topic.NOTE
-        name = self._called.get((involved.namespace, involved.name), involved.name)
+        name = companion or self._called.get((involved.namespace, involved.name), involved.name)
         yield Line(topic, now, name, event.reason, f"{event.reason}: {event.message}")
+
+    def _companion(self, involved: Involved) -> str:
+        """What the companion is called whose pod this is; empty for any other object."""
+        for each in self._companions:
+            is_named_so = involved.name.startswith(f"{each.server}-")
+            if involved.kind == "Pod" and involved.namespace == each.namespace and is_named_so:
+                return each.name
+        return ""
 
     def _container(self, uid: str, name: str, container: ContainerStatus, now: datetime) -> Iterator[Line]:
         key = (uid, container.name)

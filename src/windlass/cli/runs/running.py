@@ -21,6 +21,7 @@ from windlass.client.errors import ClientError
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
 
 if TYPE_CHECKING:
+    from windlass.cli.runs.session import Site
     from windlass.kubeapi.transport import Transport
 
 START_SECONDS = 60.0
@@ -34,7 +35,7 @@ async def run(work: Work, plan: Plan, data: Path, audience: Audience) -> int:
     cluster = LocalCluster(data, options)
     try:
         doing = _on_cluster(work, plan, cluster, interrupts, audience)
-        return await _told(doing, work, plan, interrupts, audience)
+        return await told(doing, work, plan, interrupts, audience)
     finally:
         await cluster.stop()
 
@@ -42,7 +43,7 @@ async def run(work: Work, plan: Plan, data: Path, audience: Audience) -> int:
 async def run_on(work: Work, plan: Plan, data: Path, record: Record, audience: Audience) -> int:
     """On the cluster of a daemon, which goes on when it returns."""
     interrupts = _listening(audience)
-    return await _told(
+    return await told(
         _on_daemon(work, plan, data, record, interrupts, audience), work, plan, interrupts, audience
     )
 
@@ -54,7 +55,7 @@ def _listening(audience: Audience) -> Interrupts:
     return interrupts
 
 
-async def _told(
+async def told(
     doing: Coroutine[Any, Any, list[Verdict]],
     work: Work,
     plan: Plan,
@@ -64,17 +65,21 @@ async def _told(
     """Until it is done, or nobody wants to wait for it any more."""
     task = asyncio.create_task(doing)
     end = asyncio.create_task(interrupts.end.wait())
-    await asyncio.wait({task, end}, timeout=plan.timeout, return_when=asyncio.FIRST_COMPLETED)
+    no_hurry = asyncio.create_task(interrupts.no_hurry.wait())
+    await asyncio.wait({task, end, no_hurry}, timeout=plan.timeout, return_when=asyncio.FIRST_COMPLETED)
+    if no_hurry.done():
+        await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
     is_over = task.done()
-    for each in (task, end):
+    for each in (task, end, no_hurry):
         each.cancel()
-    await asyncio.gather(task, end, return_exceptions=True)
+    await asyncio.gather(task, end, no_hurry, return_exceptions=True)
     if is_over:
         verdicts = task.result()
     elif interrupts.end.is_set():
         verdicts = [_error(work, "ended at once", exit_codes.INTERRUPTED)]
     else:
-        verdicts = [_error(work, f"ended: not completed after {plan.timeout:g} s", exit_codes.NO_ANSWER)]
+        late = "completed" if plan.has_jobs else "ready"
+        verdicts = [_error(work, f"ended: not {late} after {plan.timeout:g} s", exit_codes.NO_ANSWER)]
     if len(verdicts) > 1:
         verdicts.append(report.summary(work.name, verdicts, datetime.now(UTC)))
     for verdict in verdicts:
@@ -106,8 +111,11 @@ async def _on_cluster(
 
     _say_notes(cluster.notes, audience)
     site = Site(cluster.data, cluster.socket, cluster.network == "shared")
+    fitting = work.for_machine(has_mounts=cluster.has_mounts)
+    if not plan.has_jobs:
+        return await _companions_alone(fitting, plan, site, interrupts, audience)
     session = Session(
-        work.for_machine(has_mounts=cluster.has_mounts),
+        fitting,
         site,
         interrupts,
         audience,
@@ -124,10 +132,19 @@ async def _on_daemon(
 
     _say_notes(record.notes, audience)
     site = Site(data, Path(record.socket), record.network == "shared", has_controller=True)
-    session = Session(
-        work.for_machine(has_mounts=record.has_mounts), site, interrupts, audience, reads_logs=plan.reads_logs
-    )
+    fitting = work.for_machine(has_mounts=record.has_mounts)
+    if not plan.has_jobs:
+        return await _companions_alone(fitting, plan, site, interrupts, audience)
+    session = Session(fitting, site, interrupts, audience, reads_logs=plan.reads_logs)
     return await _verdicts(session.run(), work)
+
+
+async def _companions_alone(
+    work: Work, plan: Plan, site: "Site", interrupts: Interrupts, audience: Audience
+) -> list[Verdict]:
+    from windlass.cli.runs import companions_alone
+
+    return await _verdicts(companions_alone.run(work, site, interrupts, audience, plan.doors), work)
 
 
 async def _verdicts(session: Coroutine[Any, Any, list[Verdict]], work: Work) -> list[Verdict]:

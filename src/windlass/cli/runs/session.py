@@ -6,7 +6,7 @@ What is seen of it is in `onlooker`.
 import asyncio
 import secrets
 import socket
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,14 +14,14 @@ from typing import Any, Protocol
 import msgspec
 
 from windlass.cli import free_ports
-from windlass.cli.runs import objects, report
+from windlass.cli.runs import beforehand, objects, report
+from windlass.cli.runs.companions import Companions
 from windlass.cli.runs.interrupts import Interrupts
 from windlass.cli.runs.objects import RefusedError
 from windlass.cli.runs.onlooker import Followed, Onlooker
 from windlass.cli.runs.output import Audience
 from windlass.cli.runs.report import Line, Topic, Verdict
-from windlass.cli.runs.workload import Job, Work
-from windlass.client.connection import Connection
+from windlass.cli.runs.workload import Doors, Job, Work
 from windlass.client.pods import Pod
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.errors import ApiError
@@ -47,6 +47,11 @@ class Site(msgspec.Struct, frozen=True):
     is_network_shared: bool
     has_controller: bool = False
     """It brings one along. Otherwise it is the session's to run."""
+
+    @property
+    def is_passing(self) -> bool:
+        """It ends with the run. One that brings its controller along is that of a daemon, and stays."""
+        return not self.has_controller
 
 
 class Injector(Protocol):
@@ -83,6 +88,7 @@ class Session:
         self._access = access.unix(site.socket)
         self._transport = Transport(self._access, user_agent="windlass-run")
         self._news = Onlooker(work, self._transport, audience, site.data, reads_logs=reads_logs)
+        self._companions = Companions(self._transport, self._news.tell, Doors())
         self._make_injector = make_injector
         self._injector: Injector | None = None
         self._stop_controller = asyncio.Event()
@@ -115,18 +121,24 @@ class Session:
         if controller is not None:
             await self._end(controller)
         await self._news.hear_the_rest()
-        return [self._verdict(followed) for followed in self._news.jobs.values()]
+        verdicts = [self._verdict(followed) for followed in self._news.jobs.values()]
+        await self._stay(verdicts)
+        return verdicts
 
     async def _end_all(self) -> None:
+        await self._companions.end()
         await _cancelled({*self._background, *self._news.end()})
         if self._injector is not None:
             await self._injector.stop()
 
     async def _submit(self) -> None:
         await objects.create_others(self._transport, self._work)
+        self._companions.tell_passwords(self._work)
+        self._companions.open(self._work.written_companions)
         for job in self._work.jobs:
             await self._prepare_and_create(job)
             self._news.tell(Line(Topic.FRAMEWORK, _now(), job.name, "Submitted", "is submitted"))
+            self._companions.open(job.companions)
         self._interrupts.can_be_graceful = True
 
     async def _prepare_and_create(self, job: Job) -> None:
@@ -134,19 +146,9 @@ class Session:
         if job.preparation is None:
             await objects.create_framework(self._transport, job)
             return
-        from windlass.client import preparing
-
-        def tell(message: str) -> None:
-            self._news.tell(Line(Topic.FRAMEWORK, _now(), job.name, "Preparing", message))
-
-        # One that brings its controller along is that of a daemon, and stays.
-        is_passing = not self._site.has_controller
-        if is_passing and job.preparation.share is not None:
-            tell(
-                "its nfsServer is a folder of this run: its files go when the run ends, unless --keep keeps them"
-            )
-        here = Connection(self._transport, job.namespace, has_answered=True)
-        async with preparing.prepared(here, job.preparation, tell, is_passing=is_passing) as prepared:
+        async with beforehand.made(
+            self._transport, job, job.preparation, self._news.tell, is_passing=self._site.is_passing
+        ) as prepared:
             created = await objects.create_framework(self._transport, job)
         await prepared.give_to(created)
 
@@ -160,6 +162,17 @@ class Session:
                     await self._ask_to_stop(followed)
             await self._until(self._news.are_over)
         self._interrupts.can_be_graceful = False
+
+    async def _stay(self, verdicts: Sequence[Verdict]) -> None:
+        """For companions that outlive the jobs, as long as there are any: on a cluster that goes when the run ends."""
+        was_asked_to_end = self._interrupts.stop.is_set()
+        if was_asked_to_end or not self._site.is_passing or not self._companions.is_any_kept:
+            return
+        self._interrupts.no_hurry.set()
+        self._interrupts.can_be_graceful = True
+        message = report.what_goes_on(verdicts, self._companions.where)
+        self._news.tell(Line(Topic.COMPANION, _now(), self._work.name, "GoesOn", message))
+        await first_of(self._companions.until_gone(are_kept=True), self._interrupts.stop.wait())
 
     async def _ask_to_stop(self, followed: Followed) -> None:
         job = followed.job
@@ -211,6 +224,17 @@ class Session:
         for task in done & self._background:
             raise NoAnswerError("the controller has ended") from task.exception()
         return bool(done)
+
+
+async def first_of(*doing: Coroutine[Any, Any, Any]) -> None:
+    """Until one of them is over. Raises what that one has raised."""
+    tasks = {asyncio.create_task(each) for each in doing}
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        await _cancelled(tasks)
 
 
 async def _cancelled(tasks: "Iterable[asyncio.Task[Any]]") -> None:

@@ -1,0 +1,43 @@
+"""`windlass hub`: a way to the JupyterHub of a job."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import companion_doors
+from windlass.cli.companion_doors import Door
+from windlass.model.companions import Companion
+
+if TYPE_CHECKING:
+    from windlass.client.companions import CompanionView
+    from windlass.client.connection import Connection
+
+
+@click.command()
+@companion_doors.options(Companion.HUB)
+@click.option(
+    "--new-password", "user", metavar="USER", help="Make up another password for that user, and show it once."
+)
+def hub(door: Door, user: str | None) -> None:
+    """Lead a port of this machine to the JupyterHub of a job, until Ctrl-C. Of a FILE, it is started here, without the
+    job.
+
+    \b
+        windlass hub digits
+        windlass hub digits --new-password ada
+        windlass hub job.yaml
+    """
+    if user is not None and door.is_of_a_file:
+        raise click.UsageError(
+            "--new-password is for a job of a cluster: one that is started here has new ones"
+        )
+
+    async def renew(connection: "Connection", view: "CompanionView") -> None:
+        from windlass.client import companion_passwords
+
+        password = await companion_passwords.renew(connection, view, user or "")
+        companion_doors.say(
+            f"the new password of {user} is {password}: it is shown this once, and kept as a hash"
+        )
+
+    companion_doors.open_it(door, renew if user is not None else None)

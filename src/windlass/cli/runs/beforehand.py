@@ -1,0 +1,40 @@
+"""What is there before a job, or before its companions alone: made as `windlass submit` makes it, and told."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from windlass.cli.runs.report import Line, Topic
+from windlass.cli.runs.workload import Job
+from windlass.client.connection import Connection
+from windlass.client.preparing_plans import Preparation
+from windlass.kubeapi.transport import Transport
+
+if TYPE_CHECKING:
+    from windlass.client.preparing import Prepared
+
+
+@contextlib.asynccontextmanager
+async def made(
+    transport: Transport,
+    job: Job,
+    preparation: Preparation,
+    tell: Callable[[Line], None],
+    *,
+    is_passing: bool,
+) -> "AsyncIterator[Prepared]":
+    """`is_passing`: the cluster goes when the run does. Raises ClientError."""
+    from windlass.client import preparing
+
+    def say(message: str) -> None:
+        is_shown_once = any(password in message for password in passwords)
+        topic, reason = (Topic.COMPANION, "Password") if is_shown_once else (Topic.FRAMEWORK, "Preparing")
+        tell(Line(topic, datetime.now(UTC), job.name, reason, message))
+
+    passwords = [each for users in preparation.settled.shown.values() for each in users.values()]
+    if is_passing and preparation.share is not None:
+        say("its nfsServer is a folder of this run: its files go when the run ends, unless --keep keeps them")
+    here = Connection(transport, job.namespace, has_answered=True)
+    async with preparing.prepared(here, preparation, say, is_passing=is_passing) as prepared:
+        yield prepared

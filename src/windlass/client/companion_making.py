@@ -1,0 +1,128 @@
+"""Companions as they are made before a Framework: what an earlier submission has left of them is taken into account."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from windlass.client import companion_settling, listing
+from windlass.client.connection import Connection
+from windlass.client.errors import NotThereError
+from windlass.client.preparing_objects import Object
+from windlass.client.preparing_plans import Preparation
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError
+from windlass.kubeapi.resources import SECRETS, SERVICES, Resource
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.companions import Companion
+from windlass.render.companions import servers
+from windlass.render.companions.settled import ALL_USERS, Settled
+from windlass.render.parts import Part
+from windlass.render.shares import Share
+
+SHOWN_ONCE = "it is shown this once, and kept as a hash"
+
+Tell = Callable[[str], None]
+
+
+async def settled(connection: Connection, preparation: Preparation, owner: str, tell: Tell) -> Settled:
+    """What was planned, with what the cluster has. `owner` is the uid of a Framework that is there.
+
+    Raises NotThereError, and what `Connection.send` raises.
+    """
+    job, made = preparation.job, preparation.settled
+    for companion in companion_settling.WITH_PASSWORDS:
+        if companion not in companion_settling.wanted(job):
+            continue
+        if chosen := companion_settling.source_of(job, companion).secret:
+            await _insist_on(connection, chosen, companion)
+            continue
+        found = await _look(connection, SECRETS, servers.name_of(job.name, companion))
+        if found is not None and found.goes_on(owner):
+            # It takes a while, as it should.
+            made = await asyncio.to_thread(
+                companion_settling.kept, companion, made, preparation.given, found.body
+            )
+    if job.tensorboard is None:
+        return made
+    service = await _service(connection, job.name, job.tensorboard.name, tell)
+    return msgspec.structs.replace(made, tensorboard_service=service)
+
+
+def bodies(
+    preparation: Preparation, companion: Companion, share: Share | None, settled: Settled
+) -> list[Json]:
+    """In the order in which they are made: a pod whose password is there starts at once."""
+    pieces = preparation.pieces(share, settled)
+    found = [piece.body for piece in pieces if piece.part is Part(str(companion))]
+    return sorted(found, key=lambda body: bool(body["kind"] != "Secret"))
+
+
+def lines(
+    preparation: Preparation, companion: Companion, made: Sequence[Object], settled: Settled
+) -> Iterator[str]:
+    """What there is to tell once it is there. A password that was made up is told here and nowhere else."""
+    is_new = all(each.is_new for each in made if each.body["kind"] == "Deployment")
+    yield f"{companion} is {'started' if is_new else 'there already, and is brought up to date'}"
+    shown, planned = (each.shown.get(companion, {}) for each in (settled, preparation.settled))
+    for user, password in shown.items():
+        whose = "the password" if user == ALL_USERS else f"the password of {user}"
+        yield f"{companion}: {whose} is {password}: {SHOWN_ONCE}"
+    if len(shown) < len(planned):
+        rest = "its password is that of before" if not shown else "the others have their passwords of before"
+        yield f"{companion}: {rest}"
+
+
+async def _service(connection: Connection, job: str, asked: str, tell: Tell) -> str:
+    """The name of TensorBoard's: one that another job has, or anybody else, stays theirs."""
+    own = {names.JOB_LABEL: job, names.COMPANION_LABEL: str(Companion.TENSORBOARD)}
+    chosen, found = asked, await _look(connection, SERVICES, asked)
+    labels = {} if found is None else found.body["metadata"].get("labels") or {}
+    if found is not None and not own.items() <= labels.items():
+        chosen = servers.name_of(job, Companion.TENSORBOARD)
+    if chosen != asked:
+        other = labels.get(names.JOB_LABEL, "")
+        whose = f"that of the job {other}" if other else "not Windlass's"
+        tell(f"tensorboard: the Service {asked} is {whose}: its own is called {chosen}")
+    await _remove_all_but(connection, chosen, own)
+    return chosen
+
+
+async def _remove_all_but(connection: Connection, service: str, labels: dict[str, str]) -> None:
+    """One that had another name would lead to the same TensorBoard."""
+    selector = ",".join(f"{label}={value}" for label, value in labels.items())
+    try:
+        listed = await listing.objects(connection, SERVICES, connection.namespace, selector)
+    except ForbiddenError:
+        return
+    for each in listed:
+        found: Json = msgspec.json.decode(each)["metadata"]
+        if found["name"] == service:
+            continue
+        try:
+            await connection.send(
+                requests.delete(SERVICES, connection.namespace, found["name"], uid=found["uid"])
+            )
+        except (NotFoundError, ConflictError):
+            continue  # it is gone already
+
+
+async def _insist_on(connection: Connection, secret: str, companion: Companion) -> None:
+    try:
+        found = await _look(connection, SECRETS, secret)
+    except ForbiddenError:
+        return  # nobody need be allowed to read it
+    if found is None:
+        raise NotThereError(
+            f"{companion}.passwordFrom: there is no Secret {secret} in the namespace {connection.namespace}: create "
+            "it, or leave passwordFrom out: then a password is made up and shown once"
+        )
+
+
+async def _look(connection: Connection, resource: Resource, name: str) -> Object | None:
+    try:
+        answer = await connection.send(requests.get(resource, connection.namespace, name))
+    except NotFoundError:
+        return None
+    return Object(msgspec.json.decode(answer), is_new=False)

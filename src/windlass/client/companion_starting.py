@@ -1,0 +1,120 @@
+"""The companions of jobs without the jobs: what stands beside these in the file, their storage, and no Framework.
+
+A job that is there already has them as its own. One that is submitted later finds them, and they go on.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+import msgspec
+
+from windlass.client import (
+    companion_settling,
+    embedded,
+    finding,
+    others,
+    preparing,
+    preparing_plans,
+    submitting,
+)
+from windlass.client.connection import Connection
+from windlass.client.errors import FaultyJobError
+from windlass.client.preparing_objects import Object
+from windlass.client.preparing_plans import Preparation
+from windlass.client.sources import Source
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+
+_NO_COMPANIONS = (
+    "there are no companions in it: expected `tensorboard: {}`, `jupyter: {}` or `hub: {}` in a job file"
+)
+
+Tell = Callable[[str], None]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What is planned of one file."""
+
+    preparations: tuple[Preparation, ...]
+    others: tuple[Json, ...] = ()
+    """Created before."""
+    shown: Mapping[str, str] = {}
+    """Passwords of notebooks among these that were made up."""
+
+    @property
+    def objects(self) -> tuple[Json, ...]:
+        """All that is created, in that order."""
+        return (*self.others, *(body for each in self.preparations for body in each.objects))
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The companions of one job."""
+
+    job: str
+    namespace: str
+    servers: tuple[Object, ...]
+    """Their Deployments."""
+
+
+async def start(connection: Connection, source: Source, tell: Tell = lambda _: None) -> tuple[Started, ...]:
+    """Raises ClientError."""
+    planned = await plan(connection, source)
+    return tuple([started async for started in carry_out(connection, (planned,), tell)])
+
+
+async def plan(connection: Connection, source: Source) -> Plan:
+    """Nothing is changed. Raises ClientError."""
+    contents = source.contents
+    made = []
+    for submission in contents.submissions:
+        job = submission.job
+        if job is None or not companion_settling.wanted(job):
+            continue
+        here = connection.at(submission.namespace)
+        is_embedded = await embedded.is_embedded(here)
+        submitting.insist_on_image(submission, here, is_embedded=is_embedded)
+        made.append(
+            preparing_plans.planned(
+                job, here.namespace, source.folder, is_one_machine=is_embedded, companions_only=True
+            )
+        )
+    if not made and not any(map(_is_companion, contents.others)):
+        raise FaultyJobError(_NO_COMPANIONS)
+    return Plan(tuple(each for each in made if each is not None), contents.others, contents.shown)
+
+
+async def carry_out(connection: Connection, plans: Sequence[Plan], tell: Tell) -> AsyncIterator[Started]:
+    """Those of one job after the other. Raises ClientError."""
+    with connection.explaining():
+        for planned in plans:
+            async for line in others.create_all(connection, planned.others, planned.shown):
+                tell(line)
+            for each in planned.preparations:
+                yield await _start(connection.at(each.job.namespace), each, tell)
+
+
+async def _start(connection: Connection, preparation: Preparation, tell: Tell) -> Started:
+    name = preparation.job.name
+    job = await _job_of(connection, name)
+    ready = preparing.prepared(
+        connection,
+        preparation,
+        lambda line: tell(f"{name}: {line}"),
+        owner=job.uid if job is not None else "",
+    )
+    async with ready as prepared:
+        if job is not None:
+            await prepared.give_to(job)
+    return Started(name, connection.namespace, prepared.servers)
+
+
+async def _job_of(connection: Connection, name: str) -> Framework | None:
+    """The one whose companions they are, if it is there."""
+    for found in await finding.look_up(connection, name):
+        if isinstance(found, Framework) and found.metadata.deletion_timestamp is None:
+            return found
+    return None
+
+
+def _is_companion(body: Json) -> bool:
+    return names.COMPANION_LABEL in (body["metadata"].get("labels") or {})

@@ -1,0 +1,303 @@
+"""`windlass tensorboard`, `jupyter` and `hub`: the way to a companion, from a command line.
+
+A server of the test answers in place of the pod.
+"""
+
+import asyncio
+import http.client
+import http.server
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import companion_scenes
+import pytest
+from click.testing import CliRunner, Result
+from companion_scenes import READY, TENSORBOARD, PodPorts, Scene
+from hollow_world import HollowWorld
+
+from windlass.cli import run, tensorboard_runs
+from windlass.cli.main import main
+from windlass.model.companions import Companion
+from windlass.render.companions import passwords
+from windlass.render.companions.settled import ALL_USERS
+
+POD_PORTS = PodPorts()
+EVERY_COMPANION = pytest.mark.parametrize("companion", list(Companion))
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[HollowWorld]:
+    with companion_scenes.opened(POD_PORTS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def scene(world: HollowWorld) -> Scene:
+    return Scene(world.new_place())
+
+
+class Program:
+    """What answers in place of the pod: a TensorBoard with these runs."""
+
+    def __init__(self) -> None:
+        self.runs: list[str] = []
+        program = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = json.dumps(program.runs).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_port
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    made = Program()
+    thread = threading.Thread(target=made.server.serve_forever)
+    thread.start()
+    yield made
+    made.server.shutdown()
+    thread.join()
+    made.server.server_close()
+
+
+def begin(scene: Scene, companion: Companion, program: Program, **more: Any) -> None:
+    """It runs, and it answers."""
+    scene.start(companion, **more)
+    POD_PORTS.of["p"] = program.port
+    scene.pod(READY, companion=companion)
+    scene.answer(companion)
+
+
+class Command:
+    """One that runs, and whose output is read by a program."""
+
+    def __init__(self, scene: Scene, *arguments: str) -> None:
+        self.process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "windlass.cli.main", *arguments, *scene.place.options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline().strip()
+        assert said, self.process.communicate()
+        return said
+
+    def end(self, number: int = signal.SIGINT) -> tuple[int, str, str]:
+        self.process.send_signal(number)
+        stdout, stderr = self.process.communicate(timeout=120)
+        return self.process.returncode, stdout, stderr
+
+
+@pytest.fixture
+def commands() -> Iterator[list[Command]]:
+    """Those that were begun. None is left behind."""
+    begun: list[Command] = []
+    yield begun
+    for each in begun:
+        each.process.kill()
+        each.process.communicate()
+
+
+def get(url: str, path: str = "data/runs") -> Any:
+    host = url.removeprefix("http://").rstrip("/")
+    connection = http.client.HTTPConnection(host, timeout=120)
+    try:
+        connection.request("GET", f"/{path}")
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+
+
+def windlass(scene: Scene, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, *scene.place.options])
+
+
+# The way there
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_leads_there_until_it_is_ended(
+    scene: Scene, program: Program, commands: list[Command], number: int
+) -> None:
+    program.runs = ["train"]
+    begin(scene, TENSORBOARD, program)
+    commands.append(Command(scene, "tensorboard", "digits", "--port", "0"))
+    said = commands[0].line()
+    url = said.split()[3]
+    assert said == f"tensorboard of digits: {url}  (Ctrl-C ends this; it goes on in the cluster)"
+    assert get(url) == ["train"]
+    assert commands[0].end(number) == (0, "", "")
+    with pytest.raises(OSError, match="refused"):
+        get(url)
+
+
+def test_a_tensorboard_that_has_nothing_to_show(
+    scene: Scene, program: Program, commands: list[Command]
+) -> None:
+    """Said, and said again when it has."""
+    begin(scene, TENSORBOARD, program)
+    commands.append(Command(scene, "tensorboard", "digits", "--port", "0"))
+    commands[0].line()
+    assert commands[0].line() == (
+        "there is nothing in /output yet: what the tasks write there shows up by itself"
+    )
+    program.runs = ["train", "eval"]
+    assert commands[0].line() == "there is something now: train, eval"
+    assert commands[0].end()[0] == 0
+
+
+def test_a_port_that_is_taken_gives_way(scene: Scene, program: Program, commands: list[Command]) -> None:
+    begin(scene, Companion.JUPYTER, program)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        wanted = taken.getsockname()[1]
+        commands.append(Command(scene, "jupyter", "digits", "--port", str(wanted)))
+        url = commands[0].line().split()[3]
+        code, _, stderr = commands[0].end()
+    found = url.removesuffix("/").rpartition(":")[2]
+    assert (code, stderr) == (0, f"windlass: port {wanted} is taken: {found} is used\n")
+
+
+def test_one_that_does_not_answer_yet_is_waited_for(
+    scene: Scene, program: Program, commands: list[Command]
+) -> None:
+    scene.start(Companion.HUB)
+    commands.append(Command(scene, "hub", "digits", "--port", "0"))
+    assert commands[0].process.stderr is not None
+    assert commands[0].process.stderr.readline() == (
+        "windlass: waiting until hub of digits answers: there is no pod of it yet\n"
+    )
+    POD_PORTS.of["p"] = program.port
+    scene.pod(READY, companion=Companion.HUB)
+    scene.answer(Companion.HUB)
+    assert get(commands[0].line().split()[3]) == []
+    assert commands[0].end()[0] == 0
+
+
+# New passwords
+
+
+def test_a_new_password_is_shown_once(scene: Scene, program: Program, commands: list[Command]) -> None:
+    """And the pod that has it is waited for."""
+    begin(scene, Companion.JUPYTER, program, hashes={ALL_USERS: passwords.for_jupyter("old")})
+    commands.append(Command(scene, "jupyter", "digits", "--new-password", "--port", "0"))
+    said = commands[0].line()
+    password = said.removeprefix("the new password of jupyter is ").partition(":")[0]
+    assert said.endswith(f"{password}: it is shown this once, and kept as a hash")
+    scene.answer(Companion.JUPYTER)
+    assert commands[0].line().startswith("jupyter of digits: http://127.0.0.1:")
+    assert commands[0].end()[0] == 0
+    secret = scene.client.get(scene.path("secrets", "digits-jupyter")).expect(200).body
+    assert password not in json.dumps(secret)
+
+
+def test_a_user_that_the_hub_does_not_have(scene: Scene, program: Program) -> None:
+    begin(scene, Companion.HUB, program, hashes={"ada": passwords.for_hub("old")})
+    result = windlass(scene, "hub", "digits", "--new-password", "eve")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == 'windlass: hub of digits has no user "eve", it has ada\n'
+
+
+# Of a file
+
+
+@EVERY_COMPANION
+@pytest.mark.parametrize("name", ["job.yaml", "folder/job", "./digits"])
+def test_what_looks_like_a_file_is_started_here(
+    companion: Companion, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(run, "companions_of", lambda *given, **options: asked.append((given, options)))
+    options = ["--port", "7", "--address", "::1", "--browser", "--timeout", "7s"]
+    result = CliRunner().invoke(main, [str(companion), name, *options])
+    assert (result.exit_code, result.output) == (0, "")
+    given = {"port": 7, "address": "::1", "opens_browser": True, "timeout": 7.0}
+    assert asked == [((name, companion), given)]
+
+
+@pytest.mark.parametrize("words", [("jupyter", "--new-password"), ("hub", "--new-password", "ada")])
+def test_no_new_password_for_a_file(words: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, [*words, "job.yaml"])
+    assert result.exit_code == 2
+    assert "--new-password is for a job of a cluster" in result.stderr
+
+
+# What is not there
+
+
+@EVERY_COMPANION
+def test_a_job_without_it(scene: Scene, companion: Companion) -> None:
+    other = next(each for each in Companion if each is not companion)
+    scene.start(other)
+    result = windlass(scene, str(companion), "digits")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"digits has no {companion}, it has {other}. Write `{companion}: {{}}`" in result.stderr
+    assert "`windlass submit FILE --companions-only`" in result.stderr
+
+
+@EVERY_COMPANION
+def test_no_such_job(scene: Scene, companion: Companion) -> None:
+    result = windlass(scene, str(companion), "nobody")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert 'there is no job "nobody" in the namespace' in result.stderr
+
+
+def test_one_that_is_not_installed(scene: Scene) -> None:
+    """With the last lines of what it wrote."""
+    scene.start()
+    ended = {"exitCode": 127, "reason": "Error"}
+    container = {"name": "main", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
+    statuses = [{**container, "state": {"terminated": ended}}]
+    scene.pod({"phase": "Running", "containerStatuses": statuses})
+    result = windlass(scene, "tensorboard", "digits")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.splitlines()[-4:] == [
+        "windlass: tensorboard of digits cannot be started: the pod p ended with 127",
+        "main of p",
+        "",
+        "without end",
+    ]
+
+
+def test_one_that_takes_too_long(scene: Scene) -> None:
+    scene.start()
+    result = windlass(scene, "tensorboard", "digits", "--timeout", "1s")
+    assert (result.exit_code, result.stdout) == (124, "")
+    assert "tensorboard of digits does not answer, after 1 s" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("--port", "65536"), ("--port", "x"), ("--timeout", "0s")])
+def test_options_that_make_no_sense(words: tuple[str, ...]) -> None:
+    """Before any cluster is asked."""
+    result = CliRunner().invoke(main, ["tensorboard", "digits", *words])
+    assert result.exit_code == 2
+    assert f"Invalid value for '{words[0]}'" in result.stderr
+
+
+# What TensorBoard has to show
+
+
+def test_who_is_no_tensorboard_has_no_runs(program: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        nobody = f"http://127.0.0.1:{one.getsockname()[1]}/"
+    assert asyncio.run(tensorboard_runs.first(nobody)) is None
+    program.runs = {"a": 1}  # type: ignore[assignment]
+    assert asyncio.run(tensorboard_runs.first(f"http://127.0.0.1:{program.port}/")) is None

@@ -1,0 +1,145 @@
+"""What `windlass submit`, `delete` and `status` do and say about the companions of a job."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from hollow_world import HollowPlace
+from operated import jobs
+
+from windlass.cli.main import main
+from windlass.model.base import Json
+
+JOB: Json = {
+    "name": "digits",
+    "image": "x",
+    "command": "true",
+    "roles": {"worker": {"pod": {"metadata": {"annotations": jobs.FOREVER}}}},
+    "volumes": {"output": {"hostPath": "/srv/output", "at": "/output"}},
+}
+BOARD: Json = {**JOB, "tensorboard": {}}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(BOARD))
+    return str(path)
+
+
+def run(place: HollowPlace, *words: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, [*words, *place.options])
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def deployments(place: HollowPlace) -> list[str]:
+    path = f"/apis/apps/v1/namespaces/{place.name}/deployments"
+    return [each["metadata"]["name"] for each in place.client.get(path).expect(200).body["items"]]
+
+
+# windlass submit
+
+
+def test_a_job_is_submitted_with_its_companions(place: HollowPlace, file: str) -> None:
+    assert run(place, "submit", file, "--no-preflight").stdout.splitlines() == [
+        "digits: tensorboard is started",
+        f"digits is submitted to the namespace {place.name}",
+        f"digits: `windlass tensorboard digits -n {place.name}` opens its tensorboard",
+    ]
+
+
+def test_companions_are_submitted_without_the_job(place: HollowPlace, file: str) -> None:
+    assert run(place, "submit", file, "--companions-only").stdout.splitlines() == [
+        "digits: tensorboard is started",
+        f"digits: `windlass tensorboard digits -n {place.name}` opens its tensorboard",
+    ]
+    assert place.client.get(place.framework_path("digits")).code == 404
+    again = run(place, "submit", file, "--companions-only", "-o", "name")
+    assert again.stdout == "deployment.apps/digits-tensorboard\n"
+    assert again.stderr == "digits: tensorboard is there already, and is brought up to date\n"
+    made = json.loads(run(place, "submit", file, "--companions-only", "-o", "json").stdout)
+    assert (made["kind"], made["metadata"]["name"]) == ("Deployment", "digits-tensorboard")
+
+
+@pytest.mark.parametrize(
+    ("form", "expected"),
+    [
+        ("text", "kind: Deployment"),
+        ("json", '"kind": "Service"'),
+        ("name", "deployment.apps/digits-tensorboard\n"),
+    ],
+)
+def test_a_dry_run_starts_none(form: str, expected: str, place: HollowPlace, file: str) -> None:
+    said = run(place, "submit", file, "--companions-only", "--dry-run", "-o", form).stdout
+    assert expected in said
+    assert "Framework" not in said
+    assert not deployments(place)
+
+
+def test_a_dry_run_shows_no_hash(place: HollowPlace, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({**JOB, "jupyter": {}}))
+    said = run(place, "submit", str(path), "--dry-run").stdout
+    assert "kind: Secret" in said
+    assert "argon2" not in said
+
+
+@pytest.mark.parametrize("option", ["--wait", "--rerun"])
+def test_what_is_for_jobs_does_not_go_with_companions_only(
+    option: str, place: HollowPlace, file: str
+) -> None:
+    said = run(place, "submit", file, "--companions-only", option, code=2).stderr
+    assert f"--companions-only and {option} do not go together" in said
+
+
+def test_a_file_without_companions(place: HollowPlace, tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(JOB))
+    assert (
+        "there are no companions in it" in run(place, "submit", str(path), "--companions-only", code=2).stderr
+    )
+
+
+# windlass status
+
+
+def test_they_are_listed_with_their_urls(place: HollowPlace, file: str) -> None:
+    run(place, "submit", file, "--no-preflight")
+    place.wait_for_running("digits", 1)
+    lines = run(place, "status", "digits").stdout.splitlines()
+    at = lines.index("")
+    tasks, _, companions = ("\n".join(lines[at + 1 :])).partition("\n\n")
+    assert tasks.startswith("TASK")
+    title, row, hint = companions.splitlines()
+    assert title.split() == ["COMPANION", "STATE", "URL", "REASON"]
+    assert row.split()[:3] == ["tensorboard", "Waiting", f"http://tensorboard.{place.name}.svc:6006/"]
+    assert hint.split(maxsplit=1) == ["hint", f"windlass tensorboard digits -n {place.name}"]
+    shown = json.loads(run(place, "status", "digits", "-o", "json").stdout)
+    assert shown["kind"] == "Framework"
+
+
+def test_they_are_listed_when_only_they_are_left(place: HollowPlace, file: str) -> None:
+    run(place, "submit", file, "--companions-only")
+    said = run(place, "status", "digits").stdout
+    assert said.startswith(f"there is no job digits in the namespace {place.name}; its companions are there:")
+    assert "tensorboard" in said.splitlines()[-2]
+    assert 'there is no job "digits"' in run(place, "status", "digits", "-o", "json", code=1).stderr
+    assert 'there is no job "digit"' in run(place, "status", "digit", code=1).stderr
+
+
+# windlass delete
+
+
+def test_they_stay_when_asked(place: HollowPlace, file: str) -> None:
+    run(place, "submit", file, "--no-preflight")
+    assert run(place, "delete", "digits", "--keep-companions").stdout.splitlines() == [
+        "digits is deleted",
+        f"Its companions stay (tensorboard); this removes them: windlass delete digits -n {place.name}",
+    ]
+    assert deployments(place) == ["digits-tensorboard"]
+    assert run(place, "delete", "digits").stdout == "digits is deleted\n"
+    assert not deployments(place)

@@ -1,0 +1,291 @@
+"""Companions of a job, all of them the real programs: TensorBoard and JupyterLab beside TensorFlow, and a browser.
+
+One cluster and one job, which trains all the while, are shared by most of these tests.
+"""
+
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import browsers
+import pytest
+from notebook_servers import Executed, NotebookServer
+from pods import commands
+from pods.commands import Command, Done, Home, Local
+
+from conformance.waiting import wait_for
+from examples import EXAMPLES, SECONDS, needs
+
+JOB: Final = "digits"
+SERVERS: Final = ("/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0", "/job:worker/task:1")
+ALL_CHARACTERS: Final = " \"p'ä ☃ $HOME `id` %20&+=;#\\ \t 🗝"
+STARTER: Final = "notebooks/start.ipynb"
+LABEL: Final = "labelSelector=windlass.dev%2Fjob%3Ddigits"
+COLLECTIONS: Final = (
+    "/api/v1/{}/pods",
+    "/api/v1/{}/services",
+    "/api/v1/{}/secrets",
+    "/api/v1/{}/configmaps",
+    "/api/v1/{}/serviceaccounts",
+    "/apis/apps/v1/{}/deployments",
+    "/apis/rbac.authorization.k8s.io/v1/{}/roles",
+    "/apis/rbac.authorization.k8s.io/v1/{}/rolebindings",
+    "/apis/frameworkcontroller.microsoft.com/v1/{}/frameworks",
+)
+
+
+def get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=SECONDS) as answer:  # noqa: S310 — of this machine
+        return json.loads(answer.read())
+
+
+def url_in(command: Command) -> str:
+    """Of this machine, as soon as it is told."""
+    found = re.compile(r"http://127\.0\.0\.1:\d+/")
+
+    def look() -> "re.Match[str] | None":
+        assert command.process.poll() is None, command.done()
+        return found.search(command.output)
+
+    return wait_for("a URL", look, SECONDS)[0]
+
+
+def password_in(said: str) -> str:
+    found = re.search(r"the password is (\S+): it is shown this once", said)
+    assert found is not None, said
+    return found[1]
+
+
+class Digits:
+    """The job of digits-ps/companions.yaml on a cluster of `windlass local`. It trains for longer than any test takes,
+    and gives way to everybody else meanwhile."""
+
+    def __init__(self, home: Home, local: Local, output: Path, notebooks: Path) -> None:
+        self.home = home
+        self.local = local
+        self.output = output
+        self._where = ("--kubeconfig", local.status()["kubeconfig"])
+        self.file = home.file(job_file(output, notebooks))
+        self.password = password_in(self.windlass("submit", str(self.file)).expect(0).stdout)
+        self.doors: dict[str, Command] = {}
+        """The commands that lead to companions, which go on until somebody ends them."""
+
+    def windlass(self, command: str, *arguments: str) -> Done:
+        return self.home.windlass(command, *self._where, *arguments)
+
+    def door(self, companion: str) -> str:
+        """The URL of `windlass tensorboard digits`, or jupyter."""
+        if companion not in self.doors:
+            self.doors[companion] = self.home.begin(companion, *self._where, JOB, "--port", "0")
+        return url_in(self.doors[companion])
+
+    @contextlib.contextmanager
+    def jupyter(self) -> Iterator[NotebookServer]:
+        with NotebookServer(self.door("jupyter")) as server:
+            yield server
+
+    def state(self) -> str:
+        namespace = "/apis/frameworkcontroller.microsoft.com/v1/namespaces/default"
+        answer = self.local.client.get(f"{namespace}/frameworks/{JOB}").expect(200)
+        return str(answer.body["status"]["state"])
+
+    def left(self) -> list[str]:
+        """What the cluster has of it."""
+        paths = (each.format("namespaces/default") for each in COLLECTIONS)
+        answers = (self.local.client.get(f"{path}?{LABEL}").expect(200) for path in paths)
+        return [each["metadata"]["name"] for answer in answers for each in answer.body["items"]]
+
+
+def job_file(output: Path, notebooks: Path) -> str:
+    text = (EXAMPLES / "digits-ps" / "companions.yaml").read_text()
+    for old, new in (
+        ("code: .", f"code: {EXAMPLES / 'digits-ps'}"),
+        ("command: python3 train.py --steps 2000", "command: nice -n 19 python3 train.py --steps 10000000"),
+        ("hostPath: /tmp/digits,", f"hostPath: {output},"),
+        ("hostPath: /tmp/digits-notebooks,", f"hostPath: {notebooks},"),
+    ):
+        assert old in text, f"{old!r} does not stand in it"
+        text = text.replace(old, new)
+    return text
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="windlass-companions-"))
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def digits() -> Iterator[Digits]:
+    needs("tensorflow", "sklearn", "tensorboard", "jupyterlab")
+    with (
+        folder() as output,
+        folder() as notebooks,
+        commands.home(commands.best()) as home,
+        commands.local(home) as local,
+    ):
+        yield Digits(home, local, output, notebooks)
+
+
+@pytest.fixture
+def page() -> Iterator[browsers.Page]:
+    needs(browsers.PROGRAM)
+    with browsers.opened() as opened:
+        yield opened
+
+
+# TensorBoard
+
+
+def run_of(digits: Digits) -> str:
+    """The name under which TensorBoard shows the job, once that has written something."""
+    url = f"{digits.door('tensorboard')}data/plugin/scalars/tags"
+    tags = wait_for("a scalar", lambda: get(url), SECONDS)
+    ((run, found),) = tags.items()
+    assert list(found) == ["loss"]
+    return str(run)
+
+
+def test_tensorboard_shows_the_scalar_that_the_job_writes(digits: Digits) -> None:
+    run = run_of(digits)
+    query = urllib.parse.urlencode({"tag": "loss", "run": run})
+
+    def points() -> list[tuple[float, int, float]]:
+        found: list[tuple[float, int, float]] = get(
+            f"{digits.door('tensorboard')}data/plugin/scalars/scalars?{query}"
+        )
+        return found
+
+    first = points()
+    assert all(0 <= loss < 10 for _, _, loss in first)
+    wait_for("it to go on", lambda: points()[-1][1] > first[-1][1], SECONDS)
+
+
+def test_a_browser_shows_the_run(digits: Digits, page: browsers.Page) -> None:
+    run = run_of(digits)
+    page.open(digits.door("tensorboard"))
+    page.until_shown(run)
+    page.until_shown("loss")
+    # As long as a chart has nothing to show, its axes end at 1.
+    steps = "[...document.querySelectorAll('scalar-card line-chart-axis[axis=x] text')]"
+    page.until("steps below the chart", f"{steps}.some(each => parseFloat(each.textContent) > 1)")
+
+
+def test_a_tensorboard_that_has_nothing_to_show_says_so(digits: Digits) -> None:
+    """Without the job; and it says when there is something."""
+    events = next((digits.output / run_of(digits)).glob("events.out.tfevents.*"))
+    with folder() as output, folder() as notebooks, commands.home(commands.best()) as home:
+        file = home.file(job_file(output, notebooks))
+        command = home.begin("tensorboard", "--port", "0", file)
+        url = url_in(command)
+        command.says("there is nothing in /output yet")
+        shutil.copy(events, output)
+        command.says("there is something now")
+        assert get(f"{url}data/plugin/scalars/tags")
+        traces = home.traces()
+        command.press_ctrl_c()
+        command.done().expect(0)
+        traces.wait_until_gone()
+
+
+# JupyterLab
+
+
+def test_jupyter_lets_in_whoever_knows_the_password(digits: Digits) -> None:
+    with digits.jupyter() as server:
+        assert server.get("/api/contents").code == 403
+        assert not server.log_in(f"{digits.password}x")
+        assert server.log_in(digits.password)
+
+
+def test_jupyter_shows_the_volumes_of_the_job(digits: Digits) -> None:
+    with digits.jupyter() as server:
+        assert server.log_in(digits.password)
+        assert set(server.names()) >= {"notebooks", "output"}
+        assert "start.ipynb" in server.names("notebooks")
+        (run,) = server.names("output")
+        assert any(name.startswith("events.out.tfevents") for name in server.names(f"output/{run}"))
+
+
+def executed(server: NotebookServer) -> list[Executed]:
+    """The cells of the notebook that everybody begins with. The servers may take longer than somebody waits."""
+    cells = server.cells(STARTER)
+    assert sum("SECONDS = 20 " in each for each in cells) == 1
+    patient = [each.replace("SECONDS = 20 ", f"SECONDS = {SECONDS:.0f} ") for each in cells]
+    done = server.execute(*patient, path=STARTER)
+    assert [each.error for each in done] == [""] * len(cells)
+    return done
+
+
+def check_steps(cells: list[Executed]) -> None:
+    """Every server of the job has computed something."""
+    said = "".join(each.said for each in cells)
+    for server in SERVERS:
+        assert re.search(rf"{server} at \S+: \[1 2\]·\[3 4\] = 11\n", said), said
+    assert "4 servers have added 4 each: 16, kept on /job:ps/task:0" in said
+
+
+def test_the_first_notebook_has_a_job_compute_that_trains_meanwhile(digits: Digits) -> None:
+    with digits.jupyter() as server:
+        assert server.log_in(digits.password)
+        cells = executed(server)
+    check_steps(cells)
+    assert re.search(r"^worker-0: ", cells[-1].said, re.MULTILINE), "the last of them reads logs"
+    assert digits.state() == "AttemptRunning"
+
+
+def test_a_browser_opens_the_first_notebook(digits: Digits, page: browsers.Page) -> None:
+    page.open(digits.door("jupyter"))
+    page.type("#password_input", digits.password)
+    page.click("#login_submit")
+    page.until_shown("start.ipynb")
+    page.until_shown("The job digits")
+
+
+# The end
+
+
+def test_companions_outlive_whoever_looks_at_them_and_go_with_the_job(digits: Digits) -> None:
+    companions = ("tensorboard", "jupyter")
+    for companion in companions:
+        digits.door(companion)
+        digits.doors[companion].press_ctrl_c()
+        digits.doors[companion].done().expect(0)
+    status = digits.windlass("status", JOB).expect(0).stdout
+    for companion in companions:
+        assert re.search(rf"^\s*{companion}\s+Running\s+http://\S+", status, re.MULTILINE), status
+    digits.windlass("delete", JOB).expect(0)
+    wait_for("nothing to be left", lambda: not digits.left())
+    assert "no job" in digits.windlass("jupyter", JOB).stderr
+
+
+# On one machine, without a cluster that stays
+
+
+def test_a_notebook_drives_idle_servers() -> None:
+    """By `windlass run`, and on the network of this machine, where a server is told by its port."""
+    needs("tensorflow", "jupyterlab")
+    with commands.home(commands.best()) as home:
+        (home.folder / "password").write_text(f"{ALL_CHARACTERS}\n")
+        text = (EXAMPLES / "clustered-tensorflow" / "notebook.yaml").read_text()
+        assert "jupyter: {}" in text
+        file = home.file(text.replace("jupyter: {}", "jupyter: {passwordFrom: {file: password}}"))
+        run = home.begin("run", "--network", "shared", "--output", "json", file)
+        with NotebookServer(url_in(run)) as server:
+            assert not server.log_in(ALL_CHARACTERS[:-1])
+            assert server.log_in(ALL_CHARACTERS)
+            check_steps(executed(server))
+        traces = home.traces()
+        run.press_ctrl_c()
+        run.process.wait(SECONDS)
+        traces.wait_until_gone()

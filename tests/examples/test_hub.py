@@ -1,0 +1,156 @@
+"""JupyterHub beside a job, with the real programs: its users log in, and get servers next to the job's data.
+
+On one machine these are processes in the pod of the hub. On a cluster they are pods: KubeSpawner makes them through the
+API of the embedded cluster as it does anywhere, though nobody is refused anything there.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from hubs import KERNEL_PROTOCOL, HubUser
+from pods import commands, machine
+from pods.commands import Local
+from pods.seen import Seen
+
+from conformance.client import Json
+from conformance.objects import path as path_of
+from conformance.waiting import wait_for
+from examples import SECONDS, needs
+from windlass.model.job import Job
+from windlass.render.companions import hub, passwords
+from windlass.render.companions.settled import ALL_USERS, Settled
+
+PASSWORD = "  gr\u00fc\u00dfe, 'ana' & \"bo\" $(id)\t\U0001f680  "  # noqa: S105
+NAMESPACE = "default"
+LOOK = """
+import json, os
+print(os.environ["WINDLASS_JOB"], os.environ["COLOUR"], *json.loads(os.environ["CLUSTER_CONFIG"])["worker"])
+print(open("/output/result").read())
+open("kept", "w").write("by ana")
+"""
+PLURALS = {
+    "ConfigMap": "configmaps",
+    "Deployment": "deployments",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "Secret": "secrets",
+    "Service": "services",
+    "ServiceAccount": "serviceaccounts",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Local]:
+    needs("jupyterhub", "jupyterlab", "kubespawner")
+    level = commands.best()
+    if not level.has_mounts:
+        pytest.skip("pods cannot have mounts of their own on this machine")
+    with commands.home(level) as home, commands.local(home) as made:
+        yield made
+
+
+@pytest.fixture
+def output() -> Iterator[Path]:
+    """What the job has written."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-output-"))
+    folder.chmod(0o777)
+    (folder / "result").write_text("accuracy 0.97")
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def job(cluster: Local, name: str, output: Path) -> Json:
+    return {
+        "name": name,
+        "runtime": "tensorflow",
+        "roles": {"worker": {"tasks": 1}},
+        "command": "true",
+        "env": {"COLOUR": "{red}", machine.MARKER: cluster.home.mark},
+        "volumes": {"output": {"hostPath": str(output), "at": "/output"}},
+    }
+
+
+def place(cluster: Local) -> tuple[str | Path, ...]:
+    return "--kubeconfig", cluster.data / "kubeconfig"
+
+
+def opened(cluster: Local, name: str) -> str:
+    """The URL by which somebody gets there."""
+    command = cluster.home.begin("hub", name, "--port", "0", "--timeout", "10m", *place(cluster))
+    wait_for("the hub", lambda: "http://" in command.output or command.process.poll() is not None, SECONDS)
+    assert "http://" in command.output, command.done()
+    return next(word for word in command.output.split() if word.startswith("http://"))
+
+
+def check_that_it_serves(ana: HubUser, output: Path) -> None:
+    """Logs in, gets a server, and works there."""
+    assert ana.log_in(PASSWORD)
+    ana.start_server()
+    assert ana.names() == ["notebooks", "output"]
+    assert ana.names("output") == ["people", "result"]
+    (said,) = ana.execute(LOOK, path="notebooks/look.ipynb")
+    assert not said.error
+    assert said.said.split()[1] == "{red}"
+    assert "accuracy 0.97" in said.said
+    assert (output / "people" / "ana" / "kept").read_text() == "by ana"
+    made = ana.ask("POST", "/api/kernels", {})
+    assert ana.protocol_of(made.json["id"]) == KERNEL_PROTOCOL
+
+
+def test_users_get_processes_on_one_machine(cluster: Local, output: Path) -> None:
+    (cluster.home.folder / "password").write_text(f"{PASSWORD}\n")
+    asked = {"users": ["Ana", "bo"], "passwordFrom": {"file": "password"}, "folder": "/output/people"}
+    file = cluster.home.file(yaml.safe_dump({**job(cluster, "here", output), "hub": asked}))
+    cluster.home.windlass("submit", "--companions-only", *place(cluster), file).expect(0)
+    url = opened(cluster, "here")
+    refused = {"bo": f"{PASSWORD}!", "eve": PASSWORD, "ana": ""}
+    for user, password in refused.items():
+        with HubUser(url, user) as somebody:
+            assert not somebody.log_in(password), user
+    with HubUser(url, "ana") as ana:
+        check_that_it_serves(ana, output)
+    cluster.home.windlass("delete", "here", *place(cluster)).expect(0)
+
+
+def pods(cluster: Local, **labels: str) -> dict[str, Seen]:
+    """By name."""
+    selector = ",".join(f"windlass.dev/{key}={value}" for key, value in labels.items())
+    answer = cluster.client.get(path_of("pods", namespace=NAMESPACE), labelSelector=selector).expect(200)
+    return {each["metadata"]["name"]: Seen(each) for each in answer.body["items"]}
+
+
+def crash(cluster: Local) -> None:
+    """The hub is killed, and is there again."""
+    (pod,) = pods(cluster, companion="hub", job="there").values()
+    processes = machine.marked(pod.uid, "WINDLASS_POD")
+    (process,) = (each for each in processes if any(word.endswith("/jupyterhub") for word in each.command))
+    process.kill()
+
+    def is_back() -> bool:
+        (found,) = pods(cluster, companion="hub", job="there").values()
+        return found.is_ready and found.status["containerStatuses"][0]["restartCount"] == 1
+
+    wait_for("the hub to be back", is_back, SECONDS)
+
+
+def test_users_get_pods_on_a_cluster(cluster: Local, output: Path) -> None:
+    """Which outlive a hub that crashes, and go with one that goes."""
+    wanted = msgspec.convert({**job(cluster, "there", output), "hub": {"folder": "/output/people"}}, Job)
+    assert wanted.hub is not None
+    settled = Settled(hub_hashes={ALL_USERS: passwords.for_hub(PASSWORD)})
+    for body in hub.objects(wanted, wanted.hub, settled, None, NAMESPACE):
+        cluster.client.post(path_of(PLURALS[body["kind"]], namespace=NAMESPACE), body).expect(201)
+    with HubUser(opened(cluster, "there"), "ana") as ana:
+        check_that_it_serves(ana, output)
+        before = pods(cluster, job="there")["there-hub-ana"]
+        crash(cluster)
+        wait_for("the way to the server", lambda: ana.get("/api/status").code == 200, SECONDS)
+    after = pods(cluster, job="there")["there-hub-ana"]
+    assert after.uid == before.uid
+    cluster.client.delete(path_of("deployments", "there-hub", namespace=NAMESPACE)).expect(200)
+    wait_for("the pods to be gone", lambda: not pods(cluster, job="there"), SECONDS)

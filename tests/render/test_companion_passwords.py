@@ -1,0 +1,85 @@
+"""Passwords of companions: any characters, another salt each time, and hashes that the servers' own verifiers take."""
+
+import re
+
+import argon2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windlass.render.companions import passwords
+
+ODD = {
+    "one letter": "a",
+    "quotes": "a\"b'c",
+    "YAML": "a: b # c",
+    "a template": "{{ 7*7 }}",
+    "two lines": "two\nlines",
+    "variables": "$(HOME) ${HOME} $$",
+    "letters of all kinds": "pässwörd😀",
+    "long": "x" * 1000,
+    "a backslash": "\\",
+    "spaces at both ends": "  a b \t",
+    "control characters": "\x00a\x07b\x1f",
+    "colons": "argon2:$argon2id$:",
+}
+ANY = st.text(st.characters(exclude_categories=["Cs"])).filter(passwords.normal)
+
+
+def typed(text: str) -> str:
+    """What tornado leaves of an argument that somebody has sent, in its own words."""
+    return re.sub(r"[\x00-\x08\x0e-\x1f]", " ", text).strip()
+
+
+def is_taken_by_jupyter(hashed: str, text: str) -> bool:
+    """As Jupyter asks: the name of the algorithm, and what its own hasher says with the parameters of the hash."""
+    algorithm, _, encoded = hashed.partition(":")
+    assert algorithm == "argon2"
+    try:
+        return argon2.PasswordHasher(memory_cost=10240, time_cost=10, parallelism=8).verify(encoded, text)
+    except argon2.exceptions.VerifyMismatchError:
+        return False
+
+
+@pytest.mark.parametrize("text", ODD.values(), ids=ODD)
+def test_both_servers_take_what_was_chosen_and_nothing_else(text: str) -> None:
+    for_jupyter, for_hub = passwords.for_jupyter(text), passwords.for_hub(text)
+    assert is_taken_by_jupyter(for_jupyter, typed(text))
+    assert not is_taken_by_jupyter(for_jupyter, typed(text) + "x")
+    for fits, hashed in ((passwords.fits_jupyter, for_jupyter), (passwords.fits_hub, for_hub)):
+        assert fits(hashed, text)
+        assert fits(hashed, typed(text))
+        assert not fits(hashed, text + "x")
+        assert not fits(hashed, "")
+
+
+@settings(max_examples=8, deadline=None)
+@given(ANY)
+def test_whatever_is_typed_fits(text: str) -> None:
+    assert passwords.normal(text) == typed(text)
+    assert passwords.fits_hub(passwords.for_hub(text), text)
+    assert is_taken_by_jupyter(passwords.for_jupyter(text), typed(text))
+
+
+def test_the_salt_is_another_one_each_time() -> None:
+    jupyters = {passwords.for_jupyter("a").split("$")[4] for _ in range(3)}
+    hubs = {passwords.for_hub("a").split(":")[1] for _ in range(3)}
+    assert len(jupyters) == len(hubs) == 3
+
+
+def test_a_hash_costs_as_much_as_the_one_that_jupyter_makes() -> None:
+    assert passwords.for_jupyter("a").startswith("argon2:$argon2id$v=19$m=10240,t=10,p=8$")
+
+
+@pytest.mark.parametrize(
+    "hashed", ["", "scrypt:", "scrypt:a:b:c", "scrypt:!!:!!", "argon2:", "argon2:$x", "sha1:a:b"]
+)
+def test_what_is_no_hash_fits_nothing(hashed: str) -> None:
+    assert not passwords.fits_jupyter(hashed, "a")
+    assert not passwords.fits_hub(hashed, "a")
+
+
+def test_what_is_made_up_is_long_and_needs_no_normalisation() -> None:
+    made = {passwords.generated() for _ in range(10)}
+    assert len(made) == 10
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{20,}", each) for each in made)

@@ -1,0 +1,187 @@
+"""A real browser without a window: Debian's Chromium, told what to do by its DevTools protocol.
+
+Nothing here waits for time: a page is asked again and again whether it shows what it should.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import aiohttp
+
+from conformance.waiting import wait_for
+
+PROGRAM: Final = "chromium"
+SECONDS: Final = 300.0
+"""How long a page may take. Only a broken one ever takes so long."""
+OPTIONS: Final = (
+    "--headless=new",
+    "--no-sandbox",  # root has to ask for this
+    "--no-first-run",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-breakpad",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-sync",
+    "--no-proxy-server",
+    "--window-size=1400,1000",
+    "--remote-debugging-port=0",
+)
+ENDS: Final = (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED)
+
+
+class Page:
+    """The only tab of a browser."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._runner = asyncio.Runner()
+        self._number = 0
+        self.complaints: list[str] = []
+        """What the page has thrown and nobody has caught."""
+
+    def __enter__(self) -> Self:
+        self._runner.__enter__()
+        self._runner.run(self._connect())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._runner.run(self._session.close())
+        finally:
+            self._runner.__exit__(kind, error, trace)
+
+    def open(self, url: str) -> None:
+        """It may not have loaded yet when this returns."""
+        if failed := self._tell("Page.navigate", url=url).get("errorText"):
+            raise AssertionError(f"{url} does not open: {failed}")
+
+    def ask(self, expression: str) -> Any:
+        """The value of a JavaScript expression in the page; None where it throws, such as while a page changes."""
+        answer = self._tell("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        return None if "exceptionDetails" in answer else answer["result"].get("value")
+
+    def until(self, what: str, expression: str) -> Any:
+        """The value of the expression, as soon as it is true."""
+        try:
+            return wait_for(what, lambda: self.ask(expression), SECONDS)
+        except AssertionError as error:
+            text = self.ask("document.body.innerText")
+            error.add_note(f"{self.ask('location.href')} shows:\n{text}\nand has thrown: {self.complaints}")
+            raise
+
+    def until_shown(self, words: str) -> None:
+        self.until(f"{words!r} to be shown", f"document.body.innerText.includes({json.dumps(words)})")
+
+    def click(self, selector: str) -> None:
+        """Once it is there."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.until(f"{selector} to be there", f"{found} && ({found}.click(), true)")
+
+    def type(self, selector: str, text: str) -> None:
+        """As a keyboard does it, once the field is there."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.until(
+            f"{selector} to be there", f"{found} && ({found}.focus(), document.activeElement === {found})"
+        )
+        self._tell("Input.insertText", text=text)
+
+    def _tell(self, method: str, **parameters: Any) -> Any:
+        return self._runner.run(asyncio.wait_for(self._told(method, parameters), SECONDS))
+
+    async def _connect(self) -> None:
+        self._session = aiohttp.ClientSession()
+        self._websocket = await self._session.ws_connect(self._address, max_msg_size=0)
+        for domain in ("Page", "Runtime"):
+            await self._told(f"{domain}.enable", {})
+
+    async def _told(self, method: str, parameters: dict[str, Any]) -> Any:
+        self._number += 1
+        await self._websocket.send_json({"id": self._number, "method": method, "params": parameters})
+        while True:
+            message = await self._websocket.receive()
+            assert message.type not in ENDS, f"the browser is gone: {message}"
+            received = json.loads(message.data)
+            if received.get("method") == "Runtime.exceptionThrown":
+                self.complaints.append(_complaint(received["params"]["exceptionDetails"]))
+            if received.get("id") != self._number:
+                continue
+            assert "error" not in received, f"{method}: {received['error']}"
+            return received["result"]
+
+
+def _complaint(details: dict[str, Any]) -> str:
+    thrown = details.get("exception", {})
+    return str(thrown.get("description") or thrown.get("value") or details["text"])
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[Page]:
+    """A browser of its own, that knows nobody and keeps nothing."""
+    folder = Path(tempfile.mkdtemp(prefix="windlass-browser-"))
+    program = shutil.which(PROGRAM)
+    assert program is not None, f"{PROGRAM} is not installed"
+    with (folder / "said").open("wb") as said:
+        process = subprocess.Popen(  # noqa: S603
+            ["setpriv", "--pdeathsig", "KILL", program, *OPTIONS, f"--user-data-dir={folder}", "about:blank"],  # noqa: S607
+            env={**os.environ, "HOME": str(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+    try:
+        with Page(asyncio.run(_address(_port(folder, process)))) as page:
+            yield page
+    finally:
+        # All that it has started is in its group.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        wait_for("the browser's processes to be gone", lambda: not _has_group(process.pid))
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _port(folder: Path, process: "subprocess.Popen[bytes]") -> int:
+    """Where it listens: it writes that down, as soon as it does."""
+    file = folder / "DevToolsActivePort"
+
+    def look() -> str:
+        assert process.poll() is None, (
+            f"{PROGRAM} has ended:\n{(folder / 'said').read_text(errors='replace')}"
+        )
+        return file.read_text() if file.exists() else ""
+
+    return int(wait_for(f"{PROGRAM} to listen", look, SECONDS).splitlines()[0])
+
+
+async def _address(port: int) -> str:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/json/list") as answer,
+    ):
+        (page,) = (each for each in await answer.json() if each["type"] == "page")
+    found: str = page["webSocketDebuggerUrl"]
+    return found
+
+
+def _has_group(number: int) -> bool:
+    try:
+        os.killpg(number, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,126 @@
+"""Companions of a job in a cluster that runs no pods: a test says what becomes of them, and answers in their place."""
+
+import asyncio
+import contextlib
+from asyncio import StreamReader, StreamWriter
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import hollow_cluster
+import hollow_world
+from hollow_world import HollowPlace, HollowWorld
+
+from conformance.client import Json
+from windlass.client import companions
+from windlass.client import connection as connections
+from windlass.client.companions import CompanionView
+from windlass.client.connection import Connection
+from windlass.model import names
+from windlass.model.companions import Companion, ServiceType
+from windlass.render.companions import password_files, servers
+from windlass.render.companions.servers import Server
+from windlass.wire import crd
+
+T = TypeVar("T")
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+TENSORBOARD = Companion.TENSORBOARD
+PORTS = {Companion.TENSORBOARD: 6006, Companion.JUPYTER: 8888, Companion.HUB: 8000}
+READY: Json = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+
+
+class PodPorts(hollow_cluster.Logs):
+    """Where the ports of pods lead to on this machine, by the names of the pods."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, int] = {}
+
+    async def open_port(self, *wanted: Any) -> tuple[StreamReader, StreamWriter]:
+        _, pod, _ = wanted
+        return await asyncio.open_connection("127.0.0.1", self.of[pod])
+
+
+@contextlib.contextmanager
+def opened(ports: PodPorts | None = None) -> Iterator[HollowWorld]:
+    """It knows Frameworks, and nobody acts on them."""
+    with hollow_world.opened(is_installed=False, logs=ports) as world:
+        for definition in crd.definitions():
+            world.client.post(DEFINITIONS, definition).expect(201)
+        yield world
+
+
+class Scene:
+    def __init__(self, place: HollowPlace) -> None:
+        self.place = place
+        self.client = place.client
+
+    def path(self, kind: str, *rest: str) -> str:
+        group = "/apis/apps/v1" if kind == "deployments" else "/api/v1"
+        return "/".join((f"{group}/namespaces/{self.place.name}/{kind}", *rest))
+
+    def start(
+        self,
+        companion: Companion = TENSORBOARD,
+        *,
+        job: str = "digits",
+        service_type: ServiceType = ServiceType.CLUSTER_IP,
+        hashes: dict[str, str] | None = None,
+    ) -> None:
+        """As a submission makes it, and without a pod."""
+        name = servers.name_of(job, companion)
+        port = PORTS[companion]
+        server = Server(
+            companion=companion,
+            job=job,
+            name=name,
+            service=name,
+            service_type=service_type,
+            ports={"http": port, "more": port + 1},
+            container={"name": "main", "image": "i", "command": ["sh", "--logdir=/output"]},
+            pod={},
+        )
+        deployment, service = servers.objects(server)
+        self.client.post(self.path("deployments"), deployment).expect(201)
+        self.client.post(self.path("services"), service).expect(201)
+        if hashes is not None:
+            metadata = servers.metadata(server, name)
+            texts = password_files.files(companion, hashes)
+            body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts}
+            self.client.post(self.path("secrets"), body).expect(201)
+
+    def pod(self, status: Json | None = None, *, name: str = "p", companion: Companion = TENSORBOARD) -> None:
+        labels = {names.JOB_LABEL: "digits", names.COMPANION_LABEL: str(companion)}
+        spec = {"nodeName": "nowhere", "containers": [{"name": "main", "image": "i"}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+        self.client.post(self.path("pods"), body).expect(201)
+        if status is not None:
+            self.client.patch(self.path("pods", name, "status"), {"status": status}).expect(200)
+
+    def answer(self, companion: Companion = TENSORBOARD) -> None:
+        """Its Deployment says that it does."""
+        path = self.path("deployments", servers.name_of("digits", companion))
+        generation = self.client.get(path).expect(200).body["metadata"]["generation"]
+        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
+        status = {**counts, "observedGeneration": generation}
+        self.client.patch(f"{path}/status", {"status": status}).expect(200)
+
+    def use(self, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
+        async def used() -> T:
+            place = self.place
+            async with connections.connected(str(place.kubeconfig), "", place.name) as connection:
+                return await work(connection)
+
+        return asyncio.run(used())
+
+    def views(self, job: str = "digits") -> tuple[CompanionView, ...]:
+        return self.use(lambda connection: companions.read(connection, job))
+
+    def view(self) -> CompanionView:
+        (found,) = self.views()
+        return found
+
+    def find(self, job: str) -> CompanionView:
+        return self.use(lambda connection: companions.find(connection, job, TENSORBOARD))
+
+    def until_ready(self, timeout: float | None = 100.0) -> CompanionView:
+        return self.use(lambda connection: companions.until_ready(connection, "digits", TENSORBOARD, timeout))

@@ -1,0 +1,56 @@
+"""A JupyterHub as a program sees it that somebody uses it with: its form, and the server that a user gets of it."""
+
+import re
+from typing import Final
+
+from notebook_servers import SECONDS, Answer, NotebookServer
+from yarl import URL
+
+from conformance.client import Json
+from conformance.waiting import wait_for
+
+KERNEL_PROTOCOL: Final = "v1.kernel.websocket.jupyter.org"
+"""What JupyterLab asks for, and a browser will not go on without if it was not granted."""
+_FIELD = re.compile(r'name="_xsrf"\s+value="([^"]*)"')
+
+
+class HubUser(NotebookServer):
+    """Somebody with cookies of their own. `url` is that of their server, below the hub's."""
+
+    def __init__(self, hub: str, name: str) -> None:
+        self._hub = hub.rstrip("/")
+        self._name = name
+        super().__init__(f"{self._hub}/user/{name}")
+
+    def log_in(self, password: str) -> bool:
+        form = self._do(self._asked_of_the_hub("GET", "/hub/login"))
+        found = _FIELD.search(form.text)
+        assert found is not None, f"no form:\n{form.text}"
+        fields = {"_xsrf": found[1], "username": self._name, "password": password}
+        answer = self._do(self._asked_of_the_hub("POST", "/hub/login?next=%2Fhub%2Fhome", fields))
+        return answer.code == 200 and answer.url.endswith("/hub/home")
+
+    def start_server(self) -> None:
+        """Until it answers to this user."""
+        begun = self._do(self._asked_of_the_hub("GET", "/hub/spawn"))
+        assert begun.code == 200, begun
+        wait_for("the server of the user", lambda: self.get("/lab").url.startswith(self.url), SECONDS)
+        status = self.get("/api/status")
+        assert status.code == 200, status
+
+    async def _asked_of_the_hub(self, method: str, path: str, form: Json = None) -> Answer:
+        async with self._session.request(method, f"{self._hub}{path}", data=form) as answer:
+            return Answer(answer.status, str(answer.url), await answer.text())
+
+    def protocol_of(self, kernel: str) -> str | None:
+        """That which was agreed upon with a kernel, as JupyterLab asks for it."""
+        return self._do(self._protocol(f"{self.url}/api/kernels/{kernel}/channels"))
+
+    async def _protocol(self, url: str) -> str | None:
+        async with self._session.ws_connect(url, protocols=(KERNEL_PROTOCOL,)) as websocket:
+            return websocket.protocol
+
+    def _headers(self) -> dict[str, str]:
+        """The hub and each server have tokens of their own."""
+        token = self._session.cookie_jar.filter_cookies(URL(f"{self.url}/")).get("_xsrf")
+        return {} if token is None else {"X-XSRFToken": token.value}

@@ -1,0 +1,170 @@
+"""A Jupyter server as a program sees it that somebody uses it with: forms and cookies, its API, and its kernels."""
+
+import asyncio
+import re
+import uuid
+from collections.abc import Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import aiohttp
+import msgspec
+
+from conformance.client import Json
+
+T = TypeVar("T")
+
+SECONDS: Final = 900.0
+"""How long an answer may take. Only a broken server ever takes so long; a cell may train something."""
+_FIELD = re.compile(r'name="_xsrf" value="([^"]*)"')
+
+
+class Answer(msgspec.Struct, frozen=True):
+    code: int
+    url: str
+    """Where it came from in the end."""
+    text: str
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.text)
+
+
+class Executed(msgspec.Struct, frozen=True):
+    """What became of a cell."""
+
+    said: str
+    """All that it has printed, and what its last line was."""
+    error: str
+    """The trace, where it failed."""
+
+
+class NotebookServer:
+    """Everything below `url`, for one person with cookies of their own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        self._runner.__enter__()
+        self._runner.run(self._open())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._runner.run(self._session.close())
+        finally:
+            self._runner.__exit__(kind, error, trace)
+
+    def get(self, path: str) -> Answer:
+        return self.ask("GET", path)
+
+    def ask(self, method: str, path: str, body: Any = None) -> Answer:
+        return self._do(self._asked(method, path, json=body))
+
+    def log_in(self, password: str) -> bool:
+        """By the form that a browser shows. Whether the server lets this person in now."""
+        form = self.get("/login")
+        found = _FIELD.search(form.text)
+        assert found is not None, f"no form:\n{form.text}"
+        fields = {"_xsrf": found[1], "password": password}
+        self._do(self._asked("POST", "/login", data=fields))
+        return self.get("/api/contents").code == 200
+
+    def names(self, folder: str = "") -> list[str]:
+        """Of all that is in that folder."""
+        answer = self.get(f"/api/contents/{folder}")
+        assert answer.code == 200, answer
+        return sorted(each["name"] for each in answer.json["content"])
+
+    def cells(self, notebook: str) -> list[str]:
+        """The code of a notebook, cell by cell."""
+        answer = self.get(f"/api/contents/{notebook}")
+        assert answer.code == 200, answer
+        cells = answer.json["content"]["cells"]
+        return ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+
+    def execute(self, *cells: str, path: str = "") -> list[Executed]:
+        """In one new kernel, which ends with the last of them. `path` is the notebook that they are of."""
+        made = self.ask("POST", "/api/kernels", {"path": path})
+        assert made.code == 201, made
+        kernel = made.json["id"]
+        try:
+            return self._do(self._executed(kernel, cells))
+        finally:
+            self.ask("DELETE", f"/api/kernels/{kernel}")
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(asyncio.wait_for(work, SECONDS))
+
+    async def _open(self) -> None:
+        # Cookies of an address that is a number are kept too.
+        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+    async def _asked(self, method: str, path: str, **content: Any) -> Answer:
+        async with self._session.request(
+            method, f"{self.url}{path}", headers=self._headers(), **content
+        ) as answer:
+            return Answer(answer.status, str(answer.url), await answer.text())
+
+    def _headers(self) -> Mapping[str, str]:
+        """What the pages' own JavaScript sends along."""
+        token = next((each.value for each in self._session.cookie_jar if each.key == "_xsrf"), None)
+        return {} if token is None else {"X-XSRFToken": token}
+
+    async def _executed(self, kernel: str, cells: tuple[str, ...]) -> list[Executed]:
+        async with self._session.ws_connect(
+            f"{self.url}/api/kernels/{kernel}/channels", headers=self._headers(), max_msg_size=0
+        ) as websocket:
+            return [await _cell(websocket, each) for each in cells]
+
+
+async def _cell(websocket: aiohttp.ClientWebSocketResponse, code: str) -> Executed:
+    """Has ended when the kernel is idle again, of this cell."""
+    number = uuid.uuid4().hex
+    await websocket.send_json(_request(number, code))
+    said: list[str] = []
+    error = ""
+    async for message in websocket:
+        received: Json = message.json()
+        if received["parent_header"].get("msg_id") != number:
+            continue
+        content = received["content"]
+        match received["msg_type"]:
+            case "stream":
+                said.append(content["text"])
+            case "execute_result" | "display_data":
+                said.append(content["data"].get("text/plain", "") + "\n")
+            case "error":
+                error = "\n".join(content["traceback"])
+            case "status" if content["execution_state"] == "idle":
+                return Executed("".join(said), error)
+    raise AssertionError(f"the kernel is gone; it has said:\n{''.join(said)}")
+
+
+def _request(number: str, code: str) -> Json:
+    return {
+        "header": {
+            "msg_id": number,
+            "msg_type": "execute_request",
+            "session": uuid.uuid4().hex,
+            "username": "",
+            "date": "",
+            "version": "5.3",
+        },
+        "parent_header": {},
+        "metadata": {},
+        "channel": "shell",
+        "buffers": [],
+        "content": {
+            "code": code,
+            "silent": False,
+            "store_history": True,
+            "user_expressions": {},
+            "allow_stdin": False,
+            "stop_on_error": True,
+        },
+    }
