@@ -100,7 +100,8 @@ def test_a_file_without_companions(place: HollowPlace, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(JOB))
     assert (
-        "there are no companions in it" in run(place, "submit", str(path), "--companions-only", code=2).stderr
+        "there is no companion in it: write"
+        in run(place, "submit", str(path), "--companions-only", code=2).stderr
     )
 
 

@@ -179,7 +179,7 @@ def test_a_cluster_that_cannot_start(clusters: type[hollow_cluster.LocalCluster]
         (
             ["-", "--companions-only"],
             written(job()),
-            "<stdin> has no companion: add tensorboard: {} or jupyter: {} or hub: {} to the job",
+            "<stdin>: there is no companion in it: write `tensorboard: {}` or `jupyter: {}` or `hub: {}` into the job",
         ),
     ],
 )

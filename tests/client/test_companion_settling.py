@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from windlass.client import companion_settling
-from windlass.client.companion_settling import LONGEST_PASSWORD_BYTES, kept, settle, settled
+from windlass.client.companion_settling import LONGEST_PASSWORD_BYTES, given, kept, settled
 from windlass.client.errors import FaultyJobError
 from windlass.model.base import Json
 from windlass.model.companions import Companion, Hub, Jupyter, PasswordFrom, TensorBoard
@@ -36,7 +35,7 @@ def secret_of(companion: Companion, hashes: dict[str, str]) -> Json:
 
 def settled_in(folder: Path, wanted: Job, password: str = "") -> Settled:
     environ = {"PASSWORD": password} if password else {}
-    return settle(wanted, folder, is_one_machine=True, environ=environ)
+    return settled(wanted, given(wanted, folder, environ), is_one_machine=True)
 
 
 # Where they come from
@@ -55,7 +54,7 @@ WRITTEN: dict[str, bytes] = {
 def test_a_password_in_a_file(case: str, tmp_path: Path) -> None:
     (tmp_path / "password").write_bytes(WRITTEN[case])
     found = settled_in(tmp_path, asking(file="password"))
-    assert passwords.fits_jupyter(found.jupyter_hash, "open sesame")
+    assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], "open sesame")
     assert not found.shown
 
 
@@ -65,8 +64,8 @@ def test_a_password_with_any_character(tmp_path: Path) -> None:
         settled_in(tmp_path, asking(file="password")),
         settled_in(tmp_path, asking(env="PASSWORD"), ODD),
     ):
-        assert passwords.fits_jupyter(found.jupyter_hash, ODD)
-        assert not passwords.fits_jupyter(found.jupyter_hash, f"{ODD}x")
+        assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], ODD)
+        assert not passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], f"{ODD}x")
 
 
 def test_a_password_that_a_secret_has_is_not_looked_for(tmp_path: Path) -> None:
@@ -79,43 +78,46 @@ def test_a_job_without_passwords_has_none(tmp_path: Path) -> None:
 
 def test_one_that_is_missing_is_made_up(tmp_path: Path) -> None:
     found = settled_in(tmp_path, job(jupyter=Jupyter()))
-    assert passwords.fits_jupyter(found.jupyter_hash, found.shown[JUPYTER][ALL_USERS])
+    assert passwords.fits_jupyter(found.hashes[JUPYTER][ALL_USERS], found.shown[JUPYTER][ALL_USERS])
     again = settled_in(tmp_path, job(jupyter=Jupyter()))
     assert again.shown != found.shown
 
 
 def test_a_hub_has_one_for_each_user(tmp_path: Path) -> None:
     found = settled_in(tmp_path, job(hub=Hub(users=("ana", "ben"))))
-    assert set(found.hub_hashes) == {"ana", "ben"}
-    for user, hashed in found.hub_hashes.items():
+    assert set(found.hashes[HUB]) == {"ana", "ben"}
+    for user, hashed in found.hashes[HUB].items():
         assert passwords.fits_hub(hashed, found.shown[HUB][user])
     assert found.shown[HUB]["ana"] != found.shown[HUB]["ben"]
 
 
 def test_a_hub_for_everybody_has_one_for_all(tmp_path: Path) -> None:
     found = settled_in(tmp_path, job(hub=Hub(admins=("ana",))))
-    assert passwords.fits_hub(found.hub_hashes[ALL_USERS], found.shown[HUB][ALL_USERS])
+    assert passwords.fits_hub(found.hashes[HUB][ALL_USERS], found.shown[HUB][ALL_USERS])
 
 
 def test_an_admin_has_a_password_that_the_others_do_not_know(tmp_path: Path) -> None:
     wanted = job(hub=Hub(admins=("ana",), password_from=PasswordFrom(env="PASSWORD")))
     found = settled_in(tmp_path, wanted, "open sesame")
-    assert set(found.hub_hashes) == {ALL_USERS, "ana"}
-    assert passwords.fits_hub(found.hub_hashes["ana"], found.shown[HUB]["ana"])
-    assert not passwords.fits_hub(found.hub_hashes["ana"], "open sesame")
+    assert set(found.hashes[HUB]) == {ALL_USERS, "ana"}
+    assert passwords.fits_hub(found.hashes[HUB]["ana"], found.shown[HUB]["ana"])
+    assert not passwords.fits_hub(found.hashes[HUB]["ana"], "open sesame")
     again = kept(
-        HUB, settled_in(tmp_path, wanted, "another"), {HUB: "another"}, secret_of(HUB, dict(found.hub_hashes))
+        HUB,
+        settled_in(tmp_path, wanted, "another"),
+        {HUB: "another"},
+        secret_of(HUB, dict(found.hashes[HUB])),
     )
-    assert again.hub_hashes["ana"] == found.hub_hashes["ana"]
-    assert passwords.fits_hub(again.hub_hashes[ALL_USERS], "another")
+    assert again.hashes[HUB]["ana"] == found.hashes[HUB]["ana"]
+    assert passwords.fits_hub(again.hashes[HUB][ALL_USERS], "another")
     assert not again.shown[HUB]
 
 
 def test_a_hub_whose_password_is_chosen_has_one_for_all(tmp_path: Path) -> None:
     wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
     found = settled_in(tmp_path, wanted, "open sesame")
-    assert set(found.hub_hashes) == {ALL_USERS}
-    assert passwords.fits_hub(found.hub_hashes[ALL_USERS], "open sesame")
+    assert set(found.hashes[HUB]) == {ALL_USERS}
+    assert passwords.fits_hub(found.hashes[HUB][ALL_USERS], "open sesame")
     assert not found.shown
 
 
@@ -176,8 +178,8 @@ def test_a_variable_that_has_no_password(password: str, message: str, tmp_path: 
 
 def test_a_password_that_was_made_up_before_goes_on() -> None:
     before, now = (settled(job(jupyter=Jupyter()), {}, is_one_machine=False) for _ in range(2))
-    found = kept(JUPYTER, now, {}, secret_of(JUPYTER, {ALL_USERS: before.jupyter_hash}))
-    assert found.jupyter_hash == before.jupyter_hash
+    found = kept(JUPYTER, now, {}, secret_of(JUPYTER, {ALL_USERS: before.hashes[JUPYTER][ALL_USERS]}))
+    assert found.hashes[JUPYTER][ALL_USERS] == before.hashes[JUPYTER][ALL_USERS]
     assert not found.shown[JUPYTER]
 
 
@@ -186,14 +188,14 @@ def test_one_that_is_chosen_takes_the_place_of_another(chosen: str, stays: bool)
     wanted, before = asking(env="PASSWORD"), passwords.for_jupyter("open sesame")
     now = settled(wanted, {JUPYTER: chosen}, is_one_machine=False)
     found = kept(JUPYTER, now, {JUPYTER: chosen}, secret_of(JUPYTER, {ALL_USERS: before}))
-    assert found.jupyter_hash == (before if stays else now.jupyter_hash)
+    assert found.hashes[JUPYTER][ALL_USERS] == (before if stays else now.hashes[JUPYTER][ALL_USERS])
 
 
 def test_a_new_user_of_a_hub_gets_a_password_and_the_others_keep_theirs() -> None:
     first = settled(job(hub=Hub(users=("ana", "ben"))), {}, is_one_machine=False)
     now = settled(job(hub=Hub(users=("ana", "cem"))), {}, is_one_machine=False)
-    found = kept(HUB, now, {}, secret_of(HUB, dict(first.hub_hashes)))
-    assert found.hub_hashes == {"ana": first.hub_hashes["ana"], "cem": now.hub_hashes["cem"]}
+    found = kept(HUB, now, {}, secret_of(HUB, dict(first.hashes[HUB])))
+    assert found.hashes[HUB] == {"ana": first.hashes[HUB]["ana"], "cem": now.hashes[HUB]["cem"]}
     assert found.shown[HUB] == {"cem": now.shown[HUB]["cem"]}
 
 
@@ -210,11 +212,3 @@ def test_a_new_user_of_a_hub_gets_a_password_and_the_others_keep_theirs() -> Non
 def test_a_secret_in_which_somebody_has_written_something_else(data: Json | None) -> None:
     now = settled(job(jupyter=Jupyter()), {}, is_one_machine=False)
     assert kept(JUPYTER, now, {}, {"data": data}) == now
-
-
-def test_which_companions_a_job_has() -> None:
-    assert list(companion_settling.wanted(job(hub=Hub(), tensorboard=TensorBoard()))) == [
-        Companion.TENSORBOARD,
-        HUB,
-    ]
-    assert not companion_settling.wanted(job())

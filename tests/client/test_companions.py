@@ -11,7 +11,7 @@ from hollow_world import HollowWorld
 from operated import jobs
 
 from conformance.client import Json
-from windlass.client import companion_passwords, companion_settling, companions
+from windlass.client import companion_passwords, companions
 from windlass.client.companions import State
 from windlass.client.connection import Connection
 from windlass.client.crews import Crew
@@ -19,7 +19,6 @@ from windlass.client.errors import ClientError, NotThereError, RefusedError, Tim
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request
 from windlass.localcluster.publishing import discovery
-from windlass.model import names
 from windlass.model.api_failure import ApiFailure
 from windlass.model.companions import Companion, ServiceType
 from windlass.render.companions import password_files, passwords, servers
@@ -303,10 +302,10 @@ def hashes_of(scene: Scene, companion: Companion) -> dict[str, str]:
     """As the servers find them, and as the pods of the Deployment are marked."""
     name = servers.name_of("digits", companion)
     secret = scene.client.get(scene.path("secrets", name)).expect(200).body
-    found = companion_settling.hashes_in(companion, secret)
+    found = password_files.hashes_in(companion, secret["data"])
     deployment = scene.client.get(scene.path("deployments", name)).expect(200).body
     annotations = deployment["spec"]["template"]["metadata"]["annotations"]
-    assert annotations == {names.PASSWORD_ANNOTATION: password_files.digest(companion, found)}
+    assert annotations == servers.password_annotation(companion, found)
     return found
 
 
@@ -341,7 +340,7 @@ def test_passwords_that_are_not_renewed(scene: Scene) -> None:
 
 
 def test_a_secret_that_somebody_else_has_filled(scene: Scene) -> None:
-    scene.start(Companion.JUPYTER, hashes={})
+    scene.start(Companion.JUPYTER, hashes={ALL_USERS: "a hash"})
     change = {"data": None, "stringData": {password_files.OF_JUPYTER: msgspec.json.encode([]).decode()}}
     scene.client.patch(scene.path("secrets", "digits-jupyter"), change).expect(200)
     with pytest.raises(

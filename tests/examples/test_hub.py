@@ -21,6 +21,7 @@ from conformance.client import Json
 from conformance.objects import path as path_of
 from conformance.waiting import wait_for
 from examples import SECONDS, needs
+from windlass.model.companions import Companion
 from windlass.model.job import Job
 from windlass.render.companions import hub, passwords
 from windlass.render.companions.settled import ALL_USERS, Settled
@@ -142,7 +143,7 @@ def test_users_get_pods_on_a_cluster(cluster: Local, output: Path) -> None:
     """Which outlive a hub that crashes, and go with one that goes."""
     wanted = msgspec.convert({**job(cluster, "there", output), "hub": {"folder": "/output/people"}}, Job)
     assert wanted.hub is not None
-    settled = Settled(hub_hashes={ALL_USERS: passwords.for_hub(PASSWORD)})
+    settled = Settled(hashes={Companion.HUB: {ALL_USERS: passwords.for_hub(PASSWORD)}})
     for body in hub.objects(wanted, wanted.hub, settled, None, NAMESPACE):
         cluster.client.post(path_of(PLURALS[body["kind"]], namespace=NAMESPACE), body).expect(201)
     with HubUser(opened(cluster, "there"), "ana") as ana:

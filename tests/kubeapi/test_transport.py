@@ -22,7 +22,7 @@ from tests.kubeapi.scripted import (
     text,
 )
 
-from windlass.kubeapi import access, errors, requests
+from windlass.kubeapi import access, errors, port_forwards, requests
 from windlass.kubeapi import transport as transport_module
 from windlass.kubeapi.access import Access
 from windlass.kubeapi.credentials import Found, Tls
@@ -302,6 +302,41 @@ def test_a_stream_gives_what_comes_and_then_what_went_wrong() -> None:
                 await anext(chunks)
 
     run(send())
+
+
+GOODBYE = b"\x88\x02\x03\xe8"
+"""The frame that closes a WebSocket, with the code 1000."""
+
+
+@pytest.mark.parametrize("last_words", [GOODBYE, b""], ids=["after-a-goodbye", "without"])
+def test_a_websocket_whose_server_hangs_up(last_words: bytes) -> None:
+    """Kubelets do so as soon as they have said goodbye: nobody can answer that any more, and nothing is lost."""
+
+    async def hang_up(request: web.BaseRequest) -> web.StreamResponse:
+        websocket = web.WebSocketResponse(protocols=port_forwards.PROTOCOLS)
+        await websocket.prepare(request)
+        await websocket.send_bytes(b"\0hello")
+        assert request.transport is not None
+        request.transport.write(last_words)
+        request.transport.close()
+        return websocket
+
+    async def listen() -> None:
+        script = Script(hang_up)
+        request = port_forwards.request("t", "a", 80)
+        async with (
+            serving(script),
+            Transport(access.anonymous(script.url)) as transport,
+            transport.channels(request, port_forwards.PROTOCOLS) as channels,
+        ):
+            messages = channels.messages()
+            assert await anext(messages) == b"\0hello"
+            while not channels._websocket._writer.transport.is_closing():
+                await asyncio.sleep(0)
+            with pytest.raises(StopAsyncIteration if last_words else errors.UnansweredError):
+                await anext(messages)
+
+    run(listen())
 
 
 def test_a_proxy_is_asked_for_a_tunnel() -> None:

@@ -114,6 +114,7 @@ def drive(server: NotebookServer) -> None:
     """The starter notebook as it is, on the servers of the job; and something for TensorBoard."""
     assert not server.log_in("another one")
     assert server.log_in(PASSWORD)
+    assert "jupyter-config-data" in server.get("/lab").text, "the image has no pages of JupyterLab"
     assert {"notebooks", "output"} <= set(server.names())
     notebook = "notebooks/start.ipynb"
     executed = server.execute(*server.cells(notebook), WRITE_A_SCALAR, path=notebook)

@@ -51,14 +51,13 @@ class Cluster:
     def start(self, companion: Companion, run: str | list[str], port: int) -> None:
         """Of the job digits, without the job."""
         variables = [servers.address_variable(), specs.field("POD", "metadata.name")]
-        name = servers.name_of("digits", companion)
         server = Server(
             companion=companion,
             job="digits",
-            name=name,
-            service=name,
+            name=servers.name_of("digits", companion),
             service_type=ServiceType.CLUSTER_IP,
-            ports={"http": port},
+            port=port,
+            ready_at="/",
             container=self.home.container(run, env=variables),
             pod={"terminationGracePeriodSeconds": 0},
         )

@@ -8,15 +8,16 @@ from typing import Any
 import kubernetes_schemas
 import msgspec
 import pytest
+from rendered_companions import by_kind, container_of, pod_of
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import Jupyter, PasswordFrom, ServiceType
+from windlass.model.companions import Companion, Jupyter, PasswordFrom, ServiceType
 from windlass.model.job import Job, Role, Volume
 from windlass.model.resources import Resources
 from windlass.model.wishes import Runtime
-from windlass.render.companions import jupyter, passwords
-from windlass.render.companions.settled import Settled
+from windlass.render.companions import jupyter, passwords, servers
+from windlass.render.companions.settled import ALL_USERS, Settled
 
 JOB = Job(
     name="digits",
@@ -31,27 +32,14 @@ JOB = Job(
     volumes={"data": Volume(at="/data", pvc="data", read_only=True), "output": Volume(at="/output", pvc="o")},
     roles={"ps": Role(port=3333, env={"OF_PS": "1"}), "worker": Role(tasks=2, node_selector={"gpu": "yes"})},
 )
-SETTLED = Settled(jupyter_hash=passwords.for_jupyter("correct horse"))
+HASH = passwords.for_jupyter("correct horse")
+SETTLED = Settled(hashes={Companion.JUPYTER: {ALL_USERS: HASH}})
 LABELS = {names.JOB_LABEL: "digits", names.COMPANION_LABEL: "jupyter"}
 
 
 def made(job: Job = JOB, settled: Settled = SETTLED, **fields: Any) -> dict[str, Json]:
     """By kind."""
-    bodies = jupyter.objects(job, Jupyter(**fields), settled, None, "")
-    found = {body["kind"]: body for body in bodies}
-    assert len(found) == len(bodies)
-    return found
-
-
-def pod_of(found: dict[str, Json]) -> Json:
-    spec: Json = found["Deployment"]["spec"]["template"]["spec"]
-    return spec
-
-
-def container_of(found: dict[str, Json]) -> Json:
-    (container,) = pod_of(found)["containers"]
-    assert isinstance(container, dict)
-    return container
+    return by_kind(jupyter.objects(job, Jupyter(**fields), settled, None, ""))
 
 
 def variables_of(found: dict[str, Json]) -> Json:
@@ -154,23 +142,24 @@ def test_tasks_of_other_runtimes_are_told_of_too(runtime: Runtime) -> None:
 def test_the_secret_has_the_hash_for_servers_of_all_ages() -> None:
     data = made()["Secret"]["stringData"]
     config = json.loads(data["jupyter_server_config.json"])
-    assert config == {"PasswordIdentityProvider": {"hashed_password": SETTLED.jupyter_hash}}
+    assert config == {"PasswordIdentityProvider": {"hashed_password": HASH}}
     older = json.loads(data["jupyter_notebook_config.json"])
-    assert older == {"NotebookApp": {"password": SETTLED.jupyter_hash}}
+    assert older == {"NotebookApp": {"password": HASH}}
 
 
 def test_another_password_replaces_the_pod() -> None:
-    again, other = made(), made(settled=Settled(jupyter_hash=passwords.for_jupyter("other")))
+    changed = Settled(hashes={Companion.JUPYTER: {ALL_USERS: passwords.for_jupyter("other")}})
+    again, other = made(), made(settled=changed)
     annotations = [
         each["Deployment"]["spec"]["template"]["metadata"]["annotations"] for each in (made(), again, other)
     ]
     assert annotations[0] == annotations[1] != annotations[2]
-    assert SETTLED.jupyter_hash not in json.dumps(annotations)
+    assert HASH not in json.dumps(annotations)
 
 
 def test_the_hash_is_in_the_secret_alone() -> None:
     found = made()
-    assert SETTLED.jupyter_hash not in json.dumps([each for kind, each in found.items() if kind != "Secret"])
+    assert HASH not in json.dumps([each for kind, each in found.items() if kind != "Secret"])
 
 
 def test_a_secret_of_ones_own_is_mounted() -> None:
@@ -188,7 +177,7 @@ def started(
     """The script of the container with these programs, which say how they were started, in a home of the test."""
     tools = tmp_path / "bin"
     tools.mkdir(exist_ok=True)
-    for needed in ("mkdir", "ln", "cp", "sh"):
+    for needed in ("mkdir", "ln", "cp", "cat", "sh"):
         if not (tools / needed).exists():
             (tools / needed).symlink_to(f"/bin/{needed}")
     for program in programs:
@@ -198,7 +187,7 @@ def started(
     home.mkdir(exist_ok=True)
     starter.mkdir(exist_ok=True)
     (starter / "start.ipynb").write_text(found["ConfigMap"]["data"]["start.ipynb"])
-    places = {jupyter.HOME: home, jupyter.STARTER_FOLDER: starter, "/output": tmp_path / "output"}
+    places = {servers.HOME: home, jupyter.STARTER_FOLDER: starter, "/output": tmp_path / "output"}
     words = [word.replace("$$", "$") for word in container_of(found)["command"]]
     for place, here in places.items():
         words[4:] = [

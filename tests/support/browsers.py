@@ -13,10 +13,10 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import aiohttp
+from web_sessions import WebSession
 
 from conformance.waiting import wait_for
 
@@ -43,28 +43,15 @@ OPTIONS: Final = (
 ENDS: Final = (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED)
 
 
-class Page:
+class Page(WebSession):
     """The only tab of a browser."""
 
     def __init__(self, address: str) -> None:
+        super().__init__()
         self._address = address
-        self._runner = asyncio.Runner()
         self._number = 0
         self.complaints: list[str] = []
         """What the page has thrown and nobody has caught."""
-
-    def __enter__(self) -> Self:
-        self._runner.__enter__()
-        self._runner.run(self._connect())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._runner.run(self._session.close())
-        finally:
-            self._runner.__exit__(kind, error, trace)
 
     def open(self, url: str) -> None:
         """It may not have loaded yet when this returns."""
@@ -104,7 +91,7 @@ class Page:
     def _tell(self, method: str, **parameters: Any) -> Any:
         return self._runner.run(asyncio.wait_for(self._told(method, parameters), SECONDS))
 
-    async def _connect(self) -> None:
+    async def _open(self) -> None:
         self._session = aiohttp.ClientSession()
         self._websocket = await self._session.ws_connect(self._address, max_msg_size=0)
         for domain in ("Page", "Runtime"):

@@ -15,9 +15,8 @@ from windlass.client import companions
 from windlass.client import connection as connections
 from windlass.client.companions import CompanionView
 from windlass.client.connection import Connection
-from windlass.model import names
 from windlass.model.companions import Companion, ServiceType
-from windlass.render.companions import password_files, servers
+from windlass.render.companions import servers
 from windlass.render.companions.servers import Server
 from windlass.wire import crd
 
@@ -67,29 +66,21 @@ class Scene:
         hashes: dict[str, str] | None = None,
     ) -> None:
         """As a submission makes it, and without a pod."""
-        name = servers.name_of(job, companion)
-        port = PORTS[companion]
         server = Server(
             companion=companion,
             job=job,
-            name=name,
-            service=name,
+            name=servers.name_of(job, companion),
             service_type=service_type,
-            ports={"http": port, "more": port + 1},
+            port=PORTS[companion],
+            ready_at="/",
             container={"name": "main", "image": "i", "command": ["sh", "--logdir=/output"]},
-            pod={},
+            hashes=hashes or {},
         )
-        deployment, service = servers.objects(server)
-        self.client.post(self.path("deployments"), deployment).expect(201)
-        self.client.post(self.path("services"), service).expect(201)
-        if hashes is not None:
-            metadata = servers.metadata(server, name)
-            texts = password_files.files(companion, hashes)
-            body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": texts}
-            self.client.post(self.path("secrets"), body).expect(201)
+        for body in servers.objects(server):
+            self.client.post(self.path(f"{body['kind'].lower()}s"), body).expect(201)
 
     def pod(self, status: Json | None = None, *, name: str = "p", companion: Companion = TENSORBOARD) -> None:
-        labels = {names.JOB_LABEL: "digits", names.COMPANION_LABEL: str(companion)}
+        labels = servers.labels_of("digits", companion)
         spec = {"nodeName": "nowhere", "containers": [{"name": "main", "image": "i"}]}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
         self.client.post(self.path("pods"), body).expect(201)

@@ -4,11 +4,11 @@ import asyncio
 import re
 import uuid
 from collections.abc import Coroutine, Mapping
-from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, TypeVar
 
 import aiohttp
 import msgspec
+from web_sessions import WebSession
 
 from conformance.client import Json
 
@@ -39,25 +39,12 @@ class Executed(msgspec.Struct, frozen=True):
     """The trace, where it failed."""
 
 
-class NotebookServer:
+class NotebookServer(WebSession):
     """Everything below `url`, for one person with cookies of their own."""
 
     def __init__(self, url: str) -> None:
+        super().__init__()
         self.url = url.rstrip("/")
-        self._runner = asyncio.Runner()
-
-    def __enter__(self) -> Self:
-        self._runner.__enter__()
-        self._runner.run(self._open())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._runner.run(self._session.close())
-        finally:
-            self._runner.__exit__(kind, error, trace)
 
     def get(self, path: str) -> Answer:
         return self.ask("GET", path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from windlass.cli import cluster, completing, parameters
+from windlass.cli import browsers, cluster, completing, parameters
 from windlass.cli.cluster import Where
 from windlass.model.companions import Companion
 
@@ -113,6 +113,18 @@ def note(message: str) -> None:
     click.echo(f"windlass: {message}", err=True)
 
 
+def renewal(user: str = "") -> Before:
+    """Another password, shown before anybody waits: of one user of a hub, or that of a Jupyter."""
+
+    async def renew(connection: "Connection", view: "CompanionView") -> None:
+        from windlass.client import companion_passwords, companion_settling
+
+        password = await companion_passwords.renew(connection, view, user)
+        say(companion_settling.shown_once(f"the new password of {user or view.companion}", password))
+
+    return renew
+
+
 def _of_file(door: Door) -> int:
     from windlass.cli import run
 
@@ -146,7 +158,7 @@ async def _open(
             stays = "it goes on in the cluster"
             say(f"{door.companion} of {door.name}: {forward.url}  (Ctrl-C ends this; {stays})")
             if door.opens_browser:
-                await _open_browser(forward.url)
+                await browsers.open_at(forward.url, note)
             await _while_open(interrupted, meanwhile(forward.url, view) if meanwhile is not None else None)
 
 
@@ -171,10 +183,3 @@ def _until_interrupted() -> Iterator[asyncio.Event]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
-
-
-async def _open_browser(url: str) -> None:
-    import webbrowser
-
-    if not await asyncio.to_thread(webbrowser.open, url):
-        note(f"no browser was found: open {url} in one")

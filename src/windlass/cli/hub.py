@@ -1,16 +1,10 @@
 """`windlass hub`: a way to the JupyterHub of a job."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from windlass.cli import companion_doors
 from windlass.cli.companion_doors import Door
 from windlass.model.companions import Companion
-
-if TYPE_CHECKING:
-    from windlass.client.companions import CompanionView
-    from windlass.client.connection import Connection
 
 
 @click.command()
@@ -31,13 +25,4 @@ def hub(door: Door, user: str | None) -> None:
         raise click.UsageError(
             "--new-password is for a job of a cluster: one that is started here has new ones"
         )
-
-    async def renew(connection: "Connection", view: "CompanionView") -> None:
-        from windlass.client import companion_passwords
-
-        password = await companion_passwords.renew(connection, view, user or "")
-        companion_doors.say(
-            f"the new password of {user} is {password}: it is shown this once, and kept as a hash"
-        )
-
-    companion_doors.open_it(door, renew if user is not None else None)
+    companion_doors.open_it(door, companion_doors.renewal(user) if user is not None else None)

@@ -1,16 +1,10 @@
 """`windlass jupyter`: a way to the JupyterLab of a job."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from windlass.cli import companion_doors
 from windlass.cli.companion_doors import Door
 from windlass.model.companions import Companion
-
-if TYPE_CHECKING:
-    from windlass.client.companions import CompanionView
-    from windlass.client.connection import Connection
 
 
 @click.command()
@@ -29,13 +23,4 @@ def jupyter(door: Door, new_password: bool) -> None:
         raise click.UsageError(
             "--new-password is for a job of a cluster: one that is started here has a new one"
         )
-    companion_doors.open_it(door, _renew if new_password else None)
-
-
-async def _renew(connection: "Connection", view: "CompanionView") -> None:
-    from windlass.client import companion_passwords
-
-    password = await companion_passwords.renew(connection, view)
-    companion_doors.say(
-        f"the new password of jupyter is {password}: it is shown this once, and kept as a hash"
-    )
+    companion_doors.open_it(door, companion_doors.renewal() if new_password else None)

@@ -10,6 +10,7 @@ import msgspec
 
 from windlass.cli import exit_codes, job_files, mishaps, parameters, whole_files
 from windlass.cli.mishaps import CommandError
+from windlass.model.companions import Companion
 from windlass.render.parts import COMPANIONS, Part
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from windlass.client.sources import Source
     from windlass.model.base import Json
     from windlass.model.job import Job
+    from windlass.render.companions.settled import ByUser
     from windlass.render.documents import Submission
     from windlass.render.parts import Piece
     from windlass.render.shares import Share
@@ -148,6 +150,8 @@ def _tell(wanted: Wanted, line: str) -> None:
 
 def _rendered(source: "Source", wanted: Wanted) -> "Iterator[Json]":
     """First what stands in the file as it is, then each job, in the order in which a cluster is to have them."""
+    from windlass.client import companion_settling
+
     beside = source.contents.beside(is_plain=wanted.is_plain)
     pieces = [
         *(piece for piece in beside if piece.part is Part.OTHERS),
@@ -168,7 +172,7 @@ def _rendered(source: "Source", wanted: Wanted) -> "Iterator[Json]":
     wanted_parts = set(wanted.only) or found - {str(Part.PREFLIGHT)}
     if str(Part.JUPYTER) in wanted_parts:
         for name, password in source.contents.shown.items():
-            _tell(wanted, f"the password of {name} is {password}: it is shown this once")
+            _tell(wanted, companion_settling.shown_once(f"the password of {name}", password))
     yield from (piece.body for piece in pieces if piece.part in wanted_parts)
 
 
@@ -257,19 +261,20 @@ def _prepared(job: "Job", source: "Source", wanted: Wanted) -> "Preparation | No
     from windlass.client.errors import ClientError
 
     if wanted.only:
-        unwanted = {str(part): None for part in COMPANIONS if str(part) not in wanted.only}
-        job = msgspec.structs.replace(job, **unwanted)
+        job = job.with_companions([each for each in Companion if each in wanted.only])
     try:
         return preparing_plans.planned(job, job.namespace, source.folder, is_one_machine=False)
     except ClientError as error:
         raise cluster.explained(error) from error
 
 
-def _passwords(job: "Job", shown: "Mapping[str, Mapping[str, str]]") -> Iterator[str]:
+def _passwords(job: "Job", shown: "Mapping[Companion, ByUser]") -> Iterator[str]:
+    from windlass.client import companion_settling
+
     for companion, by_user in shown.items():
         for user, password in by_user.items():
             whose = f"{user} at {companion}" if user else companion
-            yield f"the password of {whose} of the job {job.name} is {password}: it is shown this once"
+            yield companion_settling.shown_once(f"the password of {whose} of the job {job.name}", password)
 
 
 def _share(job: "Job", wanted: Wanted) -> "Share | None":

@@ -131,11 +131,9 @@ async def _submit(connection: "Connection", plans: "Sequence[Plan]", form: str) 
 
 def _doors(plan: "Plan", framework: "Framework") -> "Iterator[str]":
     """How its companions are opened."""
-    from windlass.client import companion_settling
-
     for job in plan.jobs:
         if job.preparation is not None and (job.name, job.namespace) == (framework.name, framework.namespace):
-            for companion in companion_settling.wanted(job.preparation.job):
+            for companion in job.preparation.job.companions:
                 yield created_objects.door(companion, framework.name, framework.namespace)
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from windlass.client import listing
-from windlass.client.changing import FIELD_MANAGER
+from windlass.client import changing, listing
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RefusedError
 from windlass.kubeapi import requests
@@ -216,12 +215,9 @@ async def free(connection: Connection, staying: Iterable[Belonging]) -> None:
     for each in staying:
         if not each.goes_with_a_framework:
             continue
-        change = msgspec.json.encode({"metadata": {"uid": each.uid, "ownerReferences": None}})
-        request = requests.merge_patch(
-            each.kind.resource, connection.namespace, each.name, change, field_manager=FIELD_MANAGER
-        )
+        change = {"metadata": {"uid": each.uid, "ownerReferences": None}}
         try:
-            await connection.send(request)
+            await changing.merge(connection, each.kind.resource, each.name, change)
         except (NotFoundError, ConflictError):
             continue  # it is gone already
         except AnsweredError as error:

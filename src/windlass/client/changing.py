@@ -6,7 +6,7 @@ from windlass.client import finding
 from windlass.client.connection import Connection
 from windlass.client.errors import CompletedError
 from windlass.kubeapi import requests
-from windlass.kubeapi.resources import frameworks
+from windlass.kubeapi.resources import Resource, frameworks
 from windlass.model.base import Json
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
@@ -57,15 +57,18 @@ async def resume(connection: Connection, name: str) -> Change:
 
 async def patch(connection: Connection, framework: Framework, spec: Json) -> Framework:
     """Of this very Framework, and of no other that has its name by now."""
-    body = msgspec.json.encode({"metadata": {"uid": framework.uid}, "spec": spec})
-    request = requests.merge_patch(
-        frameworks(framework.group),
-        connection.namespace,
-        framework.name,
-        body,
-        field_manager=FIELD_MANAGER,
+    change = {"metadata": {"uid": framework.uid}, "spec": spec}
+    return codec.decode_framework(
+        await merge(connection, frameworks(framework.group), framework.name, change)
     )
-    return codec.decode_framework(await connection.send(request))
+
+
+async def merge(connection: Connection, resource: Resource, name: str, change: Json) -> bytes:
+    """Any object of the namespace, as it is then. Raises what `Connection.send` raises."""
+    body = msgspec.json.encode(change)
+    return await connection.send(
+        requests.merge_patch(resource, connection.namespace, name, body, field_manager=FIELD_MANAGER)
+    )
 
 
 def is_completed(framework: Framework) -> bool:

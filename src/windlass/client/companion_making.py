@@ -1,11 +1,11 @@
 """Companions as they are made before a Framework: what an earlier submission has left of them is taken into account."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from windlass.client import companion_settling, listing
+from windlass.client import companion_settling, companions, listing
 from windlass.client.connection import Connection
 from windlass.client.errors import NotThereError
 from windlass.client.preparing_objects import Object
@@ -15,13 +15,11 @@ from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import SECRETS, SERVICES, Resource
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import Companion
+from windlass.model.companions import Companion, source_of
 from windlass.render.companions import servers
 from windlass.render.companions.settled import ALL_USERS, Settled
 from windlass.render.parts import Part
 from windlass.render.shares import Share
-
-SHOWN_ONCE = "it is shown this once, and kept as a hash"
 
 Tell = Callable[[str], None]
 
@@ -32,12 +30,10 @@ async def settled(connection: Connection, preparation: Preparation, owner: str, 
     Raises NotThereError, and what `Connection.send` raises.
     """
     job, made = preparation.job, preparation.settled
-    for companion in companion_settling.WITH_PASSWORDS:
-        if companion not in companion_settling.wanted(job):
-            continue
-        if chosen := companion_settling.source_of(job, companion).secret:
+    for companion, wanted in job.companions.items():
+        if chosen := source_of(wanted).secret:
             await _insist_on(connection, chosen, companion)
-            continue
+    for companion in made.hashes:
         found = await _look(connection, SECRETS, servers.name_of(job.name, companion))
         if found is not None and found.goes_on(owner):
             # It takes a while, as it should.
@@ -59,24 +55,29 @@ def bodies(
     return sorted(found, key=lambda body: bool(body["kind"] != "Secret"))
 
 
-def lines(
-    preparation: Preparation, companion: Companion, made: Sequence[Object], settled: Settled
-) -> Iterator[str]:
-    """What there is to tell once it is there. A password that was made up is told here and nowhere else."""
+def report(
+    preparation: Preparation,
+    companion: Companion,
+    made: Sequence[Object],
+    settled: Settled,
+    tell: Tell,
+    show: Tell,
+) -> None:
+    """What there is to tell once it is there. A password that was made up is shown here and nowhere else."""
     is_new = all(each.is_new for each in made if each.body["kind"] == "Deployment")
-    yield f"{companion} is {'started' if is_new else 'there already, and is brought up to date'}"
+    tell(f"{companion} is {'started' if is_new else 'there already, and is brought up to date'}")
     shown, planned = (each.shown.get(companion, {}) for each in (settled, preparation.settled))
     for user, password in shown.items():
         whose = "the password" if user == ALL_USERS else f"the password of {user}"
-        yield f"{companion}: {whose} is {password}: {SHOWN_ONCE}"
+        show(f"{companion}: {companion_settling.shown_once(whose, password)}")
     if len(shown) < len(planned):
         rest = "its password is that of before" if not shown else "the others have their passwords of before"
-        yield f"{companion}: {rest}"
+        tell(f"{companion}: {rest}")
 
 
 async def _service(connection: Connection, job: str, asked: str, tell: Tell) -> str:
     """The name of TensorBoard's: one that another job has, or anybody else, stays theirs."""
-    own = {names.JOB_LABEL: job, names.COMPANION_LABEL: str(Companion.TENSORBOARD)}
+    own = servers.labels_of(job, Companion.TENSORBOARD)
     chosen, found = asked, await _look(connection, SERVICES, asked)
     labels = {} if found is None else found.body["metadata"].get("labels") or {}
     if found is not None and not own.items() <= labels.items():
@@ -85,13 +86,12 @@ async def _service(connection: Connection, job: str, asked: str, tell: Tell) -> 
         other = labels.get(names.JOB_LABEL, "")
         whose = f"that of the job {other}" if other else "not Windlass's"
         tell(f"tensorboard: the Service {asked} is {whose}: its own is called {chosen}")
-    await _remove_all_but(connection, chosen, own)
+    await _remove_all_but(connection, chosen, companions.selector(job, Companion.TENSORBOARD))
     return chosen
 
 
-async def _remove_all_but(connection: Connection, service: str, labels: dict[str, str]) -> None:
+async def _remove_all_but(connection: Connection, service: str, selector: str) -> None:
     """One that had another name would lead to the same TensorBoard."""
-    selector = ",".join(f"{label}={value}" for label, value in labels.items())
     try:
         listed = await listing.objects(connection, SERVICES, connection.namespace, selector)
     except ForbiddenError:

@@ -6,9 +6,8 @@ from typing import TypeVar
 import msgspec
 
 from windlass.client.pods import Pod, PodSpec
-from windlass.model import names
 from windlass.model.base import Sparse
-from windlass.model.companions import Companion
+from windlass.model.companions import Companion, companion_in
 from windlass.model.pods import OwnerReference
 
 
@@ -79,7 +78,5 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def by_companion(found: Iterable[_Labelled]) -> list[tuple[Companion, _Labelled]]:
-    """Somebody may write anything into a label."""
-    known = {str(each): each for each in Companion}
-    labelled = ((known.get(each.metadata.labels.get(names.COMPANION_LABEL, "")), each) for each in found)
+    labelled = ((companion_in(each.metadata.labels), each) for each in found)
     return [(companion, each) for companion, each in labelled if companion is not None]

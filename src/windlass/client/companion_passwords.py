@@ -5,18 +5,14 @@ import base64
 
 import msgspec
 
-from windlass.client import companion_settling, listing
-from windlass.client.changing import FIELD_MANAGER
+from windlass.client import changing, listing
 from windlass.client.companions import CompanionView
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError, RefusedError
-from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError, ConflictError
-from windlass.kubeapi.resources import DEPLOYMENTS, SECRETS, Resource
-from windlass.model import names
+from windlass.kubeapi.resources import DEPLOYMENTS, SECRETS
 from windlass.model.base import Json
-from windlass.model.companions import Companion
-from windlass.render.companions import password_files, passwords
+from windlass.render.companions import password_files, passwords, servers
 from windlass.render.companions.settled import ALL_USERS
 from windlass.wire import faults
 
@@ -24,7 +20,7 @@ from windlass.wire import faults
 async def renew(connection: Connection, view: CompanionView, user: str = ALL_USERS) -> str:
     """The new one, which is known to nobody else. Of a hub: that of one user. Raises ClientError and ApiError."""
     secret = await _secret(connection, view)
-    hashes = companion_settling.hashes_in(view.companion, secret)
+    hashes = password_files.hashes_in(view.companion, secret.get("data") or {})
     if not hashes:
         raise ClientError(f"the Secret {secret['metadata']['name']} has no passwords as Windlass writes them")
     if user not in hashes and ALL_USERS not in hashes:
@@ -34,7 +30,7 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
         )
     password = passwords.generated()
     # It takes a while, as it should.
-    hashed = await asyncio.to_thread(_hashed, view.companion, password)
+    hashed = await asyncio.to_thread(password_files.hashed, view.companion, password)
     hashes = {**hashes, user: hashed}
     await _write(connection, view, secret, hashes)
     try:
@@ -45,11 +41,6 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
             f"{connection.where} does not do: {error.failure.message}"
         ) from error
     return password
-
-
-def _hashed(companion: Companion, password: str) -> str:
-    is_hub = companion is Companion.HUB
-    return passwords.for_hub(password) if is_hub else passwords.for_jupyter(password)
 
 
 async def _secret(connection: Connection, view: CompanionView) -> Json:
@@ -69,27 +60,17 @@ async def _write(connection: Connection, view: CompanionView, secret: Json, hash
     texts = password_files.files(view.companion, hashes)
     data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
     try:
-        await _patch(connection, SECRETS, secret["metadata"]["name"], {"metadata": metadata, "data": data})
+        await changing.merge(
+            connection, SECRETS, secret["metadata"]["name"], {"metadata": metadata, "data": data}
+        )
     except ConflictError as error:
         raise RefusedError("somebody else has just changed its passwords. Ask again.") from error
 
 
 async def _replace_pod(connection: Connection, view: CompanionView, hashes: dict[str, str]) -> None:
-    annotations = {names.PASSWORD_ANNOTATION: password_files.digest(view.companion, hashes)}
+    annotations = servers.password_annotation(view.companion, hashes)
     change = {
         "metadata": {"uid": view.uid},
         "spec": {"template": {"metadata": {"annotations": annotations}}},
     }
-    await _patch(connection, DEPLOYMENTS, view.name, change)
-
-
-async def _patch(connection: Connection, resource: Resource, name: str, change: Json) -> None:
-    await connection.send(
-        requests.merge_patch(
-            resource,
-            connection.namespace,
-            name,
-            msgspec.json.encode(change),
-            field_manager=FIELD_MANAGER,
-        )
-    )
+    await changing.merge(connection, DEPLOYMENTS, view.name, change)

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 import msgspec
 
 from windlass.client import (
-    companion_settling,
     embedded,
     finding,
     others,
@@ -21,13 +20,9 @@ from windlass.client.errors import FaultyJobError
 from windlass.client.preparing_objects import Object
 from windlass.client.preparing_plans import Preparation
 from windlass.client.sources import Source
-from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.companions import companion_in
 from windlass.model.framework import Framework
-
-_NO_COMPANIONS = (
-    "there are no companions in it: expected `tensorboard: {}`, `jupyter: {}` or `hub: {}` in a job file"
-)
 
 Tell = Callable[[str], None]
 
@@ -68,7 +63,7 @@ async def plan(connection: Connection, source: Source) -> Plan:
     made = []
     for submission in contents.submissions:
         job = submission.job
-        if job is None or not companion_settling.wanted(job):
+        if job is None or not job.companions:
             continue
         here = connection.at(submission.namespace)
         is_embedded = await embedded.is_embedded(here)
@@ -79,7 +74,7 @@ async def plan(connection: Connection, source: Source) -> Plan:
             )
         )
     if not made and not any(map(_is_companion, contents.others)):
-        raise FaultyJobError(_NO_COMPANIONS)
+        raise FaultyJobError(preparing_plans.no_companions())
     return Plan(tuple(each for each in made if each is not None), contents.others, contents.shown)
 
 
@@ -117,4 +112,4 @@ async def _job_of(connection: Connection, name: str) -> Framework | None:
 
 
 def _is_companion(body: Json) -> bool:
-    return names.COMPANION_LABEL in (body["metadata"].get("labels") or {})
+    return companion_in(body["metadata"].get("labels")) is not None

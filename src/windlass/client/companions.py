@@ -22,6 +22,7 @@ from windlass.kubeapi.resources import DEPLOYMENTS, PODS, SERVICES, Resource
 from windlass.model import names
 from windlass.model.companions import Companion, ServiceType
 from windlass.model.pods import PodPhase
+from windlass.render.companions import servers
 
 READY_SECONDS = 300.0
 """For so long one may take to answer: its image comes over the network."""
@@ -87,7 +88,7 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
 
 def selector(job: str, companion: Companion) -> str:
     """The labels of all that belongs to one."""
-    return f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}={companion}"
+    return ",".join(f"{label}={value}" for label, value in servers.labels_of(job, companion).items())
 
 
 async def read(connection: Connection, job: str, note: Note = lambda _: None) -> tuple[CompanionView, ...]:

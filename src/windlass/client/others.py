@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
+from windlass.client import companion_settling
 from windlass.client.changing import FIELD_MANAGER
-from windlass.client.companion_making import SHOWN_ONCE
 from windlass.client.connection import Connection
 from windlass.client.errors import RefusedError
 from windlass.client.kinds import Kinds
@@ -33,7 +33,7 @@ async def create_all(
             raise RefusedError(f"{connection.where} knows no {kind} of {api_version}")
         yield await _create(connection, resource, body)
     for notebook, password in shown.items():
-        yield f"{notebook}: the password is {password}: {SHOWN_ONCE}"
+        yield f"{notebook}: {companion_settling.shown_once('the password', password)}"
 
 
 async def _create(connection: Connection, resource: Resource, body: Json) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from windlass.client import companion_making, companion_settling, preparing_objects, preparing_waits
+from windlass.client import companion_making, preparing_objects, preparing_waits
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RefusedError
 from windlass.client.preparing_objects import Object
@@ -28,7 +28,9 @@ Tell = Callable[[str], None]
 class Prepared:
     """What was made, and where the job finds its files."""
 
-    def __init__(self, connection: Connection, preparation: Preparation, tell: Tell, owner: str = "") -> None:
+    def __init__(
+        self, connection: Connection, preparation: Preparation, tell: Tell, show: Tell, owner: str = ""
+    ) -> None:
         self.share = preparation.share
         self.servers: tuple[Object, ...] = ()
         """The Deployments of its companions."""
@@ -36,6 +38,7 @@ class Prepared:
         self._preparation = preparation
         self._name = preparation.job.name
         self._tell = tell
+        self._show = show
         self._owner = owner
         self._made: list[Object] = []
         """Taken back when a step fails."""
@@ -74,7 +77,7 @@ class Prepared:
 
     async def _hide(self, body: Json) -> None:
         """Companions read the job's Secret too: where these go on, so does it."""
-        companions = companion_settling.wanted(self._preparation.job).values()
+        companions = self._preparation.job.companions.values()
         if not companions:
             await self._renew(body)
             return
@@ -119,15 +122,14 @@ class Prepared:
                 await asyncio.shield(preparing_objects.remove(self._connection, made))
 
     async def _accompany(self) -> None:
-        wanted = companion_settling.wanted(self._preparation.job)
+        wanted = self._preparation.job.companions
         if not wanted:
             return
         settled = await companion_making.settled(self._connection, self._preparation, self._owner, self._tell)
         for companion, each in wanted.items():
             bodies = companion_making.bodies(self._preparation, companion, self.share, settled)
             made = [await self._adopt(body, is_kept=each.keep) for body in bodies]
-            for line in companion_making.lines(self._preparation, companion, made, settled):
-                self._tell(line)
+            companion_making.report(self._preparation, companion, made, settled, self._tell, self._show)
             self.servers += tuple(one for one in made if one.body["kind"] == "Deployment")
 
     def _bodies(self, part: Part) -> list[Json]:
@@ -166,15 +168,17 @@ async def prepared(
     preparation: Preparation,
     tell: Tell,
     *,
+    show: Tell | None = None,
     is_passing: bool = False,
     owner: str = "",
 ) -> AsyncIterator[Prepared]:
     """All that the job needs is there in the block. If that fails, what was made for the job alone goes again.
 
-    `is_passing`: the cluster goes too, and nobody need hear of what stays on it. `owner` is the uid of a Framework that
-    is there already: its companions go on. Raises ClientError.
+    `show` is told of passwords that were made up, in place of `tell`. `is_passing`: the cluster goes too, and nobody
+    need hear of what stays on it. `owner` is the uid of a Framework that is there already: its companions go on. Raises
+    ClientError.
     """
-    work = Prepared(connection, preparation, tell, owner)
+    work = Prepared(connection, preparation, tell, show or tell, owner)
     try:
         await work.carry_out()
         yield work

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from windlass.client import belongings, watching
+from windlass.client import belongings, changing, watching
 from windlass.client.belongings import Belonging
 from windlass.client.changing import FIELD_MANAGER
 from windlass.client.connection import Connection
@@ -128,16 +128,7 @@ async def give(connection: Connection, made: Sequence[Object], owner: Framework)
     }
     for each in made:
         change = {"metadata": {"uid": each.uid, "ownerReferences": [reference]}}
-        resource = each.belonging.kind.resource
-        await connection.send(
-            requests.merge_patch(
-                resource,
-                connection.namespace,
-                each.name,
-                msgspec.json.encode(change),
-                field_manager=FIELD_MANAGER,
-            )
-        )
+        await changing.merge(connection, each.belonging.kind.resource, each.name, change)
 
 
 async def _create(connection: Connection, body: Json, record: Record) -> Object:
@@ -191,11 +182,8 @@ async def _brought_up_to_date(connection: Connection, body: Json) -> Object:
 async def _patched(connection: Connection, body: Json) -> Object:
     """As `kubectl apply` would: what is as it was stays untouched. Raises NotFoundError and ConflictError."""
     resource, name = _KINDS[body["kind"]].resource, body["metadata"]["name"]
-    request = requests.merge_patch(
-        resource, connection.namespace, name, msgspec.json.encode(body), field_manager=FIELD_MANAGER
-    )
     try:
-        return _object(body, await connection.send(request), is_new=False)
+        return _object(body, await changing.merge(connection, resource, name, body), is_new=False)
     except (NotFoundError, ConflictError):
         raise
     except AnsweredError as error:

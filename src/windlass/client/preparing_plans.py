@@ -88,6 +88,13 @@ def planned(
     return made if made.pieces() else None
 
 
+def no_companions(wanted: Collection[Companion] = tuple(Companion)) -> str:
+    """What is told of a file in which there is none of these."""
+    what = "companion" if len(wanted) > 1 else ", ".join(wanted)
+    fields = " or ".join(f"`{each}: {{}}`" for each in wanted)
+    return f"there is no {what} in it: write {fields} into the job"
+
+
 def share_of(job: Job) -> Share | None:
     """On one machine."""
     return Direct(shares.server_name(job.name)) if job.nfs_server is not None else None
@@ -95,7 +102,7 @@ def share_of(job: Job) -> Share | None:
 
 def depends_on_the_machine(job: Job) -> bool:
     """Whether it is prepared otherwise where its tasks run on this machine."""
-    return job.nfs_server is not None or bool(_folders_of(job)) or bool(companion_settling.wanted(job))
+    return job.nfs_server is not None or bool(_folders_of(job)) or bool(job.companions)
 
 
 def _folders_of(job: Job) -> Collection[str]:

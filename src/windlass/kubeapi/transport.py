@@ -318,6 +318,8 @@ class Channels:
                     yield message.data
                 case aiohttp.WSMsgType.TEXT:
                     yield message.data.encode()
+                case aiohttp.WSMsgType.CLOSE:
+                    return  # also where the server is gone before it has our goodbye, as those of kubelets are
                 case aiohttp.WSMsgType.ERROR:
                     raise UnansweredError(f"{self._request}: {message.data}")
                 case _:

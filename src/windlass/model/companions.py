@@ -3,6 +3,7 @@
 They are servers for people. None of them decides how the job ends.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
@@ -28,6 +29,9 @@ class ServiceType(StrEnum):
     NODE_PORT = "NodePort"
     CLUSTER_IP = "ClusterIP"
 
+
+HUB_PORT_WITHIN = 8081
+"""Where a hub listens for its proxy, which is in its pod."""
 
 ServiceName = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
 
@@ -110,3 +114,19 @@ class Hub(Sparse, frozen=True, kw_only=True):
     """Added to jupyterhub_config.py, for all that has no field of its own here, such as another way to log in."""
     keep: bool = False
     """It stays when the job goes."""
+
+
+AnyCompanion = TensorBoard | Jupyter | Hub
+"""What a job file says of one."""
+
+
+def source_of(wanted: AnyCompanion) -> PasswordFrom:
+    """Where its password is. Empty where one is made up, or where it has none."""
+    found = None if isinstance(wanted, TensorBoard) else wanted.password_from
+    return found or PasswordFrom()
+
+
+def companion_in(labels: Mapping[str, str] | None) -> Companion | None:
+    """To which an object with these labels belongs. Anybody may have written anything into them."""
+    written = (labels or {}).get(names.COMPANION_LABEL)
+    return next((each for each in Companion if each == written), None)

@@ -3,13 +3,14 @@
 Friendly defaults live here and in `render`, never in the Framework: that one has the reference's.
 """
 
+from collections.abc import Collection
 from typing import Annotated
 
 import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json, Sparse
-from windlass.model.companions import Hub, Jupyter, TensorBoard
+from windlass.model.companions import AnyCompanion, Companion, Hub, Jupyter, TensorBoard
 from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Count
 from windlass.model.resources import Port, Quantity, Resources
 from windlass.model.wishes import Runtime
@@ -227,3 +228,18 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Of the Framework."""
     pod: Json = {}
     """Merged into every pod template, as Kubernetes merges a patch: for all that has no field of its own here."""
+
+    @property
+    def companions(self) -> dict[Companion, AnyCompanion]:
+        """Those that it asks for."""
+        asked: dict[Companion, AnyCompanion | None] = {
+            Companion.TENSORBOARD: self.tensorboard,
+            Companion.JUPYTER: self.jupyter,
+            Companion.HUB: self.hub,
+        }
+        return {companion: wanted for companion, wanted in asked.items() if wanted is not None}
+
+    def with_companions(self, kept: Collection[Companion]) -> "Job":
+        """And with no others."""
+        others = {str(each): None for each in Companion if each not in kept}
+        return msgspec.structs.replace(self, **others)

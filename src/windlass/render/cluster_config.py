@@ -14,8 +14,10 @@ from windlass.model.companions import Companion
 from windlass.model.job import Job, Role
 from windlass.model.wishes import Runtime
 from windlass.render import checking, cluster_spec, plain
-from windlass.render.companions import jupyter, passwords, servers, starter
-from windlass.render.companions.jupyter import Notebook
+from windlass.render.companions import jupyter, password_files, passwords, servers, starter
+from windlass.render.companions.jupyter import Desk
+from windlass.render.companions.servers import Server
+from windlass.render.companions.settled import ALL_USERS
 from windlass.render.parts import Part, Piece
 from windlass.wire import cluster_config as wire
 from windlass.wire import faults, parsing, shape, tree
@@ -58,29 +60,30 @@ class Configured(msgspec.Struct, frozen=True):
             *(
                 Piece(Part.JUPYTER, body)
                 for wanted in self.notebooks
-                for body in jupyter.server(self._notebook(wanted, is_plain=is_plain))
+                for body in servers.objects(self._server(wanted, is_plain=is_plain))
             ),
         )
 
-    def _notebook(self, wanted: _Wanted, *, is_plain: bool) -> Notebook:
+    def _server(self, wanted: _Wanted, *, is_plain: bool) -> Server:
         properties = wanted.properties
         cluster = self.jobs[0] if self.jobs else None
         variables = [servers.address_variable()]
         if cluster is not None:
             variables.append({"name": servers.JOB, "value": cluster.name})
             variables.append(_cluster_variable(cluster, properties.namespace, is_plain=is_plain))
-        return Notebook(
+        server = Server(
+            companion=Companion.JUPYTER,
             name=wanted.name,
             job=wanted.name,
             namespace=properties.namespace,
             port=properties.port,
             service_type=properties.service_type,
+            ready_at=jupyter.READY_AT,
             container={"name": str(Companion.JUPYTER), "image": properties.image, "env": variables},
-            # A Service called jupyter would set JUPYTER_PORT, where Jupyter looks for a number.
-            pod={"enableServiceLinks": False},
-            password=passwords.for_jupyter(wanted.password),
-            first="" if cluster is None else starter.notebook(cluster),
+            pod=servers.WITHOUT_LINKS,
+            hashes={ALL_USERS: password_files.hashed(Companion.JUPYTER, wanted.password)},
         )
+        return jupyter.with_desk(server, Desk(first="" if cluster is None else starter.notebook(cluster)))
 
 
 def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[Fault]:

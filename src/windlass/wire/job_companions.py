@@ -6,12 +6,17 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from windlass.model.companions import Companion, Hub, Jupyter, PasswordFrom, TensorBoard
+from windlass.model.companions import (
+    HUB_PORT_WITHIN,
+    Companion,
+    Hub,
+    Jupyter,
+    PasswordFrom,
+    TensorBoard,
+)
 from windlass.wire import faults, job_names, job_resources, job_storage, job_volumes, shape, tree
 from windlass.wire.faults import Fault, Rule
 
-HUB_PORTS = (8081, 8082)
-"""Those that a hub has within its pod."""
 LONGEST_USER = 64
 
 _PORTS = {
@@ -89,9 +94,7 @@ def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterat
 
 def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Fault]:
     """On a machine whose pods share one address, two of one port would be one too many."""
-    taken: dict[int, str] = (
-        dict.fromkeys(HUB_PORTS, "the hub within its pod") if Companion.HUB in found else {}
-    )
+    taken = {HUB_PORT_WITHIN: "the hub within its pod"} if Companion.HUB in found else {}
     for companion, written in found.items():
         node = written.get("port")
         port = node.value if isinstance(node, tree.Scalar) and type(node.value) is int else _PORTS[companion]

@@ -37,7 +37,8 @@ def job(name: str, **companions: Any) -> dict[str, Any]:
 def work(*written: Any, only: Companion | None = None) -> Work:
     read = documents.read(yaml.safe_dump_all(written).encode(), "job.yaml")
     assert not read.errors
-    jobs = [workload.only(each.job, only) for each in read.submissions if each.job is not None]
+    kept = tuple(Companion) if only is None else (only,)
+    jobs = [each.job.with_companions(kept) for each in read.submissions if each.job is not None]
     prepared = [preparing_plans.planned(each, "default", Path(), is_one_machine=True) for each in jobs]
     placed = [(each, None) for each in read.submissions]
     return workload.of(placed, read.others, read.shown).with_preparations(prepared)

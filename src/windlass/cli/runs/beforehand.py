@@ -28,13 +28,13 @@ async def made(
     from windlass.client import preparing
 
     def say(message: str) -> None:
-        is_shown_once = any(password in message for password in passwords)
-        topic, reason = (Topic.COMPANION, "Password") if is_shown_once else (Topic.FRAMEWORK, "Preparing")
-        tell(Line(topic, datetime.now(UTC), job.name, reason, message))
+        tell(Line(Topic.FRAMEWORK, datetime.now(UTC), job.name, "Preparing", message))
 
-    passwords = [each for users in preparation.settled.shown.values() for each in users.values()]
+    def show(message: str) -> None:
+        tell(Line(Topic.COMPANION, datetime.now(UTC), job.name, "Password", message))
+
     if is_passing and preparation.share is not None:
         say("its nfsServer is a folder of this run: its files go when the run ends, unless --keep keeps them")
     here = Connection(transport, job.namespace, has_answered=True)
-    async with preparing.prepared(here, preparation, say, is_passing=is_passing) as prepared:
+    async with preparing.prepared(here, preparation, say, show=show, is_passing=is_passing) as prepared:
         yield prepared

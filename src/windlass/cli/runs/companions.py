@@ -4,12 +4,12 @@ How one is reached is the business of `client.companions` and `client.forwarding
 """
 
 import asyncio
-import webbrowser
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
 from windlass.cli.runs.report import Line, Opened, Topic
 from windlass.cli.runs.workload import Beside, Doors, Work
+from windlass.client import companion_settling
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError
 from windlass.kubeapi.errors import ApiError
@@ -33,7 +33,7 @@ class Companions:
         """Of those that are objects of the file. A job's are told where they are made."""
         for each in work.written_companions:
             if each.job in work.shown:
-                message = f"the password is {work.shown[each.job]}: it is shown this once, and kept as a hash"
+                message = companion_settling.shown_once("the password", work.shown[each.job])
                 self._tell(Line(Topic.COMPANION, _now(), each.name, "Password", message))
 
     def open(self, wanted: Iterable[Beside]) -> None:
@@ -83,7 +83,7 @@ class Companions:
 
     async def _forward(self, beside: Beside) -> None:
         # Few runs have companions.
-        from windlass.cli import tensorboard_runs
+        from windlass.cli import browsers, tensorboard_runs
         from windlass.client import companions
 
         def note(message: str) -> None:
@@ -97,8 +97,8 @@ class Companions:
             url = self._urls[beside] = forward.url
             self._tell(Opened(Topic.COMPANION, _now(), beside.name, "Ready", f"is ready: {url}", url))
             self._settled[beside].set()
-            if doors.opens_browser and not await asyncio.to_thread(webbrowser.open, url):
-                note(f"no browser was found: open {url} in one")
+            if doors.opens_browser:
+                await browsers.open_at(url, note)
             if beside.companion is Companion.TENSORBOARD:
                 await tensorboard_runs.tell(url, view.logdir, note)
             await asyncio.Event().wait()

@@ -96,8 +96,9 @@ def file_of_companions(
 def companions(file: str, only: Companion | None) -> Work:
     """Their jobs are known and not run. Raises CommandError."""
     source = job_files.source(file, names.DEFAULT_NAMESPACE)
+    kept = tuple(Companion) if only is None else (only,)
     wanted = [
-        msgspec.structs.replace(each, job=workload.only(each.job, only)) if each.job is not None else each
+        msgspec.structs.replace(each, job=each.job.with_companions(kept)) if each.job is not None else each
         for each in source.contents.submissions
     ]
     try:
@@ -107,12 +108,10 @@ def companions(file: str, only: Companion | None) -> Work:
     contents = source.contents
     placed = [(each, None) for each in wanted]
     made = workload.of(placed, contents.others, contents.shown).with_preparations(prepared)
-    is_there = any(only in (None, each.companion) for each in made.companions)
+    is_there = any(each.companion in kept for each in made.companions)
     if not is_there:
-        fields = " or ".join(f"{each}: {{}}" for each in ((only,) if only is not None else Companion))
         raise CommandError(
-            f"{job_files.called(file)} has no {only or 'companion'}: add {fields} to the job",
-            exit_codes.USAGE,
+            f"{job_files.called(file)}: {preparing_plans.no_companions(kept)}", exit_codes.USAGE
         )
     return made
 

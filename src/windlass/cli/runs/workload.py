@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from windlass.client import companion_settling, preparing_plans
+from windlass.client import preparing_plans
 from windlass.client.preparing_plans import Preparation
-from windlass.model import job as model
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import Companion
+from windlass.model.companions import Companion, companion_in
 from windlass.render import manifest
 from windlass.render.code import Code
 from windlass.render.companions import servers
@@ -85,7 +84,7 @@ class Job(Manifest, frozen=True):
                 self.prefix,
                 wanted.keep,
             )
-            for companion, wanted in companion_settling.wanted(self.preparation.job).items()
+            for companion, wanted in self.preparation.job.companions.items()
         )
 
 
@@ -167,18 +166,12 @@ def of(
 
 def _written(metadata: Json) -> Beside | None:
     labels = metadata.get("labels") or {}
-    companion, job = labels.get(names.COMPANION_LABEL), labels.get(names.JOB_LABEL)
-    if companion not in tuple(Companion) or not job:
+    companion, job = companion_in(labels), labels.get(names.JOB_LABEL)
+    if companion is None or not job:
         return None
     namespace = metadata.get("namespace") or names.DEFAULT_NAMESPACE
-    return Beside(Companion(companion), job, namespace, metadata["name"])
+    return Beside(companion, job, namespace, metadata["name"])
 
 
 def _share(submission: Submission) -> Share | None:
     return preparing_plans.share_of(submission.job) if submission.job is not None else None
-
-
-def only(job: model.Job, companion: Companion | None) -> model.Job:
-    """With no other companion. None: with all of them."""
-    others = {str(each): None for each in Companion if each is not companion}
-    return job if companion is None else msgspec.structs.replace(job, **others)

@@ -55,7 +55,9 @@ class Spawning:
         ready = self._ready
         assert ready is not None  # noqa: S101 — it has begun
         try:
-            return await asyncio.wait_for(asyncio.shield(ready), _SECONDS_TO_START)
+            # Unlike wait_for, it hears also of a cancellation that comes in the moment of the answer.
+            async with asyncio.timeout(_SECONDS_TO_START):
+                return await asyncio.shield(ready)
         except (TimeoutError, CallRefusedError) as error:
             if self._ready is ready:
                 # Nobody has begun anew meanwhile.

@@ -45,7 +45,9 @@ class Supervision:
     async def hello(self, seconds: float) -> messages.Hello:
         """Raises CallRefusedError when the supervisor ends before it says anything, or is killed for saying nothing."""
         try:
-            return await asyncio.wait_for(asyncio.shield(self._hello), seconds)
+            # Unlike wait_for, it hears also of a cancellation that comes in the moment of the answer.
+            async with asyncio.timeout(seconds):
+                return await asyncio.shield(self._hello)
         except TimeoutError as error:
             self.kill()
             raise CallRefusedError("the pod's supervisor does not answer, and was killed") from error

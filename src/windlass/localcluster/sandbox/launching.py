@@ -1,7 +1,9 @@
 """Starting the spawner, from the daemon's side."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -10,6 +12,10 @@ from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.channel import Channel, pair
 
 COMPLAINTS = "spawner.log"
+
+_NAMES = frozenset({"PATH", "LANG", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "TMPDIR"})
+_PREFIXES = ("LC_", "PYTHON", "WINDLASS_TEST_")
+"""The last are marks, by which tests know what they have started."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +62,14 @@ def launch(wanted: Wanted) -> Launched:
             stderr=complaints,
             pass_fds=passed,
             cwd="/",
+            env=surroundings(os.environ),
             start_new_session=True,
         )
     theirs.close()
     return Launched(process, ours)
+
+
+def surroundings(environ: Mapping[str, str]) -> dict[str, str]:
+    """The first process of every container is a fork of the spawner, and whoever is in the container may read what that
+    was started with: a user's shell may know passwords."""
+    return {name: value for name, value in environ.items() if name in _NAMES or name.startswith(_PREFIXES)}

@@ -7,26 +7,25 @@ from collections.abc import Mapping
 
 import msgspec
 
-from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import Companion, Jupyter, ServiceType
+from windlass.model.companions import Companion, Jupyter
 from windlass.model.job import Job
-from windlass.render import beside, pods
-from windlass.render.companions import password_files, rights, servers, starter
+from windlass.render import beside
+from windlass.render.companions import links, rights, servers, starter
 from windlass.render.companions.servers import Server
-from windlass.render.companions.settled import ALL_USERS, Settled
+from windlass.render.companions.settled import Settled
 from windlass.render.shares import Share
 from windlass.wire import job_volumes
 
 CONFIG_FOLDER = "/windlass/jupyter"
-HOME = "/windlass/home"
-"""Its root: the folders that people see are links in it."""
 STARTER_FOLDER = "/windlass/starter"
 NOTEBOOKS = "notebooks"
+READY_AT = "/api"
+"""Answers without a password."""
 
 _ALSO_NOTEBOOKS = "windlass-notebooks"
 """Where a volume of the job has the other name. No volume has this one."""
-_CONFIG, _HOME, _STARTER = "windlass-jupyter", "windlass-home", "windlass-starter"
+_CONFIG, _STARTER = "windlass-jupyter", "windlass-starter"
 
 _SCRIPT = f"""\
 port=$1 home=$2 own=$3 folder=$4 first=$5
@@ -37,7 +36,7 @@ jupyter: {{image: …}}" >&2
   exit 127
 fi
 cd "$home" || exit 1
-while [ $# -gt 0 ]; do
+{links.FOLLOW}while [ $# -gt 0 ]; do
   ln -sfn "$2" "$1"
   shift 2
 done
@@ -63,27 +62,11 @@ exec jupyter-notebook "$@" --NotebookApp.notebook_dir="$home" --NotebookApp.defa
 """Older images have no JupyterLab."""
 
 
-class Notebook(msgspec.Struct, frozen=True, kw_only=True):
-    """A server, whatever it stands beside."""
+class Desk(msgspec.Struct, frozen=True, kw_only=True):
+    """What somebody finds who comes in."""
 
-    name: str
-    """Of all its objects."""
-    job: str
-    """By which it is found."""
-    namespace: str = ""
-    """Empty where it is left open."""
-    labels: dict[str, str] = {}
-    port: int
-    service_type: ServiceType
-    container: Json
-    """As far as it is not of this server alone."""
-    pod: Json = {}
-    password: str = ""
-    """Hashed. Empty where a Secret of somebody's own has it."""
-    secret: str = ""
-    """The name of that Secret."""
     folders: Mapping[str, str] = {}
-    """What people see at the beginning, by name: where it is."""
+    """By name: where it is."""
     kept: str = ""
     """The folder of the notebooks, if they are kept."""
     first: str = ""
@@ -93,141 +76,84 @@ class Notebook(msgspec.Struct, frozen=True, kw_only=True):
 def objects(
     job: Job, wanted: Jupyter, settled: Settled, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
-    name = servers.name_of(job.name, Companion.JUPYTER)
-    account = wanted.service_account or name
-    notebook = Notebook(
-        name=name,
-        job=job.name,
-        namespace=job.namespace or namespace,
-        labels=job.labels,
-        port=wanted.port,
-        service_type=wanted.service,
+    begun = servers.begun(job, Companion.JUPYTER, wanted, settled, namespace, ready_at=READY_AT)
+    server = msgspec.structs.replace(
+        begun,
         container=_container(job, wanted, settled, share),
         pod={
             **servers.pod_spec(job, share),
-            "serviceAccountName": account,
+            "serviceAccountName": wanted.service_account or begun.name,
             "automountServiceAccountToken": True,
         },
-        password=settled.jupyter_hash,
-        secret="" if wanted.password_from is None else wanted.password_from.secret,
+    )
+    desk = Desk(
         folders={each: volume.at for each, volume in job.volumes.items()},
         kept=wanted.folder,
         first=starter.notebook(job),
     )
-    own = () if wanted.service_account else rights.to_look_at_jobs(_metadata(notebook))
-    return (*own, *server(notebook))
-
-
-def server(notebook: Notebook) -> tuple[Json, ...]:
-    """The Secret, the ConfigMap, the Deployment and the Service, as far as there is something in them."""
-    made = [] if notebook.secret else [_secret(notebook)]
-    if notebook.first:
-        made.append(_starter(notebook))
-    return (*made, *servers.objects(_server(notebook)))
+    own = () if wanted.service_account else rights.to_look_at_jobs(servers.metadata(server))
+    return (*own, *servers.objects(with_desk(server, desk)))
 
 
 def _container(job: Job, wanted: Jupyter, settled: Settled, share: Share | None) -> Json:
-    made: Json = {
+    return {
         **beside.container(job, str(Companion.JUPYTER), [], wanted.image),
         **servers.environment(job, settled, servers.address_variable()),
         "volumeMounts": beside.mounts(job, share),
-    }
-    resources = pods.resources_of(wanted.resources)
-    return {**made, "resources": resources} if resources else made
-
-
-# What is told to it
-
-
-def _secret(notebook: Notebook) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": _metadata(notebook),
-        "type": "Opaque",
-        "stringData": password_files.files(Companion.JUPYTER, {ALL_USERS: notebook.password}),
+        **servers.amounts(wanted.resources),
     }
 
 
-def _starter(notebook: Notebook) -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": _metadata(notebook),
-        "data": {starter.FILE: notebook.first},
-    }
+# Of a server beside anything
 
 
-def _metadata(notebook: Notebook) -> Json:
-    return servers.metadata(_server(notebook), notebook.name)
-
-
-# What runs
-
-
-def _server(notebook: Notebook) -> Server:
-    password = password_files.digest(Companion.JUPYTER, {ALL_USERS: notebook.password})
-    return Server(
-        companion=Companion.JUPYTER,
-        job=notebook.job,
-        namespace=notebook.namespace,
-        labels=notebook.labels,
-        name=notebook.name,
-        service=notebook.name,
-        service_type=notebook.service_type,
-        ports={"http": notebook.port},
-        container=_with_a_server(notebook),
-        pod={**notebook.pod, "volumes": [*(notebook.pod.get("volumes") or ()), *_volumes(notebook)]},
-        annotations={names.PASSWORD_ANNOTATION: password} if notebook.password else {},
-    )
-
-
-def _with_a_server(notebook: Notebook) -> Json:
+def with_desk(server: Server, desk: Desk) -> Server:
+    """JupyterLab in a container that has an image, and a pod that has what else is to be seen there."""
     own = {
         "JUPYTER_CONFIG_PATH": CONFIG_FOLDER,
         # What it writes about itself belongs to nobody's home folder.
-        "JUPYTER_CONFIG_DIR": f"{HOME}/.jupyter",
-        "JUPYTER_RUNTIME_DIR": f"{HOME}/.jupyter/runtime",
+        "JUPYTER_CONFIG_DIR": f"{servers.HOME}/.jupyter",
+        "JUPYTER_RUNTIME_DIR": f"{servers.HOME}/.jupyter/runtime",
     }
-    variables = {each["name"]: each for each in notebook.container.get("env") or ()}
+    variables = {each["name"]: each for each in server.container.get("env") or ()}
     variables |= {name: {"name": name, "value": value} for name, value in own.items()}
-    return {
-        **notebook.container,
-        "command": _command(notebook),
-        "ports": [{"containerPort": notebook.port}],
-        "env": list(variables.values()),
-        "readinessProbe": {"httpGet": {"path": "/api", "port": notebook.port}},
-        "volumeMounts": [*(notebook.container.get("volumeMounts") or ()), *_mounts(notebook)],
-    }
+    return msgspec.structs.replace(
+        server,
+        container={
+            **server.container,
+            "command": _command(server, desk),
+            "env": list(variables.values()),
+            "volumeMounts": [*(server.container.get("volumeMounts") or ()), *_mounts(desk)],
+        },
+        pod={**server.pod, "volumes": [*(server.pod.get("volumes") or ()), *_volumes(server, desk)]},
+        files={starter.FILE: desk.first} if desk.first else {},
+    )
 
 
-def _command(notebook: Notebook) -> list[str]:
-    first = f"{STARTER_FOLDER}/{starter.FILE}" if notebook.first else ""
-    links = (text for pair in notebook.folders.items() for text in pair)
-    arguments = (str(notebook.port), HOME, _own_folder(notebook), notebook.kept, first, *links)
+def _command(server: Server, desk: Desk) -> list[str]:
+    first = f"{STARTER_FOLDER}/{starter.FILE}" if desk.first else ""
+    folders = (text for pair in desk.folders.items() for text in pair)
+    arguments = (str(server.port), servers.HOME, _own_folder(desk), desk.kept, first, *folders)
     return beside.script(_SCRIPT, arguments)
 
 
-def _own_folder(notebook: Notebook) -> str:
+def _own_folder(desk: Desk) -> str:
     """What the folder of the notebooks is called. A volume may have that name, and may be that folder."""
-    at = notebook.folders.get(NOTEBOOKS)
-    is_free = at is None or (notebook.kept and job_volumes.normal(at) == job_volumes.normal(notebook.kept))
+    at = desk.folders.get(NOTEBOOKS)
+    is_free = at is None or (desk.kept and job_volumes.normal(at) == job_volumes.normal(desk.kept))
     return NOTEBOOKS if is_free else _ALSO_NOTEBOOKS
 
 
-def _volumes(notebook: Notebook) -> list[Json]:
-    made: list[Json] = [
-        {"name": _CONFIG, "secret": {"secretName": notebook.secret or notebook.name}},
-        {"name": _HOME, "emptyDir": {}},
-    ]
-    return [*made, {"name": _STARTER, "configMap": {"name": notebook.name}}] if notebook.first else made
+def _volumes(server: Server, desk: Desk) -> list[Json]:
+    made: list[Json] = [{"name": _CONFIG, **server.passwords}, servers.HOME_VOLUME]
+    return [*made, {"name": _STARTER, "configMap": {"name": server.name}}] if desk.first else made
 
 
-def _mounts(notebook: Notebook) -> list[Json]:
+def _mounts(desk: Desk) -> list[Json]:
     made: list[Json] = [
         {"name": _CONFIG, "mountPath": CONFIG_FOLDER, "readOnly": True},
-        {"name": _HOME, "mountPath": HOME},
+        servers.HOME_MOUNT,
     ]
-    if notebook.first:
+    if desk.first:
         made.append({"name": _STARTER, "mountPath": STARTER_FOLDER, "readOnly": True})
     return made

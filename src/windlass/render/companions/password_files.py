@@ -1,35 +1,63 @@
-"""What a Secret has of the passwords of a companion: hashes, in files as its server reads them."""
+"""What a Secret has of the passwords of a companion: hashes, in files as its server reads them.
 
-import hashlib
-from collections.abc import Mapping
+How a password is hashed is in `passwords`, which a hub has too.
+"""
 
 import msgspec
 
 from windlass.model.companions import Companion
-from windlass.render.companions.settled import ALL_USERS
+from windlass.render.companions import passwords
+from windlass.render.companions.settled import ALL_USERS, ByUser
 
 OF_JUPYTER = "jupyter_server_config.json"
 OF_OLD_NOTEBOOKS = "jupyter_notebook_config.json"
 """Of before 2021."""
 OF_HUB = "passwords.json"
 
-_DIGITS = 16
+
+def hashed(companion: Companion, password: str) -> str:
+    """With a salt of its own, and not in a moment: as its server asks for it."""
+    is_hub = companion is Companion.HUB
+    return passwords.for_hub(password) if is_hub else passwords.for_jupyter(password)
 
 
-def files(companion: Companion, hashes: Mapping[str, str]) -> dict[str, str]:
-    """By their names. The hashes are by user; that of Jupyter is of `ALL_USERS`."""
+def fits(companion: Companion, known: str, password: str) -> bool:
+    is_hub = companion is Companion.HUB
+    return passwords.fits_hub(known, password) if is_hub else passwords.fits_jupyter(known, password)
+
+
+def files(companion: Companion, hashes: ByUser) -> dict[str, str]:
+    """By their names."""
     if companion is Companion.HUB:
         return {OF_HUB: msgspec.json.encode(dict(hashes), order="sorted").decode()}
-    hashed = hashes.get(ALL_USERS, "")
+    own = hashes.get(ALL_USERS, "")
     config = {
-        OF_JUPYTER: {"PasswordIdentityProvider": {"hashed_password": hashed}},
-        OF_OLD_NOTEBOOKS: {"NotebookApp": {"password": hashed}},
+        OF_JUPYTER: {"PasswordIdentityProvider": {"hashed_password": own}},
+        OF_OLD_NOTEBOOKS: {"NotebookApp": {"password": own}},
     }
     return {name: msgspec.json.encode(content).decode() for name, content in config.items()}
 
 
-def digest(companion: Companion, hashes: Mapping[str, str]) -> str:
-    """Another one for other hashes: a pod that has it is replaced."""
-    of_hub = files(companion, hashes).get(OF_HUB)
-    text = hashes.get(ALL_USERS, "") if of_hub is None else of_hub
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+def hashes_in(companion: Companion, found: dict[str, str]) -> dict[str, str]:
+    """What `files` has written, as the data of a Secret. Empty where somebody has written something else into it."""
+    try:
+        if companion is Companion.HUB:
+            hashes = msgspec.json.decode(_decoded(found, OF_HUB), type=dict[str, str])
+        else:
+            config = msgspec.json.decode(_decoded(found, OF_JUPYTER), type=_JupyterFile)
+            hashes = {ALL_USERS: config.provider.hashed_password}
+    except msgspec.MsgspecError:
+        return {}
+    return {user: each for user, each in hashes.items() if each}
+
+
+class _Provider(msgspec.Struct, frozen=True):
+    hashed_password: str = ""
+
+
+class _JupyterFile(msgspec.Struct, frozen=True):
+    provider: _Provider = msgspec.field(default=_Provider(), name="PasswordIdentityProvider")
+
+
+def _decoded(found: dict[str, str], file: str) -> bytes:
+    return msgspec.convert(str(found.get(file, "")), bytes)

@@ -5,6 +5,7 @@ from windlass.model.base import Json
 
 _RBAC = "rbac.authorization.k8s.io"
 _LOOKING = ("get", "list", "watch")
+_MAKING = (*_LOOKING, "create", "delete")
 
 
 def to_look_at_jobs(metadata: Json) -> tuple[Json, ...]:
@@ -18,10 +19,21 @@ def to_look_at_jobs(metadata: Json) -> tuple[Json, ...]:
         },
         {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": list(_LOOKING)},
     ]
-    return account_with(metadata, rules)
+    return _account_with(metadata, rules)
 
 
-def account_with(metadata: Json, rules: list[Json]) -> tuple[Json, ...]:
+def to_give_users_pods(metadata: Json) -> tuple[Json, ...]:
+    """For a hub, which is the owner of them: what KubeSpawner asks for, and no more."""
+    own = [metadata["name"]]
+    rules: list[Json] = [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": list(_MAKING)},
+        {"apiGroups": [""], "resources": ["events"], "verbs": list(_LOOKING)},
+        {"apiGroups": ["apps"], "resources": ["deployments"], "resourceNames": own, "verbs": ["get"]},
+    ]
+    return _account_with(metadata, rules)
+
+
+def _account_with(metadata: Json, rules: list[Json]) -> tuple[Json, ...]:
     """A ServiceAccount that may do this, and what says so. All three have the same name."""
     name = metadata["name"]
     place = {"namespace": metadata["namespace"]} if "namespace" in metadata else {}

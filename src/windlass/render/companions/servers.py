@@ -1,13 +1,18 @@
-"""What all companions are made of: one pod that is replaced when it ends, and a Service before it."""
+"""What all companions are made of: one pod that is replaced when it ends, a Service before it, and hashed passwords."""
+
+from collections.abc import Mapping
+from hashlib import sha256
 
 import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import Companion, ServiceType
+from windlass.model.companions import AnyCompanion, Companion, ServiceType, source_of
 from windlass.model.job import Job, Role
+from windlass.model.resources import Resources
 from windlass.render import beside, cluster_spec, pods
-from windlass.render.companions.settled import Settled
+from windlass.render.companions import password_files
+from windlass.render.companions.settled import ByUser, Settled
 from windlass.render.shares import Share
 
 ADDRESS = "WINDLASS_ADDRESS"
@@ -22,6 +27,16 @@ esac
 """
 """The beginning of a script. A pod on the network of its machine has a loopback address to itself, and nothing else
 there is its own; any other pod is reached by its own loopback too, through port-forward."""
+HOME = "/windlass/home"
+"""The root of a Jupyter server: what people see are links in it."""
+HOME_VOLUME: Json = {"name": "windlass-home", "emptyDir": {}}
+HOME_MOUNT: Json = {"name": HOME_VOLUME["name"], "mountPath": HOME}
+WITHOUT_LINKS: Json = {"enableServiceLinks": False}
+"""Of a pod's spec. A Service called jupyter would set JUPYTER_PORT, where Jupyter looks for a number."""
+
+_PROBED_EVERY_SECONDS = 2
+"""Somebody waits for it, and the first time is always too early."""
+_DIGITS = 16
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,17 +48,28 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     """Of the job."""
     name: str
-    """Of the Deployment."""
-    service: str
-    """The name of the Service."""
+    """Of all its objects, but for the Service where that has another one."""
+    service: str = ""
     service_type: ServiceType
-    ports: dict[str, int]
-    """By name. The first is the one that people open."""
-    container: Json
-    pod: Json
+    port: int
+    ready_at: str
+    """The path that answers as soon as it is ready."""
+    container: Json = {}
+    pod: Json = {}
     """The rest of its pod's spec."""
-    annotations: dict[str, str] = {}
+    hashes: ByUser = {}
+    """Of its passwords, for a Secret of its own. When they change, the pod is replaced."""
+    secret: str = ""
+    """The name of one of somebody's own, which has them."""
+    files: Mapping[str, str] = {}
+    """For a ConfigMap of its own."""
+    annotations: Mapping[str, str] = {}
     """Of the pod: when one of these changes, the pod is replaced."""
+
+    @property
+    def passwords(self) -> Json:
+        """A volume with the hashes."""
+        return {"secret": {"secretName": self.secret or self.name}}
 
 
 def name_of(job: str, companion: Companion) -> str:
@@ -51,22 +77,65 @@ def name_of(job: str, companion: Companion) -> str:
     return f"{job}-{companion}"
 
 
-def objects(server: Server) -> tuple[Json, Json]:
-    """The Deployment and the Service."""
-    return _deployment(server), _service(server)
+def begun(
+    job: Job, companion: Companion, wanted: AnyCompanion, settled: Settled, namespace: str, *, ready_at: str
+) -> Server:
+    """What is known of one without knowing what it is. `namespace` is for a job that leaves it open."""
+    chosen = source_of(wanted).secret
+    return Server(
+        companion=companion,
+        job=job.name,
+        namespace=job.namespace or namespace,
+        labels=job.labels,
+        name=name_of(job.name, companion),
+        service_type=wanted.service,
+        port=wanted.port,
+        ready_at=ready_at,
+        hashes={} if chosen else settled.hashes.get(companion, {}),
+        secret=chosen,
+    )
 
 
-def metadata(server: Server, name: str) -> Json:
+def labels_of(job: str, companion: Companion) -> dict[str, str]:
+    """By which all that belongs to one is found."""
+    return {names.JOB_LABEL: job, names.COMPANION_LABEL: str(companion)}
+
+
+def objects(server: Server) -> tuple[Json, ...]:
+    """The Secret and the ConfigMap, if there is something in them, the Deployment and the Service."""
+    return (
+        *((_secret(server),) if server.hashes else ()),
+        *((_config_map(server),) if server.files else ()),
+        _deployment(server),
+        _service(server),
+    )
+
+
+def metadata(server: Server, name: str = "") -> Json:
     place = {"namespace": server.namespace} if server.namespace else {}
-    return {"name": name, **place, "labels": {**server.labels, **_labels(server)}}
+    return {"name": name or server.name, **place, "labels": {**server.labels, **_labels(server)}}
+
+
+def password_annotation(companion: Companion, hashes: ByUser) -> dict[str, str]:
+    """Of a pod: another one for other hashes."""
+    return {names.PASSWORD_ANNOTATION: digest(password_files.files(companion, hashes))}
+
+
+def digest(files: Mapping[str, str]) -> str:
+    return sha256(msgspec.json.encode(files, order="sorted")).hexdigest()[:_DIGITS]
+
+
+def amounts(resources: Resources | None) -> Json:
+    """`resources` of a container, where there are any."""
+    found = pods.resources_of(resources)
+    return {"resources": found} if found else {}
 
 
 def pod_spec(job: Job, share: Share | None) -> Json:
     """Of a companion that sees the job's volumes, where its tasks do. Without containers."""
     spec = beside.pod_spec(job, share)
     del spec["restartPolicy"]
-    # A Service called jupyter would set JUPYTER_PORT, where Jupyter looks for a number.
-    return {"enableServiceLinks": False, **spec}
+    return {**WITHOUT_LINKS, **spec}
 
 
 def address_variable() -> Json:
@@ -97,23 +166,49 @@ def _if_it_is_there(variable: Json) -> Json:
     return variable if key is None else {**variable, "valueFrom": {"secretKeyRef": {**key, "optional": True}}}
 
 
+def _secret(server: Server) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(server),
+        "type": "Opaque",
+        "stringData": password_files.files(server.companion, server.hashes),
+    }
+
+
+def _config_map(server: Server) -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(server), "data": dict(server.files)}
+
+
 def _deployment(server: Server) -> Json:
     labels = _labels(server)
     of_the_pod: Json = {"labels": {**server.labels, **labels}}
-    if server.annotations:
-        of_the_pod["annotations"] = server.annotations
+    password = password_annotation(server.companion, server.hashes) if server.hashes else {}
+    annotations = {**server.annotations, **password}
+    if annotations:
+        of_the_pod["annotations"] = annotations
+    container = {
+        **server.container,
+        "ports": [{"containerPort": server.port}],
+        "readinessProbe": _probe(server),
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(server, server.name),
+        "metadata": metadata(server),
         "spec": {
             "replicas": 1,
             # Two of them would write to the same files.
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels},
-            "template": {"metadata": of_the_pod, "spec": {**server.pod, "containers": [server.container]}},
+            "template": {"metadata": of_the_pod, "spec": {**server.pod, "containers": [container]}},
         },
     }
+
+
+def _probe(server: Server) -> Json:
+    asked = {"path": server.ready_at, "port": server.port}
+    return {"httpGet": asked, "periodSeconds": _PROBED_EVERY_SECONDS}
 
 
 def _service(server: Server) -> Json:
@@ -124,12 +219,10 @@ def _service(server: Server) -> Json:
         "spec": {
             "type": str(server.service_type),
             "selector": _labels(server),
-            "ports": [
-                {"name": name, "port": port, "targetPort": port} for name, port in server.ports.items()
-            ],
+            "ports": [{"name": "http", "port": server.port, "targetPort": server.port}],
         },
     }
 
 
 def _labels(server: Server) -> dict[str, str]:
-    return {names.JOB_LABEL: server.job, names.COMPANION_LABEL: str(server.companion)}
+    return labels_of(server.job, server.companion)

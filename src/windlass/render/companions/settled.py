@@ -4,17 +4,20 @@ from collections.abc import Mapping
 
 import msgspec
 
+from windlass.model.companions import Companion
+
 ALL_USERS = ""
 """In place of a user's name: the password of whoever has none of its own."""
 
+ByUser = Mapping[str, str]
+
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    jupyter_hash: str = ""
-    """Of its password, as Jupyter writes it. Empty where a Secret of the user's own has it."""
-    hub_hashes: Mapping[str, str] = {}
-    """Of each user's password, by the user's name or `ALL_USERS`, as `passwords.for_hub` makes them."""
-    shown: Mapping[str, Mapping[str, str]] = {}
-    """Passwords that were made up, to be shown once: by companion, then by user (`ALL_USERS` where there are none)."""
+    hashes: Mapping[Companion, ByUser] = {}
+    """Of their passwords, as `password_files.hashed` makes them: by user, which is `ALL_USERS` for Jupyter. There are
+    none where a Secret of the user's own has them."""
+    shown: Mapping[Companion, ByUser] = {}
+    """Passwords that were made up, to be shown once."""
     tensorboard_service: str = ""
     """The name of its Service, where the one that the job file asks for is another job's."""
     is_one_machine: bool = False

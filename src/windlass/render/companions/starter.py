@@ -40,7 +40,7 @@ def told(task):
         with Client() as client:
             return client.env(job, task)
     except ClientError as error:
-        print(f"{{error}}. What follows was known before the job began.")
+        print(error, "What follows was known before the job began.")
         return {{}}
 
 

@@ -1,38 +1,51 @@
 """TensorBoard, on a folder of the job."""
 
+import msgspec
+
 from windlass.model.base import Json
 from windlass.model.companions import Companion, TensorBoard
 from windlass.model.job import Job
-from windlass.render import beside, pods
+from windlass.render import beside
 from windlass.render.companions import servers
-from windlass.render.companions.servers import Server
 from windlass.render.companions.settled import Settled
 from windlass.render.shares import Share
 
 _SCRIPT = f"""\
+alone=$1
+shift
 if ! command -v tensorboard > /dev/null; then
   echo "TensorBoard is not installed here: pip install tensorboard. On a cluster: name an image that has it, as \
 tensorboard: {{image: …}}" >&2
   exit 127
 fi
-{servers.LISTEN}exec tensorboard --host "$host" "$@"
+{servers.LISTEN}if [ "$host" != 0.0.0.0 ]; then
+  program=$(command -v tensorboard)
+  read -r first < "$program"
+  case $first in
+  "#!"*python*) exec ${{first#??}} -c "$alone" "$program" --host "$host" "$@" ;;
+  esac
+fi
+exec tensorboard --host "$host" "$@"
 """
+_ALONE = """\
+import errno, runpy, socket, sys
+socket.socket.connect_ex = lambda *_: errno.ECONNREFUSED
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""TensorBoard gives up where anybody answers at its port of `localhost`, whatever its own address is. So it asks, and
+nothing else in it asks so: a pod with a loopback address to itself is told that nobody does."""
 _RELOAD_SECONDS = 5
 
 
 def objects(
     job: Job, wanted: TensorBoard, settled: Settled, share: Share | None, namespace: str
 ) -> tuple[Json, ...]:
+    server = servers.begun(job, Companion.TENSORBOARD, wanted, settled, namespace, ready_at="/")
     return servers.objects(
-        Server(
-            companion=Companion.TENSORBOARD,
-            job=job.name,
-            namespace=job.namespace or namespace,
-            labels=job.labels,
-            name=servers.name_of(job.name, Companion.TENSORBOARD),
+        msgspec.structs.replace(
+            server,
             service=settled.tensorboard_service or wanted.name,
-            service_type=wanted.service,
-            ports={"http": wanted.port},
             container=_container(job, wanted, share),
             pod=servers.pod_spec(job, share),
         )
@@ -40,13 +53,11 @@ def objects(
 
 
 def _container(job: Job, wanted: TensorBoard, share: Share | None) -> Json:
-    arguments = (f"--port={wanted.port}", f"--logdir={wanted.logdir}", f"--reload_interval={_RELOAD_SECONDS}")
-    made: Json = {
-        **beside.container(job, str(Companion.TENSORBOARD), beside.script(_SCRIPT, arguments), wanted.image),
-        "ports": [{"containerPort": wanted.port}],
+    options = (f"--port={wanted.port}", f"--logdir={wanted.logdir}", f"--reload_interval={_RELOAD_SECONDS}")
+    command = beside.script(_SCRIPT, (_ALONE, *options))
+    return {
+        **beside.container(job, str(Companion.TENSORBOARD), command, wanted.image),
         "env": [servers.address_variable()],
-        "readinessProbe": {"httpGet": {"path": "/", "port": wanted.port}, "periodSeconds": 2},
         "volumeMounts": [{**mount, "readOnly": True} for mount in beside.mounts(job, share)],
+        **servers.amounts(wanted.resources),
     }
-    resources = pods.resources_of(wanted.resources)
-    return {**made, "resources": resources} if resources else made

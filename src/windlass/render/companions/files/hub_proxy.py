@@ -23,8 +23,8 @@ class ProxyWithin(Proxy):
     """`hub_address` and `hub_port` are where this hub listens. By its own name it would find itself only when it is
     ready, which it is not before it has been asked through here."""
 
-    hub_address = "127.0.0.1"
-    hub_port = 8081
+    hub_address: str
+    hub_port: int
 
     def __init__(self, **traits):
         super().__init__(**traits)

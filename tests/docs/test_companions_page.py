@@ -1,0 +1,99 @@
+"""The page about companions: every example is a job file, what it tells people to run does what it says, and what it
+says of Services and rights is what is rendered."""
+
+import getpass
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass.model.base import Json
+from windlass.model.companions import Companion
+from windlass.render import documents
+from windlass.render.companions import passwords, pieces
+from windlass.render.companions.settled import Settled
+
+PAGE = (Path(__file__).parents[2] / "docs" / "companions.md").read_text()
+EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+ALL = b"""
+name: digits
+image: x
+command: python train.py
+volumes: {output: {pvc: results, at: /output}}
+tensorboard: {}
+jupyter: {}
+hub: {}
+roles: {worker: {}}
+"""
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_is_a_job_file(example: str) -> None:
+    found = documents.read(example.encode(), "companions.md")
+    assert found.faults == ()
+    assert found.submissions
+
+
+@pytest.mark.parametrize("companion", Companion)
+def test_every_companion_has_an_example(companion: Companion) -> None:
+    assert any(f"\n{companion}: " in example or f"\n{companion}:\n" in example for example in EXAMPLES)
+
+
+def test_the_passwords_of_a_hub_that_the_page_writes_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (script,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    typed = {"ana: ": "one", "ben: ": ' "two" '}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(getpass, "getpass", typed.__getitem__)
+    exec(compile(script, "companions.md", "exec"), {})  # noqa: S102
+    hashes = json.loads((tmp_path / "passwords.json").read_text())
+    assert {user: passwords.fits_hub(hashed, typed[f"{user}: "]) for user, hashed in hashes.items()} == {
+        "ana": True,
+        "ben": True,
+    }
+
+
+# What is rendered
+
+
+def objects(kind: str) -> dict[str, Json]:
+    """By companion."""
+    (submission,) = documents.read(ALL, "all.yaml").submissions
+    assert submission.job is not None
+    rendered = (piece.body for piece in pieces.pieces(submission.job, Settled()))
+    label = "windlass.dev/companion"
+    return {body["metadata"]["labels"][label]: body for body in rendered if body["kind"] == kind}
+
+
+def row(section: str, beginning: str) -> str:
+    """Of the table in that section."""
+    _, _, text = PAGE.partition(f"\n## {section}\n")
+    return next(line for line in text.splitlines() if line.startswith(f"| {beginning} |"))
+
+
+TITLES = {Companion.TENSORBOARD: "TensorBoard", Companion.JUPYTER: "JupyterLab", Companion.HUB: "JupyterHub"}
+
+
+@pytest.mark.parametrize(("companion", "title"), TITLES.items(), ids=TITLES)
+def test_services_are_called_so(companion: Companion, title: str) -> None:
+    service, told = objects("Service")[companion], row("Services and URLs", title)
+    name, (port,) = service["metadata"]["name"], service["spec"]["ports"]
+    assert f"`{name.replace('digits', '{job}')}`" in told
+    assert told.endswith(f"| {port['port']} |")
+
+
+WHO = {Companion.JUPYTER: "the server of `jupyter`", Companion.HUB: "the hub"}
+
+
+@pytest.mark.parametrize(("companion", "who"), WHO.items(), ids=WHO)
+def test_every_right_is_told(companion: Companion, who: str) -> None:
+    told = row("For those who run the cluster", who)
+    rules: list[Any] = objects("Role")[companion]["rules"]
+    for rule in rules:
+        assert ", ".join(rule["verbs"]) in told
+        named = "its own Deployment" if "resourceNames" in rule else None
+        for resource in rule["resources"]:
+            assert (named or f"`{resource}`") in told

@@ -1,0 +1,122 @@
+"""Jobs with companions on a cluster whose Deployments have pods, which nobody runs. With fixtures for a conftest."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import hollow_world
+import pytest
+from hollow_world import HollowPlace, HollowWorld
+from operated import jobs
+from operated.place import completion_of
+
+from windlass import Client
+from windlass.model import names
+from windlass.model.base import Json
+
+FOREVER: Json = {"metadata": {"annotations": jobs.FOREVER}}
+JOB: Json = {
+    "name": "digits",
+    "image": "python:3.12",
+    "command": "python train.py",
+    "roles": {"worker": {"pod": FOREVER}},
+    "volumes": {"output": {"hostPath": "/srv/output", "at": "/output"}},
+}
+BOARD: Json = {**JOB, "tensorboard": {}}
+LAB: Json = {**JOB, "jupyter": {}}
+KINDS = {
+    "deployments": "/apis/apps/v1",
+    "services": "/api/v1",
+    "secrets": "/api/v1",
+    "configmaps": "/api/v1",
+    "serviceaccounts": "/api/v1",
+    "roles": "/apis/rbac.authorization.k8s.io/v1",
+    "rolebindings": "/apis/rbac.authorization.k8s.io/v1",
+}
+
+
+class Submissions:
+    """What a test submits in its namespace, and sees there of companions."""
+
+    def __init__(self, place: HollowPlace, client: Client) -> None:
+        self.place = place
+        self.client = client
+        self.told: list[str] = []
+
+    def submit(self, job: Json, **options: Any) -> str:
+        """Gives the uid of its Framework."""
+        self.told.clear()
+        return self.client.submit(job, tell=self.told.append, preflight=False, **options).uid
+
+    def start(self, job: Json) -> None:
+        self.told.clear()
+        self.client.start_companions(job, tell=self.told.append)
+
+    def parts(self, kind: str, name: str = "") -> dict[str, Json]:
+        """What belongs to companions, by name."""
+        path = f"{KINDS[kind]}/namespaces/{self.place.name}/{kind}"
+        listed = self.place.client.get(path).expect(200).body["items"]
+        found = {each["metadata"]["name"]: each for each in listed}
+        return {
+            key: each
+            for key, each in found.items()
+            if names.COMPANION_LABEL in (each["metadata"].get("labels") or {}) and name in key
+        }
+
+    @property
+    def everything(self) -> dict[str, Json]:
+        return {f"{kind}/{name}": each for kind in KINDS for name, each in self.parts(kind).items()}
+
+    @property
+    def generations(self) -> dict[str, int]:
+        """Another one for a Deployment that is not as it was."""
+        return {name: each["metadata"]["generation"] for name, each in self.parts("deployments").items()}
+
+    def uid(self, kind: str, name: str) -> str:
+        return str(self.parts(kind)[name]["metadata"]["uid"])
+
+    def pod_of(self, deployment: str) -> str:
+        """The uid of its only one."""
+
+        def look() -> str | None:
+            found = [
+                pod["metadata"]["uid"]
+                for pod in self.place.pods().values()
+                if pod["metadata"]["name"].startswith(f"{deployment}-")
+            ]
+            return found[0] if len(found) == 1 else None
+
+        return self.place.wait_for(f"the pod of {deployment}", look)
+
+    def owners(self) -> set[str]:
+        """Of all parts. Empty for those that belong to nobody."""
+        found = set()
+        for each in self.everything.values():
+            owners = each["metadata"].get("ownerReferences") or ({"uid": ""},)
+            found |= {str(owner["uid"]) for owner in owners}
+        return found
+
+    def finish(self) -> None:
+        self.place.wait_for_running("digits", 1)
+        self.place.end_pod("digits-worker-0")
+        assert completion_of(self.place.wait_for_completed("digits"))["code"] == 0
+
+    def wait_until_all_gone(self) -> None:
+        self.place.wait_for("the companions to be gone", lambda: not self.everything)
+
+    def delete_framework(self) -> None:
+        """As anybody does who knows nothing of Windlass, or the controller when its time is over."""
+        self.place.delete("digits")
+        self.place.wait_until_gone("digits")
+
+
+@pytest.fixture(scope="session")
+def busy_world() -> Iterator[HollowWorld]:
+    with hollow_world.opened(has_workloads=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def submissions(busy_world: HollowWorld) -> Iterator[Submissions]:
+    place = busy_world.new_place()
+    with Client(place.kubeconfig, namespace=place.name) as client:
+        yield Submissions(place, client)

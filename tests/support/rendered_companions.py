@@ -1,0 +1,25 @@
+"""The objects of one companion, by their kinds, and what their pod is made of."""
+
+from collections.abc import Sequence
+
+from windlass.model.base import Json
+
+Rendered = dict[str, Json]
+
+
+def by_kind(bodies: Sequence[Json]) -> Rendered:
+    found = {str(body["kind"]): body for body in bodies}
+    assert len(found) == len(bodies)
+    return found
+
+
+def pod_of(found: Rendered) -> Json:
+    """Its spec."""
+    spec: Json = found["Deployment"]["spec"]["template"]["spec"]
+    return spec
+
+
+def container_of(found: Rendered) -> Json:
+    (container,) = pod_of(found)["containers"]
+    assert isinstance(container, dict)
+    return container
