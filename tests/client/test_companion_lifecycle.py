@@ -122,7 +122,8 @@ def test_those_that_were_there_before_the_job_go_on_and_are_then_its_own(submiss
     assert submissions.owners() == {uid}
     assert [submissions.pod_of(f"digits-{name}") for name in ("tensorboard", "jupyter")] == before
     assert not [line for line in submissions.told if "the password is" in line]
-    assert "digits: jupyter: its password is that of before" in submissions.told
+    told = "its password is that of before: `windlass jupyter digits --new-password` makes another one"
+    assert f"digits: jupyter: {told}" in submissions.told
     assert submissions.generations == generations
 
 

@@ -213,8 +213,9 @@ def test_jupyter_shows_the_volumes_of_the_job(digits: Digits) -> None:
         assert server.log_in(digits.password)
         assert set(server.names()) >= {"notebooks", "output"}
         assert "start.ipynb" in server.names("notebooks")
-        (run,) = server.names("output")
+        run = run_of(digits)
         assert any(name.startswith("events.out.tfevents") for name in server.names(f"output/{run}"))
+        assert server.get(f"/files/{STARTER}").json["cells"], "files can be downloaded"
 
 
 def executed(server: NotebookServer) -> list[Executed]:

@@ -94,6 +94,7 @@ def check_that_it_serves(ana: HubUser, output: Path) -> None:
     ana.start_server()
     assert ana.names() == ["notebooks", "output"]
     assert ana.names("output") == ["people", "result"]
+    assert ana.get("/files/output/result").text == "accuracy 0.97"
     (said,) = ana.execute(LOOK, path="notebooks/look.ipynb")
     assert not said.error
     assert said.said.split()[1] == "{red}"

@@ -72,7 +72,9 @@ def report(
         show(f"{companion}: {companion_settling.shown_once(whose, password)}")
     if len(shown) < len(planned):
         rest = "its password is that of before" if not shown else "the others have their passwords of before"
-        tell(f"{companion}: {rest}")
+        user = " USER" if companion is Companion.HUB else ""
+        other = f"`windlass {companion} {preparation.job.name} --new-password{user}` makes another one"
+        tell(f"{companion}: {rest}: {other}")
 
 
 async def _service(connection: Connection, job: str, asked: str, tell: Tell) -> str:

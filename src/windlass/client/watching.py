@@ -72,8 +72,8 @@ async def news(
         raise found
     finally:
         work.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await work
+        # Whoever is cancelled while it waits here stays cancelled.
+        await asyncio.gather(work, return_exceptions=True)
 
 
 async def changes(

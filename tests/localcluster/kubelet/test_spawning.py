@@ -65,3 +65,21 @@ def test_who_asks_while_others_hear_of_its_end(spawners: Spawners, spawning: Spa
         return {type(each).__name__ for each in outcomes}
 
     assert asyncio.run(asked()) == {messages.Ready.__name__, CannotSpawnError.__name__}
+
+
+def test_who_is_cancelled_in_the_moment_of_the_answer_ends(spawners: Spawners, spawning: Spawning) -> None:
+    """A cluster that stops waits for everybody whom it has cancelled."""
+
+    async def asked() -> bool:
+        asking = asyncio.create_task(spawning.ready())
+        while not spawners.ends:
+            await asyncio.sleep(0)
+        ready = spawning._ready
+        assert ready is not None
+        ready.add_done_callback(lambda _: asking.cancel())
+        spawners.ends[0].send(READY)
+        await asyncio.wait({asking}, timeout=PATIENCE_SECONDS)
+        await spawning.stop()
+        return asking.cancelled()
+
+    assert asyncio.run(asked())
