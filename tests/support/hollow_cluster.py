@@ -5,6 +5,7 @@ A pod's life stands in its annotations, as the hollow kubelet reads them.
 
 import asyncio
 import contextlib
+import importlib
 import sys
 import types
 from collections.abc import AsyncGenerator
@@ -107,18 +108,21 @@ def remove_traces(data: Path) -> None:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> type[LocalCluster]:
-    """From here on this is what `windlass.localcluster.cluster` is, for what is imported afresh."""
-    module = types.ModuleType("windlass.localcluster.cluster")
-    vars(module).update(
-        LocalCluster=LocalCluster,
-        ClusterOptions=ClusterOptions,
-        CannotStartError=CannotStartError,
-        PODS=PODS,
-        remove_traces=remove_traces,
-    )
-    monkeypatch.setitem(sys.modules, "windlass.localcluster.cluster", module)
-    for name in ("running", "local_daemon"):
-        monkeypatch.delitem(sys.modules, f"windlass.cli.{name}", raising=False)
+    """From here on this is what `windlass.localcluster.cluster` is, for what has been imported too."""
+    hollow = {
+        "LocalCluster": LocalCluster,
+        "ClusterOptions": ClusterOptions,
+        "CannotStartError": CannotStartError,
+        "PODS": PODS,
+        "remove_traces": remove_traces,
+    }
+    for name in ("runs.running", "local_daemon"):
+        module = importlib.import_module(f"windlass.cli.{name}")
+        for attribute in hollow.keys() & vars(module).keys():
+            monkeypatch.setattr(module, attribute, hollow[attribute])
+    whole = types.ModuleType("windlass.localcluster.cluster")
+    vars(whole).update(hollow)
+    monkeypatch.setitem(sys.modules, "windlass.localcluster.cluster", whole)
     monkeypatch.setattr(LocalCluster, "made", [])
     monkeypatch.setattr(LocalCluster, "trouble", "")
     return LocalCluster

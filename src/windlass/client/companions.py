@@ -17,7 +17,7 @@ from windlass.client.crews import Crew
 from windlass.client.errors import ClientError, NotThereError, RefusedError, TimedOutError
 from windlass.client.forwarding import LOOPBACK, Forward
 from windlass.client.pods import ContainerStatus, Pod, PodSpec
-from windlass.kubeapi.errors import ForbiddenError
+from windlass.kubeapi.errors import ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import DEPLOYMENTS, PODS, SERVICES, Resource
 from windlass.model import names
 from windlass.model.companions import Companion, ServiceType
@@ -190,6 +190,8 @@ async def _listed(connection: Connection, resource: Resource, labels: str, note:
     except ForbiddenError as error:
         note(f"its companions are not to be seen whole: {error.failure.message}")
         return []
+    except NotFoundError:
+        return []  # what serves Frameworks alone has no such kind
 
 
 async def _jobs_with_any(connection: Connection) -> set[str]:
