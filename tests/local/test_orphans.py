@@ -94,6 +94,7 @@ def test_a_pod_whose_keeper_is_killed_fails(lasting: Daemon, which: str) -> None
     """Or goes on as if nothing had happened, where it can do without: then it still ends when it is told to."""
     name = f"one-{lasting.mark}"
     _, pod = started(lasting, name)
+    groups = lasting.traces().control_groups
     keeper = victim(lasting, name, which)
     keeper.kill()
     wait_for("its death", lambda: not keeper.is_alive)
@@ -105,6 +106,7 @@ def test_a_pod_whose_keeper_is_killed_fails(lasting: Daemon, which: str) -> None
     pod.delete()
     pod.wait_until_gone()
     wait_for("no process", lambda: not lasting.all_inside(name))
+    wait_for("no control group", lambda: not any(Path(group).exists() for group in groups))
 
 
 @pytest.mark.parametrize("which", ["supervisor", "init"])

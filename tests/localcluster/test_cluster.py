@@ -352,7 +352,7 @@ def test_groups_left_over_go_before_pods_go_on(
     order: list[str] = []
 
     class Groups:
-        def remove_leftovers(self, known: set[str]) -> None:
+        def remove_all_but(self, known: set[str]) -> None:
             order.append("groups removed")
 
     goes_on = PodWorker.run

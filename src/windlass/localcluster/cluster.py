@@ -240,7 +240,7 @@ def remove_traces(data: Path) -> None:
     """Of an ephemeral cluster that was killed, outside of its data directory. All else has ended with it."""
     groups = cgroups.find(_short_name(data))
     if groups is not None:
-        groups.remove_leftovers(set())
+        groups.remove_all_but(set())
 
 
 def _locked(path: Path) -> int:

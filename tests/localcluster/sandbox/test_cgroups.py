@@ -254,7 +254,7 @@ def test_leftovers_of_this_cluster_alone_are_removed(kernel: Kernel) -> None:
         "session/windlass-ours/left/own",
     ):
         kernel.mkdir(memory / folder)
-    ours.remove_leftovers({"kept"})
+    ours.remove_all_but({"kept"})
     for point in (memory, pids):
         groups = {str(path.relative_to(point)) for path in point.rglob("*") if path.is_dir()}
         mine = {
@@ -265,7 +265,7 @@ def test_leftovers_of_this_cluster_alone_are_removed(kernel: Kernel) -> None:
             "windlass-theirs/left",
         }
         assert groups - {"session"} == mine
-    ours.remove_leftovers(set())
+    ours.remove_all_but(set())
     assert not list(kernel.folder.rglob("windlass-ours"))
 
 
@@ -421,7 +421,7 @@ def real() -> Iterator[cgroups.Cgroups]:
     if found is None:
         pytest.skip("this machine lets us make no cgroups")
     yield found
-    found.remove_leftovers(set())
+    found.remove_all_but(set())
     for place in found.places:
         assert not cgroups._folders_named(f"windlass-{found.cluster}", place.hierarchy)
 
@@ -530,9 +530,20 @@ def test_what_an_earlier_daemon_left_running_is_ended(real: cgroups.Cgroups, sta
     real.create("left", ALL).join(process.pid)
     kept = real.create("kept", ALL)
     kept.join(other.pid)
-    real.remove_leftovers({"kept"})
+    real.remove_all_but({"kept"})
     assert process.wait() == -signal.SIGKILL
     assert kept.pids() == [other.pid]
+    assert other.poll() is None
+
+
+def test_a_named_group_is_ended(real: cgroups.Cgroups, start: Start) -> None:
+    process, other = start("signal.pause()"), start("signal.pause()")
+    real.create("left", ALL).join(process.pid)
+    others = real.create("others", ALL)
+    others.join(other.pid)
+    real.remove_those({"left", "gone"})
+    assert process.wait() == -signal.SIGKILL
+    assert others.pids() == [other.pid]
     assert other.poll() is None
 
 

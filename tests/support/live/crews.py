@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -154,7 +155,7 @@ class Crew:
 
     def settle(self) -> Account:
         """Waits for the jobs to end, deletes them, and waits for all of them to go."""
-        _until_empty(self._unfinished)
+        evidence = self._evidence(_until_empty(self._unfinished))
         lost = self._lost()
         for name in self._frameworks():
             self.place.delete(name)
@@ -167,7 +168,7 @@ class Crew:
             twice=self.records.twice(),
             lost=lost,
             left_over=left_over,
-            log=self.records.log(),
+            log=f"{self.records.log()}\n{evidence}",
         )
         self._jobs.clear()
         self._runs_told = runs
@@ -181,6 +182,20 @@ class Crew:
             for name, each in self._jobs.items()
             if name in found and (each.code is None or state_of(found[name]) != "Completed")
         ]
+
+    def _evidence(self, names: list[str]) -> str:
+        """What Kubernetes knows of the pods of these jobs, and has said of them."""
+        if not names:
+            return ""
+        events = self.place.client.get(self.place.path("events")).expect(200).body["items"]
+        told = [
+            f"{event.get('lastTimestamp')} {event['involvedObject']['name']}: {event['reason']}: {event.get('message')}"
+            for event in events
+        ]
+        pods = {name: self.place.pods(name) for name in names}
+        return "\n".join(
+            [json.dumps(pods, indent=1), *(line for line in told if any(name in line for name in names))]
+        )
 
     def _lost(self) -> list[str]:
         """The jobs that have not come to what they have to come to."""

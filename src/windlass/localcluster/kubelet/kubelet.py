@@ -78,7 +78,7 @@ class Kubelet:
         """The cgroups of runs that are no more."""
         groups = cgroups.find(self._means.cluster)
         if groups is not None:
-            groups.remove_leftovers(known)
+            groups.remove_all_but(known)
 
     async def _take_over(self, folder: Path, pod: Json | None) -> PodWorker | None:
         """An ephemeral cluster adopts nothing: what another has started would not end with it."""
@@ -119,7 +119,7 @@ class Kubelet:
             supervision = Supervision(folder.path, lambda _: None, lambda: None)
             await supervision.end()
             return
-        await pod_place.kill_leftovers(uid)
+        await pod_place.end_leftovers(folder, self._means.cluster)
 
     # What the store says
 

@@ -50,6 +50,11 @@ class PodFolder(msgspec.Struct, frozen=True):
     def run(self, run_id: str) -> Path:
         return self.path / "containers" / run_id
 
+    def run_ids(self) -> set[str]:
+        """Of all runs of its containers, so far."""
+        folder = self.path / "containers"
+        return {run.name for run in folder.iterdir()} if folder.is_dir() else set()
+
     def termination_log(self, run_id: str) -> Path:
         return self.run(run_id) / "termination-log"
 

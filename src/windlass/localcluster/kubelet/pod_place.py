@@ -9,10 +9,11 @@ from typing import NamedTuple
 from windlass.localcluster.containers.refusals import RefusedError
 from windlass.localcluster.kubelet import container_plans, disk_faults, log_reader, pod_folder, pod_volumes
 from windlass.localcluster.kubelet.means import Means
+from windlass.localcluster.kubelet.pod_folder import PodFolder
 from windlass.localcluster.kubelet.pod_volumes import PodVolumes, Sources
 from windlass.localcluster.podlife import logs, specs, termination
 from windlass.localcluster.podlife.records import PodRecord
-from windlass.localcluster.sandbox import messages, processes
+from windlass.localcluster.sandbox import cgroups, messages, processes
 from windlass.model.base import Json
 
 
@@ -181,22 +182,29 @@ class PodPlace:
             pod_folder.remove(self.folder)
             return
         for folder in (self.folder.volumes, self.folder.run("")):
-            pod_folder.remove(pod_folder.PodFolder(folder))
+            pod_folder.remove(PodFolder(folder))
 
     def give_back_disk(self) -> None:
         """What the pod has written: its logs and the volumes that are its own. What cannot be removed stays."""
         for folder in (self.folder.path / "logs", self.folder.volumes):
             with contextlib.suppress(OSError):
-                pod_folder.remove(pod_folder.PodFolder(folder))
+                pod_folder.remove(PodFolder(folder))
 
-    async def kill_leftovers(self) -> None:
-        await kill_leftovers(self.uid)
+    async def end_leftovers(self) -> None:
+        await end_leftovers(self.folder, self._means.cluster)
 
 
-async def kill_leftovers(uid: str) -> None:
-    """Of a pod whose supervisor is no more. Where there are PID namespaces, the kernel has done it already."""
-    find = functools.partial(processes.marked, container_plans.MARKER.encode(), uid.encode())
-    await asyncio.to_thread(processes.kill_all, find)
+async def end_leftovers(folder: PodFolder, cluster: str) -> None:
+    """Of a pod whose supervisor is no more. Where there are PID namespaces, the kernel has killed it all already."""
+    await asyncio.to_thread(_end_leftovers, folder, cluster)
+
+
+def _end_leftovers(folder: PodFolder, cluster: str) -> None:
+    uid = folder.path.name
+    processes.kill_all(functools.partial(processes.marked, container_plans.MARKER.encode(), uid.encode()))
+    groups = cgroups.find(cluster)
+    if groups is not None:
+        groups.remove_those(folder.run_ids())
 
 
 def _now() -> datetime:

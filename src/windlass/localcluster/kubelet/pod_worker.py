@@ -248,7 +248,7 @@ class PodWorker:
             hello = await supervision.hello(_SECONDS_TO_ANSWER)
         except (CallRefusedError, OSError):
             self._lose()
-            await self.place.kill_leftovers()
+            await self.place.end_leftovers()
             return
         self._supervision = supervision
         # What it runs with may be gone by now, and matters to nobody until a container is started again.
@@ -453,7 +453,7 @@ class PodWorker:
             await supervision.end()
         if self._is_lost:
             self._is_lost = False
-            await self.place.kill_leftovers()
+            await self.place.end_leftovers()
 
     async def _remove(self) -> None:
         """All that there is of the pod on this machine."""

@@ -13,7 +13,7 @@ not hold is watched elsewhere.
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -110,13 +110,20 @@ class Cgroups(msgspec.Struct, frozen=True):
             counted=_read(counters) if counters else "",
         )
 
-    def remove_leftovers(self, known: set[str]) -> None:
-        """Ends and removes every group of this cluster but those named: wherever in the hierarchies they are, since an
-        earlier daemon may have started in another place."""
+    def remove_all_but(self, known: set[str]) -> None:
+        """Ends and removes every group of this cluster but those named."""
+        self._remove_where(lambda name: name not in known)
+
+    def remove_those(self, names: set[str]) -> None:
+        """Ends and removes the groups of this cluster that are named."""
+        self._remove_where(lambda name: name in names)
+
+    def _remove_where(self, is_wanted: Callable[[str], bool]) -> None:
+        """Wherever in the hierarchies they are, since an earlier daemon may have started in another place."""
         for place in self.places:
             for parent in _folders_named(_parent_name(self.cluster), place.hierarchy):
                 for folder in _subfolders(parent):
-                    if folder.name not in known:
+                    if is_wanted(folder.name):
                         group = Group(folders=(folder,))
                         group.kill()
                         group.remove()
