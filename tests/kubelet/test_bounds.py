@@ -4,7 +4,9 @@ import pytest
 from pods.place import Place
 from pods.specs import FOREVER, container
 
-HUNGRY = ["python3", "-c", "hoard = [b'x' * 2**20 for _ in range(1000)]"]
+HOARD = "hoard = [bytes([1]) * 2**20 for _ in range(1000)]"
+HUNGRY = ["sh", "-c", f"sleep 5; python3 -c '{HOARD}'; code=$?; sleep 5; exit $code"]
+"""A container runtime hears of it from the kernel: some not right after the start, some only after an end."""
 SMALL = {"limits": {"memory": "64Mi"}}
 
 

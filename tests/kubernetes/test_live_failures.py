@@ -105,8 +105,8 @@ CASES: dict[str, Failure] = {
         -1200,
         "ContainerOOMKilled",
         OF_THE_USER,
-        # Not the shell, which ends a while later: some container runtimes hear of the memory after the end otherwise.
-        script="python3 -c 'print(len(b\"x\" * (1 << 28)))'; code=$?; sleep 5; exit $code",
+        # A container runtime hears of it from the kernel: some not right after the start, some only after an end.
+        script="sleep 5; python3 -c 'print(len(b\"x\" * (1 << 28)))'; code=$?; sleep 5; exit $code",
         container={"resources": {"limits": {"memory": "32Mi"}}},
     ),
     "no-such-command": pod(
