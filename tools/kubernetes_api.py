@@ -21,6 +21,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -43,6 +44,7 @@ ATTEMPTS: Final = 3
 ADMIN: Final = "admin"
 MASTERS: Final = "system:masters"
 CONTROLLERS: Final = "controllers"
+MANAGER: Final = "kube-controller-manager"
 LAST_WITH_AN_INSECURE_PORT: Final = 23
 """Up to this minor version kube-controller-manager opens a second port too, always the same, unless told not to."""
 
@@ -82,6 +84,7 @@ class Api:
     """One JSON line per request, where `audit` was asked for."""
 
     etcd_url: str | None = None
+    binaries: Path | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,11 +176,7 @@ def _served(start: _Start) -> Iterator[Api]:
 
         for name, user in users.items():
             _write_private(user.kubeconfig, kubeconfig(url, certificate, name, user.token))
-        if (start.binaries / "kube-controller-manager").exists():
-            manager = _controller_manager(start, users[CONTROLLERS], version, manager_port)
-            _wait_for_controllers(stack.enter_context(programs.running(manager)), manager_port)
-
-        yield Api(
+        api = Api(
             kubeconfig=users[ADMIN].kubeconfig,
             url=url,
             version=version["gitVersion"],
@@ -186,7 +185,22 @@ def _served(start: _Start) -> Iterator[Api]:
             users=users,
             audit_log=folder / "audit.log" if start.audit else None,
             etcd_url=etcd_url,
+            binaries=start.binaries,
         )
+        if (start.binaries / MANAGER).exists():
+            stack.enter_context(controllers(api, CONTROLLERS, "garbagecollector,namespace", manager_port))
+        yield api
+
+
+@contextlib.contextmanager
+def controllers(api: Api, user: str, which: str, port: int) -> Iterator[programs.Running]:
+    """Kubernetes' own, as that user, until the end of the block. The cluster of KUBECONFIG has them already."""
+    if api.binaries is None:
+        raise programs.StartError("The cluster of KUBECONFIG runs its controllers itself.")
+    program = _controller_manager(api.binaries, api.users[user], api.version, port, which)
+    with programs.running(program) as manager:
+        _wait_for_controllers(manager, port)
+        yield manager
 
 
 def _etcd(start: _Start, folder: Path, url: str, peer_port: int) -> programs.Program:
@@ -235,24 +249,23 @@ def _api_server(start: _Start, folder: Path, etcd_url: str, port: int) -> progra
     return programs.Program(start.binaries / "kube-apiserver", [*arguments, *audit], folder)
 
 
-def _controller_manager(start: _Start, user: User, version: Mapping[str, str], port: int) -> programs.Program:
-    folder = user.kubeconfig.parent
+def _controller_manager(binaries: Path, user: User, version: str, port: int, which: str) -> programs.Program:
+    folder = user.kubeconfig.parent / f"controllers-{user.kubeconfig.stem}"
+    folder.mkdir(exist_ok=True)
     arguments = [
         f"--kubeconfig={user.kubeconfig}",
-        "--controllers=garbagecollector,namespace",
+        f"--controllers={which}",
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
-        f"--cert-dir={folder / 'certificates-of-controllers'}",
+        f"--cert-dir={folder / 'certificates'}",
         "--kube-api-qps=1000",
         "--kube-api-burst=1000",
     ]
-    minor = int("".join(filter(str.isdigit, version["minor"])))  # some say "20+"
+    minor = int(re.match(r"v\d+\.(\d+)", version)[1])  # type: ignore[index]
     has_insecure_port = minor <= LAST_WITH_AN_INSECURE_PORT
     no_insecure_port = ["--port=0"] if has_insecure_port else []
-    return programs.Program(
-        start.binaries / "kube-controller-manager", [*arguments, *no_insecure_port], folder
-    )
+    return programs.Program(binaries / MANAGER, [*arguments, *no_insecure_port], folder)
 
 
 def _wait_for_controllers(manager: programs.Running, port: int) -> None:

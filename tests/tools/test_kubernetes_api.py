@@ -118,13 +118,14 @@ def test_a_kubeconfig_is_one_users_and_is_yaml() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minor", "has_port_flag"),
-    [("20", True), ("20+", True), ("23", True), ("24", False), ("32", False)],
+    ("version", "has_port_flag"),
+    [("v1.20.2", True), ("v1.20.2+some", True), ("v1.23.0", True), ("v1.24.1-rc", False), ("v1.32.0", False)],
 )
-def test_the_second_port_is_shut_where_there_is_one(tmp_path: Path, minor: str, has_port_flag: bool) -> None:
-    start = kubernetes_api._Start(binaries=tmp_path, users={}, durable=False, audit=False)
+def test_the_second_port_is_shut_where_there_is_one(
+    tmp_path: Path, version: str, has_port_flag: bool
+) -> None:
     user = kubernetes_api.User("secret", tmp_path / "controllers.kubeconfig")
-    program = kubernetes_api._controller_manager(start, user, {"minor": minor}, 1234)
+    program = kubernetes_api._controller_manager(tmp_path, user, version, 1234, "namespace")
     assert ("--port=0" in program.arguments) is has_port_flag
 
 

@@ -3,7 +3,7 @@
 It speaks the Kubernetes API like any kubelet, so that the controller can be tested and measured against the embedded
 API server and against a real one: pods get a node, run, succeed or fail, and go when they are deleted. What becomes of
 a pod is data (`hollow_lives`), what was seen of it is kept (`hollow_history`). It holds no decision of the controller's
-and minds nothing but pods that have a Framework's label.
+and minds nothing but pods that have a label, by default a Framework's.
 
     python -m windlass.testing.hollow_kubelet --kubeconfig FILE [--runs-for 10]
 """
@@ -111,6 +111,7 @@ class HollowKubelet:
         *,
         play: Play | None = None,
         namespace: str = "",
+        label: str = names.FRAMEWORK_NAME,
         node: str = "hollow",
         connections: int = 16,
         around_burst: Callable[[], AbstractContextManager[Shown]] | None = None,
@@ -122,6 +123,7 @@ class HollowKubelet:
         self._transport = transport
         self._play = play or hollow_lives.by_annotations(Life())
         self._namespace = namespace
+        self._label = label
         self._node = node
         self._around_burst = around_burst
         self._connections = asyncio.Semaphore(connections)
@@ -137,7 +139,7 @@ class HollowKubelet:
             self._transport,
             resources.PODS,
             namespace=self._namespace,
-            label_selector=names.FRAMEWORK_NAME,
+            label_selector=self._label,
             receive=self._receive,
         )
         try:
@@ -396,7 +398,12 @@ async def _serve(arguments: argparse.Namespace) -> HollowKubelet:
     found = await access.load(kubeconfig=arguments.kubeconfig)
     async with Transport(found, user_agent="hollow-kubelet") as transport:
         kubelet = HollowKubelet(
-            transport, play=play, namespace=arguments.namespace, connections=arguments.connections
+            transport,
+            play=play,
+            namespace=arguments.namespace,
+            label=arguments.label,
+            node=arguments.node,
+            connections=arguments.connections,
         )
         running = asyncio.create_task(kubelet.run())
         stopping = asyncio.create_task(stopped.wait())
@@ -417,6 +424,10 @@ def main() -> int:
     parser.add_argument(
         "--runs-for", default="0", help="seconds that a pod runs, or never, unless it says so itself"
     )
+    parser.add_argument(
+        "--label", default=names.FRAMEWORK_NAME, help="pods without it are left alone (default: %(default)s)"
+    )
+    parser.add_argument("--node", default="hollow", help="that pods are bound to; empty: they are not")
     parser.add_argument("--connections", type=int, default=16, help="how many requests at a time")
     kubelet = asyncio.run(_serve(parser.parse_args()))
     pods = kubelet.history.pods

@@ -1,0 +1,1 @@
+"""Load on a Kubernetes API: jobs by the thousand, whoever controls them, and what it costs."""

@@ -1,0 +1,108 @@
+"""Who controls the jobs: Windlass, Kubernetes' own Job controller, any other controller, or the floor."""
+
+import contextlib
+import shlex
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import kubernetes_api
+import programs
+from cluster_load import processes, workloads
+from cluster_load.processes import Measured
+from cluster_load.workloads import Pods
+from windlass.kubeapi.resources import JOBS, Resource
+
+USER: Final = "controller"
+"""Whoever it is: its requests are counted under this name."""
+
+WARM_UP_TASKS: Final = 2
+FIRST_WITH_INDEXED_JOBS: Final = 21
+
+
+class Load(NamedTuple):
+    """What each job is like."""
+
+    tasks: int
+    pods: Pods
+    runs_for: str = "0"
+
+
+Start = Callable[[kubernetes_api.Api, Load, Path], AbstractContextManager[Measured | None]]
+
+
+class Contender(NamedTuple):
+    name: str
+    resource: Resource
+    start: Start
+
+    def body(self, name: str, load: Load, version: str) -> bytes:
+        if self.resource == JOBS:
+            is_indexed = int(version.split(".")[1]) >= FIRST_WITH_INDEXED_JOBS
+            return workloads.job(name, load.tasks, is_indexed=is_indexed, runs_for=load.runs_for)
+        return workloads.framework(name, load.tasks, pods=load.pods, runs_for=load.runs_for)
+
+
+def kubeconfig_of(api: kubernetes_api.Api) -> Path:
+    """Of the user whose requests are counted; of whoever there is, on a cluster that somebody else has set up."""
+    return api.users[USER].kubeconfig if api.users else api.kubeconfig
+
+
+@contextlib.contextmanager
+def _windlass(api: kubernetes_api.Api, load: Load, folder: Path) -> Iterator[Measured]:
+    del load
+    address = f"127.0.0.1:{free_port()}"
+    with processes.running(windlass_command(api, address), folder / "controller.log") as program:
+        yield program
+
+
+def windlass_command(api: kubernetes_api.Api, address: str) -> list[str]:
+    arguments = ["--kubeconfig", str(kubeconfig_of(api)), "--metrics-address", address]
+    return processes.python("windlass.cli.main", "controller", *arguments, "--log-level", "warning")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def _floor(api: kubernetes_api.Api, load: Load, folder: Path) -> Iterator[Measured]:
+    tasks = [f"--tasks={number}" for number in {load.tasks, WARM_UP_TASKS}]
+    arguments = ["--kubeconfig", str(kubeconfig_of(api)), *tasks, "--pods", load.pods]
+    environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    command = processes.python("cluster_load.floor", *arguments)
+    with processes.running(command, folder / "controller.log", environment) as program:
+        yield program
+
+
+@contextlib.contextmanager
+def _job_controller(api: kubernetes_api.Api, load: Load, folder: Path) -> Iterator[Measured | None]:
+    del load, folder
+    if api.binaries is None:
+        yield None  # the cluster's own, of which nothing can be measured from here
+        return
+    with kubernetes_api.controllers(api, USER, "job", programs.free_ports(1)[0]) as manager:
+        yield Measured(manager.process.pid)
+
+
+def other(command: str) -> Contender:
+    @contextlib.contextmanager
+    def start(api: kubernetes_api.Api, load: Load, folder: Path) -> Iterator[Measured]:
+        del load
+        environment = {"KUBECONFIG": str(kubeconfig_of(api))}
+        with processes.running(
+            ["/bin/sh", "-c", f"exec {command}"], folder / "controller.log", environment
+        ) as program:
+            yield program
+
+    return Contender(shlex.split(command)[0].rpartition("/")[2], workloads.FRAMEWORKS, start)
+
+
+WINDLASS: Final = Contender("windlass", workloads.FRAMEWORKS, _windlass)
+FLOOR: Final = Contender("floor", workloads.FRAMEWORKS, _floor)
+JOB_CONTROLLER: Final = Contender("Job controller", JOBS, _job_controller)

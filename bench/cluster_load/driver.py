@@ -1,0 +1,154 @@
+"""Submits jobs, and watches what becomes of them: when each had its first pod, and when it was done."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+import msgspec
+
+from cluster_load import workloads
+from windlass.kubeapi import access, answers, requests
+from windlass.kubeapi.errors import NotFoundError
+from windlass.kubeapi.following import Deleted, Follower, Listed, News
+from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource
+from windlass.kubeapi.transport import Transport
+from windlass.model import names
+from windlass.model.base import Json
+
+AT_ONCE = 50
+REQUEST_SECONDS = 60.0
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    labels: dict[str, str] = {}
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    status: dict[str, msgspec.Raw] = {}
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+_WANTED = ("state", "conditions", "active")
+
+
+class Driver:
+    def __init__(self, transport: Transport, resource: Resource) -> None:
+        """The resource is that of the jobs."""
+        self.resource = resource
+        self.submitted: dict[str, float] = {}
+        self.first_pod: dict[str, float] = {}
+        self.done: dict[str, float] = {}
+        self.jobs: set[str] = set()
+        """That exist."""
+        self.pods: set[str] = set()
+        self.running: set[str] = set()
+        """Jobs all of whose pods run, where it was said how many these are."""
+        self.tasks = 0
+        self._transport = transport
+        self._news = asyncio.Event()
+
+    async def submit(self, bodies: Mapping[str, bytes]) -> None:
+        """All at once, as far as the connections reach."""
+        connections = asyncio.Semaphore(AT_ONCE)
+
+        async def submit(name: str, body: bytes) -> None:
+            async with connections:
+                self.submitted[name] = time.monotonic()
+                request = requests.create(self.resource, workloads.NAMESPACE, body)
+                await self._transport.send(request, REQUEST_SECONDS)
+
+        await asyncio.gather(*(submit(name, body) for name, body in bodies.items()))
+
+    async def delete(self, names: Iterable[str]) -> None:
+        connections = asyncio.Semaphore(AT_ONCE)
+
+        async def delete(name: str) -> None:
+            async with connections:
+                request = requests.delete(self.resource, workloads.NAMESPACE, name, propagation="Background")
+                with contextlib.suppress(NotFoundError):
+                    await self._transport.send(request, REQUEST_SECONDS)
+
+        await asyncio.gather(*(delete(name) for name in names))
+
+    async def wait(self, is_true: Callable[[], bool], seconds: float) -> bool:
+        """Whether it came true in that time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not is_true():
+                    self._news.clear()
+                    await self._news.wait()
+        return is_true()
+
+    def forget(self, name: str) -> None:
+        for seen in (self.submitted, self.first_pod, self.done):
+            seen.pop(name, None)
+
+    async def wait_for_config_maps(self, seconds: float) -> bool:
+        """For those of Frameworks to be gone; whether they are in that time."""
+        request = requests.list_page(
+            CONFIG_MAPS, workloads.NAMESPACE, label_selector=names.FRAMEWORK_NAME, limit=1
+        )
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while answers.decode_page(await self._transport.send(request)).objects:
+                    await asyncio.sleep(0.1)
+                return True
+        return False
+
+    # What the watches say
+
+    def receive_job(self, news: News) -> None:
+        now = time.monotonic()
+        for item in news.items if isinstance(news, Listed) else (news.object,):
+            found = _decode(item)
+            name = found.metadata.name
+            if isinstance(news, Deleted):
+                self.jobs.discard(name)
+                continue
+            self.jobs.add(name)
+            status: Json = {
+                key: msgspec.json.decode(found.status[key]) for key in _WANTED if key in found.status
+            }
+            if workloads.is_done(self.resource, status):
+                self.done.setdefault(name, now)
+            if self.tasks and workloads.is_running(self.resource, status, self.tasks):
+                self.running.add(name)
+        self._news.set()
+
+    def receive_pod(self, news: News) -> None:
+        now = time.monotonic()
+        for item in news.items if isinstance(news, Listed) else (news.object,):
+            metadata = _decode(item).metadata
+            if isinstance(news, Deleted):
+                self.pods.discard(metadata.name)
+            else:
+                self.pods.add(metadata.name)
+                self.first_pod.setdefault(metadata.labels[workloads.LABEL], now)
+        self._news.set()
+
+
+@contextlib.asynccontextmanager
+async def driving(kubeconfig: str, resource: Resource) -> AsyncIterator[Driver]:
+    async with Transport(await access.load(kubeconfig), user_agent="bench") as transport:
+        driver = Driver(transport, resource)
+        followers = [
+            Follower(transport, resource, namespace=workloads.NAMESPACE, receive=driver.receive_job),
+            Follower(
+                transport,
+                PODS,
+                namespace=workloads.NAMESPACE,
+                label_selector=workloads.LABEL,
+                receive=driver.receive_pod,
+            ),
+        ]
+        following = [asyncio.create_task(follower.run()) for follower in followers]
+        try:
+            await asyncio.gather(*(follower.listed.wait() for follower in followers))
+            yield driver
+        finally:
+            for task in following:
+                task.cancel()
+            await asyncio.gather(*following, return_exceptions=True)

@@ -1,0 +1,155 @@
+"""Results as a table: each contender in each scenario, and Windlass held against every other one."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from cluster_load.contenders import FLOOR, JOB_CONTROLLER, WINDLASS
+from cluster_load.results import Result
+from cluster_load.workloads import Pods
+
+HEAD = (
+    "",
+    "pods",
+    "done",
+    "seconds",
+    "jobs/s",
+    "p50 s",
+    "p99 s",
+    "first pod p50",
+    "p99 s",
+    "CPU ms/job",
+    "peak MB",
+    "requests/job",
+    "409",
+    "jobs/s of Windlass to it",
+    "p50 to Windlass's",
+)
+
+
+def table(results: Sequence[Result], last: Sequence[Result] = ()) -> str:
+    """In Markdown. `last` are the results of an earlier run: where a ratio has changed, what it was is said too."""
+    lines = []
+    for scenario in dict.fromkeys(result.scenario for result in results):
+        rows = [HEAD, *(_row(each, results, last) for each in results if each.scenario == scenario)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+        lines += ["", f"**{scenario}**", ""]
+        lines += [_line(rows[0], widths), _line(["-" * width for width in widths], widths)]
+        lines += [_line(row, widths) for row in rows[1:]]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Iterable[str], widths: Iterable[int]) -> str:
+    return "| " + " | ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) + " |"
+
+
+def _row(result: Result, results: Sequence[Result], last: Sequence[Result]) -> tuple[str, ...]:
+    now, before = _ratios(result, results), _ratios(result, last)
+    return (
+        result.contender,
+        result.pods,
+        f"{result.done}/{result.jobs}",
+        f"{result.seconds:.2f}",
+        _shown(result.jobs_per_second or None),
+        _shown(result.done_p50 or None),
+        _shown(result.done_p99 or None),
+        _shown(result.first_pod_p50 or None),
+        _shown(result.first_pod_p99 or None),
+        _shown(result.cpu_ms_per_job),
+        _shown(result.peak_mb),
+        _shown(result.requests_per_job),
+        _shown(result.conflicts),
+        *(_compared(*pair) for pair in zip(now, before, strict=True)),
+    )
+
+
+def _ratios(result: Result, results: Sequence[Result]) -> tuple[float | None, float | None]:
+    """How many times as fast Windlass is: by its jobs per second, and by the median of the time that a job takes."""
+    ours = windlass_for(result, results)
+    theirs = next((each for each in results if each.key == result.key), None)
+    if result.contender == WINDLASS.name or ours is None or theirs is None:
+        return None, None
+    speed = ours.jobs_per_second / theirs.jobs_per_second if theirs.jobs_per_second else None
+    median = theirs.done_p50 / ours.done_p50 if ours.done_p50 else None
+    return speed, median
+
+
+def windlass_for(result: Result, results: Iterable[Result]) -> Result | None:
+    """Jobs of the Job controller keep their pods; any other controller does what Windlass does with removal."""
+    key = (result.scenario, WINDLASS.name, result.pods)
+    return next((each for each in results if each.key == key), None)
+
+
+def _compared(now: float | None, before: float | None) -> str:
+    if now is None:
+        return ""
+    was = "" if before is None or f"{before:.2f}" == f"{now:.2f}" else f" (was {before:.2f})"
+    return f"× {now:.2f}{was}"
+
+
+def _shown(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"
+
+
+# What it has to reach
+
+ENOUGH = (
+    # Of which other the jobs per second are held against, and how many times as many are wanted.
+    ("burst of 100", Pods.KEPT, JOB_CONTROLLER, 1.0),
+    ("burst of 100", Pods.REMOVED, FLOOR, 0.7),
+    ("burst of 2000", Pods.KEPT, FLOOR, 0.6),
+    ("burst of 2000", Pods.REMOVED, FLOOR, 0.6),
+    ("one of 500 tasks", Pods.KEPT, JOB_CONTROLLER, 1.0),
+)
+
+
+def verdicts(results: Sequence[Result]) -> Iterator[str]:
+    """Each aim: reached or missed, and by what."""
+    found = {result.key: result for result in results}
+    for scenario, pods, contender, aim in ENOUGH:
+        theirs = found.get((scenario, contender.name, pods))
+        speed, median = (None, None) if theirs is None else _ratios(theirs, results)
+        if speed is not None:
+            yield _verdict(f"{scenario}, pods {pods}: jobs/s to the {contender.name}'s", speed, "≥", aim)
+        if median is not None and contender is JOB_CONTROLLER:
+            yield _verdict(f"{scenario}, pods {pods}: the {contender.name}'s p50 to ours", median, "≥", aim)
+    for result in results:
+        if result.contender == WINDLASS.name:
+            yield from _verdicts_of(result)
+
+
+def _verdicts_of(ours: Result) -> Iterator[str]:
+    what = f"{ours.scenario}, pods {ours.pods}"
+    yield _verdict(f"{what}: not done", ours.jobs - ours.done, "≤", 0)
+    if ours.scenario == "burst of 100":
+        yield _verdict(f"{what}: p99 to the first pod, s", ours.first_pod_p99, "≤", 1.5)
+    if ours.scenario.startswith("burst"):
+        yield from _costs(ours, what)
+    if ours.scenario == "one of 10000 tasks":
+        share = 100 * ours.notes.get("status_writes_seconds", 0.0) / (ours.seconds or 1)
+        yield _verdict(f"{what}: status writes, % of the time", share, "≤", 10)
+    if ours.scenario == "1000 idle, then deleted" and ours.cpu_percent is not None:
+        busy = sum(number for what, number in ours.requests.items() if not _is_quiet(what))
+        yield _verdict(f"{what}: requests but watches and the lease", busy, "≤", 0)
+        yield _verdict(f"{what}: CPU while idle, % of a core", ours.cpu_percent, "≤", 0.5)
+    if ours.scenario == "restart under 1000":
+        yield _verdict(f"{what}: seconds", ours.seconds, "≤", 3)
+
+
+def _costs(ours: Result, what: str) -> Iterator[str]:
+    budget = ours.tasks + (6 if ours.pods == Pods.KEPT else 9)
+    if ours.cpu_ms_per_job is not None:
+        yield _verdict(f"{what}: CPU of the controller per job, ms", ours.cpu_ms_per_job, "≤", 20)
+    if ours.requests_per_job is not None:
+        yield _verdict(f"{what}: requests per job", ours.requests_per_job, "≤", budget)
+    if ours.conflicts is not None:
+        yield _verdict(f"{what}: answers 409", ours.conflicts, "≤", 0)
+    if ours.jobs == 2000 and ours.peak_mb is not None:
+        yield _verdict(f"{what}: peak memory, MB", ours.peak_mb, "≤", 160)
+
+
+def _is_quiet(what: str) -> bool:
+    return what.startswith("watch ") or what.endswith(" leases")
+
+
+def _verdict(what: str, value: float, sign: str, aim: float) -> str:
+    is_reached = value >= aim if sign == "≥" else value <= aim
+    return f"{'reached' if is_reached else 'MISSED '}  {what}: {value:.4g} (aim {sign} {aim:g})"

@@ -1,0 +1,98 @@
+"""Who has asked the API server for what, by its audit log: each request once, when it was answered."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str = ""
+
+
+class _Object(msgspec.Struct, frozen=True):
+    resource: str = ""
+    subresource: str = ""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    code: int = 0
+
+
+class _Entry(msgspec.Struct, frozen=True, rename="camel"):
+    stage: str
+    verb: str
+    request_received_timestamp: datetime
+    stage_timestamp: datetime
+    user: _User = _User()
+    object_ref: _Object = _Object()
+    response_status: _Answer = _Answer()
+
+
+_decode = msgspec.json.Decoder(_Entry).decode
+
+
+class Made(NamedTuple):
+    user: str
+    verb: str
+    what: str
+    code: int
+    seconds: float
+    """That the server took for it."""
+
+
+class AuditLog:
+    """What was added since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+
+    def new(self) -> list[Made]:
+        with self._path.open("rb") as file:
+            file.seek(self._read)
+            data = file.read()
+        whole, _, _ = data.rpartition(b"\n")
+        self._read += len(whole) + 1 if whole else 0
+        return list(made(whole.splitlines()))
+
+
+def made(lines: Iterable[bytes]) -> Iterator[Made]:
+    for line in lines:
+        entry = _decode(line)
+        is_open = entry.verb == "watch"
+        if entry.stage == ("ResponseStarted" if is_open else "ResponseComplete"):
+            about = entry.object_ref
+            what = f"{about.resource}/{about.subresource}" if about.subresource else about.resource
+            taken = entry.stage_timestamp - entry.request_received_timestamp
+            yield Made(
+                entry.user.username, entry.verb, what, entry.response_status.code, taken.total_seconds()
+            )
+
+
+def by_kind(requests: Iterable[Made], user: str) -> dict[str, int]:
+    """The most frequent ones first."""
+    found = Counter(f"{each.verb} {each.what}" for each in requests if each.user == user)
+    return dict(found.most_common())
+
+
+def counted(requests: Iterable[Made], user: str) -> int:
+    """Those of the budget: no watch, no list, no lease and no event."""
+    return sum(each.user == user and _is_in_budget(each) for each in requests)
+
+
+def _is_in_budget(request: Made) -> bool:
+    is_read = request.verb in ("get", "list", "watch")
+    return not is_read and request.what not in ("leases", "events")
+
+
+def conflicts(requests: Iterable[Made], user: str) -> int:
+    return sum(each.user == user and each.code == 409 for each in requests)
+
+
+def seconds_of(requests: Iterable[Made], user: str, what: str) -> float:
+    """That the server has spent on such requests, together."""
+    return sum(each.seconds for each in requests if (each.user, each.what) == (user, what))

@@ -1,0 +1,238 @@
+"""What is measured. Each scenario is bounded in time: what is not done by then is not counted as done."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from typing import NamedTuple
+
+from cluster_load import driver as drivers
+from cluster_load import requests_made, workloads
+from cluster_load.contenders import USER, WARM_UP_TASKS, Contender, Load
+from cluster_load.driver import Driver
+from cluster_load.processes import Measured
+from cluster_load.requests_made import Made
+from cluster_load.results import Result, quantile
+from cluster_load.stages import Stage
+from cluster_load.workloads import FOREVER, Pods
+from windlass.kubeapi.resources import JOBS
+
+WARM_UP_SECONDS = 120.0
+STATUS = f"{workloads.FRAMEWORKS.plural}/status"
+
+
+class Scenario(NamedTuple):
+    name: str
+    jobs: int
+    tasks: int
+    seconds: float
+    """That it may take."""
+    measure: "Callable[[Scenario, Stage, Contender, Pods], Coroutine[object, object, Result]]"
+    has_floor: bool = True
+    pods: tuple[Pods, ...] = (Pods.KEPT,)
+
+    def run(self, stage: Stage, contender: Contender, pods: Pods) -> Result:
+        return asyncio.run(self.measure(self, stage, contender, pods))
+
+
+async def until_done(scenario: Scenario, stage: Stage, contender: Contender, pods: Pods) -> Result:
+    """All are submitted at once, and end by themselves."""
+    load = Load(scenario.tasks, pods)
+    async with drivers.driving(str(stage.api.kubeconfig), contender.resource) as driver:
+        with contender.start(stage.api, load, stage.folder) as measured:
+            await _warm_up(driver, stage, contender, load)
+            costs = Costs(stage, measured)
+            names = _names(scenario.jobs)
+            began = time.monotonic()
+            await driver.submit({name: contender.body(name, load, stage.api.version) for name in names})
+            await driver.wait(lambda: driver.done.keys() >= set(names), scenario.seconds)
+            ended = max((driver.done[name] for name in names if name in driver.done), default=began)
+            return _result(scenario, contender, pods, driver, names, ended - began, costs.taken())
+
+
+async def _warm_up(driver: Driver, stage: Stage, contender: Contender, load: Load) -> None:
+    """Whoever it is has started, leads and has made its connections when it is through with a job."""
+    load = load._replace(tasks=WARM_UP_TASKS)
+    await driver.submit({"warm-up": contender.body("warm-up", load, stage.api.version)})
+    if not await driver.wait(lambda: "warm-up" in driver.done, WARM_UP_SECONDS):
+        log = (stage.folder / "controller.log").read_text()[-2000:]
+        raise RuntimeError(f"{contender.name} does not get through one job in {WARM_UP_SECONDS:.0f} s\n{log}")
+    driver.forget("warm-up")
+
+
+async def idle_then_deleted(scenario: Scenario, stage: Stage, contender: Contender, pods: Pods) -> Result:
+    """All run for ever: first nothing happens for a minute, then all are deleted at once."""
+    async with drivers.driving(str(stage.api.kubeconfig), contender.resource) as driver:
+        with contender.start(stage.api, Load(scenario.tasks, pods), stage.folder) as measured:
+            names = await _all_running(scenario, driver, stage, contender, pods)
+            costs = Costs(stage, measured)
+            await asyncio.sleep(IDLE_SECONDS)
+            idle = costs.taken()
+            began = time.monotonic()
+            costs = Costs(stage, measured)
+            await driver.delete(names)
+            is_gone = await driver.wait(lambda: not driver.jobs and not driver.pods, scenario.seconds)
+            if contender.resource != JOBS:
+                is_gone = is_gone and await driver.wait_for_config_maps(scenario.seconds)
+            seconds = time.monotonic() - began
+            deleting = costs.taken()
+    return Result(
+        scenario.name,
+        contender.name,
+        pods,
+        jobs=scenario.jobs,
+        tasks=scenario.tasks,
+        done=scenario.jobs if is_gone else scenario.jobs - len(driver.jobs),
+        seconds=round(seconds, 2),
+        jobs_per_second=round(scenario.jobs / seconds, 2),
+        cpu_percent=_rounded(idle.cpu_seconds, 100 / IDLE_SECONDS, 3),
+        cpu_ms_per_job=_rounded(deleting.cpu_seconds, 1000 / scenario.jobs, 2),
+        peak_mb=_rounded(deleting.peak_mb, 1, 1),
+        requests=idle.requests(),
+        requests_per_job=_rounded(deleting.counted(), 1 / scenario.jobs, 2),
+        conflicts=deleting.conflicts(),
+    )
+
+
+IDLE_SECONDS = 60.0
+
+
+async def restarted(scenario: Scenario, stage: Stage, contender: Contender, pods: Pods) -> Result:
+    """It is ended in good order and started again. A job that came meanwhile, the last by its name, tells when it is
+    through with all."""
+    load = Load(scenario.tasks, pods)
+    async with drivers.driving(str(stage.api.kubeconfig), contender.resource) as driver:
+        with contender.start(stage.api, load, stage.folder):
+            await _all_running(scenario, driver, stage, contender, pods)
+        last = "zz-last"
+        await driver.submit({last: contender.body(last, load, stage.api.version)})
+        began = time.monotonic()
+        with contender.start(stage.api, load, stage.folder) as measured:
+            costs = Costs(stage, measured, is_new=True)
+            is_seen = await driver.wait(lambda: last in driver.first_pod, scenario.seconds)
+            seconds = driver.first_pod.get(last, time.monotonic()) - began
+            await driver.wait(lambda: last in driver.done, scenario.seconds)
+            taken = costs.taken()
+    return Result(
+        scenario.name,
+        contender.name,
+        pods,
+        jobs=scenario.jobs,
+        tasks=scenario.tasks,
+        done=scenario.jobs if is_seen else 0,
+        seconds=round(seconds, 2),
+        cpu_ms_per_job=_rounded(taken.cpu_seconds, 1000 / scenario.jobs, 2),
+        peak_mb=_rounded(taken.peak_mb, 1, 1),
+        requests=taken.requests(),
+        conflicts=taken.conflicts(),
+    )
+
+
+async def _all_running(
+    scenario: Scenario, driver: Driver, stage: Stage, contender: Contender, pods: Pods
+) -> list[str]:
+    load = Load(scenario.tasks, pods, FOREVER)
+    driver.tasks = scenario.tasks
+    names = _names(scenario.jobs)
+    await driver.submit({name: contender.body(name, load, stage.api.version) for name in names})
+    if not await driver.wait(lambda: driver.running >= set(names), scenario.seconds):
+        raise RuntimeError(
+            f"only {len(driver.running)} of {scenario.jobs} run after {scenario.seconds:.0f} s"
+        )
+    await asyncio.sleep(SETTLING_SECONDS)
+    return names
+
+
+SETTLING_SECONDS = 5.0
+
+
+def _names(count: int) -> list[str]:
+    return [f"job-{number:05}" for number in range(count)]
+
+
+# What it cost
+
+
+class Taken(NamedTuple):
+    cpu_seconds: float | None
+    peak_mb: float | None
+    made: list[Made] | None
+
+    def requests(self) -> dict[str, int]:
+        return {} if self.made is None else requests_made.by_kind(self.made, USER)
+
+    def counted(self) -> int | None:
+        return None if self.made is None else requests_made.counted(self.made, USER)
+
+    def conflicts(self) -> int | None:
+        return None if self.made is None else requests_made.conflicts(self.made, USER)
+
+
+class Costs:
+    """From now on."""
+
+    def __init__(self, stage: Stage, measured: Measured | None, *, is_new: bool = False) -> None:
+        self._audit = stage.audit
+        self._measured = measured
+        if self._audit is not None:
+            self._audit.new()
+        self._cpu_before = 0.0 if measured is None or is_new else measured.cpu_seconds()
+
+    def taken(self) -> Taken:
+        made = None if self._audit is None else self._audit.new()
+        if self._measured is None:
+            return Taken(None, None, made)
+        return Taken(self._measured.cpu_seconds() - self._cpu_before, self._measured.peak_megabytes(), made)
+
+
+def _result(
+    scenario: Scenario,
+    contender: Contender,
+    pods: Pods,
+    driver: Driver,
+    names: list[str],
+    seconds: float,
+    taken: Taken,
+) -> Result:
+    done = [driver.done[name] - driver.submitted[name] for name in names if name in driver.done]
+    first = [driver.first_pod[name] - driver.submitted[name] for name in names if name in driver.first_pod]
+    notes: dict[str, float] = {}
+    if taken.made is not None and contender.resource != JOBS:
+        notes["status_writes_seconds"] = round(requests_made.seconds_of(taken.made, USER, STATUS), 3)
+    return Result(
+        scenario.name,
+        contender.name,
+        pods,
+        jobs=scenario.jobs,
+        tasks=scenario.tasks,
+        done=len(done),
+        seconds=round(seconds, 2),
+        jobs_per_second=round(len(done) / seconds, 2) if seconds else 0.0,
+        done_p50=round(quantile(done, 0.5), 3),
+        done_p99=round(quantile(done, 0.99), 3),
+        first_pod_p50=round(quantile(first, 0.5), 3),
+        first_pod_p99=round(quantile(first, 0.99), 3),
+        cpu_ms_per_job=_rounded(taken.cpu_seconds, 1000 / scenario.jobs, 2),
+        cpu_percent=_rounded(taken.cpu_seconds, 100 / seconds if seconds else 0, 1),
+        peak_mb=_rounded(taken.peak_mb, 1, 1),
+        requests_per_job=_rounded(taken.counted(), 1 / scenario.jobs, 2),
+        conflicts=taken.conflicts(),
+        requests=taken.requests(),
+        notes=notes,
+    )
+
+
+def _rounded(value: float | None, factor: float, digits: int) -> float | None:
+    return None if value is None else round(value * factor, digits)
+
+
+BOTH = (Pods.KEPT, Pods.REMOVED)
+ALL = (
+    Scenario("burst of 100", 100, 2, 120, until_done, pods=BOTH),
+    Scenario("burst of 500", 500, 2, 240, until_done, pods=BOTH),
+    Scenario("burst of 2000", 2000, 2, 600, until_done, pods=BOTH),
+    Scenario("one of 500 tasks", 1, 500, 120, until_done),
+    Scenario("one of 2000 tasks", 1, 2000, 240, until_done),
+    Scenario("one of 10000 tasks", 1, 10_000, 900, until_done),
+    Scenario("1000 idle, then deleted", 1000, 2, 300, idle_then_deleted, has_floor=False),
+    Scenario("restart under 1000", 1000, 2, 300, restarted, has_floor=False),
+)

@@ -1,0 +1,94 @@
+"""Where a contender is measured: an API server with nothing in it, the definitions, and a hollow kubelet (simulated: no
+pod runs anything). Where KUBECONFIG is set it is that cluster, and all that was made there goes with its namespace."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import kubernetes_api
+from cluster_load import processes, workloads
+from cluster_load.contenders import USER
+from cluster_load.requests_made import AuditLog
+from windlass.kubeapi import access, requests
+from windlass.kubeapi.errors import NotFoundError
+from windlass.kubeapi.resources import NAMESPACES, SERVICE_ACCOUNTS
+from windlass.kubeapi.transport import Transport
+
+KUBELET = "kubelet"
+SECONDS_TO_CLEAR = 600.0
+
+
+class Stage(NamedTuple):
+    api: kubernetes_api.Api
+    folder: Path
+    audit: AuditLog | None
+
+
+@contextlib.contextmanager
+def stage() -> Iterator[Stage]:
+    users = {USER: kubernetes_api.MASTERS, KUBELET: kubernetes_api.MASTERS}
+    with contextlib.ExitStack() as stack:
+        api = stack.enter_context(kubernetes_api.serve(users=users, audit=True))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="windlass-bench-")))
+        is_ours = bool(api.users)
+        _define(api)
+        stack.enter_context(_namespace(api, is_removed=not is_ours))
+        kubeconfig = api.users[KUBELET].kubeconfig if is_ours else api.kubeconfig
+        arguments = ["--kubeconfig", str(kubeconfig), "--label", workloads.LABEL, "--connections", "32"]
+        # Whoever looks after the nodes of a cluster would remove pods of one that it does not know.
+        node = ["--node", "hollow" if is_ours else ""]
+        command = processes.python("windlass.testing.hollow_kubelet", *arguments, *node)
+        stack.enter_context(processes.running(command, folder / "kubelet.log"))
+        yield Stage(api, folder, AuditLog(api.audit_log) if api.audit_log else None)
+
+
+def _define(api: kubernetes_api.Api) -> None:
+    command = processes.python("windlass.cli.main", "install", "--crds-only", "--apply")
+    environment = {**os.environ, "KUBECONFIG": str(api.kubeconfig)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        raise RuntimeError(f"the definitions cannot be made: {done.stderr}")
+
+
+@contextlib.contextmanager
+def _namespace(api: kubernetes_api.Api, *, is_removed: bool) -> Iterator[None]:
+    asyncio.run(_create_namespace(api, is_removed=is_removed))
+    try:
+        yield
+    finally:
+        if is_removed:
+            asyncio.run(_remove_namespace(api))
+
+
+async def _create_namespace(api: kubernetes_api.Api, *, is_removed: bool) -> None:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": workloads.NAMESPACE}}
+    async with Transport(await access.load(str(api.kubeconfig))) as transport:
+        await transport.send(requests.create(NAMESPACES, "", json.dumps(body).encode()))
+        if is_removed:
+            # A cluster that makes service accounts lets no pod in before there is one.
+            account = requests.get(SERVICE_ACCOUNTS, workloads.NAMESPACE, "default")
+            async with asyncio.timeout(60):
+                while not await _is_there(transport, account):
+                    await asyncio.sleep(0.2)
+
+
+async def _remove_namespace(api: kubernetes_api.Api) -> None:
+    async with Transport(await access.load(str(api.kubeconfig))) as transport:
+        await transport.send(requests.delete(NAMESPACES, "", workloads.NAMESPACE))
+        async with asyncio.timeout(SECONDS_TO_CLEAR):
+            while await _is_there(transport, requests.get(NAMESPACES, "", workloads.NAMESPACE)):
+                await asyncio.sleep(0.5)
+
+
+async def _is_there(transport: Transport, request: requests.Request) -> bool:
+    try:
+        await transport.send(request)
+    except NotFoundError:
+        return False
+    return True

@@ -1,0 +1,67 @@
+"""What is submitted: jobs of so many tasks, as Frameworks and as Kubernetes' own Jobs, with the same pods."""
+
+import enum
+import json
+from typing import Final
+
+from windlass.kubeapi.resources import JOBS, Resource, frameworks
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.testing.hollow_lives import ANNOTATION_PREFIX, NEVER
+
+NAMESPACE: Final = "windlass-bench"
+LABEL: Final = "bench.windlass.dev/job"
+"""By which the hollow kubelet and the driver know pods, whoever has created them. Its value is the job's name."""
+FRAMEWORKS: Final = frameworks(names.CONTROLLER_GROUP)
+
+
+class Pods(enum.StrEnum):
+    """What becomes of the pods of a job that is done."""
+
+    KEPT = "kept"
+    REMOVED = "removed"
+
+
+def framework(name: str, tasks: int, *, pods: Pods, runs_for: str = "0") -> bytes:
+    role = {"name": "worker", "taskNumber": tasks, "task": {"pod": _template(name, runs_for)}}
+    body = {
+        "apiVersion": names.api_version(names.CONTROLLER_GROUP),
+        "kind": names.KIND,
+        "metadata": {"name": name},
+        "spec": {"completedPods": "Keep" if pods is Pods.KEPT else "Delete", "taskRoles": [role]},
+    }
+    return json.dumps(body).encode()
+
+
+def job(name: str, tasks: int, *, is_indexed: bool, runs_for: str = "0") -> bytes:
+    spec: Json = {"completions": tasks, "parallelism": tasks, "template": _template(name, runs_for)}
+    if is_indexed:
+        spec["completionMode"] = "Indexed"
+    body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+    return json.dumps(body).encode()
+
+
+def _template(name: str, runs_for: str) -> Json:
+    container = {"name": "main", "image": "busybox", "command": ["true"]}
+    return {
+        "metadata": {"labels": {LABEL: name}, "annotations": {f"{ANNOTATION_PREFIX}runs-for": runs_for}},
+        # No scheduler is to take them: the hollow kubelet binds them itself.
+        "spec": {"restartPolicy": "Never", "schedulerName": "hollow", "containers": [container]},
+    }
+
+
+FOREVER: Final = NEVER
+
+
+def is_done(resource: Resource, status: Json) -> bool:
+    if resource == JOBS:
+        return any(
+            each["type"] == "Complete" and each["status"] == "True" for each in status.get("conditions") or ()
+        )
+    return bool(status.get("state") == "Completed")
+
+
+def is_running(resource: Resource, status: Json, tasks: int) -> bool:
+    if resource == JOBS:
+        return int(status.get("active") or 0) == tasks
+    return bool(status.get("state") == "AttemptRunning")

@@ -1,0 +1,121 @@
+"""Load on a real API server: this controller, the floor, Kubernetes' own Job controller, and any other one.
+
+Everything is on this one machine: etcd, kube-apiserver, a hollow kubelet (simulated: it says of pods that they run and
+end), the driver and the controller. Each contender has a server of its own in each scenario, with nothing in it. With
+KUBECONFIG it is that cluster: no other controller of Frameworks may run there, and what is counted on the server is
+left out.
+
+Prints one JSON line for each contender in each scenario, then a table and what the aims say of it. The lines are kept
+in bench/results/kubernetes.jsonl; ratios that have changed since are shown with what they were.
+"""
+
+import argparse
+import os
+import platform
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from cluster_load import contenders, report, scenarios, stages
+from cluster_load.contenders import Contender
+from cluster_load.results import Result, Run
+from cluster_load.scenarios import Scenario
+from cluster_load.workloads import Pods
+
+import kubernetes_api
+import kubernetes_binaries
+import programs
+
+KEPT = Path(__file__).parent / "results" / "kubernetes.jsonl"
+
+
+def rivals(scenario: Scenario, pods: Pods, commands: list[str]) -> list[Contender]:
+    """Jobs keep their pods, so that they are held against jobs whose pods are kept. A controller that knows no
+    `completedPods` removes them."""
+    found = [contenders.WINDLASS]
+    if scenario.has_floor:
+        found.append(contenders.FLOOR)
+    if pods is Pods.KEPT:
+        found.append(contenders.JOB_CONTROLLER)
+    if pods is scenario.pods[-1]:
+        found += map(contenders.other, commands)
+    return found
+
+
+def measure(chosen: list[Scenario], commands: list[str], only: str) -> list[Result]:
+    results = []
+    for scenario in chosen:
+        for pods in scenario.pods:
+            for contender in rivals(scenario, pods, commands):
+                if only in contender.name:
+                    with stages.stage() as stage:
+                        result = scenario.run(stage, contender, pods)
+                    results.append(result)
+                    print(msgspec.json.encode(result).decode(), flush=True)
+    return results
+
+
+def described(version: str) -> Run:
+    processor = platform.processor() or platform.machine()
+    return Run(
+        machine=f"{os.cpu_count()} cores, {processor}, {platform.system()} {platform.release()}",
+        kubernetes=version,
+        python=platform.python_version(),
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        load_before=round(os.getloadavg()[0], 1),
+    )
+
+
+def kept(path: Path) -> list[Result]:
+    if not path.exists():
+        return []
+    return [msgspec.json.decode(line, type=Result) for line in path.read_bytes().splitlines()[1:]]
+
+
+def keep(path: Path, run: Run, results: list[Result]) -> None:
+    """What was not measured this time stays as it was."""
+    merged = {result.key: result for result in (*kept(path), *results)}
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in (run, *merged.values())))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--controller",
+        action="append",
+        default=[],
+        metavar="'CMD'",
+        help="another controller of the same Frameworks, started with KUBECONFIG set",
+    )
+    parser.add_argument("--scenario", action="append", default=[], help="only those whose name holds this")
+    parser.add_argument("--contender", default="", help="only those whose name holds this")
+    parser.add_argument("--no-save", action="store_true", help="leave the kept results as they are")
+    arguments = parser.parse_args()
+    wanted = [
+        scenario
+        for scenario in scenarios.ALL
+        if not arguments.scenario or any(part in scenario.name for part in arguments.scenario)
+    ]
+    if not wanted:
+        parser.error(f"no such scenario; there are: {', '.join(each.name for each in scenarios.ALL)}")
+    try:
+        with kubernetes_api.serve() as api:
+            run = described(api.version)
+        print(msgspec.json.encode(run).decode(), flush=True)
+        results = measure(wanted, arguments.controller, arguments.contender)
+    except (programs.StartError, kubernetes_binaries.BinariesError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(report.table(results, kept(KEPT)))
+    print("\n".join(report.verdicts(results)))
+    if not arguments.no_save:
+        keep(KEPT, run, results)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
