@@ -107,7 +107,7 @@ simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000)
 	$(BIN)/python -m windlass.testing.play --seeds $(SEEDS) --first $(or $(FIRST),0)
 
 .PHONY: bench
-bench: $(VENV)/installed $(EXAMPLES)/installed ## Measure, and print beside the aims
+bench: $(VENV)/installed $(EXAMPLES)/installed ## Measure, beside the aims and the last results; bench/results keeps them
 	$(BIN)/python bench/core.py
 	$(BIN)/python bench/api.py
 	$(BIN)/python bench/pods.py
@@ -116,6 +116,7 @@ bench: $(VENV)/installed $(EXAMPLES)/installed ## Measure, and print beside the 
 	$(BIN)/python bench/commands.py
 	$(BIN)/python bench/live_view.py
 	$(EXAMPLES)/bin/python bench/launch.py
+	@$(BIN)/python bench/figures.py
 
 .PHONY: bench-kubernetes
 bench-kubernetes: $(VENV)/installed ## Measure jobs beside bare pods, on that of KUBECONFIG or `make kubernetes`

@@ -4,7 +4,6 @@ Both servers run in processes of their own, and are asked by the same client ove
 alternate, so that a noisy machine disturbs both alike; of each ratio the median is shown.
 """
 
-import argparse
 import asyncio
 import json
 import ssl
@@ -16,6 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
+
+from figures import Sheet, argument_parser  # beside this file
 
 CONNECTIONS = 32
 NOTHING = """
@@ -36,6 +38,12 @@ web.run_app(app, **where, access_log=None, print=lambda *_: print("ready", flush
 
 Request = Callable[[int], bytes]
 Address = str | int
+
+
+class Servers(NamedTuple):
+    ours: Address
+    empty: Address
+    """Its handler does nothing."""
 
 
 class Connection:
@@ -135,40 +143,41 @@ def started(command: list[str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.wait()
 
 
-def show(what: str, value: str, aim: str) -> None:
-    print(f"  {what:<64} {value:>14}   aim {aim}")
-
-
 async def compare(
-    what: str, ours: Address, theirs: Address, request: Callable[[int], Request], count: int, aim: int
+    sheet: Sheet,
+    what: str,
+    servers: Servers,
+    request: Callable[[int], Request],
+    count: int,
+    aim: int,
 ) -> None:
     ratios, rates = [], []
     for turn in range(5):
-        nothing = await rate(theirs, request(turn), count)
-        real = await rate(ours, request(turn), count)
+        nothing = await rate(servers.empty, request(turn), count)
+        real = await rate(servers.ours, request(turn), count)
         ratios.append(real / nothing)
         rates.append(real)
-    show(what, f"{statistics.median(ratios):.0%}", f"≥ {aim} %   ({statistics.median(rates):,.0f}/s)")
+    percent, note = 100 * statistics.median(ratios), f"{statistics.median(rates):,.0f}/s"
+    sheet.add(f"{count:,} {what}", percent, "%", aim=aim, better="higher", note=note)
 
 
-async def throughput(client: Client, ours: Address, theirs: Address, transport: str, count: int) -> None:
+async def throughput(sheet: Sheet, client: Client, servers: Servers, transport: str, count: int) -> None:
     maps, pods = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods"
-    connection = await Connection.open(ours)
+    connection = await Connection.open(servers.ours)
     await connection.ask(client.post(maps, config_map(f"read-{transport}")))
     connection.close()
     one = client.get(f"{maps}/read-{transport}")
-    await compare(
-        f"gets, of an empty handler's rate ({transport})", ours, theirs, lambda _: lambda _: one, count, 50
-    )
+    await compare(sheet, f"gets ({transport})", servers, lambda _: lambda _: one, count, 50)
 
     def creating(path: str, body: Callable[[str], bytes]) -> Callable[[int], Request]:
         return lambda turn: lambda number: client.post(path, body(f"{transport}-{turn}-{number}"))
 
-    await compare(f"creates of ConfigMaps ({transport})", ours, theirs, creating(maps, config_map), count, 40)
-    await compare(f"creates of pods ({transport})", ours, theirs, creating(pods, pod), count, 40)
+    create_map, create_pod = creating(maps, config_map), creating(pods, pod)
+    await compare(sheet, f"creates of ConfigMaps ({transport})", servers, create_map, count, 40)
+    await compare(sheet, f"creates of pods ({transport})", servers, create_pod, count, 40)
 
 
-async def watch_latency(client: Client, address: Address, seconds: int) -> None:
+async def watch_latency(sheet: Sheet, client: Client, address: Address, seconds: int) -> None:
     """From just before a write is sent to when its event has been read, at 200 writes a second."""
     base = "/api/v1/namespaces/default/secrets"
     watching = await Connection.open(address)
@@ -200,12 +209,11 @@ async def watch_latency(client: Client, address: Address, seconds: int) -> None:
     writing.close()
     took.sort()
     p50, p99 = took[len(took) // 2] * 1000, took[len(took) * 99 // 100] * 1000
-    show(
-        "a watch event after its write, p99 at 200 writes/s", f"{p99:.1f} ms", f"≤ 5 ms   (p50 {p50:.1f} ms)"
-    )
+    what = "200 writes a second: a watch event after its write, p99"
+    sheet.add(what, p99, "ms", aim=5, note=f"p50 {p50:.1f} ms")
 
 
-async def many_objects(client: Client, address: Address, process: int) -> None:
+async def many_objects(sheet: Sheet, client: Client, address: Address) -> None:
     connection = await Connection.open(address)
     namespace = b'{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"many"}}'
     await connection.ask(client.post("/api/v1/namespaces", namespace))
@@ -217,13 +225,16 @@ async def many_objects(client: Client, address: Address, process: int) -> None:
     took = time.perf_counter() - started
     connection.close()
     assert len(json.loads(body)["items"]) == 10_000
-    memory = Path(f"/proc/{process}/status").read_text()
-    peak = int(memory.partition("VmHWM:")[2].split()[0]) / 1024
-    show("list 10,000 pods", f"{took * 1000:.0f} ms", f"< 1 s   ({len(body) / 1e6:.1f} MB)")
-    show("peak memory of the server by then", f"{peak:.0f} MB", "< 250 MB")
+    sheet.add("10,000 pods: list them", took * 1000, "ms", aim=1000, note=f"{len(body) / 1e6:.1f} MB")
 
 
-def readiness(data: Path) -> None:
+def memory(sheet: Sheet, process: int, count: int) -> None:
+    status = Path(f"/proc/{process}/status").read_text()
+    peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
+    sheet.add(f"rounds of {count:,}, 10,000 pods: peak memory of the server", peak, "MB", aim=250)
+
+
+def readiness(sheet: Sheet, data: Path, count: int) -> None:
     """From the start of the process to the line that says so, with the data of all of the above."""
     times = []
     for _ in range(5):
@@ -231,20 +242,19 @@ def readiness(data: Path) -> None:
         with started([sys.executable, "-m", "windlass.localcluster", "--data", str(data)]) as (_, line):
             assert "is ready" in line
             times.append(time.perf_counter() - begun)
-    show(
-        "ready after",
-        f"{min(times) * 1000:.0f} ms",
-        f"< 1 s   (median {statistics.median(times) * 1000:.0f} ms)",
-    )
+    note = f"median {statistics.median(times) * 1000:.0f} ms"
+    what = f"rounds of {count:,}, 10,000 pods: from start to ready, best of 5"
+    sheet.add(what, min(times) * 1000, "ms", aim=1000, note=note)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--count", type=int, default=2_000, help="requests of a round")
     arguments = parser.parse_args()
+    sheet = Sheet("api")
+    sheet.title("The embedded API server; rates are of that of an empty handler:")
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
-        print("The embedded API server:")
         server = [
             sys.executable,
             "-m",
@@ -260,14 +270,16 @@ def main() -> None:
             certificates = [str(data / "server.crt"), str(data / "server.key")]
             empty = [sys.executable, "-c", NOTHING]
             with started([*empty, str(data / "empty"), *certificates]):
-                asyncio.run(
-                    throughput(client, str(data / "api"), str(data / "empty"), "unix", arguments.count)
-                )
+                servers = Servers(str(data / "api"), str(data / "empty"))
+                asyncio.run(throughput(sheet, client, servers, "unix", arguments.count))
             with started([*empty, "tls", *certificates, str(port + 1)]):
-                asyncio.run(throughput(client, port, port + 1, "https", arguments.count))
-            asyncio.run(watch_latency(client, port, seconds=5))
-            asyncio.run(many_objects(client, str(data / "api"), process.pid))
-        readiness(data)
+                asyncio.run(throughput(sheet, client, Servers(port, port + 1), "https", arguments.count))
+            asyncio.run(watch_latency(sheet, client, port, seconds=5))
+            asyncio.run(many_objects(sheet, client, str(data / "api")))
+            memory(sheet, process.pid, arguments.count)
+        readiness(sheet, data, arguments.count)
+    if arguments.save:
+        sheet.save()
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ The embedded API server and the controller are processes of their own, and so is
 gives the pods their addresses, the last one when every barrier waits.
 """
 
-import argparse
 import asyncio
 import base64
 import contextlib
@@ -23,6 +22,7 @@ import msgspec
 import yaml
 from controller import FRAMEWORKS, Controller, api_server  # beside this file
 
+from figures import Sheet, argument_parser
 from windlass.discovery.files import TF_CONFIG as LAST_FILE
 from windlass.kubeapi import access, answers, requests
 from windlass.kubeapi.resources import PODS
@@ -187,17 +187,26 @@ def measure(tasks: int) -> Round:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--tasks", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
+    sheet = Sheet("barrier")
+    sheet.title("The barriers of a gang, from its last address on; of the rounds, the median:")
     rounds = [measure(options.tasks) for _ in range(options.rounds)]
-    print(f"A gang of {options.tasks}, from the last address on, ms in each of {options.rounds} rounds:")
     for what, times in zip(Round._fields, zip(*rounds, strict=True), strict=True):
+        name = f"{options.tasks:,} tasks, {options.rounds} rounds: {what}"
+        middles = [statistics.median(each) for each in times]
         last = [each[round(0.99 * len(each)) - 1] for each in times]
-        middle = statistics.median(statistics.median(each) for each in times)
-        print(f"  {what:<9} median {middle:4.0f}, p99 {' '.join(f'{ms:.0f}' for ms in last)}")
-    print(f"  aim: p99 of released ≤ {AIM_MS:.0f}")
+        sheet.add(f"{name}, p50", statistics.median(middles), "ms", note=in_each(middles))
+        aim = AIM_MS if what == "released" else None
+        sheet.add(f"{name}, p99", statistics.median(last), "ms", aim=aim, note=in_each(last))
+    if options.save:
+        sheet.save()
+
+
+def in_each(rounds: Sequence[float]) -> str:
+    return " ".join(f"{milliseconds:.0f}" for milliseconds in rounds)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 Alternating, so that all of them meet the same machine; medians.
 """
 
-import argparse
 import os
 import statistics
 import subprocess
@@ -12,6 +11,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from figures import Sheet, argument_parser  # beside this file
 
 AIM_MS = 150.0
 WINDLASS = str(Path(sys.executable).with_name("windlass"))
@@ -70,25 +71,31 @@ def measured(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    arguments = parser.parse_args()
+    rounds = arguments.rounds
+    sheet = Sheet("commands")
+    sheet.title("What a person waits for; of the runs, the median:")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "framework.yaml")
         file.write_text(hundred_lines())
         found = measured(
             {
                 "bare": [sys.executable, "-c", "pass"],
-                "windlass --help": [WINDLASS, "--help"],
-                "windlass lint, a file of 100 lines": [WINDLASS, "lint", str(file)],
-                "windlass lint, a job file": [WINDLASS, "lint", str(JOB)],
+                "`windlass --help`": [WINDLASS, "--help"],
+                "`windlass lint` of 100 lines": [WINDLASS, "lint", str(file)],
+                "`windlass lint` of a job file": [WINDLASS, "lint", str(JOB)],
             },
             rounds,
         )
     bare = found.pop("bare")
-    print(f"a bare start of the interpreter: {bare:.0f} ms")
+    sheet.add(f"{rounds} runs: a bare start of the interpreter", bare, "ms")
     for name, taken in found.items():
-        print(f"{name}: {taken:.0f} ms, {taken - bare:.0f} ms more (aim: {AIM_MS:.0f} ms more)")
+        note = f"{taken:.0f} ms in all"
+        sheet.add(f"{rounds} runs: {name}, more than a bare start", taken - bare, "ms", aim=AIM_MS, note=note)
+    if arguments.save:
+        sheet.save()
 
 
 if __name__ == "__main__":

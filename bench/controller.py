@@ -4,7 +4,6 @@ The embedded API server, a hollow kubelet (simulated: no pod runs anything) and 
 own, on this one machine. What the controller did is read from its own /metrics.
 """
 
-import argparse
 import asyncio
 import json
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
 
+from figures import Sheet, argument_parser  # beside this file
 from windlass.kubeapi import access, requests, resources
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
@@ -174,11 +174,7 @@ def cluster(folder: Path) -> Iterator[Path]:
             kubelet.stop()
 
 
-def show(what: str, found: str, aim: str) -> None:
-    print(f"  {what:<58} {found:>12}   {aim}")
-
-
-def idle(folder: Path, count: int, seconds: float) -> None:
+def idle(sheet: Sheet, folder: Path, count: int, seconds: float) -> None:
     with cluster(folder) as kubeconfig:
         controller = Controller(kubeconfig, folder / "controller.log")
         bodies = [framework(f"job-{number}", 2, {"runs-for": "never"}) for number in range(count)]
@@ -195,47 +191,52 @@ def idle(folder: Path, count: int, seconds: float) -> None:
         others = sum(
             number for what, number in made.items() if not what.startswith("watch ") and "leases" not in what
         )
-        show(f"{count} running, {seconds:.0f} s idle: requests", f"{others:.0f}", f"0   (all: {made})")
-        show("memory then", f"{controller.memory('VmRSS'):.0f} MB", "≤ 160 MB")
+        note = ", ".join(f"{number:.0f} {what}" for what, number in sorted(made.items()))
+        sheet.add(f"{count:,} running: requests in {seconds:g} s idle", others, "", aim=0, note=note)
+        sheet.add(f"{count:,} running: memory", controller.memory("VmRSS"), "MB", aim=160)
         controller.stop()
         again = Controller(kubeconfig, folder / "again.log")
         wait_until(lambda: again.frameworks_in("AttemptRunning") == count, 60, "the list of all")
         wait_until(lambda: again.queue_depth() == 0, 60, "the look at all")
-        show("restart to steady state", f"{time.perf_counter() - again.began:.1f} s", "≤ 3 s")
-        show("memory after it", f"{again.memory('VmRSS'):.0f} MB", "≤ 160 MB")
+        took = time.perf_counter() - again.began
+        sheet.add(f"{count:,} running: restart to steady state", took, "s", aim=3)
+        sheet.add(f"{count:,} running: memory after a restart", again.memory("VmRSS"), "MB", aim=160)
         again.stop()
 
 
-def large(folder: Path, tasks: int) -> None:
+def large(sheet: Sheet, folder: Path, tasks: int) -> None:
     with cluster(folder) as kubeconfig:
         controller = Controller(kubeconfig, folder / "controller.log")
         began = time.perf_counter()
         life = {"gang": str(tasks), "runs-for": "5"}
         asyncio.run(submit(kubeconfig, [framework("large", tasks, life)]))
         wait_until(lambda: controller.tasks_in("AttemptRunning") == tasks, 600, "the start of all tasks")
-        show(f"{tasks} tasks, from create to all Running", f"{time.perf_counter() - began:.0f} s", "")
+        sheet.add(f"{tasks:,} tasks: from create to all Running", time.perf_counter() - began, "s")
         wait_until(lambda: controller.frameworks_in("Completed") == 1, 600, "the end")
-        show("from create to Completed", f"{time.perf_counter() - began:.0f} s", "")
-        show("the longest pass took at most", f"{controller.longest_pass():g} s", "≤ 1 s")
-        show("peak memory", f"{controller.memory('VmHWM'):.0f} MB", "")
+        sheet.add(f"{tasks:,} tasks: from create to Completed", time.perf_counter() - began, "s")
+        sheet.add(f"{tasks:,} tasks: the longest pass took at most", controller.longest_pass(), "s", aim=1)
+        sheet.add(f"{tasks:,} tasks: peak memory", controller.memory("VmHWM"), "MB")
         controller.stop()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--frameworks", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--tasks", type=int, default=10_000)
     parser.add_argument("--only", choices=["idle", "large"])
     arguments = parser.parse_args()
-    print("The controller, on the embedded API server with a hollow kubelet:")
+    sheet = Sheet("controller")
+    sheet.title("The controller, on the embedded API server with a hollow kubelet:")
     with tempfile.TemporaryDirectory() as folder:
         if arguments.only != "large":
             (Path(folder) / "idle").mkdir()
-            idle(Path(folder) / "idle", arguments.frameworks, arguments.seconds)
+            idle(sheet, Path(folder) / "idle", arguments.frameworks, arguments.seconds)
         if arguments.only != "idle":
             (Path(folder) / "large").mkdir()
-            large(Path(folder) / "large", arguments.tasks)
+            large(sheet, Path(folder) / "large", arguments.tasks)
+    if arguments.save:
+        sheet.save()
 
 
 if __name__ == "__main__":

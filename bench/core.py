@@ -1,15 +1,15 @@
 """What the core costs: decoding, encoding, deciding, and playing ten thousand Frameworks.
 
-Prints milliseconds of processor time, the aim, and, where there is something to compare with in the same run, a ratio.
+In processor time; where there is something to compare with in the same run, with a ratio.
 """
 
-import argparse
 import json
 import time
 
 import msgspec
 
-from timing import timed  # beside this file
+from figures import Sheet, argument_parser  # beside this file
+from timing import timed
 from windlass.decide import decide
 from windlass.decide.contract import Observed
 from windlass.model.framework import CompletedPods, Framework
@@ -66,88 +66,90 @@ def stored(framework: Framework, observed: Observed, seconds: float) -> Framewor
     return framework.with_status(decision.status, str(int(framework.metadata.resource_version) + 1))
 
 
-def show(what: str, milliseconds: float, aim: float, note: str = "") -> None:
-    mark = "" if milliseconds <= aim else "  MISSED"
-    print(f"  {what:<58} {milliseconds:9.2f} ms   aim ≤ {aim:g} ms{mark}{note}")
-
-
-def codec_figures(tasks: int) -> None:
+def codec_figures(sheet: Sheet, tasks: int) -> None:
     framework, _ = running(tasks)
     data = codec.encode_framework(framework)
     plain = json.loads(data)
     assert framework.status is not None
     status = framework.status
     decode, plainly = timed(lambda: codec.decode_framework(data)), timed(lambda: json.loads(data))
-    ratio = f"   {plainly.median_ms / decode.median_ms:.1f} × as fast as json.loads ({len(data):,} bytes)"
-    show(f"decode a Framework of {tasks:,} tasks", decode.median_ms, 15, ratio)
+    note = f"{plainly.median_ms / decode.median_ms:.1f} × as fast as json.loads, {len(data):,} bytes"
+    sheet.add(f"{tasks:,} tasks: decode a Framework", decode.median_ms, "ms", aim=15, note=note)
     encode, plainly = timed(lambda: codec.encode_framework(framework)), timed(lambda: json.dumps(plain))
-    ratio = f"   {plainly.median_ms / encode.median_ms:.1f} × as fast as json.dumps"
-    show(f"encode a Framework of {tasks:,} tasks", encode.median_ms, 15, ratio)
+    note = f"{plainly.median_ms / encode.median_ms:.1f} × as fast as json.dumps"
+    sheet.add(f"{tasks:,} tasks: encode a Framework", encode.median_ms, "ms", aim=15, note=note)
     compress = timed(lambda: codec.encode_status(status, compress=True))
-    size = f"   {len(codec.encode_status(status, compress=True)):,} bytes stored"
-    show(f"encode its status as it is stored (A7), {tasks:,} tasks", compress.median_ms, 15, size)
+    note = f"{len(codec.encode_status(status, compress=True)):,} bytes"
+    what = f"{tasks:,} tasks: encode a status as it is stored (A7)"
+    sheet.add(what, compress.median_ms, "ms", aim=15, note=note)
 
 
-def decision_figures(tasks: int, aim: float) -> None:
+def decision_figures(sheet: Sheet, tasks: int, aim: float) -> None:
     framework, observed = running(tasks)
     quiet = timed(lambda: decide(framework, observed, at(2)))
-    show(f"decide, {tasks:,} tasks, nothing new", quiet.median_ms, aim)
+    sheet.add(f"{tasks:,} tasks: decide, nothing new", quiet.median_ms, "ms", aim=aim)
     config_map = observed.config_map
     assert config_map is not None
     ended = observed_around(config_map, all_pods(framework, PodPhase.SUCCEEDED))
     all_end = timed(lambda: decide(framework, ended, at(2)))
-    show(f"decide, {tasks:,} tasks, all have just succeeded", all_end.median_ms, aim)
+    sheet.add(f"{tasks:,} tasks: decide, all have just succeeded", all_end.median_ms, "ms", aim=aim)
     failed = observed_around(config_map, all_pods(framework, PodPhase.FAILED))
     all_fail = timed(lambda: decide(framework, failed, at(2)))
-    show(f"decide, {tasks:,} tasks, all have just failed alike", all_fail.median_ms, aim)
+    sheet.add(f"{tasks:,} tasks: decide, all have just failed alike", all_fail.median_ms, "ms", aim=aim)
     fresh = builders.framework("job", builders.role("worker", tasks))
     first = stored(fresh, Observed(config_map=config_map, known={config_map.uid}), 0)
     pending = observed_around(config_map, all_pods(first, PodPhase.PENDING))
     all_start = timed(lambda: decide(first, pending, at(2)))
-    show(f"decide, {tasks:,} tasks, all pods have just appeared", all_start.median_ms, aim)
+    sheet.add(f"{tasks:,} tasks: decide, all pods have just appeared", all_start.median_ms, "ms", aim=aim)
 
 
-def pod_figures(tasks: int) -> None:
+def pod_figures(sheet: Sheet, tasks: int) -> None:
     framework, _ = running(tasks)
 
     def build() -> list[object]:
         factory = PodFactory(framework)
         return [factory.pod("worker", index) for index in range(tasks)]
 
-    show(f"build the manifests of {tasks:,} pods", timed(build, rounds=5).median_ms, 0.05 * tasks)
+    built = timed(build, rounds=5)
+    sheet.add(f"{tasks:,} tasks: build the manifests of their pods", built.median_ms, "ms", aim=0.05 * tasks)
 
 
-def simulation_figures(count: int) -> None:
+def simulation_figures(sheet: Sheet, count: int) -> None:
     started = time.process_time()
     played = Simulation(scenario.crowd(seed=1, count=count)).run()
     took = time.process_time() - started
-    show(f"play {count:,} two-task Frameworks with faults, one core", took * 1000, 60_000 * count / 10_000)
-    requests = sum(played.requests().values())
     virtual = (played.timeline.now - builders.NOW).total_seconds()
-    print(f"    {played.passes:,} passes, {requests:,} requests, {virtual:,.0f} s of virtual time")
+    sheet.title("Playing two-task Frameworks with faults, on one core:")
+    note = f"{virtual:,.0f} s of virtual time"
+    sheet.add(f"{count:,} Frameworks: play them", took, "s", aim=60 * count / 10_000, note=note)
+    sheet.add(f"{count:,} Frameworks: passes", played.passes, "")
+    sheet.add(f"{count:,} Frameworks: requests", sum(played.requests().values()), "")
 
 
-def budget_figures() -> None:
-    print("Requests of a success whose pods are created, start and end in three bursts:")
+def budget_figures(sheet: Sheet) -> None:
+    sheet.title("Requests of a success whose pods are created, start and end in three bursts:")
     for tasks in (2, 50, 300):
         for completed_pods, most in ((CompletedPods.KEEP, 6), (CompletedPods.DELETE, 9)):
             job = builders.framework("job", builders.role("worker", tasks), completed_pods=completed_pods)
             played = Simulation(scenario.Scenario(1, (scenario.Submission(10, job),), is_lockstep=True)).run()
             total = sum(played.requests().values())
-            print(f"  {tasks:4} tasks, completedPods {completed_pods:<6}  {total:4} (budget {tasks + most})")
+            sheet.add(f"{tasks} tasks: requests, completedPods {completed_pods}", total, "", aim=tasks + most)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--frameworks", type=int, default=10_000, help="how many to play")
     arguments = parser.parse_args()
-    print(f"msgspec {msgspec.__version__}")
-    codec_figures(1_000)
-    decision_figures(1_000, 15)
-    decision_figures(10_000, 150)
-    pod_figures(1_000)
-    budget_figures()
-    simulation_figures(arguments.frameworks)
+    sheet = Sheet("core")
+    sheet.title(f"Processor time of the core, with msgspec {msgspec.__version__}:")
+    codec_figures(sheet, 1_000)
+    decision_figures(sheet, 1_000, 15)
+    decision_figures(sheet, 10_000, 150)
+    pod_figures(sheet, 1_000)
+    budget_figures(sheet)
+    simulation_figures(sheet, arguments.frameworks)
+    if arguments.save:
+        sheet.save()
 
 
 if __name__ == "__main__":

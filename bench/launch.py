@@ -3,7 +3,6 @@
 Pairs, one after the other, so that both meet the same machine. Run by a Python that has TensorFlow.
 """
 
-import argparse
 import os
 import re
 import statistics
@@ -11,7 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+
+from figures import Sheet, argument_parser  # beside this file
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "digits-ps"
 STEPS = 20
@@ -52,17 +54,31 @@ def measured(how: object) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--pairs", type=int, default=5)
-    pairs = parser.parse_args().pairs
+    arguments = parser.parse_args()
+    sheet = Sheet("launch")
+    sheet.title("digits-ps, from the command to the first step; of the pairs, the median:")
     measured(by_hand)  # what is read from the disk for the first time is read now
-    differences = []
-    print("digits-ps, from the command to the first step, by hand and by windlass run:")
-    for _ in range(pairs):
-        hand, windlass = measured(by_hand), measured(by_windlass)
-        differences.append(windlass - hand)
-        print(f"  {hand:.2f} s and {windlass:.2f} s")
-    print(f"  overhead {statistics.median(differences):+.2f} s, aim ≤ {AIM_SECONDS:.1f} s")
+    pairs = [(measured(by_hand), measured(by_windlass)) for _ in range(arguments.pairs)]
+    hand, windlass = zip(*pairs, strict=True)
+    added = [run - script for script, run in pairs]
+    what = f"{arguments.pairs} pairs"
+    sheet.add(f"{what}: by hand", statistics.median(hand), "s", note=in_each(hand))
+    sheet.add(f"{what}: by `windlass run`", statistics.median(windlass), "s", note=in_each(windlass))
+    sheet.add(
+        f"{what}: added by `windlass run`",
+        statistics.median(added),
+        "s",
+        aim=AIM_SECONDS,
+        note=in_each(added),
+    )
+    if arguments.save:
+        sheet.save()
+
+
+def in_each(pairs: Sequence[float]) -> str:
+    return " ".join(f"{seconds:.2f}" for seconds in pairs)
 
 
 if __name__ == "__main__":

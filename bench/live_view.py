@@ -4,7 +4,6 @@ The news come as they come in a run, from JSON; the terminal is a real one that 
 process, whose only work this is, per second; of the terminal's reader, nothing.
 """
 
-import argparse
 import asyncio
 import os
 import random
@@ -16,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from figures import Sheet, argument_parser  # beside this file
 from windlass.cli.runs import usage
 from windlass.cli.runs.live_terminal import Screen, Size
 from windlass.cli.runs.output import Style
@@ -158,14 +158,19 @@ def measured(size: Size, seconds: float) -> tuple[float, int]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=10.0)
-    seconds = parser.parse_args().seconds
+    arguments = parser.parse_args()
     random.seed(1)
-    print(f"the live view of {TASKS} tasks, each with a line a second:")
+    sheet = Sheet("live_view")
+    sheet.title("The live view of tasks that each write a line a second:")
     for name, size in SIZES.items():
-        percent, written = measured(size, seconds)
-        print(f"  {name}: {percent:.1f} % of a core, {written / 1024:.0f} KiB/s, aim < {AIM_PERCENT:.0f} %")
+        percent, written = measured(size, arguments.seconds)
+        what = f"{TASKS} tasks, {arguments.seconds:g} s, {name}"
+        sheet.add(f"{what}: of one core", percent, "%", aim=AIM_PERCENT)
+        sheet.add(f"{what}: written", written / 1024, "KiB/s")
+    if arguments.save:
+        sheet.save()
 
 
 if __name__ == "__main__":

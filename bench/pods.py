@@ -4,7 +4,6 @@ Every figure is of a cluster that was just started, in a process of its own. One
 default, one with the network of the machine.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -21,6 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from figures import Sheet, argument_parser  # beside this file
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.following import Changed, Follower, News
 from windlass.kubeapi.resources import PODS
@@ -198,51 +198,49 @@ def _fields(pid: int) -> list[str]:
 # The figures
 
 
-def show(what: str, found: str, aim: str) -> None:
-    print(f"  {what:<64} {found:>10}   {aim}", flush=True)
-
-
-def latency(network: str, count: int) -> None:
+def latency(sheet: Sheet, network: str, count: int) -> None:
     with cluster(network) as daemon:
         times = asyncio.run(one_after_the_other(daemon, count))
     middle = statistics.median(times)
     tenth = sorted(times)[len(times) * 9 // 10]
-    show("a pod of `true`, from create to Succeeded, p50", f"{middle * 1000:.0f} ms", "aim < 150 ms")
-    show("p90", f"{tenth * 1000:.0f} ms", f"(best {min(times) * 1000:.0f} ms)")
+    what = f"network {network}: a pod of `true`, from create to Succeeded"
+    sheet.add(f"{what}, p50", middle * 1000, "ms", aim=150)
+    sheet.add(f"{what}, p90", tenth * 1000, "ms", note=f"best {min(times) * 1000:.0f} ms")
     bare = median_of(["true"], RUNS_OF_A_COMMAND)
-    show("p50, of a run of `true` without a pod", f"{middle / bare:.0f} x", f"({bare * 1000:.1f} ms each)")
+    what = f"network {network}: p50, of a run of `true` without a pod"
+    sheet.add(what, middle / bare, "×", note=f"{bare * 1000:.1f} ms each")
     if command := in_namespaces():
         isolated = median_of(command, RUNS_OF_A_COMMAND)
-        note = f"({isolated * 1000:.1f} ms each)"
-        show("p50, of a run of `unshare … true`", f"{middle / isolated:.0f} x", note)
+        what = f"network {network}: p50, of a run of `unshare … true`"
+        sheet.add(what, middle / isolated, "×", note=f"{isolated * 1000:.1f} ms each")
 
 
-def burst(network: str, count: int) -> None:
+def burst(sheet: Sheet, network: str, count: int) -> None:
     with cluster(network) as daemon:
         before = _all_seconds({daemon.pid})
         seconds = asyncio.run(at_once(daemon, count, ["true"], "Succeeded"))
         busy = (_all_seconds({daemon.pid}) - before) / seconds
-    aim = f"aim < 6 s   ({seconds / count * 1000:.0f} ms each; the daemon's core was {busy:.0%} busy)"
-    show(f"{count} of them at once, to the last Succeeded", f"{seconds:.1f} s", aim)
+    what = f"network {network}: {count} pods of `true` at once, to the last Succeeded"
+    note = f"{seconds / count * 1000:.0f} ms each; the daemon's core was {busy:.0%} busy"
+    sheet.add(what, seconds, "s", aim=6, note=note)
     if command := in_namespaces():
         isolated = together(command, count)
-        show(f"of {count} `unshare … true` at once", f"{seconds / isolated:.0f} x", f"({isolated:.2f} s)")
+        what = f"network {network}: {count} at once, of as many `unshare … true`"
+        sheet.add(what, seconds / isolated, "×", note=f"{isolated:.2f} s")
 
 
-def whole_command(network: str, count: int) -> None:
+def whole_command(sheet: Sheet, network: str, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         job = Path(folder, "job.json")
         job.write_text(json.dumps(framework()))
         command = [sys.executable, "-m", "windlass.cli.main", "run", "--network", network, str(job)]
         took(command)
         seconds = median_of(command, count)
-    show(f"`windlass run` of {TASKS} tasks of `true`, in all", f"{seconds:.2f} s", "aim < 1.5 s")
+    what = f"network {network}: `windlass run` of {TASKS} tasks of `true`, in all"
+    sheet.add(what, seconds, "s", aim=1.5)
     modules = median_of([sys.executable, "-c", "import aiohttp, click, msgspec"], count)
-    show(
-        "of a start of Python with the libraries that it uses",
-        f"{seconds / modules:.1f} x",
-        f"({modules:.2f} s each)",
-    )
+    what = f"network {network}: `windlass run`, of a start of Python with its libraries"
+    sheet.add(what, seconds / modules, "×", note=f"{modules:.2f} s each")
 
 
 def framework() -> dict[str, object]:
@@ -255,7 +253,7 @@ def framework() -> dict[str, object]:
     }
 
 
-def idle(network: str, count: int, seconds: float) -> None:
+def idle(sheet: Sheet, network: str, count: int, seconds: float) -> None:
     with cluster(network) as daemon:
         asyncio.run(at_once(daemon, count, ["sleep", "infinity"], "Running"))
         time.sleep(2)
@@ -264,8 +262,10 @@ def idle(network: str, count: int, seconds: float) -> None:
         time.sleep(seconds)
         busy = (_all_seconds({daemon.pid}) - busy_before) / seconds
         rest = (_all_seconds(others) - others_before) / seconds
-    aim = f"aim < 1 %   (daemon {busy:.2%}, the other {len(others)} processes {rest:.2%})"
-    show(f"{count} running pods, {seconds:.0f} s idle: of one core", f"{busy + rest:.2%}", aim)
+    what = f"network {network}: {count} running pods, {seconds:g} s idle: of one core"
+    note = f"daemon {busy:.2%}, the other {len(others)} processes {rest:.2%}"
+    # The kernel counts hundredths of a second, and there are few.
+    sheet.add(what, 100 * (busy + rest), "%", aim=1, noise=2, note=note)
 
 
 def _all_seconds(pids: Iterable[int]) -> float:
@@ -273,23 +273,25 @@ def _all_seconds(pids: Iterable[int]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argument_parser(__doc__)
     parser.add_argument("--network", choices=["auto", "shared"], help="default: both")
     parser.add_argument("--only", choices=["latency", "burst", "run", "idle"])
     parser.add_argument("--seconds", type=float, default=20, help="how long to look at an idle cluster")
     arguments = parser.parse_args()
-    figures: dict[str, Callable[[str], None]] = {
-        "latency": lambda network: latency(network, 30),
-        "burst": lambda network: burst(network, 100),
-        "run": lambda network: whole_command(network, 5),
-        "idle": lambda network: idle(network, 20, arguments.seconds),
+    measures: dict[str, Callable[[str], None]] = {
+        "latency": lambda network: latency(sheet, network, 30),
+        "burst": lambda network: burst(sheet, network, 100),
+        "run": lambda network: whole_command(sheet, network, 5),
+        "idle": lambda network: idle(sheet, network, 20, arguments.seconds),
     }
+    sheet = Sheet("pods")
     for network in [arguments.network] if arguments.network else ["auto", "shared"]:
-        load = f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
-        print(f"Pods on this machine, --network {network} (the load before it is {load}):", flush=True)
-        for name, measure in figures.items():
+        sheet.title(f"Pods on this machine, --network {network}:")
+        for name, measure in measures.items():
             if arguments.only in (None, name):
                 measure(network)
+    if arguments.save:
+        sheet.save()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,256 @@
+"""Figures of a bench: printed beside their aims and what they were the last time, and kept in bench/results.
+
+Run as a program, it tells of all that is kept which figures got worse or miss their aim. Nothing is measured here. The
+examples' environment runs this too: what it imports is msgspec and what Python brings along.
+"""
+
+import argparse
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+RESULTS = Path(__file__).parent / "results"
+NOISE = 1.25
+"""By what factor a figure may differ from the last one and mean nothing."""
+TIMES = ("ms", "s")
+
+
+class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    cpu: str
+    cores: int
+    python: str
+    kernel: str
+
+    def __str__(self) -> str:
+        return f"{self.cpu}, {self.cores} cores, Python {self.python}, {self.kernel}"
+
+
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where and when figures were measured."""
+
+    machine: Machine
+    date: str
+    load: float
+    """Of the minute before it."""
+
+
+class Figure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    what: str
+    """With its size: the same words must always mean the same work."""
+    value: float
+    unit: str
+    """Empty for a count, which must not change at all."""
+    aim: float | None = None
+    better: Literal["lower", "higher"] = "lower"
+    noise: float = NOISE
+    note: str = ""
+    was: float | None = None
+    was_elsewhere: bool = False
+    """What it was comes from another machine."""
+    date: str = ""
+    machine: Machine | None = None
+    """Both where a later run left this figure out, and they are not those of the sheet."""
+
+
+class Results(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    run: Run
+    figures: list[Figure]
+
+    def machine_of(self, figure: Figure) -> Machine:
+        return figure.machine or self.run.machine
+
+
+# What a figure says
+
+
+def is_missed(figure: Figure) -> bool:
+    if figure.aim is None:
+        return False
+    return figure.value > figure.aim if figure.better == "lower" else figure.value < figure.aim
+
+
+def verdict(figure: Figure) -> str:
+    """A word when it got worse, or is a count and changed; else nothing.
+
+    Where nothing or less than nothing was found the last time, no factor says how much more it is now: the aim decides.
+    """
+    if figure.was is None:
+        return ""
+    if not figure.unit:
+        return "" if figure.value == figure.was else "CHANGED"
+    if figure.was_elsewhere or figure.was <= 0:
+        return ""
+    is_lower_better = figure.better == "lower"
+    low, high = (figure.was, figure.value) if is_lower_better else (figure.value, figure.was)
+    is_worse = high > low * figure.noise
+    if not is_worse:
+        return ""
+    return "SLOWER" if figure.unit in TIMES else "WORSE"
+
+
+def line(figure: Figure) -> str:
+    value = f"{shown(figure.value, figure.unit):>9} {figure.unit}"
+    note = f"({figure.note})" if figure.note else ""
+    rest = " ".join(filter(None, (_was(figure), note)))
+    return f"  {figure.what:<64} {value:<15} {_aim(figure):<20} {rest}".rstrip()
+
+
+def shown(value: float, unit: str) -> str:
+    if not unit or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _aim(figure: Figure) -> str:
+    if figure.aim is None:
+        return ""
+    sign = "≤" if figure.better == "lower" else "≥"
+    mark = " MISSED" if is_missed(figure) else ""
+    return f"aim {sign} {figure.aim:,g}{mark}"
+
+
+def _was(figure: Figure) -> str:
+    if figure.was is None:
+        return ""
+    can_have_factor = bool(figure.unit) and not figure.was_elsewhere and min(figure.was, figure.value) > 0
+    factor = f"×{figure.value / figure.was:.2f}" if can_have_factor else ""
+    change = " ".join(filter(None, (factor, verdict(figure))))
+    return f"was {shown(figure.was, figure.unit)}" + (f", {change}" if change else "")
+
+
+# What is measured together
+
+
+class Sheet:
+    """The figures of one bench. Each is printed as soon as it is known; the file changes in `save` alone."""
+
+    def __init__(self, name: str, *, folder: Path = RESULTS, run: Run | None = None) -> None:
+        self._file = folder / f"{name}.json"
+        self._run = run or this_run()
+        self._figures: dict[str, Figure] = {}
+        _say(f"{name}: {self._run.machine}, load {self._run.load:.1f}")
+        self._last = _last(self._file, self._run)
+        self._before = {figure.what: figure for figure in self._last.figures}
+        if self._last.run.machine != self._run.machine:
+            _say(f"the last results are of another machine: {self._last.run.machine}")
+
+    def title(self, text: str) -> None:
+        _say(text)
+
+    def add(
+        self,
+        what: str,
+        value: float,
+        unit: str,
+        *,
+        aim: float | None = None,
+        better: Literal["lower", "higher"] = "lower",
+        noise: float = NOISE,
+        note: str = "",
+    ) -> None:
+        if what in self._figures:
+            raise ValueError(f"two figures are called {what!r}: give each a name of its own")
+        kept = float(f"{value:.4g}") if unit else float(value)
+        aim = None if aim is None else float(aim)  # as it is read again: a file changes where a figure does
+        figure = Figure(what, kept, unit, aim, better, float(noise), note)
+        old = self._before.get(what)
+        if old is not None and old.unit == unit:
+            is_elsewhere = self._last.machine_of(old) != self._run.machine
+            figure = msgspec.structs.replace(figure, was=old.value, was_elsewhere=is_elsewhere)
+        self._figures[what] = figure
+        _say(line(figure))
+
+    def save(self) -> None:
+        """What this run did not measure stays, and says when and where it was measured."""
+        kept = {what: self._as_kept(figure) for what, figure in self._before.items()}
+        results = Results(self._run, list((kept | self._figures).values()))
+        self._file.parent.mkdir(exist_ok=True)
+        new = self._file.with_suffix(".json.new")
+        new.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+        new.replace(self._file)
+
+    def _as_kept(self, figure: Figure) -> Figure:
+        date, machine = figure.date or self._last.run.date, self._last.machine_of(figure)
+        is_here = machine == self._run.machine
+        return msgspec.structs.replace(figure, date=date, machine=None if is_here else machine)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _last(file: Path, run: Run) -> Results:
+    """None of them where there is nothing yet, or nothing that can be read."""
+    try:
+        return read(file)
+    except FileNotFoundError:
+        pass
+    except ValueError as error:
+        _say(f"{error}; it is replaced when this run is saved")
+    return Results(run, [])
+
+
+def read(file: Path) -> Results:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Results)
+    except ValueError as error:
+        raise ValueError(f"{file} holds no figures as they are kept now: {error}") from error
+
+
+def this_run() -> Run:
+    machine = Machine(
+        cpu=_cpu(),
+        cores=os.cpu_count() or 1,
+        python=platform.python_version(),
+        kernel=f"{platform.system()} {platform.release()}",
+    )
+    return Run(machine, datetime.now(UTC).isoformat(timespec="seconds"), round(os.getloadavg()[0], 2))
+
+
+def _cpu() -> str:
+    """Its model; or, where the kernel does not tell, the architecture."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text().splitlines() if told.exists() else []
+    models = [each.partition(":")[2].strip() for each in lines if each.startswith("model name")]
+    return models[0] if models else platform.machine()
+
+
+def argument_parser(description: str | None) -> argparse.ArgumentParser:
+    """What every bench understands."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--no-save", dest="save", action="store_false", help="print alone, and leave bench/results as it is"
+    )
+    return parser
+
+
+# The summary of all sheets
+
+
+def summary(folder: Path) -> Sequence[str]:
+    lines, count, bad = [], 0, 0
+    for file in sorted(folder.glob("*.json")):
+        try:
+            results = read(file)
+        except ValueError as error:
+            lines.append(f"{error}; the next run that is saved replaces it")
+            continue
+        marked = [figure for figure in results.figures if verdict(figure) or is_missed(figure)]
+        count, bad = count + len(results.figures), bad + len(marked)
+        if marked:
+            lines += [f"{file.stem}, {results.run.date}:", *map(line, marked)]
+    return [*lines, f"{count:,} figures are kept; {bad:,} of them got worse, changed or miss their aim"]
+
+
+def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    print("\n".join(summary(RESULTS)))
+
+
+if __name__ == "__main__":
+    main()

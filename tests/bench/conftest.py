@@ -1,0 +1,11 @@
+"""Lets tests import what lies in bench/, which does not stay on the path: its pods.py would hide tests/support/pods."""
+
+import importlib
+import sys
+from pathlib import Path
+
+BENCH = str(Path(__file__).parents[2] / "bench")
+
+sys.path.insert(0, BENCH)
+importlib.import_module("figures")
+sys.path.remove(BENCH)
