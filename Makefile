@@ -119,9 +119,17 @@ bench: $(VENV)/installed $(EXAMPLES)/installed ## Measure, beside the aims and t
 	@$(BIN)/python bench/figures.py
 
 .PHONY: bench-kubernetes
-bench-kubernetes: $(VENV)/installed ## Measure jobs beside bare pods, on that of KUBECONFIG or `make kubernetes`
+bench-kubernetes: $(VENV)/bench-installed ## Load on a real API server, beside the floor and the Job controller: ARGS='--help'
+	PYTHONPATH=tools $(BIN)/python bench/kubernetes_load.py $(ARGS)
+
+.PHONY: bench-cluster
+bench-cluster: $(VENV)/installed ## Measure jobs beside bare pods, on that of KUBECONFIG or `make kubernetes`
 	eval "$$($(BIN)/python tools/kubernetes_cluster.py up)" && $(BIN)/windlass install --apply \
 	    && $(BIN)/python bench/kubernetes_jobs.py
+
+$(VENV)/bench-installed: $(VENV)/installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@touch $@
 
 .PHONY: docs
 docs: $(VENV)/installed ## Write the generated parts of the documentation anew

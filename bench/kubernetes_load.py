@@ -6,7 +6,8 @@ KUBECONFIG it is that cluster: no other controller of Frameworks may run there, 
 left out.
 
 Prints one JSON line for each contender in each scenario, then a table and what the aims say of it. The lines are kept
-in bench/results/kubernetes.jsonl; ratios that have changed since are shown with what they were.
+in bench/results/kubernetes.jsonl; ratios that have changed since are shown with what they were. Of what is kept,
+plots and tables are written for the documentation.
 """
 
 import argparse
@@ -17,17 +18,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from cluster_load import contenders, report, scenarios, stages
+
+import kubernetes_api
+import kubernetes_binaries
+import programs
+from cluster_load import contenders, plots, report, scenarios, stages
 from cluster_load.contenders import Contender
 from cluster_load.results import Result, Run
 from cluster_load.scenarios import Scenario
 from cluster_load.workloads import Pods
 
-import kubernetes_api
-import kubernetes_binaries
-import programs
-
 KEPT = Path(__file__).parent / "results" / "kubernetes.jsonl"
+DOCS = Path(__file__).parents[1] / "docs"
+BEGIN = "<!-- measured -->"
+END = "<!-- end of what was measured -->"
 
 
 def rivals(scenario: Scenario, pods: Pods, commands: list[str]) -> list[Contender]:
@@ -80,6 +84,20 @@ def keep(path: Path, run: Run, results: list[Result]) -> None:
     path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in (run, *merged.values())))
 
 
+def publish() -> None:
+    """What the documentation shows is what is kept."""
+    results = kept(KEPT)
+    plots.draw(results, DOCS / "performance")
+    page = DOCS / "performance.md"
+    before, mark, rest = page.read_text().partition(BEGIN)
+    _, end, after = rest.partition(END)
+    run = msgspec.json.decode(KEPT.read_bytes().splitlines()[0], type=Run)
+    where = f"{run.machine}; Kubernetes {run.kubernetes}; Python {run.python}; {run.date}"
+    verdicts = "\n".join(f"* {line}" for line in report.verdicts(results))
+    made = f"\n{where}.\n{report.table(results)}\n{verdicts}\n"
+    page.write_text(f"{before}{mark}{made}{end}{after}")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -114,6 +132,7 @@ def main() -> int:
     print("\n".join(report.verdicts(results)))
     if not arguments.no_save:
         keep(KEPT, run, results)
+        publish()
     return 0
 
 

@@ -161,6 +161,10 @@ class Server:
         return str(self.names)
 
 
+WELL = Reason(ReasonKind.ATTEMPT_ENDING, "The attempt ends")
+BADLY = Reason(ReasonKind.ATTEMPT_ENDING, "The attempt ends", is_warning=True)
+OVER = Reason(ReasonKind.FRAMEWORK_COMPLETED, "All is over")
+
 Story = Callable[[Server], Coroutine[Any, Any, None]]
 
 
@@ -188,6 +192,18 @@ def test_what_is_recorded_is_posted_into_its_namespace() -> None:
     assert sorted(server.messages()) == ["Attempt 0 has started", "Task worker-0 failed"]
     assert sorted(event["metadata"]["name"] for event in server.events) == ["job.1", "job.2"]
     assert server.outcomes == {Outcome.SENT: 2}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "told"),
+    [
+        pytest.param([WELL, OVER], ["All is over"], id="it ends well, and all is over"),
+        pytest.param([WELL], ["The attempt ends"], id="it ends well, and its pods go first"),
+        pytest.param([BADLY, OVER], ["The attempt ends", "All is over"], id="it says what went wrong"),
+    ],
+)
+def test_an_end_is_told_once(reasons: list[Reason], told: list[str]) -> None:
+    assert sorted(play(lambda server: while_running(server, *reasons)).messages()) == sorted(told)
 
 
 def test_the_recorder_goes_on_after_a_quiet_time() -> None:
@@ -396,16 +412,27 @@ def test_memory_is_bounded() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("completed_pods", CompletedPods)
+@pytest.mark.parametrize(
+    ("completed_pods", "told"),
+    [
+        (CompletedPods.KEEP, ["AttemptStarted", "FrameworkCompleted"]),
+        (CompletedPods.DELETE, ["AttemptStarted", "AttemptEnding", "FrameworkCompleted"]),
+    ],
+)
 @pytest.mark.parametrize("tasks", [1, 2, 50])
-def test_a_success_has_three_events(tasks: int, completed_pods: CompletedPods) -> None:
+def test_a_success_has_three_events_at_most(
+    tasks: int, completed_pods: CompletedPods, told: list[str]
+) -> None:
     job = builders.framework("job", builders.role("worker", tasks), completed_pods=completed_pods)
     played = Simulation(Scenario(seed=1, submissions=(Submission(10, job),), is_lockstep=True)).run()
     reasons = [reason for controller in played.controllers for _, reason in controller.port.reasons]
-    server = play(lambda server: while_running(server, *reasons))
-    assert [event["reason"] for event in server.events] == [
-        "AttemptStarted",
-        "AttemptEnding",
-        "FrameworkCompleted",
-    ]
+    # Where pods are removed, the end of the attempt is announced before that, and alone.
+    breaths = [reasons] if completed_pods is CompletedPods.KEEP else [[reason] for reason in reasons]
+
+    async def story(server: Server) -> None:
+        for breath in breaths:
+            await while_running(server, *breath)
+
+    server = play(story)
+    assert [event["reason"] for event in server.events] == told
     assert {event["type"] for event in server.events} == {"Normal"}

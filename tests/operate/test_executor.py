@@ -7,14 +7,15 @@ import msgspec
 import pytest
 from tests.operate.benches import Bench, RecordingPort
 
-from windlass.decide import decide
-from windlass.decide.contract import Observed, ReasonKind, Rules
+from windlass.decide import births, decide
+from windlass.decide.contract import ReasonKind, Rules
 from windlass.model.api_failure import ApiFailure
 from windlass.model.framework import CompletedPods, Framework, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
 from windlass.operate.cache import Cache
-from windlass.operate.executor import GATHERING_PER_TASK, LONGEST_SLEEP, LONGEST_WAIT, Executor
+from windlass.operate.executor import GATHERING_PER_TASK, LONGEST_SLEEP, Executor
+from windlass.operate.pace import SHORTEST_PATIENCE
 from windlass.operate.port import (
     AlreadyExistsError,
     ConflictError,
@@ -44,7 +45,7 @@ def prepared(tasks: int = 2) -> Bench:
 
 def test_the_status_is_stored_before_anything_is_done_and_announced_after_it() -> None:
     bench = bench_with()
-    assert bench.run() == ["store AttemptCreationPending", "create ConfigMap"]
+    assert bench.run() == ["create ConfigMap"], "it says itself whose it is: that need not be stored before"
     bench.show()
     assert bench.run() == [
         "store AttemptPreparing",
@@ -64,27 +65,33 @@ def test_a_pass_that_acted_is_followed_by_another() -> None:
 @pytest.mark.parametrize("error", [ConflictError(), NotFoundError(), UnansweredError()])
 def test_a_status_that_could_not_be_stored_is_followed_by_no_action_and_tried_again(error: PortError) -> None:
     bench = bench_with()
-    bench.port.errors["store AttemptCreationPending"] = error
-    assert bench.run() == ["store AttemptCreationPending"]
+    bench.run()
+    bench.show()
+    bench.port.errors["store AttemptPreparing"] = error
+    assert bench.run() == ["store AttemptPreparing"]
     assert not bench.is_due_now, "not at once"
     assert bench.queue.next_time() is not None
     bench.port.errors.clear()
     read = ["read"] if isinstance(error, UnansweredError) else []
-    assert bench.run_when_due() == [*read, "store AttemptCreationPending", "create ConfigMap"]
+    created = ["create job-worker-0", "create job-worker-1", "announce"]
+    assert bench.run_when_due() == [*read, "store AttemptPreparing", *created]
 
 
 def test_nothing_is_done_on_a_status_that_may_have_been_written_over() -> None:
     """The store was not answered and took effect; the watch is behind."""
     bench = bench_with()
-    bench.port.errors["store AttemptCreationPending"] = UnansweredError()
+    bench.run()
+    bench.show()
+    bench.port.errors["store AttemptPreparing"] = UnansweredError()
     bench.run()
     framework = bench.cache.framework(bench.key)
     assert framework is not None
-    status = decide(framework, Observed(), NOW).status
+    status = decide(framework, bench.cache.observe(bench.key, NOW, 0.0), NOW).status
     assert status is not None
     bench.port.stored = framework.with_status(status, "150")
     bench.port.errors.clear()
-    assert bench.run_when_due() == ["read", "create ConfigMap"], "what it would have stored is stored already"
+    created = ["create job-worker-0", "create job-worker-1"]
+    assert bench.run_when_due() == ["read", *created], "what it would have stored is stored already"
     assert bench.cache.framework(bench.key) is bench.port.stored
 
 
@@ -92,7 +99,7 @@ def test_a_change_that_leads_to_no_action_waits_for_others_but_not_for_long() ->
     bench = prepared()
     assert bench.run() == []
     assert bench.state is State.ATTEMPT_PREPARING
-    assert bench.queue.next_time() == bench.seconds + LONGEST_WAIT
+    assert bench.queue.next_time() == bench.seconds + SHORTEST_PATIENCE
     bench.wait(0.3)
     bench.set_phases("Running")
     assert bench.run() == [], "still gathering, from the first change on"
@@ -305,11 +312,13 @@ class DeletingPort(RecordingPort):
 
 def test_nothing_is_done_for_a_framework_that_went_while_its_status_was_stored() -> None:
     bench = bench_with()
+    bench.run()
+    bench.show()
     port = DeletingPort()
     port.cache = bench.cache
     bench.executor = Executor(port, bench.cache, bench.queue, bench, Rules())
     bench.run()
-    assert port.log == ["store AttemptCreationPending"]
+    assert port.log == ["store AttemptPreparing"]
     assert bench.cache.framework(bench.key) is None
 
 
@@ -341,6 +350,7 @@ def test_a_refused_pod_of_a_task_without_an_instance_uid_ends_its_attempt() -> N
     bench.run()
     framework = bench.cache.framework(bench.key)
     assert framework is not None
+    framework = framework.with_status(births.framework_status(framework, NOW))
     assert framework.status is not None
     role = framework.status.attempt_status.roles[0]
     task = msgspec.structs.replace(role.task_statuses[0], instance_uid=None)

@@ -8,9 +8,16 @@ from typing import cast
 import msgspec
 import pytest
 
-from windlass.decide import births
-from windlass.decide.contract import CreateConfigMap, CreatePod, Decision, DeletePod, Reason, Rules
-from windlass.decide.gangs import continues_a_gang
+from windlass.decide import births, storing
+from windlass.decide.contract import (
+    CreateConfigMap,
+    CreatePod,
+    Decision,
+    DeletePod,
+    EmptyAttempt,
+    Reason,
+    Rules,
+)
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
@@ -65,13 +72,14 @@ REST = (CreatePod("worker", 1), CreatePod("worker", 2))
     ("framework", "decision", "expected"),
     [
         pytest.param(JOB, Decision(PROGRESS, REST), True, id="the rest of the gang"),
-        pytest.param(JOB, Decision(PROGRESS, ()), False, id="nothing to do"),
-        pytest.param(JOB, Decision(None, REST), False, id="no status"),
+        pytest.param(JOB, Decision(PROGRESS, ()), True, id="nothing to do"),
+        pytest.param(JOB, Decision(replace(PROGRESS, state=State.COMPLETED), ()), False, id="the end"),
         pytest.param(replace(JOB, status=None), Decision(PROGRESS, REST), False, id="nothing stored yet"),
         pytest.param(
             JOB, Decision(PROGRESS, (*REST, DeletePod("x", "uid"))), False, id="something is deleted too"
         ),
-        pytest.param(JOB, Decision(PROGRESS, (CreateConfigMap(),)), False, id="another act"),
+        pytest.param(JOB, Decision(PROGRESS, (CreateConfigMap(),)), True, id="what says whose it is"),
+        pytest.param(JOB, Decision(PROGRESS, (EmptyAttempt("cm-1"),)), False, id="another act"),
         pytest.param(
             JOB, Decision(PROGRESS, (CreatePod("worker", 0),)), False, id="a task that is not stored so"
         ),
@@ -93,16 +101,15 @@ REST = (CreatePod("worker", 1), CreatePod("worker", 2))
         ),
     ],
 )
-def test_only_pods_of_tasks_that_are_stored_as_they_are_need_no_store(
-    framework: Framework, decision: Decision, expected: bool
-) -> None:
-    assert continues_a_gang(framework, decision) is expected
+def test_what_need_not_be_stored_before(framework: Framework, decision: Decision, expected: bool) -> None:
+    assert decision.status is not None
+    assert storing.may_wait(framework, decision.status, decision.actions) is expected
 
 
 def test_an_equal_task_is_not_the_stored_one() -> None:
     """Born again under the same ids, say: what is created has to be what is stored, and not what looks like it."""
     reborn = with_tasks(JOB, SHOWN, replace(SECOND), THIRD)
-    assert not continues_a_gang(JOB, Decision(reborn, REST))
+    assert not storing.may_wait(JOB, reborn, REST)
 
 
 # What a pass makes of it
@@ -177,7 +184,7 @@ class Bench:
 
 def test_a_gang_is_created_slice_by_slice_and_stored_when_it_is_complete() -> None:
     bench = Bench(2 * FEWEST + 20)
-    assert bench.run() == ["store 0 pods", "create ConfigMap"]
+    assert bench.run() == ["create ConfigMap"]
     bench.show_config_map()
     assert bench.run() == [
         "store 0 pods",

@@ -168,7 +168,7 @@ PLAYED: dict[str, tuple[str, Json, Json]] = {
     "permanent": ("exit 210 worker-0", {"retryPolicy": FANCY}, {}),
     "deleted-ps": ("delete ps-0", {"retryPolicy": FANCY}, {}),
     "deleted-worker": ("delete worker-0", {}, {"retry": {"fancyRetryPolicy": True}}),
-    "delayed-for-too-long": ("delay worker-1 by 1h", {"pendingDeadlineSeconds": 1}, {}),
+    "delayed-for-too-long": ("delay worker-1 by 1h", {"pendingDeadlineSeconds": 8}, {}),
     "kept-pods": ("exit 3 worker-0", {"retryPolicy": FANCY, "completedPods": "Keep"}, {}),
 }
 

@@ -22,16 +22,16 @@ def play(tasks: int, completed_pods: CompletedPods) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("tasks", SIZES)
-def test_a_success_with_kept_pods_costs_six_requests_and_one_per_pod(tasks: int) -> None:
-    assert play(tasks, CompletedPods.KEEP) == {"create_config_map": 1, "create_pod": tasks, "store_status": 5}
+def test_a_success_with_kept_pods_costs_five_requests_and_one_per_pod(tasks: int) -> None:
+    assert play(tasks, CompletedPods.KEEP) == {"create_config_map": 1, "create_pod": tasks, "store_status": 4}
 
 
 @pytest.mark.parametrize("tasks", SIZES)
-def test_a_success_with_removal_costs_nine_requests_and_one_per_pod(tasks: int) -> None:
+def test_a_success_with_removal_costs_eight_requests_and_one_per_pod(tasks: int) -> None:
     assert play(tasks, CompletedPods.DELETE) == {
         "create_config_map": 1,
         "create_pod": tasks,
-        "store_status": 6,
+        "store_status": 5,
         "delete_pods_of_attempt": 1,
         "delete_config_map": 1,
     }

@@ -80,7 +80,18 @@ def controller(config: str | None, **flags: Any) -> None:
     In a cluster or from a laptop: whatever the kubeconfig reaches.
     """
     settings, warnings = _gathered(config, flags)
-    sys.exit(asyncio.run(_run(settings, warnings)))
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        code = runner.run(_run(settings, warnings))
+    sys.exit(code)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """That of uvloop where it is installed, which spends less on connections; None for Python's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def _gathered(config: str | None, flags: dict[str, Any]) -> configuration.Gathered:

@@ -200,10 +200,10 @@ class Reason(msgspec.Struct, frozen=True):
 
 class Decision(msgspec.Struct, frozen=True):
     status: FrameworkStatus | None
-    """Stored first, if it differs. None only for a Framework that is on its way out and never had one."""
+    """Stored first, if it differs and may not wait. None only for a Framework that goes and never had one."""
     actions: tuple[Action, ...] = ()
     wake_at: datetime | None = None
     """The earliest deadline. Everything else is woken by events."""
     reasons: tuple[Reason, ...] = ()
     may_wait: bool = False
-    """Nobody waits for this status: it may be written a little later, together with the next change."""
+    """No action needs this status to be stored before: it may be written a little later, with the next change."""

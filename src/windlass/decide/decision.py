@@ -5,7 +5,7 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.decide import attempt, births, completion, conditions, deletion, standing
+from windlass.decide import attempt, births, completion, conditions, deletion, standing, storing
 from windlass.decide.contract import Decision, Observed, Rules
 from windlass.decide.draft import Draft
 from windlass.model.framework import Framework
@@ -43,13 +43,12 @@ def decide(framework: Framework, observed: Observed, now: datetime, rules: Rules
     draft.explain_other_failures()
     _summarise(draft)
     conditions.update(draft)
-    is_final = draft.status.state is State.COMPLETED
     return Decision(
         status=draft.status,
         actions=tuple(draft.actions),
         wake_at=draft.wake_at,
         reasons=tuple(draft.reasons),
-        may_wait=not draft.actions and not is_final,
+        may_wait=storing.may_wait(framework, draft.status, draft.actions),
     )
 
 

@@ -113,6 +113,16 @@ def manifest(
     }
 
 
+def _worth_telling(reasons: Sequence[Reason]) -> list[Reason]:
+    """That an attempt ends well goes without saying where the same breath says that all has ended."""
+    is_all_over = any(reason.kind is ReasonKind.FRAMEWORK_COMPLETED for reason in reasons)
+    return [
+        reason
+        for reason in reasons
+        if reason.kind is not ReasonKind.ATTEMPT_ENDING or reason.is_warning or not is_all_over
+    ]
+
+
 def _name(framework: str, suffix: str) -> str:
     return f"{framework[: LONGEST_NAME - len(suffix) - 1].rstrip('-.')}.{suffix}"
 
@@ -154,7 +164,7 @@ class Recorder:
     def record(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         """Returns at once, and never raises."""
         try:
-            for reason in reasons:
+            for reason in _worth_telling(reasons):
                 self._record(framework, reason)
         except Exception:
             logger.warning("An event could not be made", exc_info=True)

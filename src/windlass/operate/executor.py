@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.decide import clear_away, contract, decide, failures, gangs
+from windlass.decide import clear_away, contract, decide, failures
 from windlass.decide.contract import Action, Created, CreatePod, Decision, DeletePod, Refused, Rules
 from windlass.model import names
 from windlass.model.framework import Framework
@@ -28,8 +28,6 @@ from windlass.operate.port import AlreadyExistsError, Port, PortError, RefusedEr
 from windlass.operate.queue import KeyedQueue
 from windlass.operate.record import Record
 
-LONGEST_WAIT = 0.5
-"""For so many seconds a status that leads to no action may wait to be written together with the next change."""
 LONGEST_GANG = 3.0
 """For so many seconds a large gang is created before the pods that exist by then are written down."""
 LONGEST_SLEEP = 600.0
@@ -39,6 +37,7 @@ GATHERING_PER_TASK = 20e-6
 """Seconds. A look at ten thousand tasks costs tens of milliseconds: what happens to a large Framework within a time
 that grows with its size is looked at once. A Framework of a few tasks never notices."""
 SHORTEST_GATHERING = 1e-3
+LONGEST_GATHERING = 0.5
 
 ChoosePorts = Callable[[Framework], Mapping[str, int] | None]
 """Where pods share one network: a port for the first task of each role, and as many after it as the role may need.
@@ -91,11 +90,12 @@ class Executor:
         if not decision.actions and decision.status is not None:
             self._gather(key, decision.status.summary.tasks)
         is_changed = decision.status is not None and decision.status != framework.status
-        if is_changed and decision.may_wait and self._may_still_wait(key, LONGEST_WAIT):
-            return
         if not is_changed:
             self._waiting_since.pop(key, None)
-        elif gangs.continues_a_gang(framework, decision) and self._may_still_wait(key, LONGEST_GANG):
+        elif decision.status is not None and decision.may_wait and self._may_still_wait(key, decision):
+            if not decision.actions:
+                return
+            framework = framework.with_status(decision.status, framework.metadata.resource_version)
             decision = msgspec.structs.replace(decision, reasons=())
             is_changed = False
         try:
@@ -149,12 +149,14 @@ class Executor:
         self._queue.add_at(key, self._clock.monotonic() + max(seconds, 0))
 
     def _gather(self, key: FrameworkKey, tasks: int) -> None:
-        gathering = min(GATHERING_PER_TASK * tasks, LONGEST_WAIT)
+        gathering = min(GATHERING_PER_TASK * tasks, LONGEST_GATHERING)
         if gathering >= SHORTEST_GATHERING:
             self._queue.hold(key, self._clock.monotonic() + gathering)
 
-    def _may_still_wait(self, key: FrameworkKey, longest: float) -> bool:
+    def _may_still_wait(self, key: FrameworkKey, decision: Decision) -> bool:
         now = self._clock.monotonic()
+        is_gang = any(isinstance(action, CreatePod) for action in decision.actions)
+        longest = LONGEST_GANG if is_gang else self._pace.patience
         until = self._waiting_since.setdefault(key, now) + longest
         if now >= until:
             return False
@@ -166,11 +168,13 @@ class Executor:
     ) -> bool:
         """Store, act, announce. False if the Framework has gone on the way: then nobody is told, and nothing done."""
         if is_changed and decision.status is not None:
+            began = self._clock.monotonic()
             try:
                 framework = await self._port.store_status(framework, decision.status)
             except UnansweredError:
                 self._in_doubt.add(key)
                 raise
+            self._pace.stored_in(self._clock.monotonic() - began)
             if not self._cache.stored(framework):
                 return False
             self._waiting_since.pop(key, None)
