@@ -39,7 +39,6 @@ _ENDED = ("Succeeded", "Failed")
 class Written(msgspec.Struct, frozen=True):
     """All that is written for a Framework of so many tasks. The statuses follow each other."""
 
-    created: bytes
     preparing: bytes
     pods_created: bytes
     running: bytes
@@ -67,6 +66,7 @@ def prepare(tasks: int, pods: Pods) -> Written:
         return framework.with_status(status, "1")
 
     framework = step(Observed(), 0)
+    statuses.clear()  # nothing needs this one to be stored before the ConfigMap is there
     attempt = builders.config_map(framework)
     manifest = config_map(framework, None)
     framework = step(Observed(config_map=attempt, known={attempt.uid}), 1)
@@ -78,10 +78,8 @@ def prepare(tasks: int, pods: Pods) -> Written:
         framework = step(Observed(config_map=attempt, pods=views, known=known), seconds)
     if pods is Pods.REMOVED:
         framework = step(Observed(known=known), 6)
-    created, preparing, pods_created, running, *ending, completed = statuses
-    return Written(
-        created, preparing, pods_created, running, b"".join(ending), completed, manifest, manifests
-    )
+    preparing, pods_created, running, *ending, completed = statuses
+    return Written(preparing, pods_created, running, b"".join(ending), completed, manifest, manifests)
 
 
 def _patch(status: FrameworkStatus) -> bytes:
@@ -127,7 +125,7 @@ class _Attempt:
                 event.set()
 
 
-class _Owner(NamedTuple):
+class Owner(NamedTuple):
     name: str
     uid: str
 
@@ -163,7 +161,7 @@ class Floor:
             if name not in self._attempts and self._group is not None:
                 attempt = self._attempts[name] = _Attempt(tasks)
                 self._group.create_task(
-                    self._carry_through(_Owner(name, found.metadata.uid), attempt, self._written[tasks])
+                    self._carry_through(Owner(name, found.metadata.uid), attempt, self._written[tasks])
                 )
 
     def _receive_pod(self, news: News) -> None:
@@ -172,17 +170,16 @@ class Floor:
             attempt = self._attempts[found.metadata.labels[workloads.LABEL]]
             attempt.see(found.metadata.name, found.status.phase, is_gone=isinstance(news, Deleted))
 
-    async def _carry_through(self, framework: _Owner, attempt: _Attempt, written: Written) -> None:
+    async def _carry_through(self, framework: Owner, attempt: _Attempt, written: Written) -> None:
         name = framework.name
-        await self._store(name, written.created)
         answer = await self._send(
             requests.create(
                 CONFIG_MAPS,
                 workloads.NAMESPACE,
-                _named(written.config_map, name, f"{name}-attempt", framework),
+                named(written.config_map, name, f"{name}-attempt", framework),
             )
         )
-        owner = _Owner(f"{name}-attempt", _decode(answer).metadata.uid)
+        owner = Owner(f"{name}-attempt", _decode(answer).metadata.uid)
         await self._store(name, written.preparing)
         await self._create_pods(name, owner, written.pods)
         await self._store(name, written.pods_created)
@@ -201,12 +198,12 @@ class Floor:
             )
         await self._store(name, written.completed)
 
-    async def _create_pods(self, name: str, owner: _Owner, manifests: Sequence[Json]) -> None:
+    async def _create_pods(self, name: str, owner: Owner, manifests: Sequence[Json]) -> None:
         slots = asyncio.Semaphore(AT_ONCE)
 
         async def create(index: int, manifest: Json) -> None:
             async with slots:
-                body = _named(manifest, name, f"{name}-worker-{index}", owner)
+                body = named(manifest, name, f"{name}-worker-{index}", owner)
                 request = requests.create(PODS, workloads.NAMESPACE, body)
                 await self._send(request.with_accept(METADATA_ONLY))
 
@@ -227,7 +224,7 @@ class Floor:
         return self._transport.send(request, REQUEST_SECONDS)
 
 
-def _named(manifest: Json, job: str, name: str, owner: _Owner) -> bytes:
+def named(manifest: Json, job: str, name: str, owner: Owner) -> bytes:
     """The same object of another job's."""
     of_all = manifest["metadata"]
     ours = {names.FRAMEWORK_NAME: job, names.ATTEMPT_LABEL: owner.uid, workloads.LABEL: job}

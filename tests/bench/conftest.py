@@ -7,5 +7,6 @@ from pathlib import Path
 BENCH = str(Path(__file__).parents[2] / "bench")
 
 sys.path.insert(0, BENCH)
-importlib.import_module("figures")
+for name in ("cluster_load", "figures"):
+    importlib.import_module(name)
 sys.path.remove(BENCH)

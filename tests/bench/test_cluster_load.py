@@ -1,0 +1,179 @@
+"""The load benchmark: what it counts, and how it holds one against another. That it runs is seen by running it."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster_load import floor, report, requests_made, results, workloads
+from cluster_load.processes import Program
+from cluster_load.results import Result
+from cluster_load.workloads import Pods
+from windlass.kubeapi.resources import JOBS
+
+
+def entry(verb: str, resource: str, user: str = "controller", **more: object) -> bytes:
+    subresource = more.pop("subresource", "")
+    return json.dumps(
+        {
+            "stage": "ResponseComplete",
+            "verb": verb,
+            "user": {"username": user},
+            "objectRef": {"resource": resource, "subresource": subresource},
+            "responseStatus": {"code": 200},
+            "requestReceivedTimestamp": "2026-01-01T00:00:00.000000Z",
+            "stageTimestamp": "2026-01-01T00:00:00.250000Z",
+            **more,
+        }
+    ).encode()
+
+
+LOG = [
+    entry("create", "pods"),
+    entry("create", "pods", "kubelet"),
+    entry("patch", "frameworks", subresource="status"),
+    entry("patch", "frameworks", subresource="status", responseStatus={"code": 409}),
+    entry("create", "events"),
+    entry("update", "leases"),
+    entry("list", "pods"),
+    entry("watch", "pods", stage="ResponseStarted"),
+    entry("watch", "pods"),
+]
+
+
+def test_requests_are_counted_by_user_and_kind() -> None:
+    made = list(requests_made.made(LOG))
+    assert requests_made.by_kind(made, "controller") == {
+        "patch frameworks/status": 2,
+        "create pods": 1,
+        "create events": 1,
+        "update leases": 1,
+        "list pods": 1,
+        "watch pods": 1,
+    }
+    assert requests_made.counted(made, "controller") == 3, "what changes something, but for leases and events"
+    assert requests_made.conflicts(made, "controller") == 1
+    assert requests_made.seconds_of(made, "controller", "frameworks/status") == pytest.approx(0.5)
+
+
+def test_the_audit_log_is_read_on_where_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    log = requests_made.AuditLog(path)
+    path.write_bytes(LOG[0] + b"\n" + LOG[2][:40])
+    assert [each.what for each in log.new()] == ["pods"]
+    assert log.new() == []
+    with path.open("ab") as file:
+        file.write(LOG[2][40:] + b"\n")
+    assert [each.what for each in log.new()] == ["frameworks/status"]
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "expected"),
+    [
+        ([], 0.5, 0.0),
+        ([3.0], 0.99, 3.0),
+        ([4.0, 1.0, 2.0, 3.0], 0.5, 3.0),
+        ([float(n) for n in range(100)], 0.99, 99.0),
+    ],
+)
+def test_a_quantile(values: list[float], share: float, expected: float) -> None:
+    assert results.quantile(values, share) == expected
+
+
+def result(contender: str, jobs_per_second: float, p50: float, pods: str = "kept", **more: float) -> Result:
+    return Result(
+        "burst of 100",
+        contender,
+        pods,
+        jobs=100,
+        tasks=2,
+        done=100,
+        seconds=1.0,
+        jobs_per_second=jobs_per_second,
+        done_p50=p50,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+ALL = [result("windlass", 30, 2.0, conflicts=0), result("floor", 40, 1.0), result("Job controller", 20, 3.0)]
+
+
+def test_windlass_is_held_against_each_other_one() -> None:
+    lines = report.table(ALL).splitlines()
+    (ours,) = [line for line in lines if "windlass" in line]
+    (floors,) = [line for line in lines if "| floor" in line]
+    (jobs,) = [line for line in lines if "Job controller" in line]
+    assert "×" not in ours
+    assert "× 0.75" in floors
+    assert "× 0.50" in floors
+    assert "× 1.50" in jobs
+    assert len({len(line) for line in lines if line.startswith("|")}) == 1, (
+        "the columns stand below each other"
+    )
+
+
+def test_what_has_changed_since_the_last_run_shows() -> None:
+    last = [result("windlass", 20, 2.0), *ALL[1:]]
+    table = report.table(ALL, last)
+    assert "× 0.75 (was 0.50)" in table
+    assert "× 1.50 (was 1.00)" in table
+    assert "(was" not in report.table(ALL, ALL)
+
+
+def test_aims_are_reached_or_missed() -> None:
+    slow = [result("windlass", 10, 2.0, conflicts=3), *ALL[1:]]
+    missed = [line for line in report.verdicts(slow) if line.startswith("MISSED")]
+    assert any("jobs/s to the Job controller's: 0.5 (aim ≥ 1)" in line for line in missed)
+    assert any("409: 3" in line for line in missed)
+    assert not any(line.startswith("MISSED") for line in report.verdicts(ALL))
+
+
+@pytest.mark.parametrize("pods", Pods)
+def test_the_floor_writes_what_a_framework_of_that_size_needs(pods: Pods) -> None:
+    written = floor.prepare(3, pods)
+    states = [
+        msgspec.json.decode(patch)[0]["value"]["state"]
+        for patch in (written.preparing, written.pods_created, written.running, written.completed)
+    ]
+    assert states == ["AttemptPreparing", "AttemptPreparing", "AttemptRunning", "Completed"]
+    assert bool(written.ending) is (pods is Pods.REMOVED)
+    assert len(written.pods) == 3
+    named = msgspec.json.decode(
+        floor.named(written.pods[2], "job-7", "job-7-worker-2", floor.Owner("cm", "uid-7"))
+    )
+    assert named["metadata"]["labels"][workloads.LABEL] == "job-7"
+    assert named["metadata"]["labels"]["windlass.dev/attempt"] == "uid-7"
+    assert named["metadata"]["ownerReferences"][0]["uid"] == "uid-7"
+
+
+@pytest.mark.parametrize(
+    ("status", "is_done"),
+    [({}, False), ({"state": "AttemptRunning"}, False), ({"state": "Completed"}, True)],
+)
+def test_a_framework_that_is_done(status: dict[str, str], is_done: bool) -> None:
+    assert workloads.is_done(workloads.FRAMEWORKS, status) is is_done
+
+
+def test_a_job_that_is_done() -> None:
+    assert workloads.is_done(JOBS, {"conditions": [{"type": "Complete", "status": "True"}]})
+    assert not workloads.is_done(JOBS, {"conditions": [{"type": "Complete", "status": "False"}]})
+    assert not workloads.is_done(JOBS, {})
+
+
+def test_a_program_is_measured_with_what_it_has_started(tmp_path: Path) -> None:
+    inner = "x = bytearray(50_000_000); print('filled', flush=True); import signal; signal.pause()"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
+    program = Program([sys.executable, "-c", code], tmp_path / "log")
+    try:
+        while "filled" not in program.log.read_text():
+            time.sleep(0.01)
+        assert program.peak_megabytes() > 50
+        assert program.cpu_seconds() > 0
+    finally:
+        program.stop()
+    while program.peak_megabytes():  # of what was killed, until it is gone
+        time.sleep(0.01)
+    assert program.has_ended
