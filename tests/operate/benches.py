@@ -99,7 +99,7 @@ class RecordingPort:
         return answers
 
     async def delete_pods_of_attempt(
-        self, namespace: str, config_map_uid: str, continue_token: str
+        self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
     ) -> Emptied:
         self._do(f"empty {config_map_uid}{continue_token and ' from '}{continue_token}")
         return Emptied((), self.continue_tokens.pop(0) if self.continue_tokens else "")

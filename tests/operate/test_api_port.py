@@ -29,8 +29,9 @@ from windlass.kubeapi.requests import JSON, METADATA_ONLY, Request
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
-from windlass.operate.api_port import DELETED_AT_ONCE, STANDSTILL_SEC, NoStatusError
+from windlass.operate.api_port import STANDSTILL_SEC, NoStatusError
 from windlass.operate.port import (
+    DELETED_AT_ONCE,
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
@@ -135,6 +136,15 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             OPTIONS,
             JSON,
             id="delete the pods of an attempt",
+        ),
+        pytest.param(
+            lambda port: port.delete_pods_of_attempt("team", "cm-1", "", "17"),
+            [page()],
+            "DELETE /api/v1/namespaces/team/pods",
+            {"labelSelector": "windlass.dev/attempt=cm-1", "resourceVersion": "17"},
+            OPTIONS,
+            JSON,
+            id="delete the pods of an attempt that are known",
         ),
         pytest.param(
             lambda port: port.delete_pods_of_attempt("team", "cm-1", "token"),

@@ -39,6 +39,7 @@ UNDERSTOOD = {
     "required",
     "type",
     "x-kubernetes-list-map-keys",
+    "x-kubernetes-map-type",
     "x-kubernetes-list-type",
     "x-kubernetes-preserve-unknown-fields",
     "x-kubernetes-validations",

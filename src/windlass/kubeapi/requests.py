@@ -161,10 +161,15 @@ def delete_collection(
     propagation: str = "",
     limit: int = 0,
     continue_token: str = "",
+    not_older_than: str = "",
 ) -> Request:
-    """With a limit, only so many; the answer says where the next request goes on."""
+    """With a limit, only so many; the answer says where the next request goes on. With a version, those that there were
+    then or later, which a server knows without reading its store."""
     query = _given(
-        labelSelector=label_selector, limit=str(limit) if limit else "", **{"continue": continue_token}
+        labelSelector=label_selector,
+        limit=str(limit) if limit else "",
+        resourceVersion=not_older_than,
+        **{"continue": continue_token},
     )
     body = _delete_options({}, None, propagation)
     return _request(Verb.DELETE_COLLECTION, resource, namespace, query=query, body=body, content_type=JSON)

@@ -21,6 +21,7 @@ from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.operate.gate import Gate
 from windlass.operate.port import (
+    DELETED_AT_ONCE,
     AlreadyExistsError,
     ConflictError,
     Emptied,
@@ -34,8 +35,6 @@ from windlass.wire import codec, status_patch
 
 AT_A_TIME = 50
 """So many pods of one Framework are under way at once: more do not go faster through one API server."""
-DELETED_AT_ONCE = 500
-"""So many pods one request deletes: the server deletes them one after the other, and a request has little time."""
 STANDSTILL_SEC = 30.0
 
 Send = Callable[[Request, float], Awaitable[bytes]]
@@ -217,11 +216,16 @@ class ApiPort:
         return await _all_at_once(delete, deletions)
 
     async def delete_pods_of_attempt(
-        self, namespace: str, config_map_uid: str, continue_token: str
+        self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
     ) -> Emptied:
-        selector = f"{names.ATTEMPT_LABEL}={config_map_uid}"
         request = requests.delete_collection(
-            PODS, namespace, selector, limit=DELETED_AT_ONCE, continue_token=continue_token
+            PODS,
+            namespace,
+            f"{names.ATTEMPT_LABEL}={config_map_uid}",
+            # With a limit, a server reads all pods of the namespace from its store.
+            limit=0 if not_older_than else DELETED_AT_ONCE,
+            continue_token=continue_token,
+            not_older_than=not_older_than,
         )
         try:
             page = _understood(answers.decode_page, await self._ask(request))

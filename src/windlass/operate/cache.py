@@ -8,7 +8,6 @@ objects of it are left, so that they can be cleared away.
 
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
-from collections.abc import Set as AbstractSet
 from datetime import datetime
 
 from windlass.decide.contract import Created, Observed
@@ -320,13 +319,13 @@ class Cache:
         config_map = self._around((framework.namespace, framework.name)).config_map
         return None if config_map is None else config_map.task_ports
 
-    def pods_of_attempt(self, framework: Framework, config_map_uid: str) -> set[str]:
-        """UIDs of the pods that one request for all pods of the attempt will find, if they still exist."""
+    def pods_of_attempt(self, framework: Framework, config_map_uid: str) -> dict[str, PodView]:
+        """By UID: the pods that one request for all pods of the attempt will find, if they still exist."""
         pods = self._around((framework.namespace, framework.name)).pods.values()
-        return {pod.uid for pod in pods if pod.metadata.labels.attempt == config_map_uid}
+        return {pod.uid: pod for pod in pods if pod.metadata.labels.attempt == config_map_uid}
 
     def emptied_attempt(
-        self, framework: Framework, config_map_uid: str, emptied: Emptied, asked_for: AbstractSet[str]
+        self, framework: Framework, config_map_uid: str, emptied: Emptied, asked_for: Iterable[str]
     ) -> None:
         """The request may have found more pods than the watch has shown. `asked_for` were here when it was sent: those
         that it did not find are gone already."""
@@ -335,7 +334,7 @@ class Cache:
             return
         record.emptied_attempt(config_map_uid, emptied.continue_token)
         if not emptied.continue_token:
-            for uid in asked_for & self.pods_of_attempt(framework, config_map_uid):
+            for uid in self.pods_of_attempt(framework, config_map_uid).keys() & asked_for:
                 record.deletion_requested(uid)
         for pod in emptied.found:
             record.deletion_requested(pod.uid)

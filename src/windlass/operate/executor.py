@@ -24,9 +24,17 @@ from windlass.operate.cache import Cache
 from windlass.operate.clock import Clock
 from windlass.operate.keys import FrameworkKey, key_of
 from windlass.operate.pace import Pace
-from windlass.operate.port import AlreadyExistsError, Port, PortError, RefusedError, UnansweredError
+from windlass.operate.port import (
+    DELETED_AT_ONCE,
+    AlreadyExistsError,
+    Port,
+    PortError,
+    RefusedError,
+    UnansweredError,
+)
 from windlass.operate.queue import KeyedQueue
 from windlass.operate.record import Record
+from windlass.operate.surroundings import version
 
 LONGEST_GANG = 3.0
 """For so many seconds a large gang is created before the pods that exist by then are written down."""
@@ -214,11 +222,7 @@ class Executor:
                 if (record := cache.record_of(framework)) is not None:
                     record.published_gang(fingerprint)
             case contract.EmptyAttempt(config_map_uid):
-                record = cache.record_of(framework)
-                token = "" if record is None else record.emptying_goes_on_at(config_map_uid)
-                asked_for = cache.pods_of_attempt(framework, config_map_uid)
-                emptied = await port.delete_pods_of_attempt(namespace, config_map_uid, token)
-                cache.emptied_attempt(framework, config_map_uid, emptied, asked_for)
+                await self._empty_attempt(framework, config_map_uid)
             case contract.DeleteConfigMap(uid):
                 await port.delete_config_map(namespace, names.config_map_name(framework.name), uid)
                 if (record := cache.record_of(framework)) is not None:
@@ -230,6 +234,21 @@ class Executor:
             case contract.LookForObjects():
                 listed = await port.list_objects(framework)
                 cache.replace_objects(framework, listed.config_map, listed.pods, listed.resource_version)
+
+    async def _empty_attempt(self, framework: Framework, config_map_uid: str) -> None:
+        record = self._cache.record_of(framework)
+        token = "" if record is None else record.emptying_goes_on_at(config_map_uid)
+        asked_for = self._cache.pods_of_attempt(framework, config_map_uid)
+        # Where all of them are known, those that there were when the newest was written are all of them.
+        is_all = record is not None and not record.has_doubts and not token
+        is_all_at_once = is_all and 0 < len(asked_for) <= DELETED_AT_ONCE
+        newest = (
+            max(version(pod.metadata.resource_version) for pod in asked_for.values()) if is_all_at_once else 0
+        )
+        emptied = await self._port.delete_pods_of_attempt(
+            framework.namespace, config_map_uid, token, str(newest or "")
+        )
+        self._cache.emptied_attempt(framework, config_map_uid, emptied, asked_for)
 
     async def _create_service(self, framework: Framework) -> None:
         manifest = service_manifest(framework)

@@ -61,6 +61,10 @@ class Emptied(msgspec.Struct, frozen=True):
     """Where the next request goes on, if there are more pods than one request takes."""
 
 
+DELETED_AT_ONCE = 500
+"""So many pods one request deletes: the server deletes them one after the other, and a request has little time."""
+
+
 class Port(Protocol):
     """Every method may raise a PortError. A delete of something that is not there (any more) is a success."""
 
@@ -85,9 +89,10 @@ class Port(Protocol):
         """All at once, each with its UID as a precondition; an answer for each."""
 
     async def delete_pods_of_attempt(
-        self, namespace: str, config_map_uid: str, continue_token: str
+        self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
     ) -> Emptied:
-        """One request for the pods with that attempt's label, or for as many of them as one request takes."""
+        """One request for the pods with that attempt's label, or for as many of them as one request takes. With a
+        version, for all of them, as they were then or later: the server need not read every pod that it has."""
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None: ...
 

@@ -66,6 +66,8 @@ class ApiServer:
         self._finalized: set[str] = set()
         """UIDs of the objects that wait for their dependents to go first."""
         self._uids: dict[str, ObjectView | Framework] = {}
+        self._created_at: dict[str, int] = {}
+        """As of which version a pod is there, by its UID."""
         self._dependents: dict[str, set[tuple[str, str, str]]] = {}
         self._pods_of: dict[tuple[str, str], set[str]] = {}
         """Names of the pods that carry a Framework's name as their label."""
@@ -171,6 +173,7 @@ class ApiServer:
         if (namespace, view.name) in self.pods:
             raise AlreadyExistsError(f"pods {view.name!r} already exists")
         created = self.put_pod(self._born(view, "pod"))
+        self._created_at[created.uid] = int(created.metadata.resource_version)
         for listener in self.on_pod_created:
             listener(created)
         self._collect_if_orphan(created)
@@ -213,14 +216,22 @@ class ApiServer:
         self._forget(pod)
         self._tell(Verb.DELETED, self._versioned(pod))
 
-    def delete_pods_of_attempt(self, namespace: str, config_map_uid: str, continue_token: str) -> Emptied:
-        """A few at a time, in the order of their names; the token is the last name that was dealt with."""
+    def delete_pods_of_attempt(
+        self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str
+    ) -> Emptied:
+        """A few at a time, in the order of their names; the token is the last name that was dealt with. With a version,
+        as one does that knows of nothing newer."""
         owned = [
             pod
             for kind, space, name in sorted(self._dependents.get(config_map_uid, ()))
             if kind == "pod" and name > continue_token and (pod := self.pods.get((space, name))) is not None
         ]
-        found = [pod for pod in owned if pod.metadata.labels.attempt == config_map_uid]
+        newest = int(not_older_than) if not_older_than else int(self.resource_version)
+        found = [
+            pod
+            for pod in owned
+            if pod.metadata.labels.attempt == config_map_uid and self._created_at.get(pod.uid, 0) <= newest
+        ]
         first, rest = found[: self.most_deleted_at_once], found[self.most_deleted_at_once :]
         for pod in first:
             self.delete_pod(namespace, pod.name, pod.uid)
@@ -363,6 +374,7 @@ class ApiServer:
 
     def _forget(self, found: ObjectView) -> None:
         del self._uids[found.uid]
+        self._created_at.pop(found.uid, None)
         self._finalized.discard(found.uid)
         owner = found.controller
         if owner is not None:

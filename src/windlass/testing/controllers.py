@@ -145,14 +145,16 @@ class SimulatedPort:
         )
 
     async def delete_pods_of_attempt(
-        self, namespace: str, config_map_uid: str, continue_token: str
+        self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
     ) -> Emptied:
         def delete() -> Emptied:
             if (conduct := self._judge()) is not None:
                 for dependent in self._server.dependents_of(config_map_uid):
                     if isinstance(dependent, PodView):
                         conduct.deletes_pod(dependent, force=False)
-            return self._server.delete_pods_of_attempt(namespace, config_map_uid, continue_token)
+            return self._server.delete_pods_of_attempt(
+                namespace, config_map_uid, continue_token, not_older_than
+            )
 
         answer: Emptied = await _one(self._request("delete_pods_of_attempt", None, delete))
         return answer

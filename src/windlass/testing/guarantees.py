@@ -1,6 +1,7 @@
 """What must hold at every moment of a run, and at its end. A breach raises `Violation`."""
 
 from windlass.decide import transitions
+from windlass.model import names
 from windlass.model.framework import CompletedPods, Framework, RetryPolicySpec
 from windlass.model.pods import PodView
 from windlass.model.states import State
@@ -91,10 +92,10 @@ class Guarantees:
         for framework in by_uid.values():
             insist(framework.is_deleting is False, f"{framework.name} is still being deleted")
             if _waits_for_its_name(framework):
-                held = self._server.config_maps.get((framework.namespace, f"{framework.name}-attempt"))
-                owner = None if held is None else held.controller
-                is_others = owner is not None and owner.uid != framework.uid
-                insist(is_others, f"{framework.name} waits for its name, and nobody has it")
+                insist(
+                    self._is_name_of_another(framework),
+                    f"{framework.name} waits for its name, and nobody has it",
+                )
         kept = {framework.uid: framework for framework in by_uid.values() if _keeps_pods(framework)}
         for config_map in self._server.config_maps.values():
             owner = config_map.controller
@@ -105,6 +106,15 @@ class Guarantees:
             uid = pod.metadata.annotations.framework_uid
             if uid:
                 insist(uid in kept and pod.is_terminal, f"pod {pod.name} ({pod.uid}) is left behind")
+
+    def _is_name_of_another(self, framework: Framework) -> bool:
+        """The ConfigMap of its attempt, or the Service that a Framework keeps as long as it is there."""
+        config_map = self._server.config_maps.get(
+            (framework.namespace, names.config_map_name(framework.name))
+        )
+        owner = None if config_map is None else config_map.controller
+        service = self._server.services.get((framework.namespace, names.service_name(framework.name)))
+        return any(uid not in (None, framework.uid) for uid in (owner and owner.uid, service))
 
 
 def _waits_for_its_name(framework: Framework) -> bool:

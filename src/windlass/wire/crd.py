@@ -245,7 +245,9 @@ class _Status(_Schemas):
         return {**schema, "nullable": True} if schema["type"] == "array" else schema
 
     def _struct(self, struct: inspect.StructType) -> Json:
-        return {**super()._struct(struct), KEEP_UNKNOWN: True}
+        # One owner for each field of the status: for every one that it notes down, the server pays at each write.
+        whole = {} if struct.cls is FrameworkStatus else {"x-kubernetes-map-type": "atomic"}
+        return {**super()._struct(struct), KEEP_UNKNOWN: True, **whole}
 
 
 def _integer(kind: inspect.IntType, field: str) -> Json:
