@@ -31,6 +31,7 @@ class RecordingPort:
         self.version = 100
         self.listed = Listed("100", None, ())
         self.continue_tokens: list[str] = []
+        self.emptied_as_of: list[str] = []
         self.failures: list[str] = []
         self.stored: Framework | None = None
         self._pods: dict[str, int] = {}
@@ -102,6 +103,7 @@ class RecordingPort:
         self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
     ) -> Emptied:
         self._do(f"empty {config_map_uid}{continue_token and ' from '}{continue_token}")
+        self.emptied_as_of.append(not_older_than)
         return Emptied((), self.continue_tokens.pop(0) if self.continue_tokens else "")
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:

@@ -10,7 +10,7 @@ from tests.operate.benches import Bench, RecordingPort
 from windlass.decide import births, decide
 from windlass.decide.contract import ReasonKind, Rules
 from windlass.model.api_failure import ApiFailure
-from windlass.model.framework import CompletedPods, Framework, RetryPolicySpec
+from windlass.model.framework import CompletedPods, ExecutionType, Framework, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
 from windlass.operate.cache import Cache
@@ -250,6 +250,31 @@ def test_a_new_framework_of_the_same_name_clears_away_what_the_old_one_left() ->
     anew = builders.framework("job", builders.role("worker", 2), uid="fw-2", resource_version="900")
     bench.cache.put_framework(anew)
     assert bench.run() == ["store AttemptCreationPending", "empty cm-1"]
+
+
+def test_pods_that_are_all_known_are_deleted_as_of_the_newest() -> None:
+    bench = prepared()
+    bench.run()
+    pods = bench.cache.observe(bench.key, NOW, 0.0).pods.values()
+    newest = max(int(pod.metadata.resource_version) for pod in pods)
+    _gone(bench)
+    bench.run()
+    assert bench.port.emptied_as_of == [str(newest)]
+
+
+def test_pods_of_which_some_may_not_be_known_are_looked_for_first() -> None:
+    bench = bench_with()
+    bench.run()
+    bench.show()
+    bench.port.errors["create job-worker-1"] = UnansweredError()
+    bench.run()
+    bench.show()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    stopped = msgspec.structs.replace(framework.spec, execution_type=ExecutionType.STOP)
+    metadata = msgspec.structs.replace(framework.metadata, resource_version="900")
+    bench.cache.put_framework(msgspec.structs.replace(framework, spec=stopped, metadata=metadata))
+    assert bench.run() == ["store AttemptDeletionPending", "list", "empty cm-1", "announce"]
 
 
 def test_more_pods_than_one_request_deletes_are_deleted_by_several() -> None:

@@ -6,23 +6,15 @@ from datetime import datetime
 from typing import cast
 
 import msgspec
-import pytest
 
-from windlass.decide import births, storing
 from windlass.decide.contract import (
-    CreateConfigMap,
-    CreatePod,
-    Decision,
-    DeletePod,
-    EmptyAttempt,
     Reason,
     Rules,
 )
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
-from windlass.model.states import State
-from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.model.status import FrameworkStatus
 from windlass.operate.cache import Cache
 from windlass.operate.executor import LONGEST_GANG, Executor
 from windlass.operate.keys import FrameworkKey, key_of
@@ -33,86 +25,6 @@ from windlass.testing import builders
 from windlass.testing.builders import NOW, at
 
 replace = msgspec.structs.replace
-
-
-# Whether a decision can do without being stored
-
-
-def started(tasks: int = 3) -> Framework:
-    """Its ConfigMap is there, and stored."""
-    made = builders.framework("job", builders.role("worker", tasks))
-    status = births.framework_status(made, NOW)
-    attempt = replace(status.attempt_status, config_map_uid="cm-1")
-    return made.with_status(replace(status, state=State.ATTEMPT_PREPARING, attempt_status=attempt))
-
-
-JOB = started()
-
-
-def with_tasks(framework: Framework, *tasks: TaskStatus) -> FrameworkStatus:
-    status = framework.status
-    assert status is not None
-    role = replace(status.attempt_status.roles[0], task_statuses=tasks)
-    return replace(status, attempt_status=replace(status.attempt_status, task_role_statuses=(role,)))
-
-
-def tasks_of(framework: Framework) -> tuple[TaskStatus, ...]:
-    assert framework.status is not None
-    return framework.status.attempt_status.roles[0].task_statuses
-
-
-FIRST, SECOND, THIRD = tasks_of(JOB)
-SHOWN = replace(FIRST, state=State.ATTEMPT_PREPARING)
-"""The first pod is there now: this is what would be stored."""
-PROGRESS = with_tasks(JOB, SHOWN, SECOND, THIRD)
-REST = (CreatePod("worker", 1), CreatePod("worker", 2))
-
-
-@pytest.mark.parametrize(
-    ("framework", "decision", "expected"),
-    [
-        pytest.param(JOB, Decision(PROGRESS, REST), True, id="the rest of the gang"),
-        pytest.param(JOB, Decision(PROGRESS, ()), True, id="nothing to do"),
-        pytest.param(JOB, Decision(replace(PROGRESS, state=State.COMPLETED), ()), False, id="the end"),
-        pytest.param(replace(JOB, status=None), Decision(PROGRESS, REST), False, id="nothing stored yet"),
-        pytest.param(
-            JOB, Decision(PROGRESS, (*REST, DeletePod("x", "uid"))), False, id="something is deleted too"
-        ),
-        pytest.param(JOB, Decision(PROGRESS, (CreateConfigMap(),)), True, id="what says whose it is"),
-        pytest.param(JOB, Decision(PROGRESS, (EmptyAttempt("cm-1"),)), False, id="another act"),
-        pytest.param(
-            JOB, Decision(PROGRESS, (CreatePod("worker", 0),)), False, id="a task that is not stored so"
-        ),
-        pytest.param(
-            JOB,
-            Decision(with_tasks(JOB, FIRST, SECOND, THIRD, THIRD), (CreatePod("worker", 3),)),
-            False,
-            id="a task that is not stored",
-        ),
-        pytest.param(JOB, Decision(PROGRESS, (CreatePod("ps", 0),)), False, id="a role that is not stored"),
-        pytest.param(
-            JOB,
-            Decision(
-                replace(PROGRESS, attempt_status=replace(PROGRESS.attempt_status, config_map_uid="cm-2")),
-                REST,
-            ),
-            False,
-            id="another attempt",
-        ),
-    ],
-)
-def test_what_need_not_be_stored_before(framework: Framework, decision: Decision, expected: bool) -> None:
-    assert decision.status is not None
-    assert storing.may_wait(framework, decision.status, decision.actions) is expected
-
-
-def test_an_equal_task_is_not_the_stored_one() -> None:
-    """Born again under the same ids, say: what is created has to be what is stored, and not what looks like it."""
-    reborn = with_tasks(JOB, SHOWN, replace(SECOND), THIRD)
-    assert not storing.may_wait(JOB, reborn, REST)
-
-
-# What a pass makes of it
 
 
 A_MOMENT = 0.05

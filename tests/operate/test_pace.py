@@ -1,4 +1,4 @@
-"""How many pods a pass creates at a time: what the last batch took decides it."""
+"""How many pods a pass creates at a time, and how long a status may wait: what the last ones took decides it."""
 
 import pytest
 
@@ -37,3 +37,25 @@ def test_a_server_that_gets_slow_and_quick_again_is_followed() -> None:
     assert learned.at_a_time == pace.FEWEST
     learned.took(learned.at_a_time, AIM_SEC / 5)
     assert learned.at_a_time == 5 * FEWEST
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        (0.0, pace.SHORTEST_PATIENCE),
+        (0.05, pace.SHORTEST_PATIENCE),
+        (0.2, 2.0),
+        (60.0, pace.LONGEST_PATIENCE),
+    ],
+)
+def test_a_slow_server_is_spared(seconds: float, expected: float) -> None:
+    learned = Pace()
+    for _ in range(200):
+        learned.stored_in(seconds)
+    assert learned.patience == pytest.approx(expected)
+
+
+def test_one_slow_answer_says_little() -> None:
+    learned = Pace()
+    learned.stored_in(0.4)
+    assert learned.patience == pace.SHORTEST_PATIENCE

@@ -239,15 +239,12 @@ class Executor:
         record = self._cache.record_of(framework)
         token = "" if record is None else record.emptying_goes_on_at(config_map_uid)
         asked_for = self._cache.pods_of_attempt(framework, config_map_uid)
-        # Where all of them are known, those that there were when the newest was written are all of them.
-        is_all = record is not None and not record.has_doubts and not token
-        is_all_at_once = is_all and 0 < len(asked_for) <= DELETED_AT_ONCE
-        newest = (
-            max(version(pod.metadata.resource_version) for pod in asked_for.values()) if is_all_at_once else 0
-        )
-        emptied = await self._port.delete_pods_of_attempt(
-            framework.namespace, config_map_uid, token, str(newest or "")
-        )
+        # Where one may be unknown, a decision has them looked for before: those that there were when the newest was
+        # written are all of them.
+        versions = [version(pod.metadata.resource_version) for pod in asked_for.values()]
+        is_one_request = not token and 0 < len(versions) <= DELETED_AT_ONCE
+        newest = str(max(versions)) if is_one_request else ""
+        emptied = await self._port.delete_pods_of_attempt(framework.namespace, config_map_uid, token, newest)
         self._cache.emptied_attempt(framework, config_map_uid, emptied, asked_for)
 
     async def _create_service(self, framework: Framework) -> None:

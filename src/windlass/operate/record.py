@@ -77,11 +77,6 @@ class Record:
         """It may have been created all the same."""
         self._uncertain.add(name)
 
-    @property
-    def has_doubts(self) -> bool:
-        """Whether there may be a pod that nobody has shown."""
-        return bool(self._uncertain)
-
     def looked(self) -> None:
         self._uncertain.clear()
 
