@@ -12,9 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from live import accounts, clusters
+from live import accounts, clusters, kubectls
 from live.accounts import Account
 from live.clusters import Cluster
+from live.consoles import Console
+from live.kubectls import Kubectl
 from live.place import Place
 
 from images import building, catalogue, checkout
@@ -40,6 +42,16 @@ def place(cluster: Cluster) -> Iterator[Place]:
     place = cluster.new_place()
     yield place
     cluster.client.delete(f"/api/v1/namespaces/{place.name}")
+
+
+@pytest.fixture
+def console(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
+    return Console(cluster.kubeconfig, place.name, tmp_path)
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster, place: Place) -> Kubectl:
+    return kubectls.newest(cluster, place.name)
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 import hashlib
 import json
 import shutil
-from pathlib import Path
 from typing import Final
 
 import pytest
 import yaml
 from live import consoles, jobs
-from live.clusters import Cluster
 from live.consoles import Console
 from live.place import Place
 from operated.place import state_of, summary_of, tasks_of
@@ -18,11 +16,6 @@ import examples
 from conformance.client import Json
 
 ROLE: Final = {"worker": {"tasks": 2}}
-
-
-@pytest.fixture
-def console(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
-    return Console(cluster.kubeconfig, place.name, tmp_path)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from hubs import HubUser
-from live import consoles, kubectls
+from live import consoles
 from live.clusters import Cluster
 from live.consoles import Console
 from live.kubectls import Kubectl
@@ -27,16 +27,6 @@ WRITE_A_SCALAR: Final = """
 with tf.summary.create_file_writer("/output/run").as_default():
     tf.summary.scalar("loss", 0.25, step=7)
 """
-
-
-@pytest.fixture
-def console(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
-    return Console(cluster.kubeconfig, place.name, tmp_path)
-
-
-@pytest.fixture
-def kubectl(cluster: Cluster, place: Place) -> Kubectl:
-    return kubectls.newest(cluster, place.name)
 
 
 @pytest.fixture

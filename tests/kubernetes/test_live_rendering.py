@@ -1,13 +1,10 @@
 """What `windlass render` prints, given to kubectl: it trains with nothing of Windlass in the pods."""
 
 import shutil
-from pathlib import Path
 from typing import Final
 
-import pytest
 import yaml
-from live import consoles, jobs, kubectls
-from live.clusters import Cluster
+from live import consoles, jobs
 from live.consoles import Console
 from live.kubectls import Kubectl
 from live.place import Place
@@ -40,16 +37,6 @@ with tf.Session("grpc://" + cluster["worker"][0]) as session:
     print("weight:", session.run(weight), "better:", max(session.run(losses)) < min(before))
 """
 """It drives servers that wait for somebody: the variable is on the ps, and every worker computes gradients."""
-
-
-@pytest.fixture
-def console(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
-    return Console(cluster.kubeconfig, place.name, tmp_path)
-
-
-@pytest.fixture
-def kubectl(cluster: Cluster, place: Place) -> Kubectl:
-    return kubectls.newest(cluster, place.name)
 
 
 def test_the_cluster_of_a_config_with_resources(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from live import disks, jobs, kubectls
+from live import disks, jobs
 from live.clusters import Cluster
 from live.consoles import Console
 from live.kubectls import Kubectl
@@ -26,16 +26,6 @@ from conformance.client import Json
 CLIENT: Final = "trap 'exit 0' TERM; echo 'Hello, NFS' > /hello; sleep 100000 & wait"
 NOBODY: Final = "192.0.2.1"
 """An address at which no server is, by RFC 5737."""
-
-
-@pytest.fixture
-def console(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
-    return Console(cluster.kubeconfig, place.name, tmp_path)
-
-
-@pytest.fixture
-def kubectl(cluster: Cluster, place: Place) -> Kubectl:
-    return kubectls.newest(cluster, place.name)
 
 
 # The NFS server
