@@ -2,7 +2,6 @@
 
 import contextlib
 import shlex
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -53,21 +52,10 @@ def kubeconfig_of(api: kubernetes_api.Api) -> Path:
 @contextlib.contextmanager
 def _windlass(api: kubernetes_api.Api, load: Load, folder: Path) -> Iterator[Measured]:
     del load
-    address = f"127.0.0.1:{free_port()}"
-    with processes.running(windlass_command(api, address), folder / "controller.log") as program:
+    arguments = ["--kubeconfig", str(kubeconfig_of(api)), "--metrics-address", "127.0.0.1:0"]
+    command = processes.python("windlass.cli.main", "controller", *arguments, "--log-level", "warning")
+    with processes.running(command, folder / "controller.log") as program:
         yield program
-
-
-def windlass_command(api: kubernetes_api.Api, address: str) -> list[str]:
-    arguments = ["--kubeconfig", str(kubeconfig_of(api)), "--metrics-address", address]
-    return processes.python("windlass.cli.main", "controller", *arguments, "--log-level", "warning")
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 @contextlib.contextmanager

@@ -63,7 +63,7 @@ def _row(result: Result, results: Sequence[Result], last: Sequence[Result]) -> t
 
 def _ratios(result: Result, results: Sequence[Result]) -> tuple[float | None, float | None]:
     """How many times as fast Windlass is: by its jobs per second, and by the median of the time that a job takes."""
-    ours = windlass_for(result, results)
+    ours = _windlass_beside(result, results)
     theirs = next((each for each in results if each.key == result.key), None)
     if result.contender == WINDLASS.name or ours is None or theirs is None:
         return None, None
@@ -72,8 +72,8 @@ def _ratios(result: Result, results: Sequence[Result]) -> tuple[float | None, fl
     return speed, median
 
 
-def windlass_for(result: Result, results: Iterable[Result]) -> Result | None:
-    """Jobs of the Job controller keep their pods; any other controller does what Windlass does with removal."""
+def _windlass_beside(result: Result, results: Iterable[Result]) -> Result | None:
+    """In the same scenario, with pods of the same fate."""
     key = (result.scenario, WINDLASS.name, result.pods)
     return next((each for each in results if each.key == key), None)
 

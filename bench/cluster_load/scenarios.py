@@ -17,6 +17,8 @@ from cluster_load.workloads import FOREVER, Pods
 from windlass.kubeapi.resources import JOBS
 
 WARM_UP_SECONDS = 120.0
+SETTLING_SECONDS = 5.0
+IDLE_SECONDS = 60.0
 STATUS = f"{workloads.FRAMEWORKS.plural}/status"
 
 
@@ -93,9 +95,6 @@ async def idle_then_deleted(scenario: Scenario, stage: Stage, contender: Contend
     )
 
 
-IDLE_SECONDS = 60.0
-
-
 async def restarted(scenario: Scenario, stage: Stage, contender: Contender, pods: Pods) -> Result:
     """It is ended in good order and started again. A job that came meanwhile, the last by its name, tells when it is
     through with all."""
@@ -140,9 +139,6 @@ async def _all_running(
         )
     await asyncio.sleep(SETTLING_SECONDS)
     return names
-
-
-SETTLING_SECONDS = 5.0
 
 
 def _names(count: int) -> list[str]:

@@ -13,6 +13,8 @@ NAMESPACE: Final = "windlass-bench"
 LABEL: Final = "bench.windlass.dev/job"
 """By which the hollow kubelet and the driver know pods, whoever has created them. Its value is the job's name."""
 FRAMEWORKS: Final = frameworks(names.CONTROLLER_GROUP)
+FOREVER: Final = NEVER
+"""As long as pods may run."""
 
 
 class Pods(enum.StrEnum):
@@ -48,9 +50,6 @@ def _template(name: str, runs_for: str) -> Json:
         # No scheduler is to take them: the hollow kubelet binds them itself.
         "spec": {"restartPolicy": "Never", "schedulerName": "hollow", "containers": [container]},
     }
-
-
-FOREVER: Final = NEVER
 
 
 def is_done(resource: Resource, status: Json) -> bool:
