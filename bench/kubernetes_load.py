@@ -25,7 +25,7 @@ import programs
 from cluster_load import contenders, plots, report, scenarios, stages
 from cluster_load.contenders import Contender
 from cluster_load.results import Result, Run
-from cluster_load.scenarios import Scenario
+from cluster_load.scenarios import NotServedError, Scenario
 from cluster_load.workloads import Pods
 
 KEPT = Path(__file__).parent / "results" / "kubernetes.jsonl"
@@ -54,7 +54,11 @@ def measure(chosen: list[Scenario], commands: list[str], only: str) -> list[Resu
             for contender in rivals(scenario, pods, commands):
                 if only in contender.name:
                     with stages.stage() as stage:
-                        result = scenario.run(stage, contender, pods)
+                        try:
+                            result = scenario.run(stage, contender, pods)
+                        except NotServedError as error:
+                            print(f"{scenario.name}: left out: {error}", file=sys.stderr, flush=True)
+                            continue
                     results.append(result)
                     print(msgspec.json.encode(result).decode(), flush=True)
     return results

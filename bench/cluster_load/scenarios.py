@@ -22,6 +22,10 @@ IDLE_SECONDS = 60.0
 STATUS = f"{workloads.FRAMEWORKS.plural}/status"
 
 
+class NotServedError(Exception):
+    """Nobody looks after the jobs, or not fast enough for anything to be measured."""
+
+
 class Scenario(NamedTuple):
     name: str
     jobs: int
@@ -56,8 +60,9 @@ async def _warm_up(driver: Driver, stage: Stage, contender: Contender, load: Loa
     load = load._replace(tasks=WARM_UP_TASKS)
     await driver.submit({"warm-up": contender.body("warm-up", load, stage.api.version)})
     if not await driver.wait(lambda: "warm-up" in driver.done, WARM_UP_SECONDS):
-        log = (stage.folder / "controller.log").read_text()[-2000:]
-        raise RuntimeError(f"{contender.name} does not get through one job in {WARM_UP_SECONDS:.0f} s\n{log}")
+        raise NotServedError(
+            f"{contender.name} does not get through one job in {WARM_UP_SECONDS:.0f} s. {stage.end_of_log()}"
+        )
     driver.forget("warm-up")
 
 
@@ -134,8 +139,9 @@ async def _all_running(
     names = _names(scenario.jobs)
     await driver.submit({name: contender.body(name, load, stage.api.version) for name in names})
     if not await driver.wait(lambda: driver.running >= set(names), scenario.seconds):
-        raise RuntimeError(
-            f"only {len(driver.running)} of {scenario.jobs} run after {scenario.seconds:.0f} s"
+        raise NotServedError(
+            f"{contender.name}: only {len(driver.running)} of {scenario.jobs} jobs run after "
+            f"{scenario.seconds:.0f} s. {stage.end_of_log()}"
         )
     await asyncio.sleep(SETTLING_SECONDS)
     return names

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import kubernetes_api
+import programs
 from cluster_load import processes, workloads
 from cluster_load.contenders import USER
 from cluster_load.requests_made import AuditLog
@@ -28,6 +29,11 @@ class Stage(NamedTuple):
     api: kubernetes_api.Api
     folder: Path
     audit: AuditLog | None
+
+    def end_of_log(self) -> str:
+        """Of the controller's, for a message."""
+        log = self.folder / "controller.log"
+        return f"The end of its log:\n{programs.tail(log)}" if log.exists() else "It has no log here."
 
 
 @contextlib.contextmanager
