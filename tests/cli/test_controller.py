@@ -3,6 +3,7 @@
 That it runs Frameworks is tested where there are some.
 """
 
+import asyncio
 import json
 import logging
 import os
@@ -408,3 +409,21 @@ def test_warnings_are_lines_of_its_log(tmp_path: Path) -> None:
     warning, *_ = errors.splitlines()
     assert json.loads(warning)["level"] == "warning"
     assert "kubeClientBurst" in json.loads(warning)["message"]
+
+
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_the_event_loop_is_uvloop_where_that_is_installed(
+    monkeypatch: pytest.MonkeyPatch, is_installed: bool
+) -> None:
+    loops: list[str] = []
+
+    async def run(settings: Settings, warnings: tuple[Fault, ...]) -> int:
+        loops.append(type(asyncio.get_running_loop()).__module__)
+        return 0
+
+    monkeypatch.setattr(module, "_run", run)
+    if not is_installed:
+        monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert windlass().exit_code == 0
+    (loop,) = loops
+    assert loop.startswith("uvloop") is is_installed

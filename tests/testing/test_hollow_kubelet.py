@@ -6,7 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
-from windlass.kubeapi.requests import Request
+from windlass.kubeapi.requests import Query, Request
 from windlass.kubeapi.transport import Transport
 from windlass.testing.hollow_kubelet import HollowKubelet
 from windlass.testing.hollow_lives import Life
@@ -20,9 +20,11 @@ class HeldTransport:
         self.open = asyncio.Event()
         self.lines: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.sent: list[Request] = []
+        self.asked: list[Query] = []
 
     async def send(self, request: Request, timeout: float) -> bytes:
         if request.method == "GET":
+            self.asked.append(request.query)
             return json.dumps({"metadata": {"resourceVersion": "1"}, "items": [self.pod]}).encode()
         await self.open.wait()
         self.sent.append(request)
@@ -63,6 +65,26 @@ async def _change_while_it_waits() -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await running
     assert [_patches(transport, phase, of="waiting") for phase in ("Running", "Succeeded")] == [1, 1]
+
+
+def test_it_minds_pods_of_one_label() -> None:
+    asyncio.run(_look_at_what_is_asked_for())
+
+
+async def _look_at_what_is_asked_for() -> None:
+    transport = HeldTransport(_pod("one"))
+    transport.open.set()
+    kubelet = HollowKubelet(cast("Transport", transport), label="team/job", node="")
+    running = asyncio.create_task(kubelet.run())
+    while not _patches(transport, "Succeeded", of="one"):
+        await asyncio.sleep(0)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    assert all(("labelSelector", "team/job") in query for query in transport.asked)
+    assert not any(sent.path.endswith("/binding") for sent in transport.sent), (
+        "without a node nothing is bound"
+    )
 
 
 def _patches(transport: HeldTransport, phase: str, of: str) -> int:
