@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import cast
 
 import msgspec
+import pytest
 
 from windlass.decide.contract import (
     Reason,
@@ -27,14 +28,15 @@ from windlass.testing.builders import NOW, at
 replace = msgspec.structs.replace
 
 
-A_MOMENT = 0.05
+A_MOMENT = 0.1
 """News about many tasks are gathered for less than this."""
 
 
 class Bench:
     """A server that takes as long for a slice as a pass may take, and notes what it is asked for; the clock besides."""
 
-    def __init__(self, tasks: int) -> None:
+    def __init__(self, tasks: int, at_a_time: int = FEWEST, store_seconds: float = 0.0) -> None:
+        self.store_seconds = store_seconds
         self.log: list[str] = []
         self.seconds = 0.0
         self.version = 100
@@ -44,7 +46,7 @@ class Bench:
         self.key = key_of(framework)
         self.cache.put_framework(framework)
         port = cast("Port", self)
-        self.executor = Executor(port, self.cache, self.queue, self, Rules(), Pace(FEWEST))
+        self.executor = Executor(port, self.cache, self.queue, self, Rules(), Pace(at_a_time))
 
     def now(self) -> datetime:
         return at(self.seconds)
@@ -62,6 +64,12 @@ class Bench:
             self.queue.done(key)
         return list(self.log)
 
+    def run_when_due(self) -> list[str]:
+        due = self.queue.next_time()
+        assert due is not None
+        self.seconds = max(self.seconds, due)
+        return self.run()
+
     def show_config_map(self) -> None:
         found = self.cache.observe(self.key, NOW, 0.0).config_map
         assert found is not None
@@ -78,6 +86,7 @@ class Bench:
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
         known = [task for task in status.attempt_status.roles[0].task_statuses if task.attempt_status.pod_uid]
         self.log.append(f"store {len(known)} pods")
+        self.seconds += self.store_seconds
         self.version += 1
         return framework.with_status(status, str(self.version))
 
@@ -120,3 +129,19 @@ def test_a_gang_that_takes_long_is_stored_on_the_way() -> None:
     assert stores[0] == "store 0 pods"
     assert 1 <= len(stores) - 1 <= 2, "as often as it takes longest, and not at each slice"
     assert all(int(entry.split()[1]) % FEWEST == 0 for entry in stores)
+
+
+@pytest.mark.parametrize(("store_seconds", "on_the_way"), [(0.1, 1), (1.0, 0)])
+def test_a_status_that_takes_long_to_store_is_stored_less_often(
+    store_seconds: float, on_the_way: int
+) -> None:
+    at_a_time = 400
+    slices = int(1.5 * LONGEST_GANG / AIM_SEC)
+    bench = Bench(slices * at_a_time, at_a_time, store_seconds)
+    bench.run()
+    bench.show_config_map()
+    log = bench.run()
+    stores = [entry for entry in log if entry.startswith("store")]
+    assert stores[0] == "store 0 pods"
+    assert len(stores) - 1 == on_the_way
+    assert bench.run_when_due() == [f"store {slices * at_a_time} pods"]

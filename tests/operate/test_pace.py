@@ -43,8 +43,8 @@ def test_a_server_that_gets_slow_and_quick_again_is_followed() -> None:
     ("seconds", "expected"),
     [
         (0.0, pace.SHORTEST_PATIENCE),
-        (0.05, pace.SHORTEST_PATIENCE),
-        (0.2, 2.0),
+        (0.01, pace.SHORTEST_PATIENCE),
+        (0.2, 2.4),
         (60.0, pace.LONGEST_PATIENCE),
     ],
 )
@@ -52,10 +52,26 @@ def test_a_slow_server_is_spared(seconds: float, expected: float) -> None:
     learned = Pace()
     for _ in range(200):
         learned.stored_in(seconds)
-    assert learned.patience == pytest.approx(expected)
+    assert learned.patience(2, 0.0) == pytest.approx(expected)
 
 
 def test_one_slow_answer_says_little() -> None:
     learned = Pace()
     learned.stored_in(0.4)
-    assert learned.patience == pace.SHORTEST_PATIENCE
+    assert learned.patience(2, 0.4) == pace.SHORTEST_PATIENCE
+
+
+@pytest.mark.parametrize(
+    ("tasks", "seconds", "expected"),
+    [
+        (10_000, 0.7, 8.4),
+        (10_000, 0.0, pace.SHORTEST_PATIENCE),
+        (10_000, 60.0, 15.0),
+        (2_000, 60.0, 3.0),
+        (2, 60.0, pace.SHORTEST_PATIENCE),
+    ],
+)
+def test_a_large_status_is_stored_for_less_than_a_tenth_of_the_time(
+    tasks: int, seconds: float, expected: float
+) -> None:
+    assert Pace().patience(tasks, seconds) == pytest.approx(expected)

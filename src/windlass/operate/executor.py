@@ -37,7 +37,8 @@ from windlass.operate.record import Record
 from windlass.operate.surroundings import version
 
 LONGEST_GANG = 3.0
-"""For so many seconds a large gang is created before the pods that exist by then are written down."""
+"""For so many seconds a large gang is created before the pods that exist by then are written down, or for longer
+where that takes long."""
 LONGEST_SLEEP = 600.0
 """However far a deadline is, it is looked at so often: a clock that steps would make its timer wrong."""
 
@@ -73,6 +74,8 @@ class Executor:
         self._barrier_image = barrier_image
         self._choose_ports = choose_ports
         self._waiting_since: dict[FrameworkKey, float] = {}
+        self._store_seconds: dict[FrameworkKey, float] = {}
+        """That the last store of each took."""
         self._in_doubt: set[FrameworkKey] = set()
         """A store of theirs was not answered, so that what is cached may be older than what is stored."""
 
@@ -84,6 +87,7 @@ class Executor:
         framework = self._cache.framework(key)
         if framework is None:
             self._waiting_since.pop(key, None)
+            self._store_seconds.pop(key, None)
             self._in_doubt.discard(key)
             await self._clear_away(key)
             return
@@ -164,7 +168,10 @@ class Executor:
     def _may_still_wait(self, key: FrameworkKey, decision: Decision) -> bool:
         now = self._clock.monotonic()
         is_gang = any(isinstance(action, CreatePod) for action in decision.actions)
-        longest = LONGEST_GANG if is_gang else self._pace.patience
+        tasks = 0 if decision.status is None else decision.status.summary.tasks
+        longest = self._pace.patience(tasks, self._store_seconds.get(key, 0.0))
+        if is_gang:
+            longest = max(longest, LONGEST_GANG)
         until = self._waiting_since.setdefault(key, now) + longest
         if now >= until:
             return False
@@ -182,7 +189,8 @@ class Executor:
             except UnansweredError:
                 self._in_doubt.add(key)
                 raise
-            self._pace.stored_in(self._clock.monotonic() - began)
+            self._store_seconds[key] = self._clock.monotonic() - began
+            self._pace.stored_in(self._store_seconds[key])
             if not self._cache.stored(framework):
                 return False
             self._waiting_since.pop(key, None)
