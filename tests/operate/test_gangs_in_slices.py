@@ -131,7 +131,7 @@ def test_a_gang_that_takes_long_is_stored_on_the_way() -> None:
     assert all(int(entry.split()[1]) % FEWEST == 0 for entry in stores)
 
 
-@pytest.mark.parametrize(("store_seconds", "on_the_way"), [(0.1, 1), (1.0, 0)])
+@pytest.mark.parametrize(("store_seconds", "on_the_way"), [(0.05, 1), (1.0, 0)])
 def test_a_status_that_takes_long_to_store_is_stored_less_often(
     store_seconds: float, on_the_way: int
 ) -> None:

@@ -6,6 +6,9 @@ A gang of ten thousand takes half a minute to create. A pass that did it in one 
 everything that happens to the Framework would wait for it.
 """
 
+import statistics
+from collections import deque
+
 AT_FIRST = 200
 FEWEST = 50
 """However slow the server is."""
@@ -13,30 +16,29 @@ MOST = 2000
 AIM_SEC = 0.5
 
 SHORTEST_PATIENCE = 0.5
-LONGEST_PATIENCE = 5.0
+LONGEST_PATIENCE = 10.0
 """With a server that is slow for everybody."""
 LONGEST_PATIENCE_PER_TASK = 1.5e-3
 """With a Framework whose own status takes long to store, since it is large."""
-STORES_TO_WAIT_FOR = 12
-"""A server that is slow to store is spared what can be stored together with the next change: less than a tenth of the
-time is spent on storing it."""
-WEIGHT_OF_ONE = 0.1
+STORES_TO_WAIT_FOR = 50
+"""A server that is slow to store is spared what can be stored together with the next change."""
+STORES_REMEMBERED = 9
 
 
 class Pace:
     def __init__(self, at_first: int = AT_FIRST) -> None:
         self.at_a_time = at_first
-        self._store_seconds = 0.0
+        self._store_seconds = deque([0.0] * STORES_REMEMBERED, STORES_REMEMBERED)
 
     def patience(self, tasks: int, last_store_seconds: float) -> float:
         """For so many seconds a status may wait that leads to nothing which needs it, in a Framework of so many tasks
         that was stored in so many seconds the last time."""
-        for_all = min(STORES_TO_WAIT_FOR * self._store_seconds, LONGEST_PATIENCE)
+        for_all = min(STORES_TO_WAIT_FOR * statistics.median(self._store_seconds), LONGEST_PATIENCE)
         for_this_one = min(STORES_TO_WAIT_FOR * last_store_seconds, LONGEST_PATIENCE_PER_TASK * tasks)
         return max(SHORTEST_PATIENCE, for_all, for_this_one)
 
     def stored_in(self, seconds: float) -> None:
-        self._store_seconds += WEIGHT_OF_ONE * (seconds - self._store_seconds)
+        self._store_seconds.append(seconds)
 
     def took(self, count: int, seconds: float) -> None:
         is_telling = count >= FEWEST
