@@ -105,11 +105,14 @@ class _Attempt:
         self._running: set[str] = set()
         self._ended: set[str] = set()
         self._gone: set[str] = set()
+        self.newest = 0
+        """The version of the pod that changed last."""
         self.are_running = asyncio.Event()
         self.have_ended = asyncio.Event()
         self.are_gone = asyncio.Event()
 
-    def see(self, pod: str, phase: str, *, is_gone: bool) -> None:
+    def see(self, pod: str, phase: str, version: int, *, is_gone: bool) -> None:
+        self.newest = max(self.newest, version)
         if phase != "Pending":
             self._running.add(pod)
         if phase in _ENDED:
@@ -168,7 +171,8 @@ class Floor:
         for item in news.items if isinstance(news, Listed) else (news.object,):
             found = _decode(item)
             attempt = self._attempts[found.metadata.labels[workloads.LABEL]]
-            attempt.see(found.metadata.name, found.status.phase, is_gone=isinstance(news, Deleted))
+            name, version = found.metadata.name, int(found.metadata.version)
+            attempt.see(name, found.status.phase, version, is_gone=isinstance(news, Deleted))
 
     async def _carry_through(self, framework: Owner, attempt: _Attempt, written: Written) -> None:
         name = framework.name
@@ -189,7 +193,11 @@ class Floor:
         if self._pods is Pods.REMOVED:
             await self._store(name, written.ending)
             selector = f"{names.ATTEMPT_LABEL}={owner.uid}"
-            await self._send(requests.delete_collection(PODS, workloads.NAMESPACE, selector, limit=500))
+            await self._send(
+                requests.delete_collection(
+                    PODS, workloads.NAMESPACE, selector, not_older_than=str(attempt.newest)
+                )
+            )
             await attempt.are_gone.wait()
             await self._send(
                 requests.delete(
@@ -240,6 +248,7 @@ def named(manifest: Json, job: str, name: str, owner: Owner) -> bytes:
 class _Metadata(msgspec.Struct, frozen=True):
     name: str
     uid: str = ""
+    version: str = msgspec.field(name="resourceVersion", default="0")
     labels: dict[str, str] = {}
 
 

@@ -90,7 +90,7 @@ async def idle_then_deleted(scenario: Scenario, stage: Stage, contender: Contend
         tasks=scenario.tasks,
         done=scenario.jobs if is_gone else scenario.jobs - len(driver.jobs),
         seconds=round(seconds, 2),
-        jobs_per_second=round(scenario.jobs / seconds, 2),
+        jobs_per_second=_per_second(scenario.jobs, seconds),
         cpu_percent=_rounded(idle.cpu_seconds, 100 / IDLE_SECONDS, 3),
         cpu_ms_per_job=_rounded(deleting.cpu_seconds, 1000 / scenario.jobs, 2),
         peak_mb=_rounded(deleting.peak_mb, 1, 1),
@@ -208,7 +208,7 @@ def _result(
         tasks=scenario.tasks,
         done=len(done),
         seconds=round(seconds, 2),
-        jobs_per_second=round(len(done) / seconds, 2) if seconds else 0.0,
+        jobs_per_second=_per_second(len(done), seconds),
         done_p50=round(quantile(done, 0.5), 3),
         done_p99=round(quantile(done, 0.99), 3),
         first_pod_p50=round(quantile(first, 0.5), 3),
@@ -221,6 +221,11 @@ def _result(
         requests=taken.requests(),
         notes=notes,
     )
+
+
+def _per_second(jobs: int, seconds: float) -> float:
+    """To four digits, however large the job is."""
+    return float(f"{jobs / seconds:.4g}") if seconds else 0.0
 
 
 def _rounded(value: float | None, factor: float, digits: int) -> float | None:
