@@ -135,7 +135,8 @@ def _verdicts_of(ours: Result) -> Iterator[str]:
 
 
 def _costs(ours: Result, what: str) -> Iterator[str]:
-    budget = ours.tasks + (5 if ours.pods == Pods.KEPT else 8)
+    # A ConfigMap, five statuses, the pods; and where they are removed, one more status and two deletions.
+    budget = ours.tasks + (6 if ours.pods == Pods.KEPT else 9)
     if ours.cpu_ms_per_job is not None:
         yield _verdict(f"{what}: CPU of the controller per job, ms", ours.cpu_ms_per_job, "≤", 20)
     if ours.requests_per_job is not None:
