@@ -1,7 +1,6 @@
 """Who controls the jobs: Windlass, Kubernetes' own Job controller, any other controller, or the floor."""
 
 import contextlib
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -88,7 +87,7 @@ def other(command: str) -> Contender:
         ) as program:
             yield program
 
-    return Contender(shlex.split(command)[0].rpartition("/")[2], workloads.FRAMEWORKS, start)
+    return Contender(command, workloads.FRAMEWORKS, start)
 
 
 WINDLASS: Final = Contender("windlass", workloads.FRAMEWORKS, _windlass)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster_load import floor, report, requests_made, results, workloads
+from cluster_load import contenders, floor, report, requests_made, results, scenarios, workloads
 from cluster_load.processes import Program
 from cluster_load.results import Result
 from cluster_load.workloads import Pods
@@ -177,3 +177,26 @@ def test_a_program_is_measured_with_what_it_has_started(tmp_path: Path) -> None:
     while program.peak_megabytes():  # of what was killed, until it is gone
         time.sleep(0.01)
     assert program.has_ended
+
+
+def test_another_controller_is_not_taken_for_this_one() -> None:
+    older = contenders.other("./old/bin/windlass controller")
+    assert older.name not in {
+        contenders.WINDLASS.name,
+        contenders.other("./older/bin/windlass controller").name,
+    }
+    assert older.resource == contenders.WINDLASS.resource
+
+
+def test_large_jobs_are_told_apart_by_how_many_a_second() -> None:
+    assert scenarios._per_second(1, 140.43) == pytest.approx(1 / 140.43, rel=1e-3)
+    assert scenarios._per_second(0, 0.0) == 0.0
+
+
+def test_the_newest_version_of_a_pod_is_known_to_the_floor() -> None:
+    attempt = floor._Attempt(2)
+    attempt.see("a", "Running", 12, is_gone=False)
+    attempt.see("b", "Running", 9, is_gone=False)
+    assert attempt.newest == 12
+    assert attempt.are_running.is_set()
+    assert not attempt.have_ended.is_set()
