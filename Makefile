@@ -60,7 +60,7 @@ test-api: $(VENV)/installed ## The conformance and operator tests on a real API 
 	$(BIN)/python tools/kubernetes_api.py --check
 	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 6 -p no:schemathesis -p tests.support.workers \
 	    tests/operator tests/clients/kubectl tests/cluster tests/install/test_on_kubernetes.py \
-	    tests/operate/test_lease_on_a_server.py
+	    tests/operate/test_lease_on_a_server.py tests/bench/test_load_on_a_server.py
 
 .PHONY: test-cluster
 test-cluster: $(VENV)/installed ## Pods and Windlass in a complete Kubernetes: that of KUBECONFIG, or `make kubernetes`
