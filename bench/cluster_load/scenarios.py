@@ -19,6 +19,8 @@ from windlass.kubeapi.resources import JOBS
 WARM_UP_SECONDS = 120.0
 SETTLING_SECONDS = 5.0
 IDLE_SECONDS = 60.0
+SECONDS_TO_NOTE = 1.0
+LONGEST_SECONDS_TO_NOTE = 30.0
 STATUS = f"{workloads.FRAMEWORKS.plural}/status"
 
 
@@ -52,7 +54,8 @@ async def until_done(scenario: Scenario, stage: Stage, contender: Contender, pod
             await driver.submit({name: contender.body(name, load, stage.api.version) for name in names})
             await driver.wait(lambda: driver.done.keys() >= set(names), scenario.seconds)
             ended = max((driver.done[name] for name in names if name in driver.done), default=began)
-            return _result(scenario, contender, pods, driver, names, ended - began, costs.taken())
+            taken = await costs.taken()
+            return _result(scenario, contender, pods, driver, names, ended - began, taken)
 
 
 async def _warm_up(driver: Driver, stage: Stage, contender: Contender, load: Load) -> None:
@@ -73,7 +76,7 @@ async def idle_then_deleted(scenario: Scenario, stage: Stage, contender: Contend
             names = await _all_running(scenario, driver, stage, contender, pods)
             costs = Costs(stage, measured)
             await asyncio.sleep(IDLE_SECONDS)
-            idle = costs.taken()
+            idle = await costs.taken()
             began = time.monotonic()
             costs = Costs(stage, measured)
             await driver.delete(names)
@@ -81,7 +84,7 @@ async def idle_then_deleted(scenario: Scenario, stage: Stage, contender: Contend
             if contender.resource != JOBS:
                 is_gone = is_gone and await driver.wait_for_config_maps(scenario.seconds)
             seconds = time.monotonic() - began
-            deleting = costs.taken()
+            deleting = await costs.taken()
     return Result(
         scenario.name,
         contender.name,
@@ -115,7 +118,7 @@ async def restarted(scenario: Scenario, stage: Stage, contender: Contender, pods
             is_seen = await driver.wait(lambda: last in driver.first_pod, scenario.seconds)
             seconds = driver.first_pod.get(last, time.monotonic()) - began
             await driver.wait(lambda: last in driver.done, scenario.seconds)
-            taken = costs.taken()
+            taken = await costs.taken()
     return Result(
         scenario.name,
         contender.name,
@@ -179,11 +182,26 @@ class Costs:
             self._audit.new()
         self._cpu_before = 0.0 if measured is None or is_new else measured.cpu_seconds()
 
-    def taken(self) -> Taken:
-        made = None if self._audit is None else self._audit.new()
+    async def taken(self) -> Taken:
         if self._measured is None:
-            return Taken(None, None, made)
-        return Taken(self._measured.cpu_seconds() - self._cpu_before, self._measured.peak_megabytes(), made)
+            return Taken(None, None, await self._made())
+        cpu_seconds, peak = self._measured.cpu_seconds() - self._cpu_before, self._measured.peak_megabytes()
+        return Taken(cpu_seconds, peak, await self._made())
+
+    async def _made(self) -> list[Made] | None:
+        """A server tells of a change before it has noted down who asked for it: all is there when it notes nothing
+        new any more."""
+        if self._audit is None:
+            return None
+        made: list[Made] = []
+        until = time.monotonic() + LONGEST_SECONDS_TO_NOTE
+        is_quiet = False
+        while not is_quiet and time.monotonic() < until:
+            await asyncio.sleep(SECONDS_TO_NOTE)
+            new = self._audit.new()
+            is_quiet = not requests_made.counted(new, USER)
+            made += new
+        return made
 
 
 def _result(
