@@ -6,10 +6,12 @@ The daemon as a process, with pods that run, is tested where there are some.
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -409,20 +411,43 @@ def test_down_ends_the_pods_that_a_killed_daemon_left(
     assert [cluster.ended_pods for cluster in clusters.made] == [True]
 
 
-def test_down_waits_until_the_daemon_is_gone(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+RELUCTANT = """
+import signal, sys
+from pathlib import Path
+from windlass.cli.data_folders import Lock
+
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+lock = Lock.take(Path(sys.argv[1]))
+print("locked", flush=True)
+signal.sigwait([signal.SIGUSR1])
+lock.release()
+print("released", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "pidfd_open"), reason="where a process has no descriptor, its lock has to do"
+)
+def test_down_waits_until_the_daemon_is_gone(data: Path) -> None:
     data_folders.claim(data)
-    local_records.write(data, RECORD)
-    lock = Lock.take(data / data_folders.LOCK)
-    signalled: list[tuple[int, int]] = []
-
-    def kill(pid: int, number: int) -> None:
-        signalled.append((pid, number))
-        threading.Timer(0.1, lock.release).start()
-
-    monkeypatch.setattr(os, "kill", kill)
-    result = windlass("down")
+    lock = data / data_folders.LOCK
+    daemon = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", RELUCTANT, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with daemon, ThreadPoolExecutor(1) as pool:
+        assert daemon.stdin is not None
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline() == "locked\n"
+        local_records.write(data, msgspec.structs.replace(RECORD, pid=daemon.pid))
+        down = pool.submit(windlass, "down")
+        assert daemon.stdout.readline() == "released\n"
+        assert data_folders.holder(lock) is None
+        with pytest.raises(TimeoutError):
+            down.result(0.5)
+        daemon.stdin.close()
+        result = down.result(PATIENCE_SECONDS)
     assert (result.exit_code, result.output) == (0, "the cluster has stopped\n")
-    assert signalled == [(os.getpid(), signal.SIGUSR1)]
 
 
 def test_a_daemon_that_does_not_stop(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:

@@ -1,9 +1,12 @@
 """The daemon of `windlass local` as others see it: start one in the background, find it, end it."""
 
+import contextlib
 import os
+import select
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -53,20 +56,44 @@ def start(wanted: Wanted) -> Record:
 
 def stop(data: Path, pid: int) -> None:
     """The daemon and its pods; returns when it is gone. Raises DaemonError."""
+    with _process(pid) as process:
+        try:
+            os.kill(pid, signal.SIGUSR1)
+        except ProcessLookupError:
+            pass
+        except PermissionError as error:
+            raise DaemonError(f"the process {pid} cannot be told to stop: it is somebody else's") from error
+        deadline = time.monotonic() + STOP_SECONDS
+        while data_folders.holder(data / data_folders.LOCK) == pid or _lives(process):
+            if time.monotonic() >= deadline:
+                raise DaemonError(
+                    f"the process {pid} has not ended within {STOP_SECONDS:g} s. See {_log(data)}; "
+                    f"`kill -9 {pid}` ends it, and another `windlass local down` its pods"
+                )
+            time.sleep(data_folders.LOOK_AGAIN_SECONDS)
+
+
+@contextlib.contextmanager
+def _process(pid: int) -> Iterator[int | None]:
+    """A descriptor of it, where the system has such; whoever has the same number later is another one."""
+    descriptor = None
+    if hasattr(os, "pidfd_open"):
+        with contextlib.suppress(OSError):
+            descriptor = os.pidfd_open(pid)
     try:
-        os.kill(pid, signal.SIGUSR1)
-    except ProcessLookupError:
-        pass
-    except PermissionError as error:
-        raise DaemonError(f"the process {pid} cannot be told to stop: it is somebody else's") from error
-    deadline = time.monotonic() + STOP_SECONDS
-    while data_folders.holder(data / data_folders.LOCK) == pid:
-        if time.monotonic() >= deadline:
-            raise DaemonError(
-                f"the process {pid} has not ended within {STOP_SECONDS:g} s. See {_log(data)}; "
-                f"`kill -9 {pid}` ends it, and another `windlass local down` its pods"
-            )
-        time.sleep(data_folders.LOOK_AGAIN_SECONDS)
+        yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _lives(process: int | None) -> bool:
+    """A process has given up its lock some time before it has ended."""
+    if process is None:
+        return False
+    polled = select.poll()
+    polled.register(process, select.POLLIN)
+    return not polled.poll(0)
 
 
 def has_pods(data: Path) -> bool:
