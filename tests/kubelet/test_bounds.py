@@ -1,7 +1,7 @@
 """Bounds of a pod: the time that it may be active, and the memory that it may have."""
 
 import pytest
-from pods.place import Place
+from pods.place import Place, again_if_lost
 from pods.specs import FOREVER, container
 
 HOARD = "hoard = [bytes([1]) * 2**20 for _ in range(1000)]"
@@ -30,6 +30,7 @@ def test_a_deadline_counts_for_init_containers(place: Place) -> None:
     assert (seen.phase, seen.status["reason"]) == ("Failed", "DeadlineExceeded")
 
 
+@again_if_lost
 def test_a_deadline_may_come_later(place: Place) -> None:
     """And it is told to end like any other: it has its grace."""
     pod = place.start(

@@ -1,31 +1,14 @@
 """The end of a pod that somebody asked for: signals, grace, hooks, and what is left to be seen."""
 
-import functools
 import json
-from collections.abc import Callable
 
 import pytest
-from pods.place import NEVER_LOST_SINCE, LostEndingError, Place
+from pods.place import LostEndingError, Place, again_if_lost
 from pods.specs import FOREVER, STUBBORN, container, mounted, scratch
 
 from conformance.client import Json
 
 OBEDIENT = "trap 'exit 7' TERM; echo armed; sleep 100000 & wait"
-
-
-def again_if_lost(test: Callable[[Place], None]) -> Callable[[Place], None]:
-    """With another pod, where a kubelet has not told how the first one ended. Newer ones always do."""
-
-    @functools.wraps(test)
-    def tried(place: Place) -> None:
-        for _ in range(4):
-            try:
-                return test(place)
-            except LostEndingError:
-                continue
-        return test(place)
-
-    return tried
 
 
 @again_if_lost
@@ -147,7 +130,7 @@ def test_the_watch_tells_the_end(place: Place) -> None:
         while last.get("type") != "DELETED":
             last = watch.next()
     state = last["object"]["status"]["containerStatuses"][0]["state"]
-    if "terminated" not in state and 0 < place.minor < NEVER_LOST_SINCE:
+    if "terminated" not in state and place.may_lose_endings:
         raise LostEndingError(json.dumps(state))
     assert state["terminated"]["exitCode"] == 7, json.dumps(state)
 

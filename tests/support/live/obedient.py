@@ -12,13 +12,17 @@ PORT: Final = 8080
 PROGRAM: Final = f"""
 import http.server, os, signal
 
-def leave(*_): os._exit(0)
+stays = False
+
+def leave(*_):
+    if not stays:
+        os._exit(0)
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        global stays
         what, _, number = self.path.strip('/').partition('/')
-        if what == 'stay':
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        stays = stays or what == 'stay'
         self.send_response(200)
         self.send_header('Content-Length', '0')
         self.end_headers()
@@ -27,7 +31,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             os._exit(int(number))
 
 signal.signal(signal.SIGTERM, leave)
-http.server.HTTPServer(('', {PORT}), Handler).serve_forever()
+# An API server may open a connection over which it never asks anything: nobody else may have to wait for it.
+http.server.ThreadingHTTPServer(('', {PORT}), Handler).serve_forever()
 """
 GRACE_SECONDS: Final = 1200
 """Longer than any test: one that was told to stay goes when it is told to end, or its namespace waits that long."""

@@ -1,6 +1,7 @@
 """A namespace of a test's own, and the pods in it: created, watched, asked and deleted as a user does it."""
 
 import contextlib
+import functools
 import itertools
 import json
 import time
@@ -40,6 +41,21 @@ class LostEndingError(Exception):
     """How a container ended will never be known."""
 
 
+def again_if_lost(test: "Callable[[Place], None]") -> "Callable[[Place], None]":
+    """With another pod, where a kubelet has not told how the first one ended. Newer ones always do."""
+
+    @functools.wraps(test)
+    def tried(place: Place) -> None:
+        for _ in range(4):
+            try:
+                return test(place)
+            except LostEndingError:
+                continue
+        return test(place)
+
+    return tried
+
+
 class Pod:
     def __init__(self, place: "Place", name: str) -> None:
         self.place = place
@@ -56,14 +72,17 @@ class Pod:
 
         def look() -> Seen | None:
             last[:] = [self.seen()]
-            if last[0].has_lost_an_ending and 0 < self.place.minor < NEVER_LOST_SINCE:
+            if last[0].has_lost_an_ending and self.place.may_lose_endings:
                 raise LostEndingError(self._told(last))
             return last[0] if is_true(last[0]) else None
 
         try:
             return wait_for(f"pod {self.name} {what}", look, seconds)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n{self._told(last)}") from None
+            told = f"{error}\n{self._told(last)}"
+            if last and last[0].has_ended_with_running_containers and self.place.may_lose_endings:
+                raise LostEndingError(told) from None
+            raise AssertionError(told) from None
 
     def _told(self, last: list[Seen]) -> str:
         status = json.dumps(last[0].status, indent=1) if last else "it was never seen"
@@ -168,7 +187,7 @@ class Place:
     ) -> None:
         self.client = client
         self.namespace = namespace
-        self.minor = minor
+        self.may_lose_endings = 0 < minor < NEVER_LOST_SINCE
         self._environment = [{"name": name, "value": value} for name, value in (environment or {}).items()]
         self._names = (f"p{number}" for number in itertools.count(1))
 

@@ -73,6 +73,12 @@ class Seen(msgspec.Struct, frozen=True):
         lasts = (each.get("lastState") or {} for each in self.status.get("containerStatuses") or ())
         return any((last.get("terminated") or {}).get("reason") == "ContainerStatusUnknown" for last in lasts)
 
+    @property
+    def has_ended_with_running_containers(self) -> bool:
+        """The pod has failed or succeeded, and of a container it is said that it runs."""
+        states = (each.get("state") or {} for each in self.status.get("containerStatuses") or ())
+        return self.phase in ("Failed", "Succeeded") and any("running" in state for state in states)
+
     def waits_for(self, name: str = MAIN) -> str:
         """The reason why the container waits."""
         return str((self.waiting(name) or {}).get("reason", ""))
