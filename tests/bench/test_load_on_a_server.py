@@ -34,8 +34,8 @@ BURST = Scenario("burst", JOBS, TASKS, SECONDS, scenarios.until_done)
 
 @pytest.mark.parametrize(
     ("contender", "pods"),
-    [(contenders.WINDLASS, Pods.KEPT), (contenders.FLOOR, Pods.REMOVED), (OTHER, Pods.REMOVED)],
-    ids=["windlass", "floor", "other"],
+    [(OTHER, Pods.KEPT), (contenders.FLOOR, Pods.REMOVED)],
+    ids=["other", "floor"],
 )
 def test_a_burst_of_frameworks(contender: Contender, pods: Pods) -> None:
     result = played(BURST, contender, pods)
@@ -62,14 +62,6 @@ def assert_measured(result: Result) -> None:
     assert result.cpu_ms_per_job
     assert result.peak_mb
     assert 0 < result.first_pod_p50 <= result.done_p50
-
-
-def test_idle_jobs_cost_no_request_and_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scenarios, "IDLE_SECONDS", 5.0)
-    scenario = Scenario("idle", JOBS, TASKS, SECONDS, scenarios.idle_then_deleted)
-    result = played(scenario, contenders.WINDLASS, Pods.KEPT)
-    assert result.done == JOBS
-    assert {what for what in result.requests if not what.startswith("watch ")} <= {"update leases"}
 
 
 def test_a_controller_that_starts_again_writes_for_none_but_the_new_job() -> None:
