@@ -32,7 +32,7 @@ from windlass.model.completion import (
     framework_completion,
     task_completion,
 )
-from windlass.model.framework import CompletedPods, FrameworkSpec
+from windlass.model.framework import CompletedPods, FrameworkSpec, RetryPolicySpec
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
 from windlass.model.status import TaskStatus
@@ -114,6 +114,26 @@ def test_a_creation_without_an_answer_may_have_happened(monkeypatch: pytest.Monk
     assert not any(shrink.failure_of(blind) for blind in scenarios)
     monkeypatch.setattr(record.Record, "uncertain", _nothing)
     assert any(shrink.failure_of(blind) for blind in scenarios), "a mistake here would be found"
+
+
+def config_map_deleted(seed: int) -> Scenario:
+    policy = RetryPolicySpec(fancy_retry_policy=True)
+    job = builders.framework("job", builders.role("worker", 1), retry_policy=policy)
+    return Scenario(
+        seed,
+        (Submission(6, job),),
+        (Event(10, EventKind.DELETE_CONFIG_MAP_FOREGROUND), Event(100, EventKind.STOP)),
+        endless_roles=frozenset({"worker"}),
+        is_lockstep=True,
+    )
+
+
+def test_a_config_map_that_is_deleted_costs_one_attempt() -> None:
+    """The garbage collector, which removes it, may take along what has its name by then."""
+    for seed in range(100):
+        (job,) = Simulation(config_map_deleted(seed)).run().server.frameworks.values()
+        assert job.status is not None
+        assert job.status.retry_policy_status.total_retried_count == 1
 
 
 # A simulation that cannot fail shows nothing: each of these mistakes must be found.

@@ -83,7 +83,7 @@ def _associate(draft: Draft, config_map_uid: str) -> None:
 def _await_name(draft: Draft, config_map: ConfigMapView) -> None:
     """The ConfigMap's name is in use: by an earlier attempt of ours, which goes, or by somebody else."""
     if ownership.is_our_config_map(config_map, draft.uids):
-        deletion.remove_attempt(draft, config_map.uid, config_map)
+        deletion.remove_attempt(draft, config_map.uid, deletion.unless_going(config_map))
         return
     owner = config_map.controller
     whose = "nobody's" if owner is None else f"{owner.kind} {owner.name} ({owner.api_version})'s"
@@ -214,7 +214,7 @@ def while_ending(draft: Draft) -> bool:
         )
         if not is_over:
             # Until the status knows no pod either, the ConfigMap stays.
-            removable = config_map if are_tasks_completed else None
+            removable = deletion.unless_going(config_map) if are_tasks_completed else None
             deletion.remove_attempt(draft, config_map_uid, removable)
     if is_over:
         draft.actions.clear()

@@ -80,6 +80,15 @@ def remove_attempt(draft: Draft, config_map_uid: str, config_map: ConfigMapView 
         draft.act(DeleteConfigMap(config_map.uid))
 
 
+def unless_going(config_map: ConfigMapView | None) -> ConfigMapView | None:
+    """None where it is being deleted already, and its name is wanted again.
+
+    The garbage collector removes it then, by its name alone. Were it deleted by another request meanwhile, the
+    collector's would hit the ConfigMap that is made anew.
+    """
+    return None if config_map is None or config_map.is_deleting else config_map
+
+
 def clear(
     draft: Draft, claimed: AbstractSet[str] = frozenset(), kept_config_map_uid: str | None = None
 ) -> None:

@@ -215,6 +215,9 @@ class ApiServer:
         self._pods_of[pod.metadata.namespace, pod.metadata.labels.framework_name].discard(pod.name)
         self._forget(pod)
         self._tell(Verb.DELETED, self._versioned(pod))
+        owner = pod.controller
+        if owner is not None and owner.uid in self._finalized:
+            self._timeline.after(self._random.uniform(0, 0.05), lambda: self._collect(owner.uid))
 
     def delete_pods_of_attempt(
         self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str
@@ -262,7 +265,7 @@ class ApiServer:
         if uid in self._finalized:
             dependents = self.dependents_of(uid)
             if not dependents:
-                self._remove(found)
+                self._timeline.after(self._random.uniform(0, 0.02), lambda: self._remove_finalized(found))
                 return
             for dependent in dependents:
                 self._delete_as_collector(dependent)
@@ -271,6 +274,18 @@ class ApiServer:
         owner = found.controller if isinstance(found, ObjectView) else None
         if owner is None or owner.uid not in self._uids:
             self._delete_as_collector(found)
+
+    def _remove_finalized(self, found: ObjectView | Framework) -> None:
+        """What has lost its last finalizer goes by its name: a server compares no UID there, and so it takes along what
+        somebody has made anew meanwhile."""
+        current: ObjectView | Framework | None
+        match found:
+            case ConfigMapView():
+                current = self.config_maps.get((found.metadata.namespace, found.name))
+            case _:
+                current = self._uids.get(found.uid)
+        if current is not None:
+            self._remove(current)
 
     def _delete_as_collector(self, found: ObjectView | Framework) -> None:
         match found:

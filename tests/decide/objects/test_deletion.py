@@ -280,6 +280,20 @@ def test_retry_waits_until_the_old_attempt_is_gone(running_world: "NewWorld") ->
     assert world.config_map_uid == "cm-1"
 
 
+def test_config_map_that_somebody_else_deletes_is_left_to_the_collector(running_world: "NewWorld") -> None:
+    """Statement 34. Of two that delete it, the slower one would hit the next attempt's, which has its name."""
+    policy = RetryPolicySpec(fancy_retry_policy=True)
+    world = running_world(role(tasks=1), retry_policy=policy)
+    world.begin_config_map_deletion()
+    assert world.settle() == [EmptyAttempt("cm-0")]
+    world.vanish()
+    assert world.settle() == []
+    assert (world.state(), world.status.attempt_status.id) == (State.ATTEMPT_DELETING, 0)
+    world.vanish_config_map()
+    world.settle()
+    assert (world.status.attempt_status.id, world.config_map_uid) == (1, "cm-1")
+
+
 # A Framework that is deleted
 
 
