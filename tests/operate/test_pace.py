@@ -51,15 +51,23 @@ def test_a_server_that_gets_slow_and_quick_again_is_followed() -> None:
 def test_a_slow_server_is_spared(seconds: float, expected: float) -> None:
     learned = Pace()
     for _ in range(pace.STORES_REMEMBERED):
-        learned.stored_in(seconds)
-    assert learned.patience(2, 0.0) == pytest.approx(expected)
+        learned.stored_in(seconds, now=100.0)
+    assert learned.patience(2, 0.0, now=110.0) == pytest.approx(expected)
+
+
+def test_a_server_that_was_slow_a_while_ago_is_not() -> None:
+    learned = Pace()
+    for _ in range(pace.STORES_REMEMBERED):
+        learned.stored_in(1.0, now=100.0)
+    later = 101.0 + pace.REMEMBERED_SEC
+    assert learned.patience(2, 0.0, later) == pace.SHORTEST_PATIENCE
 
 
 def test_a_few_slow_answers_say_nothing() -> None:
     learned = Pace()
     for _ in range(pace.STORES_REMEMBERED // 2):
-        learned.stored_in(10.0)
-    assert learned.patience(2, 10.0) == pace.SHORTEST_PATIENCE
+        learned.stored_in(10.0, now=100.0)
+    assert learned.patience(2, 10.0, now=100.0) == pace.SHORTEST_PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -75,4 +83,4 @@ def test_a_few_slow_answers_say_nothing() -> None:
 def test_a_large_status_that_takes_long_to_store_is_stored_less_often(
     tasks: int, seconds: float, expected: float
 ) -> None:
-    assert Pace().patience(tasks, seconds) == pytest.approx(expected)
+    assert Pace().patience(tasks, seconds, now=0.0) == pytest.approx(expected)

@@ -205,5 +205,7 @@ class Decision(msgspec.Struct, frozen=True):
     wake_at: datetime | None = None
     """The earliest deadline. Everything else is woken by events."""
     reasons: tuple[Reason, ...] = ()
+    failures: int = 0
+    """How many tasks have failed since the stored status, of which the reasons name the first."""
     may_wait: bool = False
     """No action needs this status to be stored before: it may be written a little later, with the next change."""

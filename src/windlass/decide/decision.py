@@ -27,8 +27,18 @@ STEPS: dict[State, Callable[[Draft], bool]] = {
 }
 
 
-def decide(framework: Framework, observed: Observed, now: datetime, rules: Rules = DEFAULT_RULES) -> Decision:
-    """The same input gives the same decision. Nothing is changed, nothing is asked, nothing is told."""
+def decide(
+    framework: Framework,
+    observed: Observed,
+    now: datetime,
+    rules: Rules = DEFAULT_RULES,
+    unstored: Decision | None = None,
+) -> Decision:
+    """The same input gives the same decision. Nothing is changed, nothing is asked, nothing is told.
+
+    `unstored` is the decision before on this very Framework, if its status still waits to be stored: this one goes on
+    from there, so that what has been seen stays seen, with its date, and replaces it.
+    """
     if observed.rival:
         return standing.beside_a_rival(framework, observed, now)
     if framework.is_deleting:
@@ -37,17 +47,19 @@ def decide(framework: Framework, observed: Observed, now: datetime, rules: Rules
         return standing.before_nonsense(framework, nonsense, now)
     status = framework.status or births.framework_status(framework, now.replace(microsecond=0))
     draft = Draft(framework, status, observed, now, rules)
+    if unstored is not None and storing.can_be_gone_on_from(framework, unstored.status):
+        draft.go_on_from(unstored)
     while STEPS[draft.status.state](draft):
         draft.actions.clear()
         draft.wake_at = None
-    draft.explain_other_failures()
     _summarise(draft)
     conditions.update(draft)
     return Decision(
         status=draft.status,
         actions=tuple(draft.actions),
         wake_at=draft.wake_at,
-        reasons=tuple(draft.reasons),
+        reasons=(*draft.reasons, *draft.other_failures),
+        failures=draft.failures,
         may_wait=storing.may_wait(framework, draft.status, draft.actions),
     )
 

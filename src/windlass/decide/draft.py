@@ -8,7 +8,16 @@ from datetime import datetime, timedelta
 import msgspec
 
 from windlass.decide import completion, failures, transitions
-from windlass.decide.contract import Action, LookForObjects, Observed, Reason, ReasonKind, Rules
+from windlass.decide.contract import (
+    ABOUT_ACTIONS,
+    Action,
+    Decision,
+    LookForObjects,
+    Observed,
+    Reason,
+    ReasonKind,
+    Rules,
+)
 from windlass.model.completion import TaskAttemptCompletionStatus
 from windlass.model.framework import Framework
 from windlass.model.states import State
@@ -45,9 +54,19 @@ class Draft:
         self.wake_at: datetime | None = None
         self.name_taken = ""
         self._whole_messages: int | None = None
-        self._failures = 0
+        self.failures = 0
         self._counted: tuple[TaskRoleStatus, ...] | None = None
         self._censuses: tuple[completion.Census, ...] = ()
+
+    def go_on_from(self, unstored: Decision) -> None:
+        """With its reasons, but for those that are found anew as long as they hold."""
+        self.status = unstored.status or self.status
+        self.failures = unstored.failures
+        self.reasons += [
+            reason
+            for reason in unstored.reasons
+            if reason.kind not in ABOUT_ACTIONS and not _is_of_other_failures(reason)
+        ]
 
     def act(self, action: Action) -> None:
         self.actions.append(action)
@@ -69,16 +88,19 @@ class Draft:
 
     def explain_failure(self, role: str, task: TaskStatus, ended: TaskAttemptCompletionStatus) -> None:
         """The first few by name: when a gang falls, nobody reads ten thousand events."""
-        self._failures += 1
-        if self._failures <= MOST_FAILURES_EXPLAINED:
+        self.failures += 1
+        if self.failures <= MOST_FAILURES_EXPLAINED:
             attempt = f"Task {role}-{task.index}, attempt {task.attempt_status.id}"
             message = f"{attempt}, failed: {ended.phrase} ({ended.code})"
             self.explain(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
 
-    def explain_other_failures(self) -> None:
-        others = self._failures - MOST_FAILURES_EXPLAINED
-        if others > 0:
-            self.explain(ReasonKind.TASK_FAILED, f"{others} more tasks failed", is_warning=True)
+    @property
+    def other_failures(self) -> tuple[Reason, ...]:
+        """In one sentence."""
+        others = self.failures - MOST_FAILURES_EXPLAINED
+        if others <= 0:
+            return ()
+        return (Reason(ReasonKind.TASK_FAILED, f"{others} more tasks failed", is_warning=True),)
 
     def explain_end_of_attempt(self, kind: ReasonKind, message: str) -> None:
         self.reasons.append(Reason(kind, message, status=self.status))
@@ -133,6 +155,10 @@ class Draft:
             )
         self._whole_messages += 1
         return ended if self._whole_messages <= WHOLE_MESSAGES else cut
+
+
+def _is_of_other_failures(reason: Reason) -> bool:
+    return reason.kind is ReasonKind.TASK_FAILED and not reason.role
 
 
 def _is_long(ended: TaskAttemptCompletionStatus | None) -> bool:

@@ -18,6 +18,15 @@ def may_wait(framework: Framework, wanted: FrameworkStatus, actions: Sequence[Ac
     return all(_needs_nothing_stored(action, before, after) for action in actions)
 
 
+def can_be_gone_on_from(framework: Framework, unstored: FrameworkStatus | None) -> bool:
+    """Not if it has the ConfigMap of an attempt that was never stored: that attempt might come and go unseen."""
+    return unstored is not None and _config_map_of(unstored) in (None, _config_map_of(framework.status))
+
+
+def _config_map_of(status: FrameworkStatus | None) -> str | None:
+    return None if status is None else status.attempt_status.config_map_uid
+
+
 def _needs_nothing_stored(action: Action, before: Tasks, after: Tasks) -> bool:
     match action:
         case CreateConfigMap() | CreateService():

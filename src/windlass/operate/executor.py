@@ -1,7 +1,8 @@
 """Carries decisions out: store, act, record what came of it, look again.
 
 A conflict drops the decision: somebody else has written, so what was observed was old. A crash between any two steps
-loses nothing: deciding again on what is stored gives the same actions, until their outcomes are seen.
+loses nothing: deciding again on what is stored gives the same actions, until their outcomes are seen. What waits to be
+stored is where the next decision begins.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 from windlass.decide import clear_away, contract, decide, failures
-from windlass.decide.contract import Action, Created, CreatePod, Decision, DeletePod, Refused, Rules
+from windlass.decide.contract import Action, Created, CreatePod, Decision, DeletePod, Reason, Refused, Rules
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import PodView
@@ -74,10 +75,12 @@ class Executor:
         self._barrier_image = barrier_image
         self._choose_ports = choose_ports
         self._waiting_since: dict[FrameworkKey, float] = {}
+        self._unstored: dict[FrameworkKey, tuple[str, Decision]] = {}
+        """What was decided on which version of a Framework, and waits to be stored."""
         self._store_seconds: dict[FrameworkKey, float] = {}
         """That the last store of each took."""
-        self._in_doubt: set[FrameworkKey] = set()
-        """A store of theirs was not answered, so that what is cached may be older than what is stored."""
+        self._in_doubt: dict[FrameworkKey, Decision] = {}
+        """Its store was not answered, so that what is cached may be older than what is stored."""
 
     async def run_pass(self, key: FrameworkKey) -> None:
         """One look at one Framework. The queue sees to it that there is one at a time.
@@ -87,24 +90,25 @@ class Executor:
         framework = self._cache.framework(key)
         if framework is None:
             self._waiting_since.pop(key, None)
+            self._unstored.pop(key, None)
             self._store_seconds.pop(key, None)
-            self._in_doubt.discard(key)
+            self._in_doubt.pop(key, None)
             await self._clear_away(key)
             return
         if key in self._in_doubt and not await self._is_reread(key, framework):
             return
         framework = self._cache.framework(key) or framework
         now = self._clock.now()
-        observed = self._cache.observe(key, now, self._clock.monotonic())
-        decision = decide(framework, observed, now, self._rules)
+        decision = self._decide(key, framework, now)
         if decision.wake_at is not None:
             self._wake(key, decision.wake_at, now)
         if not decision.actions and decision.status is not None:
             self._gather(key, decision.status.summary.tasks)
         is_changed = decision.status is not None and decision.status != framework.status
         if not is_changed:
-            self._waiting_since.pop(key, None)
-        elif decision.status is not None and decision.may_wait and self._may_still_wait(key, decision):
+            self._has_nothing_to_store(key)
+        elif decision.status is not None and self._may_still_wait(key, decision):
+            self._unstored[key] = framework.metadata.resource_version, decision
             if not decision.actions:
                 return
             framework = framework.with_status(decision.status, framework.metadata.resource_version)
@@ -119,6 +123,12 @@ class Executor:
         self._queue.succeeded(key)
         if decision.actions and is_carried_out:
             self._queue.add(key)
+
+    def _decide(self, key: FrameworkKey, framework: Framework, now: datetime) -> Decision:
+        observed = self._cache.observe(key, now, self._clock.monotonic())
+        version, unstored = self._unstored.get(key, ("", None))
+        is_of_this_version = version == framework.metadata.resource_version
+        return decide(framework, observed, now, self._rules, unstored if is_of_this_version else None)
 
     async def _clear_away(self, key: FrameworkKey) -> None:
         """It is gone, and its objects have to go as well."""
@@ -149,12 +159,25 @@ class Executor:
             self._port.failed(framework, "its status", error)
             self._queue.retry(key, self._clock.monotonic())
             return False
-        self._in_doubt.discard(key)
+        doubtful = self._in_doubt.pop(key)
         if current is None or current.uid != framework.uid:
             # The watch will say so.
             return False
         self._cache.put_framework(current)
+        if current.status == doubtful.status:
+            # It was stored, and the answer got lost.
+            self._has_nothing_to_store(key)
+            self._announce(current, doubtful.reasons, are_actions_done=False)
         return True
+
+    def _has_nothing_to_store(self, key: FrameworkKey) -> None:
+        self._unstored.pop(key, None)
+        self._waiting_since.pop(key, None)
+
+    def _announce(self, framework: Framework, reasons: Sequence[Reason], *, are_actions_done: bool) -> None:
+        told = [reason for reason in reasons if are_actions_done or reason.kind not in contract.ABOUT_ACTIONS]
+        if told:
+            self._port.announce(framework, told)
 
     def _wake(self, key: FrameworkKey, at: datetime, now: datetime) -> None:
         seconds = min((at - now).total_seconds(), LONGEST_SLEEP)
@@ -166,10 +189,12 @@ class Executor:
             self._queue.hold(key, self._clock.monotonic() + gathering)
 
     def _may_still_wait(self, key: FrameworkKey, decision: Decision) -> bool:
+        if not decision.may_wait:
+            return False
         now = self._clock.monotonic()
         is_gang = any(isinstance(action, CreatePod) for action in decision.actions)
         tasks = 0 if decision.status is None else decision.status.summary.tasks
-        longest = self._pace.patience(tasks, self._store_seconds.get(key, 0.0))
+        longest = self._pace.patience(tasks, self._store_seconds.get(key, 0.0), now)
         if is_gang:
             longest = max(longest, LONGEST_GANG)
         until = self._waiting_since.setdefault(key, now) + longest
@@ -187,22 +212,21 @@ class Executor:
             try:
                 framework = await self._port.store_status(framework, decision.status)
             except UnansweredError:
-                self._in_doubt.add(key)
+                self._in_doubt[key] = decision
                 raise
-            self._store_seconds[key] = self._clock.monotonic() - began
-            self._pace.stored_in(self._store_seconds[key])
+            ended = self._clock.monotonic()
+            self._store_seconds[key] = ended - began
+            self._pace.stored_in(ended - began, ended)
             if not self._cache.stored(framework):
                 return False
-            self._waiting_since.pop(key, None)
+            self._has_nothing_to_store(key)
         reasons = decision.reasons if is_changed or decision.actions else ()
+        are_actions_done = False
         try:
             await self._act(framework, decision.actions)
-        except PortError:
-            reasons = tuple(reason for reason in reasons if reason.kind not in contract.ABOUT_ACTIONS)
-            raise
+            are_actions_done = True
         finally:
-            if reasons:
-                self._port.announce(framework, reasons)
+            self._announce(framework, reasons, are_actions_done=are_actions_done)
         return True
 
     async def _act(self, framework: Framework, actions: Sequence[Action]) -> None:

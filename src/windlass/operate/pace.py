@@ -23,22 +23,28 @@ LONGEST_PATIENCE_PER_TASK = 1.5e-3
 STORES_TO_WAIT_FOR = 50
 """A server that is slow to store is spared what can be stored together with the next change."""
 STORES_REMEMBERED = 9
+REMEMBERED_SEC = 30.0
+"""A server that was slow before that may be quick by now."""
 
 
 class Pace:
     def __init__(self, at_first: int = AT_FIRST) -> None:
         self.at_a_time = at_first
-        self._store_seconds = deque([0.0] * STORES_REMEMBERED, STORES_REMEMBERED)
+        self._stores: deque[tuple[float, float]] = deque(maxlen=STORES_REMEMBERED)
+        """When, and for how long."""
 
-    def patience(self, tasks: int, last_store_seconds: float) -> float:
+    def patience(self, tasks: int, last_store_seconds: float, now: float) -> float:
         """For so many seconds a status may wait that leads to nothing which needs it, in a Framework of so many tasks
         that was stored in so many seconds the last time."""
-        for_all = min(STORES_TO_WAIT_FOR * statistics.median(self._store_seconds), LONGEST_PATIENCE)
+        recent = [seconds for at, seconds in self._stores if now - at <= REMEMBERED_SEC]
+        # A few say nothing.
+        usual = statistics.median(recent + [0.0] * (STORES_REMEMBERED - len(recent)))
+        for_all = min(STORES_TO_WAIT_FOR * usual, LONGEST_PATIENCE)
         for_this_one = min(STORES_TO_WAIT_FOR * last_store_seconds, LONGEST_PATIENCE_PER_TASK * tasks)
         return max(SHORTEST_PATIENCE, for_all, for_this_one)
 
-    def stored_in(self, seconds: float) -> None:
-        self._store_seconds.append(seconds)
+    def stored_in(self, seconds: float, now: float) -> None:
+        self._stores.append((now, seconds))
 
     def took(self, count: int, seconds: float) -> None:
         is_telling = count >= FEWEST

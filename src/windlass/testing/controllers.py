@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 from windlass.decide import decide
-from windlass.decide.contract import DeletePod, Reason, Rules
+from windlass.decide.contract import Decision, DeletePod, Reason, Rules
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
@@ -386,13 +386,13 @@ class SimulatedController:
         return self._conduct if self.is_leader else None
 
     def _check_decision(self, framework: Framework, status: FrameworkStatus) -> None:
-        """The same input gives the same decision, and so does what it stored."""
+        """The same is decided again, whether it is stored by then or waits for that."""
         self._stores += 1
         if self._stores % CHECK_EVERY:
             return
         now = self._timeline.now
         observed = self.cache.observe(key_of(framework), now, self._clock.monotonic())
-        first = decide(framework, observed, now, self._rules)
+        first = decide(framework, observed, now, self._rules, Decision(status))
         insist(first.status == status, f"{framework.name}: two decisions on the same input differ")
         stored = framework.with_status(status, str(int(framework.metadata.resource_version) + 1))
         second = decide(stored, observed, now, self._rules)
