@@ -24,7 +24,7 @@ import kubernetes_binaries
 import programs
 from cluster_load import contenders, plots, report, scenarios, stages
 from cluster_load.contenders import Contender
-from cluster_load.results import Result, Run
+from cluster_load.results import Result
 from cluster_load.scenarios import NotServedError, Scenario
 from cluster_load.workloads import Pods
 
@@ -47,7 +47,7 @@ def rivals(scenario: Scenario, pods: Pods, commands: list[str]) -> list[Contende
     return found
 
 
-def measure(chosen: list[Scenario], commands: list[str], only: str) -> list[Result]:
+def measure(chosen: list[Scenario], commands: list[str], only: str, run: str) -> list[Result]:
     results = []
     for scenario in chosen:
         for pods in scenario.pods:
@@ -59,33 +59,33 @@ def measure(chosen: list[Scenario], commands: list[str], only: str) -> list[Resu
                         except NotServedError as error:
                             print(f"{scenario.name}: left out: {error}", file=sys.stderr, flush=True)
                             continue
-                    results.append(result)
-                    print(msgspec.json.encode(result).decode(), flush=True)
+                    results.append(msgspec.structs.replace(result, run=run))
+                    print(msgspec.json.encode(results[-1]).decode(), flush=True)
     return results
 
 
-def described(version: str) -> Run:
+def described(version: str) -> str:
     processor = platform.processor() or platform.machine()
-    return Run(
-        machine=f"{os.cpu_count()} cores, {processor}, {platform.system()} {platform.release()}",
-        kubernetes=version,
-        python=platform.python_version(),
-        date=f"{datetime.now(UTC):%Y-%m-%d}",
-        load_before=round(os.getloadavg()[0], 1),
+    return "; ".join(
+        (
+            f"{os.cpu_count()} cores, {processor}, {platform.system()} {platform.release()}",
+            f"Kubernetes {version.removeprefix('v')}, Python {platform.python_version()}",
+            f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {os.getloadavg()[0]:.1f}",
+        )
     )
 
 
 def kept(path: Path) -> list[Result]:
     if not path.exists():
         return []
-    return [msgspec.json.decode(line, type=Result) for line in path.read_bytes().splitlines()[1:]]
+    return [msgspec.json.decode(line, type=Result) for line in path.read_bytes().splitlines()]
 
 
-def keep(path: Path, run: Run, results: list[Result]) -> None:
+def keep(path: Path, results: list[Result]) -> None:
     """What was not measured this time stays as it was."""
     merged = {result.key: result for result in (*kept(path), *results)}
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in (run, *merged.values())))
+    path.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in merged.values()))
 
 
 def publish() -> None:
@@ -95,10 +95,10 @@ def publish() -> None:
     page = DOCS / "performance.md"
     before, mark, rest = page.read_text().partition(BEGIN)
     _, end, after = rest.partition(END)
-    run = msgspec.json.decode(KEPT.read_bytes().splitlines()[0], type=Run)
-    where = f"{run.machine}; Kubernetes {run.kubernetes}; Python {run.python}; {run.date}"
-    verdicts = "\n".join(f"* {line}" for line in report.verdicts(results))
-    made = f"\n{where}.\n{report.table(results)}\n{verdicts}\n"
+    where, verdicts = (
+        "\n".join(f"* {line}" for line in lines) for lines in (report.runs(results), report.verdicts(results))
+    )
+    made = f"\n{where}\n{report.table(results)}\n{verdicts}\n"
     page.write_text(f"{before}{mark}{made}{end}{after}")
 
 
@@ -127,15 +127,14 @@ def main() -> int:
     try:
         with kubernetes_api.serve() as api:
             run = described(api.version)
-        print(msgspec.json.encode(run).decode(), flush=True)
-        results = measure(wanted, arguments.controller, arguments.contender)
+        results = measure(wanted, arguments.controller, arguments.contender, run)
     except (programs.StartError, kubernetes_binaries.BinariesError) as error:
         print(error, file=sys.stderr)
         return 1
     print(report.table(results, kept(KEPT)))
     print("\n".join(report.verdicts(results)))
     if not arguments.no_save:
-        keep(KEPT, run, results)
+        keep(KEPT, results)
         publish()
     return 0
 

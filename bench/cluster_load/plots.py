@@ -46,7 +46,7 @@ def _bars(results: Sequence[Result], field: str, title: str, unit: str, path: Pa
         places = [index + number * width for index, name in enumerate(scenarios) if name in values]
         bars = axes.bar(
             places,
-            list(values.values()),
+            [values[name] for name in scenarios if name in values],
             width * 0.92,
             label=contender,
             color=COLOURS.get(contender, OTHERS),

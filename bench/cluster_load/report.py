@@ -37,6 +37,13 @@ def table(results: Sequence[Result], last: Sequence[Result] = ()) -> str:
     return "\n".join(lines) + "\n"
 
 
+def runs(results: Sequence[Result]) -> Iterator[str]:
+    """Where and when what was measured."""
+    for run in dict.fromkeys(result.run for result in results):
+        measured = dict.fromkeys(result.scenario for result in results if result.run == run)
+        yield f"{run}: {', '.join(measured)}"
+
+
 def _line(row: Iterable[str], widths: Iterable[int]) -> str:
     return "| " + " | ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) + " |"
 
@@ -63,8 +70,8 @@ def _row(result: Result, results: Sequence[Result], last: Sequence[Result]) -> t
 
 def _ratios(result: Result, results: Sequence[Result]) -> tuple[float | None, float | None]:
     """How many times as fast Windlass is: by its jobs per second, and by the median of the time that a job takes."""
-    ours = _windlass_beside(result, results)
     theirs = next((each for each in results if each.key == result.key), None)
+    ours = None if theirs is None else _windlass_beside(theirs, results)
     if result.contender == WINDLASS.name or ours is None or theirs is None:
         return None, None
     speed = ours.jobs_per_second / theirs.jobs_per_second if theirs.jobs_per_second else None
@@ -73,9 +80,9 @@ def _ratios(result: Result, results: Sequence[Result]) -> tuple[float | None, fl
 
 
 def _windlass_beside(result: Result, results: Iterable[Result]) -> Result | None:
-    """In the same scenario, with pods of the same fate."""
+    """In the same scenario of the same run, with pods of the same fate."""
     key = (result.scenario, WINDLASS.name, result.pods)
-    return next((each for each in results if each.key == key), None)
+    return next((each for each in results if each.key == key and each.run == result.run), None)
 
 
 def _compared(now: float | None, before: float | None) -> str:
@@ -123,13 +130,15 @@ def _verdicts_of(ours: Result) -> Iterator[str]:
         yield _verdict(f"{what}: p99 to the first pod, s", ours.first_pod_p99, "≤", 1.5)
     if ours.scenario.startswith("burst"):
         yield from _costs(ours, what)
-    if ours.scenario == "one of 10000 tasks":
-        share = 100 * ours.notes.get("status_writes_seconds", 0.0) / (ours.seconds or 1)
-        yield _verdict(f"{what}: status writes, % of the time", share, "≤", 10)
-    if ours.scenario == "1000 idle, then deleted" and ours.cpu_percent is not None:
-        busy = sum(number for what, number in ours.requests.items() if not _is_quiet(what))
-        yield _verdict(f"{what}: requests but watches and the lease", busy, "≤", 0)
-        yield _verdict(f"{what}: CPU while idle, % of a core", ours.cpu_percent, "≤", 0.5)
+    writing = ours.notes.get("status_writes_seconds")
+    if ours.scenario == "one of 10000 tasks" and writing is not None:
+        yield _verdict(f"{what}: status writes, % of the time", 100 * writing / (ours.seconds or 1), "≤", 10)
+    if ours.scenario == "1000 idle, then deleted":
+        if ours.conflicts is not None:
+            busy = sum(number for what, number in ours.requests.items() if not _is_quiet(what))
+            yield _verdict(f"{what}: requests but watches and the lease", busy, "≤", 0)
+        if ours.cpu_percent is not None:
+            yield _verdict(f"{what}: CPU while idle, % of a core", ours.cpu_percent, "≤", 0.5)
     if ours.scenario == "restart under 1000":
         yield _verdict(f"{what}: seconds", ours.seconds, "≤", 3)
 

@@ -33,20 +33,12 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     """All of them, by kind."""
     notes: dict[str, float] = {}
     """What only this scenario has."""
+    run: str = ""
+    """Where and when. Ratios are made of results of one run only."""
 
     @property
     def key(self) -> tuple[str, str, str]:
         return self.scenario, self.contender, self.pods
-
-
-class Run(msgspec.Struct, frozen=True):
-    """The first line: where, and when."""
-
-    machine: str
-    kubernetes: str
-    python: str
-    date: str
-    load_before: float
 
 
 def quantile(values: list[float], share: float) -> float:

@@ -85,15 +85,16 @@ async def idle_then_deleted(scenario: Scenario, stage: Stage, contender: Contend
                 is_gone = is_gone and await driver.wait_for_config_maps(scenario.seconds)
             seconds = time.monotonic() - began
             deleting = await costs.taken()
+    gone = scenario.jobs if is_gone else 0
     return Result(
         scenario.name,
         contender.name,
         pods,
         jobs=scenario.jobs,
         tasks=scenario.tasks,
-        done=scenario.jobs if is_gone else scenario.jobs - len(driver.jobs),
+        done=gone,
         seconds=round(seconds, 2),
-        jobs_per_second=_per_second(scenario.jobs, seconds),
+        jobs_per_second=_per_second(gone, seconds),
         cpu_percent=_rounded(idle.cpu_seconds, 100 / IDLE_SECONDS, 3),
         cpu_ms_per_job=_rounded(deleting.cpu_seconds, 1000 / scenario.jobs, 2),
         peak_mb=_rounded(deleting.peak_mb, 1, 1),

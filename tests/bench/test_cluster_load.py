@@ -131,6 +131,30 @@ def test_aims_are_reached_or_missed() -> None:
     assert not any(line.startswith("MISSED") for line in report.verdicts(ALL))
 
 
+def test_what_was_measured_in_another_run_is_not_held_against_it() -> None:
+    mixed = [msgspec.structs.replace(ALL[0], run="today"), *ALL[1:]]
+    assert "×" not in report.table(mixed)
+    assert not any("jobs/s to" in line for line in report.verdicts(mixed))
+    assert list(report.runs(mixed)) == ["today: burst of 100", ": burst of 100"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "counted"),
+    [
+        ("one of 10000 tasks", {"notes": {"status_writes_seconds": 0.5}}),
+        ("1000 idle, then deleted", {"conflicts": 0, "requests": {"get pods": 1}}),
+    ],
+)
+def test_what_could_not_be_counted_on_the_server_is_no_success(
+    scenario: str, counted: dict[str, object]
+) -> None:
+    unseen = Result(scenario, "windlass", "kept", jobs=1, done=1, seconds=1.0)
+    (only,) = report.verdicts([unseen])
+    assert "not done" in only
+    seen = msgspec.structs.replace(unseen, **counted)
+    assert [line[:6] for line in report.verdicts([seen])] == ["reache", "MISSED"]
+
+
 @pytest.mark.parametrize("pods", Pods)
 def test_the_floor_writes_what_a_framework_of_that_size_needs(pods: Pods) -> None:
     written = floor.prepare(3, pods)

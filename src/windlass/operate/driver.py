@@ -38,8 +38,8 @@ class Driver:
         """Passes were cancelled, whose requests may still be under way."""
 
     def changed(self, keys: Iterable[FrameworkKey]) -> None:
-        """Something happened to them that a pass has to look at."""
-        for key in keys:
+        """Something happened to them that a pass has to look at, in the order of their names."""
+        for key in sorted(keys):
             self._queue.add(key)
         self._news.set()
 
