@@ -169,6 +169,32 @@ def test_they_follow_the_job_file(submissions: Submissions) -> None:
     submissions.place.wait_for("another pod", lambda: submissions.pod_of("digits-tensorboard") != pod)
 
 
+def test_what_the_job_file_no_longer_says_goes(submissions: Submissions) -> None:
+    """Of the pod: a node with the labels of both would never be found."""
+    placed = {"nodeSelector": {"disk": "ssd"}, "serviceAccount": "trainer", "tolerations": [{"key": "gpu"}]}
+    submissions.start({**BOARD, **placed})
+    submissions.start({**BOARD, "nodeSelector": {"gpu": "a100"}})
+    (deployment,) = submissions.parts("deployments").values()
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"gpu": "a100"}
+    assert not {"serviceAccountName", "serviceAccount", "tolerations"} & pod.keys()
+    before = submissions.generations
+    submissions.start({**BOARD, "nodeSelector": {"gpu": "a100"}})
+    assert submissions.generations == before, "what is as it was stays untouched"
+
+
+def test_what_the_companion_needs_no_longer_goes(submissions: Submissions) -> None:
+    submissions.start(LAB)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "mine"}, "stringData": {"x": "y"}}
+    submissions.place.client.post(submissions.place.path("secrets"), secret).expect(201)
+    chosen = {"passwordFrom": {"secret": "mine"}, "serviceAccount": "default"}
+    submissions.start({**JOB, "jupyter": chosen})
+    kinds = {name.partition("/")[0] for name in submissions.everything}
+    assert kinds == {"deployments", "services", "configmaps"} & kinds
+    assert {"deployments", "services"} <= kinds
+    assert submissions.place.client.get(submissions.place.path("secrets", "mine")).code == 200
+
+
 def test_a_password_that_is_chosen_replaces_the_pod(
     submissions: Submissions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,11 @@ def test_a_hub_has_one_for_each_user(tmp_path: Path) -> None:
     assert found.shown[HUB]["ana"] != found.shown[HUB]["ben"]
 
 
+def test_a_hub_knows_no_capitals(tmp_path: Path) -> None:
+    found = settled_in(tmp_path, job(hub=Hub(users=("Ana", "BEN"), admins=("ana",))))
+    assert set(found.hashes[HUB]) == set(found.shown[HUB]) == {"ana", "ben"}
+
+
 def test_a_hub_for_everybody_has_one_for_all(tmp_path: Path) -> None:
     found = settled_in(tmp_path, job(hub=Hub(admins=("ana",))))
     assert passwords.fits_hub(found.hashes[HUB][ALL_USERS], found.shown[HUB][ALL_USERS])
@@ -160,6 +165,11 @@ def test_a_file_that_has_no_password(case: str, tmp_path: Path) -> None:
     assert "\n" not in str(raised.value)
 
 
+def test_a_home_that_nobody_has(tmp_path: Path) -> None:
+    with pytest.raises(FaultyJobError, match=r"~nobody-at-all/password cannot be read: No such file"):
+        settled_in(tmp_path, asking(file="~nobody-at-all/password"))
+
+
 @pytest.mark.parametrize(
     ("password", "message"),
     [
@@ -197,6 +207,24 @@ def test_a_new_user_of_a_hub_gets_a_password_and_the_others_keep_theirs() -> Non
     found = kept(HUB, now, {}, secret_of(HUB, dict(first.hashes[HUB])))
     assert found.hashes[HUB] == {"ana": first.hashes[HUB]["ana"], "cem": now.hashes[HUB]["cem"]}
     assert found.shown[HUB] == {"cem": now.shown[HUB]["cem"]}
+
+
+def test_who_has_a_password_of_their_own_keeps_it_beside_one_for_all() -> None:
+    known = {HUB: "open sesame"}
+    wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
+    now = settled(wanted, known, is_one_machine=False)
+    own = passwords.for_hub("his own")
+    before = {**now.hashes[HUB], "ben": own}
+    found = kept(HUB, settled(wanted, known, is_one_machine=False), known, secret_of(HUB, before))
+    assert found.hashes[HUB] == before
+
+
+def test_one_for_all_that_is_chosen_takes_the_place_of_those_that_were_made_up() -> None:
+    first = settled(job(hub=Hub(users=("ana", "ben"))), {}, is_one_machine=False)
+    known = {HUB: "open sesame"}
+    wanted = job(hub=Hub(users=("ana", "ben"), password_from=PasswordFrom(env="PASSWORD")))
+    now = settled(wanted, known, is_one_machine=False)
+    assert kept(HUB, now, known, secret_of(HUB, dict(first.hashes[HUB]))).hashes[HUB] == now.hashes[HUB]
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ from hollow_world import HollowWorld
 from operated import jobs
 
 from conformance.client import Json
-from windlass.client import companion_passwords, companions
+from windlass.client import companion_passwords, companions, workloads
 from windlass.client.companions import State
 from windlass.client.connection import Connection
 from windlass.client.crews import Crew
-from windlass.client.errors import ClientError, NotThereError, RefusedError, TimedOutError
+from windlass.client.errors import ClientError, GoneError, NotThereError, RefusedError, TimedOutError
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request
+from windlass.kubeapi.resources import DEPLOYMENTS
 from windlass.localcluster.publishing import discovery
 from windlass.model.api_failure import ApiFailure
 from windlass.model.companions import Companion, ServiceType
@@ -332,11 +333,39 @@ def test_passwords_that_are_not_renewed(scene: Scene) -> None:
     scene.start(Companion.HUB, hashes={"ada": passwords.for_hub("old")})
     scene.start(Companion.JUPYTER)
     for companion, user, words in (
-        (Companion.HUB, "eve", 'hub of digits has no user "eve", it has ada'),
+        (Companion.HUB, "Eve", 'hub of digits has no user "eve", it has ada'),
         (Companion.JUPYTER, ALL_USERS, "the password of jupyter of digits is in a Secret of your own"),
     ):
         with pytest.raises(ClientError, match=words):
             renewed(scene, companion, user)
+
+
+def test_a_secret_that_no_pod_reads_any_more_is_left_alone(scene: Scene) -> None:
+    """It is that of an earlier job file."""
+    scene.start(Companion.JUPYTER, hashes={ALL_USERS: "a hash"}, secret="mine")  # noqa: S106
+    with pytest.raises(NotThereError, match="the password of jupyter of digits is in a Secret of your own"):
+        renewed(scene, Companion.JUPYTER)
+
+
+def test_who_may_have_a_password_of_their_own(scene: Scene) -> None:
+    """A hub knows no capitals, and nobody who is not among its users."""
+    before = {ALL_USERS: passwords.for_hub("theirs"), "ada": passwords.for_hub("old")}
+    files = {"hub.json": '{"users": ["Ada", "ben"]}'}
+    scene.start(Companion.HUB, hashes=before, files=files)
+    for user in ("ADA", "Ben"):
+        password = renewed(scene, Companion.HUB, user)
+        assert passwords.fits_hub(hashes_of(scene, Companion.HUB)[user.lower()], password)
+    with pytest.raises(NotThereError, match='hub of digits has no user "eve", it has ada, ben'):
+        renewed(scene, Companion.HUB, "eve")
+    assert set(hashes_of(scene, Companion.HUB)) == {ALL_USERS, "ada", "ben"}
+
+
+def test_one_that_is_deleted_while_somebody_waits_for_it(scene: Scene) -> None:
+    scene.start()
+    view = scene.view()
+    scene.client.delete(scene.path("deployments", view.name)).expect(200)
+    with pytest.raises(GoneError, match=r"^somebody has deleted tensorboard of digits meanwhile$"):
+        scene.use(lambda connection: workloads.seen(connection, DEPLOYMENTS, view, lambda _: True))
 
 
 def test_a_secret_that_somebody_else_has_filled(scene: Scene) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_schemas
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,9 +44,9 @@ CLUSTER = Settled(hashes={Companion.HUB: HASHES})
 MACHINE = Settled(hashes={Companion.HUB: HASHES}, is_one_machine=True)
 
 
-def made(settled: Settled = CLUSTER, **fields: Any) -> dict[str, Json]:
+def made(settled: Settled = CLUSTER, job: Job = JOB, **fields: Any) -> dict[str, Json]:
     """By kind."""
-    return by_kind(hub.objects(JOB, Hub(**fields), settled, None, ""))
+    return by_kind(hub.objects(job, Hub(**fields), settled, None, ""))
 
 
 def settings_of(found: dict[str, Json]) -> Json:
@@ -212,14 +213,19 @@ def test_its_files_are_programs() -> None:
 # A user's server
 
 
-def started(folder: Path, programs: str = "jupyterhub-singleuser jupyter-lab", **variables: str) -> Any:
+def started(
+    folder: Path,
+    programs: str = "jupyterhub-singleuser jupyter-lab",
+    words: list[str] | None = None,
+    **variables: str,
+) -> Any:
     tools = folder / "bin"
     tools.mkdir()
     for name in programs.split():
         program = tools / name
         program.write_text('#!/bin/sh\necho "$JUPYTERHUB_ROOT_DIR" "$@"; ls -l | sed 1d\n')
         program.chmod(0o755)
-    words = settings_of(made(MACHINE))["start"]
+    words = words or settings_of(made(MACHINE))["start"]
     home = folder / "home"
     home.mkdir()
     return subprocess.run(  # noqa: S603
@@ -247,6 +253,16 @@ def test_without_a_folder_notebooks_are_at_home(tmp_path: Path) -> None:
     notebooks = tmp_path / "home" / "notebooks"
     assert notebooks.is_dir()
     assert not notebooks.is_symlink()
+
+
+def test_a_volume_may_be_called_as_the_folder_of_the_notebooks_is(tmp_path: Path) -> None:
+    job = msgspec.structs.replace(JOB, volumes={"notebooks": Volume(at="/notebooks", pvc="n")})
+    settings = settings_of(made(MACHINE, job=job))
+    assert settings["notebooks"] == "windlass-notebooks"
+    assert started(tmp_path, words=settings["start"], WINDLASS_NOTEBOOKS="").returncode == 0
+    home = tmp_path / "home"
+    assert str((home / "notebooks").readlink()) == "/notebooks"
+    assert (home / "windlass-notebooks").is_dir()
 
 
 @pytest.mark.parametrize("there", ["", "jupyter-lab", "jupyterhub-singleuser"])

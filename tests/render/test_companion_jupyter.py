@@ -257,6 +257,16 @@ def test_on_the_network_of_its_machine_it_listens_at_its_own_address(tmp_path: P
     assert "--ip=127.0.5.7" in started(tmp_path, made(), "jupyter-lab", address="127.0.5.7").stdout
 
 
+def test_where_addresses_are_those_of_ipv6_it_listens_there(tmp_path: Path) -> None:
+    assert "--ip=::" in started(tmp_path, made(), "jupyter-lab", address="fd00::7").stdout.split()
+
+
+def test_people_may_come_by_the_name_of_another_machine(tmp_path: Path) -> None:
+    """Through a port that somebody has opened to them there; a password is asked for in any case."""
+    words = started(tmp_path, made(), "jupyter-lab", address="127.0.5.7").stdout.split()
+    assert "--ServerApp.allow_remote_access=True" in words
+
+
 CALLED: dict[str, tuple[str, str, str]] = {
     # where a volume called notebooks is, where notebooks are kept, what their folder is called
     "the same": ("/notebooks", "/notebooks/", "notebooks"),

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import hollow_cluster
 import hollow_world
+import msgspec
 from hollow_world import HollowPlace, HollowWorld
 
 from conformance.client import Json
@@ -64,8 +65,10 @@ class Scene:
         job: str = "digits",
         service_type: ServiceType = ServiceType.CLUSTER_IP,
         hashes: dict[str, str] | None = None,
+        secret: str = "",
+        files: dict[str, str] | None = None,
     ) -> None:
-        """As a submission makes it, and without a pod."""
+        """As a submission makes it, and without a pod. `secret` is one of somebody's own."""
         server = Server(
             companion=companion,
             job=job,
@@ -75,6 +78,11 @@ class Scene:
             ready_at="/",
             container={"name": "main", "image": "i", "command": ["sh", "--logdir=/output"]},
             hashes=hashes or {},
+            secret=secret,
+            files=files or {},
+        )
+        server = msgspec.structs.replace(
+            server, pod={"volumes": [{"name": "windlass-passwords", **server.passwords}]}
         )
         for body in servers.objects(server):
             self.client.post(self.path(f"{body['kind'].lower()}s"), body).expect(201)

@@ -18,6 +18,7 @@ from windlass.cli.mishaps import CommandError
 from windlass.cli.runs import command_line, keeping, reading
 from windlass.cli.runs.script import Asked
 from windlass.cli.runs.workload import Doors, Plan, Work
+from windlass.client import homes
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
 from windlass.model.companions import Companion
@@ -167,7 +168,7 @@ def _bind_images(data: Path, given: tuple[str, ...]) -> None:
         if not equals:
             raise click.UsageError(f"--image: found {binding!r}, expected NAME=DIR")
         try:
-            images.add(name, Path(folder).expanduser().absolute())
+            images.add(name, homes.expanded(folder).absolute())
         except ValueError as error:
             raise click.UsageError(f"--image: {error}") from error
 

@@ -1,11 +1,12 @@
 """Companions as they are made before a Framework: what an earlier submission has left of them is taken into account."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from windlass.client import companion_settling, companions, listing
+from windlass.client import belongings, companion_settling, companions, listing
 from windlass.client.connection import Connection
 from windlass.client.errors import NotThereError
 from windlass.client.preparing_objects import Object
@@ -22,6 +23,10 @@ from windlass.render.parts import Part
 from windlass.render.shares import Share
 
 Tell = Callable[[str], None]
+
+_NOT_ALWAYS_WANTED = [
+    kind for kind in belongings.GOING if kind.name in ("Secret", "ConfigMap") or kind in belongings.RIGHTS
+]
 
 
 async def settled(connection: Connection, preparation: Preparation, owner: str, tell: Tell) -> Settled:
@@ -88,26 +93,40 @@ async def _service(connection: Connection, job: str, asked: str, tell: Tell) -> 
         other = labels.get(names.JOB_LABEL, "")
         whose = f"that of the job {other}" if other else "not Windlass's"
         tell(f"tensorboard: the Service {asked} is {whose}: its own is called {chosen}")
-    await _remove_all_but(connection, chosen, companions.selector(job, Companion.TENSORBOARD))
+    # One that had another name would lead to the same TensorBoard.
+    selector = companions.selector(job, Companion.TENSORBOARD)
+    await _remove_all_but(connection, SERVICES, selector, {chosen})
     return chosen
 
 
-async def _remove_all_but(connection: Connection, service: str, selector: str) -> None:
-    """One that had another name would lead to the same TensorBoard."""
+async def remove_the_rest(
+    connection: Connection, job: str, companion: Companion, made: Sequence[Object]
+) -> None:
+    """What an earlier job file has asked for, and this one does not: passwords, and rights."""
+    if all(each.is_new for each in made):
+        return
+    selector = companions.selector(job, companion)
+    for kind in _NOT_ALWAYS_WANTED:
+        wanted = {each.name for each in made if each.body["kind"] == kind.name}
+        await _remove_all_but(connection, kind.resource, selector, wanted)
+
+
+async def _remove_all_but(
+    connection: Connection, resource: Resource, selector: str, wanted: Collection[str]
+) -> None:
+    """Whoever may not see them has made none."""
     try:
-        listed = await listing.objects(connection, SERVICES, connection.namespace, selector)
-    except ForbiddenError:
+        listed = await listing.objects(connection, resource, connection.namespace, selector)
+    except (ForbiddenError, NotFoundError):
         return
     for each in listed:
         found: Json = msgspec.json.decode(each)["metadata"]
-        if found["name"] == service:
+        if found["name"] in wanted:
             continue
-        try:
+        with contextlib.suppress(NotFoundError, ConflictError):  # it is gone already
             await connection.send(
-                requests.delete(SERVICES, connection.namespace, found["name"], uid=found["uid"])
+                requests.delete(resource, connection.namespace, found["name"], uid=found["uid"])
             )
-        except (NotFoundError, ConflictError):
-            continue  # it is gone already
 
 
 async def _insist_on(connection: Connection, secret: str, companion: Companion) -> None:

@@ -9,25 +9,26 @@ from windlass.client import changing, listing
 from windlass.client.companions import CompanionView
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError, RefusedError
-from windlass.kubeapi.errors import AnsweredError, ConflictError
-from windlass.kubeapi.resources import DEPLOYMENTS, SECRETS
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import AnsweredError, ConflictError, ForbiddenError, NotFoundError
+from windlass.kubeapi.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS
 from windlass.model.base import Json
-from windlass.render.companions import password_files, passwords, servers
+from windlass.render.companions import hub, password_files, passwords, servers
 from windlass.render.companions.settled import ALL_USERS
 from windlass.wire import faults
 
 
 async def renew(connection: Connection, view: CompanionView, user: str = ALL_USERS) -> str:
     """The new one, which is known to nobody else. Of a hub: that of one user. Raises ClientError and ApiError."""
+    user = user.lower()  # a hub knows no capitals
     secret = await _secret(connection, view)
     hashes = password_files.hashes_in(view.companion, secret.get("data") or {})
     if not hashes:
         raise ClientError(f"the Secret {secret['metadata']['name']} has no passwords as Windlass writes them")
-    if user not in hashes and ALL_USERS not in hashes:
-        known = ", ".join(hashes)
-        raise NotThereError(
-            f"{view.companion} of {view.job} has no user {faults.quoted(user)}, it has {known}"
-        )
+    if user not in hashes:
+        users = await _users(connection, view) if ALL_USERS in hashes else list(hashes)
+        if users and user not in users:
+            raise NotThereError(f"{view} has no user {faults.quoted(user)}, it has {', '.join(users)}")
     password = passwords.generated()
     # It takes a while, as it should.
     hashed = await asyncio.to_thread(password_files.hashed, view.companion, password)
@@ -44,15 +45,25 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
 
 
 async def _secret(connection: Connection, view: CompanionView) -> Json:
-    """By its labels, as all that belongs to a companion."""
+    """That which its pod reads, by its labels, as all that belongs to a companion."""
     listed = await listing.objects(connection, SECRETS, connection.namespace, view.label_selector)
-    if not listed:
-        raise NotThereError(
-            f"the password of {view.companion} of {view.job} is in a Secret of your own, that of passwordFrom in its "
-            "job file: write the hash of another one into that"
-        )
-    found: Json = msgspec.json.decode(listed[0])
-    return found
+    for each in listed:
+        found: Json = msgspec.json.decode(each)
+        if found["metadata"]["name"] in view.secrets:
+            return found
+    raise NotThereError(
+        f"the password of {view} is in a Secret of your own, that of passwordFrom in its job file: write the hash of "
+        "another one into that"
+    )
+
+
+async def _users(connection: Connection, view: CompanionView) -> list[str]:
+    """Of a hub, if its job file names them. Whoever may not see that is not told of a name that is wrong."""
+    try:
+        answer = await connection.send(requests.get(CONFIG_MAPS, connection.namespace, view.name))
+    except (ForbiddenError, NotFoundError):
+        return []
+    return hub.users_in(msgspec.json.decode(answer).get("data") or {})
 
 
 async def _write(connection: Connection, view: CompanionView, secret: Json, hashes: dict[str, str]) -> None:

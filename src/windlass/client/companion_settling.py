@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from windlass.client import homes
 from windlass.client.errors import FaultyJobError
 from windlass.model.base import Json
 from windlass.model.companions import Companion, Hub, Jupyter, TensorBoard, source_of
@@ -27,7 +28,7 @@ def given(job: Job, folder: Path, environ: Mapping[str, str]) -> dict[Companion,
         if source.env:
             found[companion] = _checked(_variable(source.env, environ, field), field)
         elif source.file:
-            found[companion] = _checked(_line(folder / Path(source.file).expanduser(), field), field)
+            found[companion] = _checked(_line(folder, source.file, field), field)
     return found
 
 
@@ -57,21 +58,23 @@ def _without_one(wanted: Jupyter | Hub, chosen: Mapping[str, str]) -> tuple[str,
     if isinstance(wanted, Jupyter):
         return () if chosen else (ALL_USERS,)
     others = () if chosen else wanted.users or (ALL_USERS,)
-    return tuple(dict.fromkeys((*others, *wanted.admins)))
+    # A hub knows no capitals.
+    return tuple(dict.fromkeys(user.lower() for user in (*others, *wanted.admins)))
 
 
 def kept(companion: Companion, now: Settled, known: Mapping[Companion, str], secret: Json) -> Settled:
     """The same with what the Secret of an earlier submission has: whoever knows that password comes in as before.
 
-    One that somebody has chosen since takes its place.
+    One that somebody has chosen since takes its place; who has one of their own beside one for all keeps it.
     """
     before = password_files.hashes_in(companion, secret.get("data") or {})
     text, planned = known.get(companion), now.hashes[companion]
+    is_for_all = ALL_USERS in before and ALL_USERS in planned
     staying = {
-        user: before[user]
-        for user in planned
-        if user in before
-        and (text is None or user != ALL_USERS or password_files.fits(companion, before[user], text))
+        user: hashed
+        for user, hashed in before.items()
+        if (is_for_all or user in planned)
+        and (text is None or user != ALL_USERS or password_files.fits(companion, hashed, text))
     }
     shown = {user: made for user, made in now.shown.get(companion, {}).items() if user not in staying}
     return msgspec.structs.replace(
@@ -95,7 +98,8 @@ def _variable(name: str, environ: Mapping[str, str], field: str) -> str:
     return text
 
 
-def _line(path: Path, field: str) -> str:
+def _line(folder: Path, file: str, field: str) -> str:
+    path = folder / homes.expanded(file)
     try:
         with path.open("rb") as stream:
             # No more than is taken, so that an endless file ends.

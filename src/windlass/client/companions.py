@@ -75,6 +75,11 @@ class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
     """It stays when the job goes."""
     logdir: str = ""
     """What a TensorBoard watches."""
+    secrets: tuple[str, ...] = ()
+    """The names of those that its pod reads."""
+
+    def __str__(self) -> str:
+        return f"{self.companion} of {self.job}"
 
     @property
     def opens(self) -> str:
@@ -235,6 +240,7 @@ def _view(
         is_open_to_the_outside=bool(outside),
         is_kept=bool(deployment.metadata.uid) and not deployment.metadata.owner_references,
         logdir=_logdir(spec),
+        secrets=tuple(volume.secret.secret_name for volume in spec.volumes if volume.secret is not None),
     )
 
 

@@ -87,8 +87,13 @@ class HostPath(Sparse, frozen=True):
     path: str = ""
 
 
+class SecretVolume(Sparse, frozen=True):
+    secret_name: str = ""
+
+
 class Volume(Sparse, frozen=True):
     name: str = ""
+    secret: SecretVolume | None = None
     empty_dir: Mapping[str, object] | None = None
     host_path: HostPath | None = None
 

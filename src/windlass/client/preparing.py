@@ -129,6 +129,7 @@ class Prepared:
         for companion, each in wanted.items():
             bodies = companion_making.bodies(self._preparation, companion, self.share, settled)
             made = [await self._adopt(body, is_kept=each.keep) for body in bodies]
+            await companion_making.remove_the_rest(self._connection, self._name, companion, made)
             companion_making.report(self._preparation, companion, made, settled, self._tell, self._show)
             self.servers += tuple(one for one in made if one.body["kind"] == "Deployment")
 

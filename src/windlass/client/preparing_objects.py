@@ -75,7 +75,9 @@ async def kept(connection: Connection, body: Json, job: str, record: Record) -> 
         return await _create(connection, body, record)
     except AlreadyExistsError:
         found = await _found(connection, body, job)
-        return await _brought_up_to_date(connection, body) if body["kind"] in _CHANGEABLE else found
+        if body["kind"] not in _CHANGEABLE:
+            return found
+        return await _brought_up_to_date(connection, _change(body, found))
 
 
 async def renewed(connection: Connection, body: Json, job: str, record: Record) -> Object:
@@ -190,7 +192,7 @@ async def _patched(connection: Connection, body: Json) -> Object:
         raise _refused(connection, body, error) from error
 
 
-def _change(body: Json, found: Object, *, is_kept: bool) -> Json:
+def _change(body: Json, found: Object, *, is_kept: bool = False) -> Json:
     """That makes of it what it should be: also what is in it no longer goes."""
     metadata: Json = {**body["metadata"], "uid": found.uid}
     if is_kept:
@@ -198,7 +200,19 @@ def _change(body: Json, found: Object, *, is_kept: bool) -> Json:
     written = {**body.get("data", {}), **body.get("stringData", {})}
     gone = dict.fromkeys(set(found.body.get("data") or {}) - set(written))
     files = {"data": {**gone, **body.get("data", {})}} if gone else {}
-    return {**body, "metadata": metadata, **files}
+    change = {**body, "metadata": metadata, **files}
+    if body["kind"] != "Deployment":
+        return change
+    template = body["spec"]["template"]
+    pod = _without_the_rest(template["spec"], found.body["spec"]["template"]["spec"])
+    return {**change, "spec": {**body["spec"], "template": {**template, "spec": pod}}}
+
+
+def _without_the_rest(wanted: Json, found: Json) -> Json:
+    """As a merge patch says it: what is not wanted is null. What a server fills in by itself, it fills in again."""
+    both = (name for name in wanted if isinstance(wanted[name], dict) and isinstance(found.get(name), dict))
+    within = {name: _without_the_rest(wanted[name], found[name]) for name in both}
+    return {**dict.fromkeys(found), **wanted, **within}
 
 
 async def _remove(connection: Connection, found: Object, *, waits: bool) -> None:

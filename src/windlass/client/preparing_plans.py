@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.client import companion_settling
+from windlass.client import companion_settling, homes
 from windlass.client.errors import ClientError, FaultyJobError
 from windlass.model.base import Json
 from windlass.model.companions import Companion
@@ -110,7 +110,7 @@ def _folders_of(job: Job) -> Collection[str]:
 
 
 def _folder(name: str, beside: Path, *, is_one_machine: bool) -> Folder:
-    path = Path(os.path.abspath(beside / Path(name).expanduser()))  # noqa: PTH100 — links may be there on purpose
+    path = Path(os.path.abspath(beside / homes.expanded(name)))  # noqa: PTH100 — links may be there on purpose
     if not path.exists():
         raise FaultyJobError(f"loadData: there is no {path}. Expected a folder, or one file.")
     if not is_one_machine:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.client import templates
+from windlass.client import homes, templates
 from windlass.client.errors import FaultyJobError
 from windlass.model.job import Job
 from windlass.render import documents
@@ -32,7 +32,7 @@ class Source(msgspec.Struct, frozen=True):
         if not submission.code:
             return None
         # Links may be there on purpose, and stay.
-        path = Path(os.path.abspath(self.folder / Path(submission.code).expanduser()))  # noqa: PTH100
+        path = Path(os.path.abspath(self.folder / homes.expanded(submission.code)))  # noqa: PTH100
         if not path.exists():
             raise FaultyJobError(f"code: there is no {path}. Expected a folder, or one file.")
         return path

@@ -88,7 +88,7 @@ async def seen(
             for found in mine:
                 if is_so(found):
                     return found
-    raise GoneError(f"somebody has deleted the {wanted} meanwhile")
+    raise GoneError(f"somebody has deleted {wanted} meanwhile")
 
 
 async def until(

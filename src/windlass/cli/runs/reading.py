@@ -10,7 +10,7 @@ from windlass.cli.mishaps import CommandError
 from windlass.cli.runs import command_line, config_map_files, script, workload
 from windlass.cli.runs.script import Asked
 from windlass.cli.runs.workload import Work
-from windlass.client import preparing_plans, sources
+from windlass.client import homes, preparing_plans, sources
 from windlass.client.errors import ClientError
 from windlass.client.preparing_plans import Preparation
 from windlass.client.sources import Source
@@ -124,7 +124,7 @@ def with_config_maps(work: Work, given: tuple[str, ...]) -> Work:
         if not name or not path:
             raise click.UsageError(f"--config-map: found {wanted!r}, expected NAME=PATH")
         try:
-            folder = Path(path).expanduser()
+            folder = homes.expanded(path)
             made.extend(config_map_files.config_map(name, namespace, folder) for namespace in namespaces)
         except OSError as error:
             raise click.UsageError(f"--config-map: {mishaps.of_the_system(error, path)}") from error

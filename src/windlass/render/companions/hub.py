@@ -4,6 +4,7 @@ What it is told stands in hub.json; what it does with that, in `files/`.
 """
 
 import functools
+from collections.abc import Mapping
 from importlib import resources
 
 import msgspec
@@ -14,7 +15,7 @@ from windlass.model.base import Json
 from windlass.model.companions import HUB_PORT_WITHIN, Companion, Hub
 from windlass.model.job import Job
 from windlass.render import beside
-from windlass.render.companions import links, password_files, rights, servers
+from windlass.render.companions import jupyter, links, password_files, rights, servers
 from windlass.render.companions.servers import Server
 from windlass.render.companions.settled import Settled
 from windlass.render.shares import Share
@@ -52,21 +53,23 @@ them, as hub: {{userImage: …}}" >&2
   fi
 done
 cd "$HOME" || exit 1
+own=$1
+shift
 {links.FOLLOW}if [ -n "$WINDLASS_NOTEBOOKS" ]; then
-  mkdir -p "$WINDLASS_NOTEBOOKS" && ln -sfn "$WINDLASS_NOTEBOOKS" notebooks || exit 1
+  mkdir -p "$WINDLASS_NOTEBOOKS" && ln -sfn "$WINDLASS_NOTEBOOKS" "$own" || exit 1
 else
-  mkdir -p notebooks || exit 1
+  mkdir -p "$own" || exit 1
 fi
 while [ "$1" != -- ]; do
-  name=${{1%%=*}}
-  [ "$name" = notebooks ] || ln -sfn "${{1#*=}}" "$name"
+  ln -sfn "${{1#*=}}" "${{1%%=*}}"
   shift
 done
 shift
 export JUPYTERHUB_ROOT_DIR="$HOME"
 exec "$@"
 """
-"""Of each user's server, in a home of its own: a link to each volume, as NAME=PATH says, then -- and the server."""
+"""Of each user's server, in a home of its own: how the folder of the notebooks is called, a link to each volume, as
+NAME=PATH says, then -- and the server."""
 
 
 def objects(job: Job, wanted: Hub, settled: Settled, share: Share | None, namespace: str) -> tuple[Json, ...]:
@@ -81,6 +84,21 @@ def objects(job: Job, wanted: Hub, settled: Settled, share: Share | None, namesp
     )
     own = () if settled.is_one_machine else rights.to_give_users_pods(servers.metadata(server))
     return (*own, *servers.objects(server))
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """Of hub.json."""
+
+    users: tuple[str, ...] = ()
+
+
+def users_in(files: Mapping[str, str]) -> list[str]:
+    """As the hub knows them, of the data of its ConfigMap; none where everybody may come in."""
+    try:
+        told = msgspec.json.decode(files.get(_SETTINGS, "{}"), type=_Told)
+    except msgspec.MsgspecError:
+        return []
+    return [user.lower() for user in told.users]
 
 
 # The hub
@@ -139,7 +157,8 @@ def _text(path: str) -> str:
 
 def _settings(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> Json:
     name = servers.name_of(job.name, Companion.HUB)
-    links = (*(f"{name}={volume.at}" for name, volume in job.volumes.items()), "--")
+    own = jupyter.own_folder({each: volume.at for each, volume in job.volumes.items()}, "")
+    links = (own, *(f"{name}={volume.at}" for name, volume in job.volumes.items()), "--")
     settings: Json = {
         "name": name,
         "port": wanted.port,
@@ -147,6 +166,7 @@ def _settings(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> J
         "users": list(wanted.users),
         "admins": list(wanted.admins),
         "folder": wanted.folder,
+        "notebooks": own,
         "isLocal": settled.is_one_machine,
     }
     if settled.is_one_machine:

@@ -51,13 +51,16 @@ fi
 if [ -n "$first" ] && [ ! -e "$own/${{first##*/}}" ]; then
   cp "$first" "$own/" || echo "Nothing can be written to $folder: notebooks cannot be kept there" >&2
 fi
+# People may come by the name of another machine, through a port that somebody has opened to them there.
 {servers.LISTEN}set -- --ip="$host" --port="$port" --port-retries=0 --no-browser --allow-root
 page=tree/$own
 [ -e "$own/${{first##*/}}" ] && [ -n "$first" ] && page=$page/${{first##*/}}
 if command -v jupyter-lab > /dev/null; then
-  exec jupyter-lab "$@" --ServerApp.root_dir="$home" --LabApp.default_url="/lab/$page"
+  exec jupyter-lab "$@" --ServerApp.allow_remote_access=True --ServerApp.root_dir="$home" \
+    --LabApp.default_url="/lab/$page"
 fi
-exec jupyter-notebook "$@" --NotebookApp.notebook_dir="$home" --NotebookApp.default_url="/$page"
+exec jupyter-notebook "$@" --NotebookApp.allow_remote_access=True --NotebookApp.notebook_dir="$home" \
+  --NotebookApp.default_url="/$page"
 """
 """Older images have no JupyterLab."""
 
@@ -133,14 +136,21 @@ def with_desk(server: Server, desk: Desk) -> Server:
 def _command(server: Server, desk: Desk) -> list[str]:
     first = f"{STARTER_FOLDER}/{starter.FILE}" if desk.first else ""
     folders = (text for pair in desk.folders.items() for text in pair)
-    arguments = (str(server.port), servers.HOME, _own_folder(desk), desk.kept, first, *folders)
+    arguments = (
+        str(server.port),
+        servers.HOME,
+        own_folder(desk.folders, desk.kept),
+        desk.kept,
+        first,
+        *folders,
+    )
     return beside.script(_SCRIPT, arguments)
 
 
-def _own_folder(desk: Desk) -> str:
+def own_folder(folders: Mapping[str, str], kept: str) -> str:
     """What the folder of the notebooks is called. A volume may have that name, and may be that folder."""
-    at = desk.folders.get(NOTEBOOKS)
-    is_free = at is None or (desk.kept and job_volumes.normal(at) == job_volumes.normal(desk.kept))
+    at = folders.get(NOTEBOOKS)
+    is_free = at is None or (kept and job_volumes.normal(at) == job_volumes.normal(kept))
     return NOTEBOOKS if is_free else _ALSO_NOTEBOOKS
 
 

@@ -22,6 +22,7 @@ JOB = "WINDLASS_JOB"
 LISTEN = f"""\
 case ${ADDRESS} in
 127.*) host=${ADDRESS} ;;
+*:*) host=:: ;;
 *) host=0.0.0.0 ;;
 esac
 """

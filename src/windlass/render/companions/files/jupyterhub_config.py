@@ -29,7 +29,8 @@ STATE = Path.cwd()
 ADDRESS = os.environ["WINDLASS_ADDRESS"]
 IS_ON_ANOTHERS_NETWORK = ADDRESS.startswith("127.")
 """Of the loopback addresses there, this one alone is the pod's own."""
-LISTEN = ADDRESS if IS_ON_ANOTHERS_NETWORK else "0.0.0.0"  # noqa: S104 — everybody may ask for a password
+EVERYWHERE = "[::]" if ":" in ADDRESS else "0.0.0.0"  # noqa: S104 — everybody may ask for a password
+LISTEN = ADDRESS if IS_ON_ANOTHERS_NETWORK else EVERYWHERE
 WITHIN = ADDRESS if IS_ON_ANOTHERS_NETWORK else "127.0.0.1"
 """Where the hub speaks to itself, and local servers of users listen."""
 ALL_USERS = ""
@@ -95,7 +96,7 @@ c.JupyterHub.hub_connect_url = (
 # Where users get their servers
 
 c.Spawner.args = ["--allow-root"]
-c.Spawner.default_url = "/lab/tree/notebooks"
+c.Spawner.default_url = f"/lab/tree/{SETTINGS['notebooks']}"
 c.Spawner.environment = {"WINDLASS_NOTEBOOKS": notebooks_of}
 # Images are large, and some machines slow.
 c.Spawner.start_timeout = 900
