@@ -87,7 +87,7 @@ print(is_taken, *sys.argv)
 
 @pytest.mark.parametrize(
     ("address", "listens_on", "is_taken"),
-    [("10.0.0.7", "0.0.0.0", True), ("127.9.0.7", "127.9.0.7", False)],  # noqa: S104
+    [("10.0.0.7", "0.0.0.0", True), ("fd00::7", "::", True), ("127.9.0.7", "127.9.0.7", False)],  # noqa: S104
 )
 def test_one_with_a_loopback_address_to_itself_minds_its_own_port(
     address: str, listens_on: str, is_taken: bool, tmp_path: Path

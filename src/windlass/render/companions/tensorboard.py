@@ -18,7 +18,7 @@ if ! command -v tensorboard > /dev/null; then
 tensorboard: {{image: …}}" >&2
   exit 127
 fi
-{servers.LISTEN}if [ "$host" != 0.0.0.0 ]; then
+{servers.LISTEN}if [ "$host" = "${servers.ADDRESS}" ]; then
   program=$(command -v tensorboard)
   read -r first < "$program"
   case $first in
