@@ -34,6 +34,8 @@ class RecordingPort:
         self.emptied_as_of: list[str] = []
         self.failures: list[str] = []
         self.stored: Framework | None = None
+        self.is_unknown = False
+        """No Framework is found, as on a server that has just started."""
         self._pods: dict[str, int] = {}
         self.manifests: list[Json] = []
         """Of what it was asked to make, whether it did or not; a Gang as often as it was published."""
@@ -60,7 +62,7 @@ class RecordingPort:
 
     async def read_framework(self, framework: Framework) -> Framework | None:
         self._do("read")
-        return self.stored or framework
+        return None if self.is_unknown else self.stored or framework
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
         self.manifests.append(manifest)

@@ -225,9 +225,14 @@ def test_what_is_gone_or_another_by_now_is_deleted(answer: errors.ApiError) -> N
 
 def test_a_framework_that_has_changed_is_not_deleted() -> None:
     """Its version is a precondition too: somebody may have prolonged its life."""
-    Bench(failure(404, "NotFound")).run(lambda port: port.delete_framework(JOB))
     with pytest.raises(ConflictError):
         Bench(failure(409, "Conflict")).run(lambda port: port.delete_framework(JOB))
+
+
+def test_a_framework_that_cannot_be_found_may_still_be_there() -> None:
+    """On a server that does not know their definition yet: it is asked again until the watch says that it is gone."""
+    with pytest.raises(NotFoundError):
+        Bench(failure(404, "NotFound")).run(lambda port: port.delete_framework(JOB))
 
 
 @pytest.mark.parametrize(

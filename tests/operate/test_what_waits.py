@@ -185,6 +185,22 @@ def test_what_could_not_be_stored_is_tried_again_and_told_once(error: Exception)
     assert bench.state is State.ATTEMPT_RUNNING
 
 
+def test_a_framework_that_cannot_be_found_for_now_is_looked_for_again() -> None:
+    """A server that has just started may not know the definition of Frameworks yet; no watch tells of that."""
+    bench = running(builders.role("worker", 2, min_failed=2))
+    end(bench, 0, code=3)
+    bench.run()
+    bench.wait(5)
+    bench.port.errors["store AttemptRunning"] = UnansweredError()
+    bench.run()
+    bench.port.errors.clear()
+    bench.port.is_unknown = True
+    assert bench.run_when_due() == ["read"]
+    assert bench.run_when_due() == ["read"], "nothing is done on a status that may have been written over"
+    bench.port.is_unknown = False
+    assert bench.run_when_due() == ["read", "store AttemptRunning", "announce"]
+
+
 def test_a_store_whose_answer_was_lost_is_told() -> None:
     bench = running(builders.role("worker", 2, min_failed=2))
     end(bench, 0, code=3)

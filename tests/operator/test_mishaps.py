@@ -1,7 +1,9 @@
 """The server dies and comes back, connections break, requests fail, answers get lost: nothing is done twice."""
 
+import json
 import random
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
 from operated import processes
@@ -42,12 +44,23 @@ def submit(place: Place, numbers: Iterable[int] = range(FRAMEWORKS)) -> None:
         place.submit(framework(f"job-{number}", role(tasks=TASKS, life=SHORT)))
 
 
-def insist_on_perfection(place: Place) -> None:
-    def all_completed() -> list[dict[str, object]] | None:
-        items = place.client.get(place.framework_path()).expect(200).body["items"]
-        return items if all(state_of(item) == "Completed" for item in items) else None
+def completed(place: Place) -> list[dict[str, Any]]:
+    """All of them, when they are. What became of each is said where they are not."""
+    seen: list[dict[str, Any]] = []
 
-    found = place.world.wait_for("all jobs to complete", all_completed)
+    def all_completed() -> bool:
+        seen[:] = place.client.get(place.framework_path()).expect(200).body["items"]
+        return all(state_of(item) == "Completed" for item in seen)
+
+    try:
+        place.world.wait_for("all jobs to complete", all_completed)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {json.dumps(seen)}, {json.dumps(place.pods())}") from error
+    return seen
+
+
+def insist_on_perfection(place: Place) -> None:
+    found = completed(place)
     assert len(found) == FRAMEWORKS
     assert [completion_of(each)["code"] for each in found] == [0] * FRAMEWORKS
     assert [retries_of(each) for each in found] == [0] * FRAMEWORKS

@@ -162,10 +162,7 @@ class ApiPort:
             resource_version=framework.metadata.resource_version,
             propagation="Foreground",
         )
-        try:
-            await self._ask(request)
-        except NotFoundError:
-            return
+        await self._ask(request)
 
     # ConfigMaps and pods
 

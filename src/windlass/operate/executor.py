@@ -159,10 +159,12 @@ class Executor:
             self._port.failed(framework, "its status", error)
             self._queue.retry(key, self._clock.monotonic())
             return False
-        doubtful = self._in_doubt.pop(key)
         if current is None or current.uid != framework.uid:
-            # The watch will say so.
+            # The watch will say so. Until then it is asked again: a server that has just started may not know the
+            # definition of Frameworks yet.
+            self._queue.retry(key, self._clock.monotonic())
             return False
+        doubtful = self._in_doubt.pop(key)
         self._cache.put_framework(current)
         if current.status == doubtful.status:
             # It was stored, and the answer got lost.

@@ -97,7 +97,8 @@ class Port(Protocol):
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None: ...
 
     async def delete_framework(self, framework: Framework) -> None:
-        """In the foreground; UID and resourceVersion are preconditions, since its TTL may just have been changed."""
+        """In the foreground; UID and resourceVersion are preconditions, since its TTL may just have been changed.
+        Raises NotFoundError also on a server that does not know Frameworks yet."""
 
     async def list_objects(self, framework: Framework) -> Listed: ...
 
