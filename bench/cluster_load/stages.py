@@ -23,6 +23,7 @@ from windlass.kubeapi.transport import Transport
 
 KUBELET = "kubelet"
 SECONDS_TO_CLEAR = 600.0
+SECONDS_TO_MAKE_ACCOUNTS = 20.0
 
 
 class Stage(NamedTuple):
@@ -77,11 +78,12 @@ async def _create_namespace(api: kubernetes_api.Api, *, is_removed: bool) -> Non
     async with Transport(await access.load(str(api.kubeconfig))) as transport:
         await transport.send(requests.create(NAMESPACES, "", json.dumps(body).encode()))
         if is_removed:
-            # A cluster that makes service accounts lets no pod in before there is one.
+            # A cluster that makes service accounts lets no pod in before there is one. A bare API server makes none.
             account = requests.get(SERVICE_ACCOUNTS, workloads.NAMESPACE, "default")
-            async with asyncio.timeout(60):
-                while not await _is_there(transport, account):
-                    await asyncio.sleep(0.2)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SECONDS_TO_MAKE_ACCOUNTS):
+                    while not await _is_there(transport, account):
+                        await asyncio.sleep(0.2)
 
 
 async def _remove_namespace(api: kubernetes_api.Api) -> None:
