@@ -74,6 +74,15 @@ def test_the_default_folder(
     assert data_folders.default_data(variables) == Path(expected)
 
 
+def test_a_home_that_nobody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, and no folder of that name is made here."""
+    monkeypatch.chdir(tmp_path)
+    result = windlass("status", "--data-dir", "~nobody-at-all/data")
+    assert result.exit_code == 2
+    assert "~nobody-at-all/data: nobody has that home folder" in result.output
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_folder_of_somebody_else_is_not_claimed(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(ForeignFolderError, match="is not empty, and no data directory of Windlass"):

@@ -17,7 +17,6 @@ from windlass.cli import data_folders, local_process, local_records, mishaps
 from windlass.cli.data_folders import ForeignFolderError, InUseError, Lock
 from windlass.cli.local_process import DaemonError
 from windlass.cli.local_records import Answer, Record, Wanted
-from windlass.client import homes
 from windlass.localcluster.kubelet.images import FILE as IMAGES
 from windlass.localcluster.kubelet.images import Images
 from windlass.settings import LogFormat, LogLevel, parse_address
@@ -44,7 +43,12 @@ def with_output(command: F) -> F:
 
 
 def _whole(given: Path | None) -> Path:
-    path = homes.expanded(str(given)) if given is not None else data_folders.default_data(os.environ)
+    try:
+        path = given.expanduser() if given is not None else data_folders.default_data(os.environ)
+    except RuntimeError as error:
+        raise click.UsageError(
+            f"{given}: nobody has that home folder. Write the path without `~`."
+        ) from error
     return Path(os.path.abspath(path))  # noqa: PTH100 — a link on the way may be there on purpose
 
 

@@ -89,8 +89,7 @@ class Executor:
         """
         framework = self._cache.framework(key)
         if framework is None:
-            self._waiting_since.pop(key, None)
-            self._unstored.pop(key, None)
+            self._has_nothing_to_store(key)
             self._store_seconds.pop(key, None)
             self._in_doubt.pop(key, None)
             await self._clear_away(key)
