@@ -146,8 +146,11 @@ CLOSED_BY_THE_SERVER = (http.client.RemoteDisconnected, ConnectionError, ssl.SSL
 class Client:
     """Requests over one kept connection; each watch has a connection of its own."""
 
-    def __init__(self, access: Access, listener: Listener | None = None) -> None:
+    def __init__(
+        self, access: Access, listener: Listener | None = None, seconds: float = SECONDS_TO_WAIT
+    ) -> None:
         self.access = access
+        self._seconds = seconds
         self._listener = listener or Listener()
         self._connection: http.client.HTTPConnection | None = None
 
@@ -202,7 +205,7 @@ class Client:
         if self._connection is not None:
             with contextlib.suppress(*CLOSED_BY_THE_SERVER):  # perhaps since the last request
                 return self._exchange(self._connection, method, target, payload, sent)
-        self._connection = self.access.connect()
+        self._connection = self.access.connect(self._seconds)
         return self._exchange(self._connection, method, target, payload, sent)
 
     def _exchange(

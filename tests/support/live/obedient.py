@@ -5,7 +5,7 @@ from typing import Any, Final
 from live import jobs
 from live.place import Place
 
-from conformance.client import Json
+from conformance.client import Client, Json
 
 PORT: Final = 8080
 
@@ -37,6 +37,9 @@ http.server.ThreadingHTTPServer(('', {PORT}), Handler).serve_forever()
 GRACE_SECONDS: Final = 1200
 """Longer than any test: one that was told to stay goes when it is told to end, or its namespace waits that long."""
 
+SECONDS_TO_ANSWER: Final = 20.0
+"""Then it is asked again."""
+
 
 def role(name: str = "worker", tasks: int = 1, **more: Any) -> Json:
     """Its tasks run until they are told otherwise, and go at once when Kubernetes asks them to."""
@@ -51,16 +54,28 @@ def role(name: str = "worker", tasks: int = 1, **more: Any) -> Json:
 
 
 def end(place: Place, pod: str, code: int = 0) -> None:
-    _tell(place, pod, f"exit/{code}")
+    uid = place.pod(pod)["metadata"]["uid"]
+    place.wait_for(f"{pod} to end", lambda: _has_ended(place, pod, uid) or _hears(place, pod, f"exit/{code}"))
 
 
 def stay(place: Place, pod: str) -> None:
     """From now on it does not mind being asked to go."""
-    _tell(place, pod, "stay")
+    place.wait_for(f"{pod} to listen", lambda: _hears(place, pod, "stay"))
 
 
-def _tell(place: Place, pod: str, what: str) -> None:
-    """One request; the program may take a while to listen."""
-    at = f"{place.path('pods', pod)}:{PORT}/proxy"
-    place.wait_for(f"{pod} to listen", lambda: place.client.get(f"{at}/").code == 200)
-    place.client.get(f"{at}/{what}").expect(200)
+def _has_ended(place: Place, pod: str, uid: str) -> bool:
+    found = place.client.get(place.path("pods", pod))
+    if found.code == 404 or found.expect(200).body["metadata"]["uid"] != uid:
+        return True
+    return found.body["status"]["phase"] in ("Succeeded", "Failed")
+
+
+def _hears(place: Place, pod: str, what: str) -> bool:
+    """Does it say so? It may be a while before it listens, and what it answered last may be lost with its network."""
+    asking = Client(place.client.access, seconds=SECONDS_TO_ANSWER)
+    try:
+        return asking.get(f"{place.path('pods', pod)}:{PORT}/proxy/{what}").code == 200
+    except TimeoutError:
+        return False
+    finally:
+        asking.close()
