@@ -1,4 +1,4 @@
-"""What `windlass submit`, `delete` and `status` do and say about the companions of a job."""
+"""What `windlass submit`, `delete`, `status` and `describe` do and say about the companions of a job."""
 
 import json
 from pathlib import Path
@@ -105,7 +105,7 @@ def test_a_file_without_companions(place: HollowPlace, tmp_path: Path) -> None:
     )
 
 
-# windlass status
+# windlass status and describe
 
 
 def test_they_are_listed_with_their_urls(place: HollowPlace, file: str) -> None:
@@ -119,6 +119,7 @@ def test_they_are_listed_with_their_urls(place: HollowPlace, file: str) -> None:
     assert title.split() == ["COMPANION", "STATE", "URL", "REASON"]
     assert row.split()[:3] == ["tensorboard", "Waiting", f"http://tensorboard.{place.name}.svc:6006/"]
     assert hint.split(maxsplit=1) == ["hint", f"windlass tensorboard digits -n {place.name}"]
+    assert f"\n\ncompanions\n{companions}\n" in run(place, "describe", "digits").stdout
     shown = json.loads(run(place, "status", "digits", "-o", "json").stdout)
     assert shown["kind"] == "Framework"
 

@@ -1,4 +1,4 @@
-"""`windlass describe`: what a job wants, how it stands, its pods and its events, for people."""
+"""`windlass describe`: what a job wants, how it stands, its pods, its companions and its events, for people."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ _EVENTS = (
 @click.argument("name", metavar="NAME", shell_complete=completing.jobs)
 @cluster.options
 def describe(name: str, where: Where) -> None:
-    """Say everything about a job: what it wants, how it stands, its tasks, its pods, its last events.
+    """Say everything about a job: what it wants, how it stands, its tasks, its pods, its companions, its last events.
 
     \b
         windlass describe digits
@@ -73,6 +73,9 @@ def lines(found: "Description", now: datetime, room: int | None) -> Iterator[str
     if found.pods:
         yield "\npods"
         yield printing.table(_PODS, [_pod(pod, now) for pod in found.pods], room)
+    if found.companions:
+        yield "\ncompanions"
+        yield from status.companion_lines(found.companions, room)
     if found.events:
         left_out = len(found.events) - MOST_EVENTS
         yield f"\nevents, the last {MOST_EVENTS} of {len(found.events)}" if left_out > 0 else "\nevents"

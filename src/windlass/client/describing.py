@@ -1,8 +1,9 @@
-"""All that there is to see of a job: the Framework, its pods and its events."""
+"""All that there is to see of a job: the Framework, its pods, its companions and its events."""
 
 import msgspec
 
-from windlass.client import events, finding, tasks
+from windlass.client import companions, events, finding, tasks
+from windlass.client.companions import CompanionView
 from windlass.client.connection import Connection
 from windlass.client.events import Event
 from windlass.client.pods import Pod
@@ -13,6 +14,7 @@ from windlass.model.framework import Framework
 class Description(msgspec.Struct, frozen=True):
     framework: Framework
     pods: tuple[Pod, ...] = ()
+    companions: tuple[CompanionView, ...] = ()
     events: tuple[Event, ...] = ()
     unseen: tuple[str, ...] = ()
     """What may not be read, and why."""
@@ -28,8 +30,11 @@ async def describe(connection: Connection, name: str) -> Description:
         pods = await tasks.pods(connection, framework)
     except ForbiddenError as error:
         unseen.append(f"pods: {error.failure.message}")
+    notes: list[str] = []
+    beside = await companions.read(connection, name, notes.append)
+    unseen.extend(dict.fromkeys(notes if beside else ()))
     try:
         happened = await events.read(connection, framework)
     except ForbiddenError as error:
         unseen.append(f"events: {error.failure.message}")
-    return Description(framework, tuple(pods), tuple(happened), tuple(unseen))
+    return Description(framework, tuple(pods), beside, tuple(happened), tuple(unseen))
