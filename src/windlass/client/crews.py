@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -29,6 +30,8 @@ Places = Mapping[str, str]
 
 _OF_MOUNTS = ("FailedMount", "FailedMapVolume")
 _volume_in = re.compile(r'volume "([^"]+)"').search
+_is_unheard_of = re.compile(r"failed to sync (configmap|secret) cache").search
+"""A node has not heard yet what is in a volume, and asks again: that says nothing about the volume."""
 _missing_claim = re.compile(r'persistentvolumeclaim "[^"]+" not found').search
 
 
@@ -148,12 +151,8 @@ class Crew:
         pod = self.pods[-1] if self._pods else None
         if pod is None or pod.is_over:
             return False
-        warnings = [each for each in self._warnings_of(pod) if each.reason in GIVEN_UP]
-        # The same mount may fail in several words. An image that is not had at once is told in several, too.
-        mounts = sum(each.times for each in warnings if each.reason in _OF_MOUNTS)
-        most = max((each.times for each in warnings), default=0)
         is_missing = _missing_claim(_unscheduled(pod)) is not None
-        return mounts >= GIVEN_UP_AFTER or most >= GIVEN_UP_AFTER or is_missing
+        return is_missing or are_hopeless(self._warnings_of(pod))
 
     def _warnings_of(self, pod: Pod) -> list[events.Written]:
         known = [each for each in self._events.values() if each.involved_object.uid == pod.uid]
@@ -213,6 +212,20 @@ class Crew:
     async def _tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+def are_hopeless(warnings: Sequence[events.Written]) -> bool:
+    """These of one pod: does it fail for the same again and again?"""
+    told = [each for each in warnings if each.reason in GIVEN_UP and not _is_unheard_of(each.message)]
+    # The same mount may fail in several words. An image that is not had at once is told in several, too.
+    mounts: Counter[str] = Counter()
+    for each in told:
+        if each.reason in _OF_MOUNTS:
+            found = _volume_in(each.message)
+            mounts[found[1] if found else ""] += each.times
+    of_any = mounts.pop("", 0)
+    times = (of_any + max(mounts.values(), default=0), *(each.times for each in told))
+    return max(times) >= GIVEN_UP_AFTER
 
 
 def hindrance(pod: Pod) -> str:
