@@ -43,12 +43,11 @@ def with_output(command: F) -> F:
 
 
 def _whole(given: Path | None) -> Path:
+    path = data_folders.default_data(os.environ) if given is None else given
     try:
-        path = given.expanduser() if given is not None else data_folders.default_data(os.environ)
+        path = path.expanduser()
     except RuntimeError as error:
-        raise click.UsageError(
-            f"{given}: nobody has that home folder. Write the path without `~`."
-        ) from error
+        raise click.UsageError(f"{path}: nobody has that home folder. Write the path without `~`.") from error
     return Path(os.path.abspath(path))  # noqa: PTH100 — a link on the way may be there on purpose
 
 
