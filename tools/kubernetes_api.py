@@ -21,7 +21,6 @@ import dataclasses
 import functools
 import json
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -262,10 +261,12 @@ def _controller_manager(binaries: Path, user: User, version: str, port: int, whi
         "--kube-api-qps=1000",
         "--kube-api-burst=1000",
     ]
-    minor = int(re.match(r"v\d+\.(\d+)", version)[1])  # type: ignore[index]
-    has_insecure_port = minor <= LAST_WITH_AN_INSECURE_PORT
-    no_insecure_port = ["--port=0"] if has_insecure_port else []
-    return programs.Program(binaries / MANAGER, [*arguments, *no_insecure_port], folder)
+    arguments += flags_against_insecure_port(kubernetes_binaries.minor_of(version))
+    return programs.Program(binaries / MANAGER, arguments, folder)
+
+
+def flags_against_insecure_port(minor: int) -> list[str]:
+    return ["--port=0"] if minor <= LAST_WITH_AN_INSECURE_PORT else []
 
 
 def _wait_for_controllers(manager: programs.Running, port: int) -> None:

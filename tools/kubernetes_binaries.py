@@ -1,51 +1,48 @@
-"""Makes sure that the programs of a real Kubernetes are on this machine, in a cache outside the checkout.
+"""Provide the programs of a real Kubernetes, in a cache outside the checkout.
 
-    python tools/kubernetes_binaries.py     prints the folder that holds them; progress goes to stderr
+    python tools/kubernetes_binaries.py     print the folder that holds them; progress goes to stderr
 
-Debian has all that it takes: etcd and kubectl as packages, the rest as a source package with its vendored
-dependencies, and the Go compiler that builds it. Nothing is installed and nobody has to be root: apt works on
-folders of its own, with this machine's own sources of packages, and the packages are only unpacked.
-
-The first run takes minutes, every later one is a look at a folder. Where KUBEBUILDER_ASSETS names a folder with
-etcd and kube-apiserver, that one is used and nothing is built. Starting the programs is kubernetes_api.py's task.
-Only the standard library is used here, so that any Python 3.11 can run it.
+The current release is compiled from the Go module proxy. `KUBERNETES=1.20` selects the oldest supported release
+instead, which is built from Debian's source package (kubernetes_oldest.py). The first call takes about ten minutes,
+later ones only look at the folder. If KUBEBUILDER_ASSETS names a folder with etcd and kube-apiserver, that folder is
+used and nothing is built. kubernetes_api.py and kubernetes_cluster.py start the programs.
 """
 
 import os
 import platform
 import re
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import go_builds  # beside this file
+import kubernetes_oldest  # beside this file
 import programs  # beside this file
 import workshops  # beside this file
-from workshops import Workshop, WorkshopError
+from go_builds import Go, GoBuild
+from workshops import WorkshopError
 
-VERSION: Final = "1.20.2"
-RECIPE: Final = 2
-"""Part of the cache's key: to be raised when the same version is built in another way."""
+VERSION: Final = "1.37.1"
+"""The newest stable release that the Go module proxy has. The embedded API server is compared with it."""
 
-BUILT: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy")
-BINARIES: Final = ("etcd", *BUILT, "kubectl-1.20", "kubectl-1.32")
-ASSETS_NEEDED: Final = ("etcd", "kube-apiserver")
-KUBECTLS: Final = ("kubectl-1.20", "kubectl-1.32", "kubectl")
+ETCD_VERSION: Final = "3.6.16"
+RECIPE: Final = 1
+"""Part of the cache key. Raise it when the same version is built in another way."""
 
-SUITE: Final = "bookworm"
-GO: Final = "1.19"
-REFLECT2: Final = "github.com/modern-go/reflect2"
-PACKAGES: Final = (
-    "etcd-server",
-    "kubernetes-client",
-    f"golang-{GO}-go",
-    f"golang-{GO}-src",
-    "golang-github-modern-go-reflect2-dev",
+CHOICE: Final = "KUBERNETES"
+OLDEST: Final = "1.20"
+
+COMPONENTS: Final = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubelet",
+    "kube-proxy",
+    "kubectl",
 )
-SOURCE_PACKAGE: Final = "kubernetes"
-NEWER_SUITE: Final = "trixie"
-NEWER_PACKAGES: Final = ("kubectl",)
+PROGRAMS: Final = ("etcd", *COMPONENTS)
+ASSETS_NEEDED: Final = ("etcd", "kube-apiserver")
 
 OTHERWISE: Final = (
     "Set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver, "
@@ -54,161 +51,129 @@ OTHERWISE: Final = (
 
 
 class BinariesError(Exception):
-    """The programs cannot be had. The message says why, and what to do."""
-
-
-# Where they are
+    """The programs are not available. The message says why, and what to do."""
 
 
 def ensure(environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder that holds the programs, after building them where they are missing."""
+    """Return the folder that holds the programs, after building those that are missing."""
     if assets := environment.get("KUBEBUILDER_ASSETS"):
-        return _of_assets(Path(assets))
+        return _assets(Path(assets))
     try:
-        kept = workshops.cache_root(environment) / cache_key(platform.machine())
-        workshops.ensure(kept, lambda: _is_complete(kept / "bin"), f"Kubernetes {VERSION}", _built)
+        kept = workshops.cache_root(environment) / cache_key(platform.machine(), environment)
+        if is_oldest(environment):
+            return _oldest(kept)
+        return go_builds.ensure(kept, f"Kubernetes {VERSION}", (_kubernetes(), _etcd()))
     except WorkshopError as error:
-        raise BinariesError(f"{error} {OTHERWISE}") from error
-    return kept / "bin"
+        raise BinariesError(f"cannot build Kubernetes: {error} {OTHERWISE}") from error
+
+
+def _oldest(kept: Path) -> Path:
+    what = f"Kubernetes {kubernetes_oldest.VERSION}"
+    folder = kept / "bin"
+    workshops.ensure(
+        kept,
+        lambda: go_builds.are_programs(folder, kubernetes_oldest.PROGRAMS),
+        what,
+        kubernetes_oldest.build,
+    )
+    return folder
+
+
+def is_oldest(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether KUBERNETES selects the oldest supported release; absent or empty selects the current one."""
+    choice = environment.get(CHOICE, "")
+    current = VERSION.rpartition(".")[0]
+    if choice not in ("", OLDEST, current):
+        raise BinariesError(
+            f"{CHOICE}={choice} is not a release that is built here. "
+            f"Use {current} (the default) or {OLDEST}, or set KUBEBUILDER_ASSETS or KUBECONFIG."
+        )
+    return choice == OLDEST
 
 
 def kubectls(folder: Path) -> tuple[Path, ...]:
-    """Every kubectl there, the oldest first."""
-    return tuple(folder / name for name in KUBECTLS if _is_program(folder / name))
+    """Return every kubectl in the folder, oldest first."""
+    names = (*kubernetes_oldest.KUBECTLS, "kubectl")
+    return tuple(folder / name for name in names if go_builds.is_program(folder / name))
 
 
-def cache_key(machine: str) -> str:
-    return f"v{VERSION}-{RECIPE}-{workshops.architecture(machine)}"
+def minor_of(version: str) -> int:
+    """Return 37 for v1.37.1."""
+    found = re.match(r"v?\d+\.(\d+)", version)
+    if found is None:
+        raise ValueError(f"{version!r} is not a version of Kubernetes")
+    return int(found[1])
 
 
-def _of_assets(folder: Path) -> Path:
-    missing = [name for name in ASSETS_NEEDED if not _is_program(folder / name)]
+def cache_key(machine: str, environment: Mapping[str, str] = os.environ) -> str:
+    version, recipe = (
+        (kubernetes_oldest.VERSION, kubernetes_oldest.RECIPE) if is_oldest(environment) else (VERSION, RECIPE)
+    )
+    return f"v{version}-{recipe}-{workshops.architecture(machine)}"
+
+
+def _assets(folder: Path) -> Path:
+    missing = [name for name in ASSETS_NEEDED if not go_builds.is_program(folder / name)]
     if missing:
         raise BinariesError(
-            f"KUBEBUILDER_ASSETS names {folder}, which has no program called {' and none called '.join(missing)}. "
-            f"Name a folder with {' and '.join(ASSETS_NEEDED)}, or unset it to have them built."
+            f"KUBEBUILDER_ASSETS={folder}: the folder has no program {' and no '.join(missing)}. "
+            f"Name a folder with {' and '.join(ASSETS_NEEDED)}, or unset it to build them."
         )
     return folder.absolute()
 
 
-def _is_complete(folder: Path) -> bool:
-    return all(_is_program(folder / name) for name in BINARIES)
+# The Go modules
 
 
-def _is_program(path: Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)
+def _kubernetes() -> GoBuild:
+    packages = {name: f"k8s.io/kubernetes/cmd/{name}" for name in COMPONENTS}
+    return GoBuild("kubernetes", packages, _kubernetes_files, link_flags(VERSION))
 
 
-# The build
+def _kubernetes_files(go: Go) -> dict[str, str]:
+    published = go.module_files("k8s.io/kubernetes", f"v{VERSION}")
+    return {
+        "go.mod": kubernetes_module((published / "go.mod").read_text(), VERSION),
+        "go.sum": (published / "go.sum").read_text(),
+    }
 
 
-def _built(shop: Workshop) -> Path:
-    """A folder with a complete bin folder in it."""
-    shop.say(f"fetching packages of Debian {SUITE}")
-    tree = workshops.unpacked(shop, SUITE, PACKAGES, SOURCE_PACKAGE)
-    shop.say(f"fetching packages of Debian {NEWER_SUITE}")
-    newer = workshops.unpacked(shop, NEWER_SUITE, NEWER_PACKAGES)
-    shop.say("unpacking the source")
-    source = _unpacked_source(shop)
-    _mend(source, tree)
-    target = shop.folder / "done" / "bin"
-    target.mkdir(parents=True)
-    _compile(shop, source, tree / "usr" / "lib" / f"go-{GO}", target)
-    shutil.copy2(tree / "usr/bin/etcd", target / "etcd")
-    shutil.copy2(tree / "usr/bin/kubectl", target / "kubectl-1.20")
-    shutil.copy2(newer / "usr/bin/kubectl", target / "kubectl-1.32")
-    for binary in BINARIES:
-        question = ["version", "--client"] if binary.startswith("kubectl") else ["--version"]
-        shop.run([target / binary, *question], shop.folder, os.environ)
-    return target.parent
+def kubernetes_module(published: str, version: str) -> str:
+    """Return a go.mod that builds the published module.
 
-
-def _unpacked_source(shop: Workshop) -> Path:
-    """Kubernetes at its place in a GOPATH. Debian's own patches change only kubectl, which is not built here."""
-    archives = [*workshops.fetched(shop, SUITE).glob(f"{SOURCE_PACKAGE}_*.orig.tar.*")]
-    if not any(VERSION in archive.name for archive in archives):
-        found = ", ".join(archive.name for archive in archives) or "nothing"
-        raise WorkshopError(f"Debian's source package was to hold Kubernetes {VERSION}; it holds {found}.")
-    source = shop.folder / "gopath/src/k8s.io/kubernetes"
-    source.mkdir(parents=True)
-    shop.run(["tar", "-xf", archives[0], "-C", source, "--strip-components=1"], shop.folder, os.environ)
-    return source
-
-
-def _mend(source: Path, tree: Path) -> None:
-    """Two things that this source gets wrong when a compiler newer than itself builds it."""
-    _replace_reflect2(source / "vendor" / REFLECT2, tree / "usr/share/gocode/src" / REFLECT2)
-    _tell_empty_from_null(source)
-
-
-def _replace_reflect2(vendored: Path, newer: Path) -> None:
-    """The vendored 1.0.1 crashes under Go 1.18 and newer, with the first custom resource; 1.0.2 does not."""
-    for pattern in ("*.go", "*.s"):
-        for old in vendored.glob(pattern):
-            old.unlink()
-        for new in newer.glob(pattern):
-            shutil.copy(new, vendored)
-
-
-def _tell_empty_from_null(source: Path) -> None:
-    """Two reflect.Values compared deeply tell nothing: under Go 1.19, "" in a custom resource is taken for null."""
-    compared = "data == nil || reflect.DeepEqual(reflect.Zero(reflect.TypeOf(data)), reflect.ValueOf(data))"
-    mended = 0
-    for path in (source / "vendor").glob("**/validate/type.go"):
-        text = path.read_text()
-        if compared in text:
-            path.write_text(text.replace(compared, "data == nil"))
-            mended += 1
-    if not mended:
+    Its own go.mod replaces the staging modules with local folders that the published archive lacks. This one replaces
+    them with their published versions.
+    """
+    language = re.search(r"^go \S+$", published, re.MULTILINE)
+    settings = re.search(r"^godebug \S+$", published, re.MULTILINE)
+    staging = re.findall(r"^\s*(k8s\.io/\S+) => \./staging/", published, re.MULTILINE)
+    if language is None or not staging:
         raise WorkshopError(
-            "The check of custom resources looks different from the one that is to be mended."
+            "the go.mod of k8s.io/kubernetes has no staging modules: update kubernetes_module()."
         )
+    lines = [
+        "module windlass.dev/kubernetes-build",
+        language[0],
+        settings[0] if settings else "",
+        f"require k8s.io/kubernetes v{version}",
+        *(f"replace {name} => {name} v0{version.removeprefix('1')}" for name in staging),
+    ]
+    return "\n".join(lines) + "\n"
 
 
-def _compile(shop: Workshop, source: Path, goroot: Path, target: Path) -> None:
-    """What `make` does in that tree, less what the source package has already: only the OpenAPI part is missing."""
-    go = {name: value for name, value in os.environ.items() if not name.startswith("GO")} | {
-        "GOROOT": str(goroot),
-        "GOPATH": str(shop.folder / "gopath"),
-        "GOCACHE": str(shop.folder / "gocache"),
-        "GOTMPDIR": str(shop.folder),
-        "GO111MODULE": "off",
-        "GOFLAGS": "-trimpath",
-        "CGO_ENABLED": "0",
-    }
-    shop.say("generating the OpenAPI definitions")
-    generator = shop.folder / "openapi-gen"
-    compiler = goroot / "bin" / "go"
-    shop.run([compiler, "build", "-o", generator, "./vendor/k8s.io/kube-openapi/cmd/openapi-gen"], source, go)
-    shop.run([generator, *_openapi_arguments(source, shop.folder / "violations")], source, go)
-    shop.say(f"compiling {', '.join(BUILT)} (most of the time goes here)")
-    commands = [f"./cmd/{name}" for name in BUILT]
-    shop.run([compiler, "build", "-o", f"{target}/", "-ldflags", _link_flags(), *commands], source, go)
-
-
-def _openapi_arguments(source: Path, report: Path) -> list[str | Path]:
-    marked = re.compile(rb"^// *\+k8s:openapi-gen=", re.MULTILINE)
-    others = {"code-generator", "sample-apiserver"}  # examples, with definitions of their own
-    packages = {
-        str(path.parent.relative_to(source)).replace("staging/src/", "vendor/")
-        for place in ("pkg", "staging/src/k8s.io")
-        for path in (source / place).rglob("*.go")
-        if others.isdisjoint(path.parts)
-        and not path.name.endswith("_test.go")
-        and marked.search(path.read_bytes())
-    }
-    inputs = ",".join(sorted(f"k8s.io/kubernetes/{package}" for package in packages))
-    output = ["-p", "k8s.io/kubernetes/pkg/generated/openapi", "-O", "zz_generated.openapi"]
-    header = "vendor/k8s.io/code-generator/hack/boilerplate.go.txt"
-    return ["--logtostderr", "-i", inputs, *output, "-h", header, "-r", report]
-
-
-def _link_flags() -> str:
-    major, minor, _ = VERSION.split(".")
-    facts = {"gitVersion": f"v{VERSION}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
-    packages = ("component-base/version", "client-go/pkg/version")
-    stamps = [f"-X k8s.io/kubernetes/vendor/k8s.io/{p}.{k}={v}" for p in packages for k, v in facts.items()]
+def link_flags(version: str) -> str:
+    """Return linker flags that set the version: unstamped programs call themselves v0.0.0-master."""
+    major, minor, _ = version.split(".")
+    facts = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor, "gitTreeState": "archive"}
+    packages = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+    stamps = [f"-X {package}.{name}={value}" for package in packages for name, value in facts.items()]
     return " ".join(["-s -w", *stamps])
+
+
+def _etcd() -> GoBuild:
+    module = "go.etcd.io/etcd/server/v3"
+    text = f"module windlass.dev/etcd-build\ngo 1.24\nrequire {module} v{ETCD_VERSION}\n"
+    return GoBuild("etcd", {"etcd": module}, lambda _: {"go.mod": text})
 
 
 def main() -> int:

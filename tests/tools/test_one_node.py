@@ -1,5 +1,6 @@
 """What the components of the one-node cluster are told, and who is refused. The cluster itself: tests/kubernetes."""
 
+import dataclasses
 import ipaddress
 import json
 import os
@@ -16,7 +17,7 @@ from one_node.layout import Layout
 
 @pytest.fixture
 def place(tmp_path: Path) -> Layout:
-    place = Layout(tmp_path / "data", tmp_path / "binaries", tmp_path / "runtime")
+    place = Layout(tmp_path / "data", tmp_path / "binaries", tmp_path / "runtime", minor=37)
     settings.write(place)
     place.certificate.parent.mkdir()
     place.certificate.write_text("a certificate")
@@ -31,6 +32,34 @@ def test_every_file_that_a_component_is_told_of_is_there(place: Layout) -> None:
             path = Path(argument.partition("=")[2])
             if path.is_relative_to(place.data) and "--cert-dir" not in argument and path not in written_later:
                 assert path.is_file(), f"{component.name}: {argument}"
+
+
+@pytest.mark.parametrize(("minor", "is_old"), [(20, True), (23, True), (24, False), (37, False)])
+def test_flags_that_newer_releases_reject_are_given_to_older_ones_only(
+    place: Layout, minor: int, is_old: bool
+) -> None:
+    table = components.table(dataclasses.replace(place, minor=minor))
+    for name in (components.CONTROLLER_MANAGER, components.SCHEDULER):
+        assert ("--port=0" in table[name].arguments) is is_old
+    assert ("--container-runtime=remote" in table[components.KUBELET].arguments) is is_old
+
+
+@pytest.mark.parametrize(("minor", "expected"), [(20, None), (31, False), (37, False)])
+def test_kubelet_accepts_cgroup_v1(place: Layout, minor: int, expected: bool | None) -> None:
+    settings.write(dataclasses.replace(place, minor=minor))
+    written = json.loads((place.settings / "kubelet.json").read_text())
+    assert written.get("failCgroupV1") is expected
+
+
+def test_kubelet_starts_after_containerd(place: Layout) -> None:
+    assert components.table(place)[components.KUBELET].required == components.CONTAINERD
+
+
+def test_cluster_of_another_release_is_refused(place: Layout) -> None:
+    with pytest.raises(
+        machine.MachineError, match=r"1\.37 is running, and 1\.20 was asked for.*kubernetes-down"
+    ):
+        cluster._require_same_release(dataclasses.replace(place, minor=20))
 
 
 def test_secrets_are_for_nobody_else(place: Layout) -> None:

@@ -71,6 +71,8 @@ class Cluster:
     def launch(self, name: str) -> None:
         component = self._components[name]
         if not self._pids(component):
+            if component.required:
+                self.start(component.required)
             self._launched[name] = self._node.start(component.argv, self._log(name), self._environment())
 
     def kill(self, name: str) -> None:
@@ -171,10 +173,11 @@ def up(environment: Mapping[str, str] = os.environ) -> Cluster:
     images = [image.name for image in _images()]
     with _made_beside([image for image in images if not building.is_kept(image, environment)]):
         binaries = kubernetes_binaries.ensure(environment)
-    place = Layout(data, binaries, container_runtime.ensure(environment))
+    place = Layout(data, binaries, container_runtime.ensure(environment), _minor_of(binaries))
     archives = [building.ensure(image, environment) for image in images]
     with workshops.locked(data.with_name("one-node.lock"), "the cluster"):
         node = machine.running(data) or _new_machine(place)
+        _require_same_release(place)
         cluster = Cluster(place, node)
         for name in (components.ETCD, components.CONTAINERD, components.API_SERVER):
             cluster.launch(name)
@@ -217,6 +220,21 @@ def _made_beside(images: Sequence[str]) -> Iterator[None]:
         raise
     finally:
         process.wait()
+
+
+def _minor_of(binaries: Path) -> int:
+    command = [binaries / "kube-apiserver", "--version"]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return kubernetes_binaries.minor_of(printed.split()[-1])
+
+
+def _require_same_release(place: Layout) -> None:
+    running = int(place.release.read_text())
+    if running != place.minor:
+        raise MachineError(
+            f"A cluster of Kubernetes 1.{running} is running, and 1.{place.minor} was asked for. "
+            "Run `make kubernetes-down` first."
+        )
 
 
 def _new_machine(place: Layout) -> Machine:

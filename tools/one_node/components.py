@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import cluster_dns  # beside this package
+import kubernetes_api  # beside this package
 from one_node import layout
 from one_node.layout import Layout
 
@@ -18,6 +19,9 @@ KUBELET: Final = "kubelet"
 PROXY: Final = "kube-proxy"
 DNS: Final = "dns"
 
+LAST_WITH_OTHER_RUNTIMES: Final = 23
+"""Last minor version whose kubelet must be told to use a CRI runtime instead of Docker."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Component:
@@ -28,6 +32,8 @@ class Component:
     """An address that answers with 200 once it serves."""
     check: list[str] = dataclasses.field(default_factory=list)
     """Or a command that succeeds then. Neither: a component that needs it tells."""
+    required: str = ""
+    """Name of the component that must serve before this one starts."""
 
     @property
     def argv(self) -> list[str]:
@@ -124,7 +130,7 @@ def _serving(place: Layout, name: str) -> list[str]:
         # By default it is slow on purpose, which every new namespace would feel.
         "--kube-api-qps=200",
         "--kube-api-burst=400",
-        "--port=0",  # up to 1.23 there is a second, insecure one
+        *kubernetes_api.flags_against_insecure_port(place.minor),
         f"--cert-dir={place.secrets / name}",
     ]
 
@@ -141,14 +147,18 @@ def _kubelet(place: Layout) -> Component:
     arguments = [
         f"--config={place.settings / 'kubelet.json'}",
         f"--kubeconfig={place.kubeconfig(f'system:node:{layout.NODE}')}",
-        "--container-runtime=remote",
+        *(["--container-runtime=remote"] if place.minor <= LAST_WITH_OTHER_RUNTIMES else []),
         f"--container-runtime-endpoint=unix://{layout.CONTAINERD_SOCKET}",
         f"--hostname-override={layout.NODE}",
         f"--node-ip={layout.ADDRESS}",
         f"--cert-dir={place.secrets / KUBELET}",
     ]
     return Component(
-        KUBELET, [str(place.binaries / KUBELET)], arguments, f"http://{layout.ADDRESS}:10248/healthz"
+        KUBELET,
+        [str(place.binaries / KUBELET)],
+        arguments,
+        f"http://{layout.ADDRESS}:10248/healthz",
+        required=CONTAINERD,  # a current kubelet exits if the container runtime does not answer
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import kubernetes_binaries
 import workshops
 
 NODE: Final = "one-node"
@@ -47,6 +48,8 @@ class Layout:
     """etcd, Kubernetes and kubectl."""
     runtime: Path
     """containerd, runc and the network plugins."""
+    minor: int = 0
+    """Minor version of the Kubernetes in `binaries`."""
 
     @property
     def secrets(self) -> Path:
@@ -66,6 +69,11 @@ class Layout:
         return self.logs / "audit.jsonl"
 
     @property
+    def release(self) -> Path:
+        """File with the minor version of the cluster that was started here."""
+        return self.data / "release"
+
+    @property
     def certificate(self) -> Path:
         """Of the API server, which makes it itself."""
         return self.secrets / "api" / "apiserver.crt"
@@ -75,7 +83,7 @@ class Layout:
 
     @property
     def kubectls(self) -> tuple[Path, ...]:
-        return (self.binaries / "kubectl-1.20", self.binaries / "kubectl-1.32")
+        return kubernetes_binaries.kubectls(self.binaries)
 
 
 def data_folder(environment: Mapping[str, str]) -> Path:

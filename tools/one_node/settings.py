@@ -10,6 +10,9 @@ import kubernetes_api
 from one_node import layout
 from one_node.layout import Layout
 
+FIRST_WITH_CGROUP_CHECK: Final = 31
+"""First minor version whose kubelet has `failCgroupV1`; from 1.35 on it refuses cgroup v1 by default."""
+
 READING: Final = ("get", "list", "watch")
 AUDIT_POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
@@ -35,6 +38,7 @@ def write(place: Layout) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     place.data.chmod(0o755)
     place.secrets.chmod(0o700)
+    _write(place.release, str(place.minor))
     _write(place.settings / "resolv.conf", f"nameserver {layout.ADDRESS}\n")
     _write(place.settings / "audit-policy.json", AUDIT_POLICY)
     _write(place.settings / "containerd.toml", _containerd(place))
@@ -105,6 +109,7 @@ def _kubelet(place: Layout) -> dict[str, Any]:
         "resolvConf": str(place.settings / "resolv.conf"),
         "volumePluginDir": "/var/lib/kubelet/plugins",
         "failSwapOn": False,
+        **({"failCgroupV1": False} if place.minor >= FIRST_WITH_CGROUP_CHECK else {}),
         # The machine's disk may well be fuller than a node's should be.
         "evictionHard": {"memory.available": "100Mi"},
         "imageGCHighThresholdPercent": 100,

@@ -59,7 +59,9 @@ def kept(client: Client, path: str) -> Iterator[History]:
             OSError, ValueError
         ):  # the end of the connection, within a line or between two
             for line in response:
-                history.events.append(json.loads(line))
+                event = json.loads(line)
+                if event["type"] != "BOOKMARK":  # it has a resourceVersion and no name
+                    history.events.append(event)
 
     follower = threading.Thread(target=follow, daemon=True)
     follower.start()
