@@ -7,6 +7,8 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["folder_times"]
+
 settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
