@@ -7,7 +7,7 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["folder_times"]
+pytest_plugins = ["folder_times", "second_tries"]
 
 settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

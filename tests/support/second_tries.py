@@ -1,0 +1,41 @@
+"""Re-run failed tests on third-party processes once, and list the tests that passed on the second try.
+
+A test with the marker `live` runs a real Kubernetes, TensorFlow, Jupyter or another program that is not ours; no other
+test is re-run. The list is printed at the end of the run, and appended to the file that WINDLASS_SECOND_TRIES names,
+so that CI can count the entries of several runs.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+TESTS: Final = Path(__file__).parents[1]
+LIVE_FOLDERS: Final = (TESTS / "kubernetes", TESTS / "examples", TESTS / "clients" / "kubectl")
+FILE: Final = "WINDLASS_SECOND_TRIES"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    is_real_server = os.environ.get("WINDLASS_TEST_CLUSTER") == "real"
+    for item in items:
+        if is_real_server or any(item.path.is_relative_to(folder) for folder in LIVE_FOLDERS):
+            item.add_marker(pytest.mark.live)
+        if item.get_closest_marker("live"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    rerun = {report.nodeid for report in terminalreporter.stats.get("rerun", ())}
+    failed = {
+        report.nodeid for outcome in ("failed", "error") for report in terminalreporter.stats.get(outcome, ())
+    }
+    passed = sorted(rerun - failed)
+    if not passed:
+        return
+    terminalreporter.section("passed on the second try")
+    for nodeid in passed:
+        terminalreporter.write_line(nodeid)
+    if name := os.environ.get(FILE):
+        with Path(name).open("a") as file:
+            file.writelines(f"{nodeid}\n" for nodeid in passed)
