@@ -4,6 +4,7 @@ A machine may be slow, and a run must not differ from the last for no reason. `H
 """
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -15,3 +16,7 @@ settings.register_profile(
 # A server on a busy machine may take longer than a person wants to wait for it.
 os.environ.setdefault("WINDLASS_CONNECT_TIMEOUT", "60s")
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+# A shell starts what it runs in the background with SIGINT ignored, which programs inherit: Ctrl-C would not end them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
