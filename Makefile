@@ -50,8 +50,12 @@ test-pods: $(VENV)/installed ## Pods that really run: as a kubelet runs them, an
 test-examples: $(EXAMPLES)/installed ## Every example, really training: TensorFlow, PyTorch, JAX and MPI; and what people watch them with
 	$(EXAMPLES)/bin/python -m pytest tests/examples
 
+.PHONY: test-all
+test-all: ## Every lane: test, test-pods, test-kubernetes and test-examples
+	$(MAKE) --keep-going test test-pods test-kubernetes test-examples
+
 .PHONY: test-kubernetes
-test-kubernetes: ## All that needs a real Kubernetes: its API, then a complete cluster, which ends with the tests
+test-kubernetes: ## The lanes on a real Kubernetes: test-api and test-cluster; KUBERNETES=1.20 for the oldest release
 	$(MAKE) test-api
 	code=0; $(MAKE) test-cluster || code=$$?; $(MAKE) kubernetes-down && exit $$code
 
@@ -71,6 +75,12 @@ test-cluster: $(VENV)/installed ## Pods and Windlass in a complete Kubernetes: t
 	$(BIN)/python -m pytest -m serial tests/kubernetes || code=$$?; \
 	$(BIN)/python -m pytest -m renewal tests/kubernetes || code=$$?; \
 	exit $$code
+
+.PHONY: test-smoke
+test-smoke: $(VENV)/installed ## The few tests of test-cluster that CI runs; ends the cluster afterwards
+	@$(BIN)/python tools/kubernetes_cluster.py up
+	code=0; WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 4 --dist worksteal -m smoke tests/kubernetes \
+	    || code=$$?; $(MAKE) kubernetes-down && exit $$code
 
 .PHONY: fuzz
 fuzz: $(VENV)/installed ## Send the embedded API server what nobody should, for SECONDS=n (default 60), SEED=n

@@ -85,6 +85,7 @@ def test_one_that_runs_is_not_replaced(running: Console, place: Place) -> None:
     assert not place.pods()
 
 
+@pytest.mark.smoke
 def test_a_file_with_all_that_a_job_needs(console: Console, place: Place) -> None:
     """A ConfigMap, a job that reads it, and a Framework."""
     settings = {

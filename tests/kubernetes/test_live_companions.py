@@ -67,6 +67,7 @@ def opened(console: Console, companion: str) -> Iterator[str]:
         assert process.wait(consoles.SECONDS) == 0
 
 
+@pytest.mark.smoke
 def test_a_notebook_and_a_tensorboard_beside_a_job(
     console: Console, place: Place, kubectl: Kubectl, tensorflow: str, output: Path
 ) -> None:

@@ -3,12 +3,12 @@
 What takes the installation away from other tests is in test_live_takeover.py.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from live import kubectls
 from live.clusters import IMAGE, NAMESPACE, SECONDS, Cluster
 from live.jobs import FOREVER, framework, role
 from live.place import Place
@@ -28,6 +28,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 # What runs
 
 
+@pytest.mark.smoke
 def test_two_are_ready(cluster: Cluster) -> None:
     """On a busy machine one may fail to answer a probe in time, and is ready again later."""
     path = path_of("deployments", plan.CONTROLLER, namespace=NAMESPACE)
@@ -170,12 +171,9 @@ def live_through_everything(place: Place, group: str) -> None:
 # What is printed
 
 
-@pytest.fixture(params=["kubectl-1.20", "kubectl-1.32"])
+@pytest.fixture(params=kubectls.NAMES)
 def kubectl(request: pytest.FixtureRequest, cluster: Cluster) -> Path:
-    if cluster.node is not None:
-        return next(path for path in cluster.node.place.kubectls if path.name == request.param)
-    found = shutil.which(request.param)
-    return Path(found) if found else pytest.skip(f"there is no {request.param} here")
+    return kubectls.named(cluster, request.param)
 
 
 def test_kubectl_takes_what_is_printed(cluster: Cluster, kubectl: Path) -> None:

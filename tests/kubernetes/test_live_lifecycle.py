@@ -1,14 +1,10 @@
 """What users do with a job in the course of its life, and what time does to it."""
 
-import os
-import shutil
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
+from live import kubectls
 from live.clusters import Cluster
 from live.jobs import FOREVER, framework, role
+from live.kubectls import Kubectl
 from live.place import SECONDS, Place
 from operated.place import completion_of, condition_of, retries_of, status_of, summary_of, tasks_of
 
@@ -191,32 +187,15 @@ def _is_counted(place: Place, quota: str) -> bool:
 # kubectl (A6)
 
 
-@pytest.fixture(params=[0, -1], ids=["oldest", "newest"])
-def kubectl(request: pytest.FixtureRequest, cluster: Cluster, place: Place) -> Callable[..., str]:
-    """Both versions that come with a cluster of ours; whichever is there for another one."""
-    found = shutil.which("kubectl")
-    programs = cluster.node.place.kubectls if cluster.node else [Path(found)] if found else []
-    if not programs:
-        pytest.skip("there is no kubectl")
-    program = programs[request.param]
-
-    def run(*arguments: str) -> str:
-        done = subprocess.run(  # noqa: S603
-            [program, f"--namespace={place.name}", *arguments],
-            env={**os.environ, "KUBECONFIG": str(cluster.kubeconfig)},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, f"{program.name} {' '.join(arguments)}: {done.stderr}{done.stdout}"
-        return done.stdout
-
-    return run
+@pytest.fixture(params=kubectls.NAMES)
+def kubectl(request: pytest.FixtureRequest, cluster: Cluster, place: Place) -> Kubectl:
+    return Kubectl(kubectls.named(cluster, request.param), cluster.kubeconfig, place.name)
 
 
 @pytest.mark.parametrize(
     ("script", "condition"), [("exit 0", "Complete"), ("exit 3", "Failed")], ids=["complete", "failed"]
 )
-def test_kubectl_waits(place: Place, kubectl: Callable[..., str], script: str, condition: str) -> None:
+def test_kubectl_waits(place: Place, kubectl: Kubectl, script: str, condition: str) -> None:
     place.submit(framework("job", role(script=script)))
     resource = f"{names.PLURAL}.{names.CONTROLLER_GROUP}/job"
     said = kubectl("wait", f"--for=condition={condition}", f"--timeout={SECONDS:.0f}s", resource)
@@ -227,7 +206,7 @@ def test_kubectl_waits(place: Place, kubectl: Callable[..., str], script: str, c
     assert reason == ("Succeeded" if condition == "Complete" else "ContainerUnrecognizedFailed")
 
 
-def test_kubectl_shows_how_it_stands(place: Place, kubectl: Callable[..., str]) -> None:
+def test_kubectl_shows_how_it_stands(place: Place, kubectl: Kubectl) -> None:
     tasks = role(tasks=3, script="exit $FC_TASK_INDEX", min_failed=-1)
     place.submit(framework("job", tasks, role("ps", script="exit 1"), retryPolicy={"maxRetryCount": 1}))
     found = place.wait_for_completed("job")

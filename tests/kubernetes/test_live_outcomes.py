@@ -155,6 +155,9 @@ CASES: dict[str, tuple[Json, Outcome]] = {
     ),
 }
 
+SMOKE = ("ps-and-workers", "first-failure", "kept-after-failure")
+"""The cases that CI runs."""
+
 OWN = [
     {"name": "WHO", "value": "$(FC_TASKROLE_NAME)/$(FC_TASK_INDEX) of $(FC_FRAMEWORK_NAME)"},
     {"name": "FILLED", "value": "{{FC_POD_NAME}} {{FC_CONFIGMAP_NAME}} {{FC_UNKNOWN}} {{ FC_POD_NAME }}"},
@@ -182,7 +185,9 @@ def submitted(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield place
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.smoke if name in SMOKE else ()) for name in CASES]
+)
 def test_the_outcome(submitted: Place, name: str) -> None:
     """30 to 33, and A6."""
     body, expected = CASES[name]

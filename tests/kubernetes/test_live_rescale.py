@@ -29,6 +29,7 @@ def pods(place: Place) -> Iterator[History]:
 # The manual's walk
 
 
+@pytest.mark.smoke
 def test_the_walk_of_the_manual(place: Place, pods: History) -> None:
     """Tasks that failed, and tasks that are still going, are scaled away and wanted again."""
     place.submit(framework("job", obedient.role("a", 4, min_failed=4, min_succeeded=1)))

@@ -49,6 +49,7 @@ def finish(place: Place) -> None:
     batches.wait_for_pods_made(place, "job", {"ps-0": 1, "worker-0": 1, "worker-1": 1})
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("grace", ["30", "0"], ids=["asked to go", "removed at once"])
 def test_the_leader(cluster: Cluster, place: Place, grace: str) -> None:
     """The other one goes on where it was."""

@@ -10,6 +10,9 @@ import msgspec
 import pytest
 from live.clusters import Cluster
 
+import kubernetes_binaries
+import kubernetes_oldest
+
 SECONDS: Final = 900.0
 """How long a command may take."""
 
@@ -40,10 +43,15 @@ class Kubectl(msgspec.Struct, frozen=True):
         )
 
 
+NAMES: Final = kubernetes_oldest.KUBECTLS if kubernetes_binaries.is_oldest() else ("kubectl",)
+"""The programs that come with a cluster of ours."""
+
+
+def named(cluster: Cluster, name: str) -> Path:
+    """Return one of NAMES: ours, or the one on PATH for another cluster."""
+    found = cluster.node.place.binaries / name if cluster.node else shutil.which(name)
+    return Path(found) if found else pytest.skip(f"{name} is not on PATH")
+
+
 def newest(cluster: Cluster, namespace: str) -> Kubectl:
-    """Of those that come with a cluster of ours; whichever is there for another one."""
-    found = shutil.which("kubectl")
-    programs = cluster.node.place.kubectls if cluster.node else [Path(found)] if found else []
-    if not programs:
-        pytest.skip("there is no kubectl")
-    return Kubectl(programs[-1], cluster.kubeconfig, namespace)
+    return Kubectl(named(cluster, NAMES[-1]), cluster.kubeconfig, namespace)
