@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -57,26 +56,9 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     kind: Kind = request.param
     if reason := levels.why_not(kind.level):
         pytest.skip(reason)
-    with with_windlass(levels.level(kind.level)) as level, commands.home(level) as home:
+    with commands.home(levels.level(kind.level)) as home:
         yield Place(home, kind.network)
         assert not home.runs
-
-
-@contextlib.contextmanager
-def with_windlass(level: levels.Level) -> Iterator[levels.Level]:
-    """Pods find the command where Windlass is installed. For somebody else than the tests' user, that is nowhere."""
-    if level.user is None:
-        yield level
-        return
-    with tempfile.TemporaryDirectory(prefix="windlass-programs-") as name:
-        Path(name).chmod(0o755)
-        program = Path(name, "windlass")
-        packages = level.surroundings(Path(name))["PYTHONPATH"]
-        run = f'exec {levels.interpreter_for_anybody()} -m windlass.cli.main "$@"'
-        program.write_text(f"#!/bin/sh\nexport PYTHONPATH={packages}\n{run}\n")
-        program.chmod(0o755)
-        path = {"PATH": f"{name}:{levels.SYSTEM_PATH}"}
-        yield msgspec.structs.replace(level, environment={**level.environment, **path})
 
 
 @pytest.fixture

@@ -12,14 +12,12 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
-
-import windlass
+from pods import installations
 
 Name = Literal["root", "nobody", "unnamespaced", "plain"]
 
@@ -62,7 +60,7 @@ class Level(msgspec.Struct, frozen=True):
         if self.user is None:
             return {**os.environ, **self.environment}
         own = {"PATH": SYSTEM_PATH, "HOME": str(home), "LANG": "C.UTF-8"}
-        return {**own, **_packages(), **self.environment}
+        return {**own, **self.environment}
 
 
 def _become(user: int) -> tuple[str, ...]:
@@ -117,20 +115,17 @@ def _allows_user_namespaces(is_root: bool) -> bool:
 
 @functools.cache
 def interpreter_for_anybody() -> str:
-    """One that every user may run, with the version that the packages were made for; empty where there is none."""
-    names = (sys.executable, *(f"{folder}/python3" for folder in SYSTEM_PATH.split(":")))
-    return next((each for each in names if _is_for_anybody(each)), "")
+    """Return an interpreter that every user may run and that imports Windlass, or an empty string."""
+    if _is_for_anybody(sys.executable):
+        return sys.executable
+    copy = str(installations.copied())
+    return copy if _is_for_anybody(copy) else ""
 
 
 def _is_for_anybody(interpreter: str) -> bool:
     # Started by a shell: what setpriv starts itself is still found with the rights that it gives up.
-    imports = f"import sys, aiohttp, msgspec, windlass; assert sys.version_info[:2] == {sys.version_info[:2]}"
-    command = [*_become(NOBODY), "sh", "-c", 'exec "$@"', "sh", interpreter, "-c", imports]
-    environment = {"PATH": SYSTEM_PATH, **_packages()}
-    return subprocess.run(command, capture_output=True, check=False, env=environment).returncode == 0  # noqa: S603
-
-
-def _packages() -> dict[str, str]:
-    """Windlass and what it needs, for an interpreter that is not the one that they were installed for."""
-    source = Path(windlass.__file__).parent.parent
-    return {"PYTHONPATH": os.pathsep.join([str(source), sysconfig.get_path("purelib")])}
+    shell = (*_become(NOBODY), "sh", "-c", 'exec "$@"', "sh")
+    command = [*shell, interpreter, "-c", "import aiohttp, msgspec, windlass"]
+    environment = {"PATH": SYSTEM_PATH}
+    done = subprocess.run(command, capture_output=True, check=False, cwd="/", env=environment)  # noqa: S603
+    return done.returncode == 0
