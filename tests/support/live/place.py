@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from operated.place import Namespace
 
+import kubernetes_binaries
 from conformance.client import Json
 from conformance.waiting import wait_for
 
@@ -27,7 +28,8 @@ class Place(Namespace):
 
     def evict(self, pod: str) -> None:
         """As a drain does it."""
-        body = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": pod}}
+        group = "policy/v1beta1" if kubernetes_binaries.is_oldest() else "policy/v1"
+        body = {"apiVersion": group, "kind": "Eviction", "metadata": {"name": pod}}
         self.client.post(f"{self.path('pods', pod)}/eviction", body).expect(201)
 
     def wait_until_empty(self) -> None:
