@@ -39,12 +39,13 @@ check: $(VENV)/installed ## Format, lint, types and import contracts
 
 .PHONY: unit
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes' \
-	    --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not kubernetes and not pods' \
+	    --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples \
+	    --ignore tests/clients/kubectl
 
 .PHONY: test-pods
-test-pods: $(VENV)/installed ## Pods that really run: as a kubelet runs them, and on every level that this machine has
-	$(BIN)/python -m pytest -n 3 --dist worksteal tests/kubelet tests/local
+test-pods: $(VENV)/installed ## Tests that need Linux: pods that run, at every level that this machine has, and kills
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m pods tests/kubelet tests/local tests/localcluster/sandbox tests/operator
 
 .PHONY: test-examples
 test-examples: $(EXAMPLES)/installed ## Every example, really training: TensorFlow, PyTorch, JAX and MPI; and what people watch them with

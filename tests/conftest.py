@@ -6,6 +6,7 @@ A machine may be slow, and a run must not differ from the last for no reason. `H
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = ["folder_times", "second_tries"]
@@ -20,3 +21,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 # A shell starts what it runs in the background with SIGINT ignored, which programs inherit: Ctrl-C would not end them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark whole folders; elsewhere a module or a test has the marker `pods` itself."""
+    if item.nodeid.startswith(("tests/kubelet/", "tests/local/")):
+        item.add_marker("pods")

@@ -22,6 +22,8 @@ from operated.world import World
 from conformance import servers
 from windlass.testing import hollow_history, hollow_lives
 
+pytestmark = pytest.mark.pods
+
 WORLDS = 2 if servers.chosen() == "real" else 1
 KILLS = int(os.environ.get("KILLS") or (300 if servers.chosen() == "real" else 20)) // WORLDS
 FRAMEWORKS = 100 // WORLDS

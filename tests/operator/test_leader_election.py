@@ -1,5 +1,6 @@
 """Two controllers, one lease: only the leader acts, and when it falls or leaves, the other goes on."""
 
+import pytest
 from operated.controllers import Controller, options
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of
@@ -7,6 +8,8 @@ from operated.proxy import Asked
 from operated.world import World
 
 from windlass.testing import hollow_history
+
+pytestmark = pytest.mark.pods
 
 THREE_SECONDS = options(
     lease_duration_sec="3",

@@ -15,6 +15,8 @@ from operated.world import World
 
 from windlass.testing import hollow_history, hollow_lives
 
+pytestmark = pytest.mark.pods
+
 FRAMEWORKS = 8
 TASKS = 2
 SHORT = hollow_lives.annotations(runs_for=0.2)

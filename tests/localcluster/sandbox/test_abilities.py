@@ -13,6 +13,8 @@ import pytest
 from windlass.localcluster.sandbox import abilities, kernel
 from windlass.localcluster.sandbox.abilities import Abilities
 
+pytestmark = pytest.mark.pods
+
 NOBODY = 65534
 
 # Whoever is to find out is become here, and not before Python starts, which may be where only its owner can read.

@@ -8,6 +8,8 @@ import pytest
 from windlass.localcluster.sandbox import launching
 from windlass.localcluster.sandbox.launching import Wanted
 
+pytestmark = pytest.mark.pods
+
 PATIENCE_SECONDS = 100.0
 
 

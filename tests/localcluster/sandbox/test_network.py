@@ -25,12 +25,16 @@ import pytest
 
 from windlass.localcluster.sandbox import links, masquerade, netlink, network, visits
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has namespaces")
+pytestmark = [
+    pytest.mark.pods,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux has namespaces"),
+]
 
 NOBODY = 65534
 PATIENCE_SECONDS = 60
 USERS = ["root", "user"]
-PROGRAMS = ["pasta", "slirp4netns"]
+PROGRAMS = {"pasta": "passt", "slirp4netns": "slirp4netns"}
+"""Programs and their Debian packages."""
 GET_TABLES = 10 << 8 | 1
 
 
@@ -347,7 +351,7 @@ def only(program: str, folder: Path) -> str:
         return str(folder)
     found = shutil.which(program)
     if found is None:
-        pytest.skip(f"{program} is not installed")
+        pytest.skip(f"needs {program} (Debian package {PROGRAMS[program]})")
     if not Path("/dev/net/tun").exists():
         pytest.skip("the machine has no /dev/net/tun")
     own_address()

@@ -11,6 +11,8 @@ import pytest
 
 from windlass.localcluster.sandbox import processes
 
+pytestmark = pytest.mark.pods
+
 Start = Callable[..., "subprocess.Popen[str]"]
 
 # One write per line: processes that share an output must not mix theirs.

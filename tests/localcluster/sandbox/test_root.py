@@ -17,6 +17,8 @@ import pytest
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.messages import Mount
 
+pytestmark = pytest.mark.pods
+
 NOBODY = 65534
 
 # Whoever is to build is become here, and not before Python starts, which may be where only its owner can read. With a

@@ -3,7 +3,6 @@ talks to them meanwhile."""
 
 import os
 import socket
-import sys
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,8 @@ from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages, runs
 from windlass.localcluster.sandbox.messages import Limits, Mount, Refused, Started
 
-PYTHON = levels.interpreter_for_anybody() or sys.executable
+pytestmark = pytest.mark.pods
+
 PATH = levels.SYSTEM_PATH.encode()
 
 
@@ -124,9 +124,8 @@ def test_a_working_directory_that_is_not_there(spawner: Spawner, pod: Pod) -> No
     assert not Path("/windlass-none").exists()
 
 
+@pytest.mark.parametrize("spawner", supervised.WITH_NAMESPACES, indirect=True)
 def test_a_mount_that_cannot_be_had(spawner: Spawner, pod: Pod) -> None:
-    if not spawner.ready.isolates:
-        pytest.skip("there are no mounts at this level")
     source = f"{pod.folder}/none"
     run_id = pod.begin("true", mounts=(Mount(source, "/windlass"),))
     refusal = pod.not_started(run_id)
@@ -159,9 +158,8 @@ def test_a_log_that_cannot_be_written_ends_nothing(pod: Pod) -> None:
 # Places
 
 
+@pytest.mark.parametrize("spawner", supervised.WITH_NAMESPACES, indirect=True)
 def test_a_pod_has_its_own_view(spawner: Spawner) -> None:
-    if not spawner.ready.isolates:
-        pytest.skip("processes see all of the machine at this level")
     pod = spawner.pod(spawner.plan(hostname="some-host"))
     run_id = pod.start("hostname; test $$ -lt 10 && echo low; test $$ -eq 1 || echo 'not the first'")
     pod.ended(run_id)
@@ -169,9 +167,8 @@ def test_a_pod_has_its_own_view(spawner: Spawner) -> None:
     assert socket.gethostname() != "some-host"
 
 
+@pytest.mark.parametrize("spawner", supervised.WITH_NAMESPACES, indirect=True)
 def test_a_volume_of_memory_is_seen_by_all_containers_and_by_nobody_else(spawner: Spawner) -> None:
-    if not spawner.ready.isolates:
-        pytest.skip("there are no mounts at this level")
     plan = spawner.plan()
     volume = Path(plan.folder) / "volume"
     volume.mkdir()
@@ -225,7 +222,7 @@ def test_the_path_of_a_pod_may_be_long(spawner: Spawner) -> None:
 def test_memory_has_a_bound(pod: Pod) -> None:
     """Held by a cgroup, or by somebody who looks now and then."""
     script = "import time; kept = b'x' * (300 << 20); time.sleep(100000)"
-    run_id = pod.begin(PYTHON, "-c", script, limits=Limits(memory_bytes=100 << 20))
+    run_id = pod.begin(supervised.python(), "-c", script, limits=Limits(memory_bytes=100 << 20))
     end = pod.ended(run_id)
     assert (end.signal, end.was_out_of_memory) == (9, True)
 

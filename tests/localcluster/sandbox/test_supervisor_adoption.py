@@ -5,7 +5,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.messages import Ended, Limits, Started
 
-PYTHON = levels.interpreter_for_anybody() or sys.executable
+pytestmark = pytest.mark.pods
 
 
 # Others that come later
@@ -95,24 +94,31 @@ with socket.create_connection((sys.argv[1], 7000)) as connection:
 """
 
 
-def test_the_next_spawner_has_the_network_of_the_last(doomed: Spawner) -> None:
-    if not doomed.ready.gateway:
-        pytest.skip("pods share the network of the machine")
+@pytest.fixture(params=supervised.WITH_NAMESPACES)
+def networked(request: pytest.FixtureRequest) -> Iterator[Spawner]:
+    """A spawner whose pods have a network of their own, also where it leads nowhere."""
+    if reason := levels.why_not(request.param):
+        pytest.skip(reason)
+    with supervised.spawner(levels.level(request.param), network="isolated") as one:
+        yield one
+
+
+def test_the_next_spawner_has_the_network_of_the_last(networked: Spawner) -> None:
     address = "10.86.1.77"
-    pod = doomed.pod(doomed.plan(link=messages.Link(address, 16, doomed.ready.gateway)))
-    run_id = pod.begin(PYTHON, "-c", ANSWER, address)
+    pod = networked.pod(networked.plan(link=messages.Link(address, 16, networked.ready.gateway)))
+    run_id = pod.begin(supervised.python(), "-c", ANSWER, address)
     pod.wait_for_line(run_id, "armed")
     _, (user, hub) = pod.ask(messages.Namespaces)
     seen = Path(f"/proc/{supervised.supervisor_of(run_id)}/ns/user").readlink()
-    doomed.leave()
-    level = levels.level("root" if doomed.folder.stat().st_uid == 0 else "nobody")
+    networked.leave()
+    level = levels.level("root" if networked.folder.stat().st_uid == 0 else "nobody")
     try:
-        with supervised.spawner(level, namespaces=(user, hub)) as later:
-            assert later.ready.gateway == doomed.ready.gateway
+        with supervised.spawner(level, network="isolated", namespaces=(user, hub)) as later:
+            assert later.ready.gateway == networked.ready.gateway
             peer = later.pod(later.plan(link=messages.Link("10.86.2.1", 16, later.ready.gateway)))
             other = peer.start(FOREVER)
             assert Path(f"/proc/{supervised.supervisor_of(other)}/ns/user").readlink() == seen
-            shell = peer.execute(other, PYTHON, "-c", ASK, address)
+            shell = peer.execute(other, supervised.python(), "-c", ASK, address)
             assert shell.output() == [b"from the other pod", b""]
             shell.close()
     finally:
@@ -170,10 +176,10 @@ def test_a_supervisor_that_cannot_fork(limited: Spawner) -> None:
     assert supervised.marked(running)
 
 
-def test_an_init_that_cannot_fork(pod: Pod, spawner: Spawner) -> None:
+# Only root has a cgroup, which limits the processes of the container alone.
+@pytest.mark.parametrize("spawner", ["root"], indirect=True)
+def test_an_init_that_cannot_fork(pod: Pod) -> None:
     run_id = pod.begin("true", limits=Limits(processes=1))
-    if not spawner.ready.isolates or spawner.folder.stat().st_uid:
-        pytest.skip("not held by a cgroup here")
     refusal = pod.not_started(run_id)
     assert refusal.message == "cannot fork: Resource temporarily unavailable"
 

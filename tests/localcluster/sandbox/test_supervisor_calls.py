@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import socket
-import sys
 import uuid
 from pathlib import Path
 
@@ -17,7 +16,8 @@ from supervised import FOREVER, Pod, Spawner
 from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages
 
-PYTHON = levels.interpreter_for_anybody() or sys.executable
+pytestmark = pytest.mark.pods
+
 PATH = levels.SYSTEM_PATH.encode()
 
 
@@ -166,7 +166,7 @@ while True:
 
 
 def test_a_port_of_a_pod(spawner: Spawner, pod: Pod) -> None:
-    run_id = pod.begin(PYTHON, "-c", LISTEN)
+    run_id = pod.begin(supervised.python(), "-c", LISTEN)
     wait_for("the port", lambda: pod.log(run_id))
     port = int(pod.log(run_id)[0][1])
     assert said_at(pod, port) == b"from within"

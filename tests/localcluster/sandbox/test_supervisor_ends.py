@@ -4,19 +4,17 @@ this machine allows."""
 import contextlib
 import os
 import signal
-import sys
 import uuid
 
 import pytest
 import supervised
-from pods import levels
 from supervised import FOREVER, Pod, Spawner
 
 from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages, processes, runs
 from windlass.localcluster.sandbox.messages import Ended, Started
 
-PYTHON = levels.interpreter_for_anybody() or sys.executable
+pytestmark = pytest.mark.pods
 
 
 @pytest.fixture
@@ -184,9 +182,8 @@ def test_a_supervisor_that_is_killed(doomed: Spawner, word: str) -> None:
     assert doomed.pod().hello == messages.Hello(())
 
 
+@pytest.mark.parametrize("doomed", supervised.WITH_NAMESPACES, indirect=True)
 def test_an_init_that_stands_still_ends_with_its_supervisor(doomed: Spawner, word: str) -> None:
-    if not doomed.ready.isolates:
-        pytest.skip("nobody ends it at this level but who starts the cluster again")
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)

@@ -14,6 +14,8 @@ from windlass.localcluster.sandbox import loads, processes
 from windlass.localcluster.sandbox.loads import Target
 from windlass.localcluster.sandbox.processes import Share
 
+pytestmark = pytest.mark.pods
+
 # A process that stands for an init, its child that holds 50 MB, and a child of that which it has waited for after it
 # had used a fifth of a second of the CPU.
 FAMILY = """
