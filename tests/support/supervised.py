@@ -14,7 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from unittest import mock
 
 import msgspec
@@ -303,6 +303,15 @@ def kill(pid: int) -> None:
 
 
 # Levels
+
+
+WITH_NAMESPACES: Final[tuple[levels.Name, ...]] = ("root", "nobody")
+"""The levels at which a pod has mounts, processes and a network of its own."""
+
+
+def python() -> str:
+    """Return an interpreter that containers can run at every level that this machine allows."""
+    return levels.interpreter_for_anybody() or sys.executable
 
 
 @contextlib.contextmanager

@@ -116,7 +116,8 @@ def _allows_user_namespaces(is_root: bool) -> bool:
 @functools.cache
 def interpreter_for_anybody() -> str:
     """Return an interpreter that every user may run and that imports Windlass, or an empty string."""
-    if _is_for_anybody(sys.executable):
+    can_become_another_user = os.geteuid() == 0
+    if not can_become_another_user or _is_for_anybody(sys.executable):
         return sys.executable
     copy = str(installations.copied())
     return copy if _is_for_anybody(copy) else ""
