@@ -191,7 +191,7 @@ def test_what_the_other_shells_are_told(
 def test_the_script_is_one_of_that_shell(shell: str, tmp_path: Path) -> None:
     program = shutil.which(shell)
     if program is None:
-        pytest.skip(f"there is no {shell} here")
+        pytest.skip(f"needs {shell} (Debian package {shell})")
     script = tmp_path / "script"
     script.write_text(CliRunner().invoke(main, ["completion", shell]).stdout)
     subprocess.run([program, "-n", str(script)], check=True, timeout=60)  # noqa: S603

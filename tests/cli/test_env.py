@@ -163,7 +163,7 @@ def test_quoting(shell: str, written: str) -> None:
 def test_fish_itself() -> None:
     fish = shutil.which("fish")
     if fish is None:
-        pytest.skip("there is no fish here")
+        pytest.skip("needs fish (Debian package fish)")
     script = module._FORMS["fish"]("A", AWKWARD) + "; printf %s $A"
     done = subprocess.run([fish, "-c", script], capture_output=True, text=True, check=True, timeout=60)  # noqa: S603
     assert done.stdout == AWKWARD

@@ -264,7 +264,7 @@ def tools(tmp_path: Path) -> Callable[..., str]:
             # What is called python3 may itself be a script that needs more than it is given here.
             found = str(Path(sys.executable).resolve()) if name == "python3" else shutil.which(name)
             if found is None:
-                pytest.skip(f"this machine has no {name}")
+                pytest.skip(f"needs {name}")
             (folder / name).symlink_to(found)
         return str(folder)
 
