@@ -117,6 +117,10 @@ demo: $(DEMO)/installed ## Train on this machine: TensorFlow, two parameter serv
 simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000), FIRST=n names the first
 	$(BIN)/python -m windlass.testing.play --seeds $(SEEDS) --first $(or $(FIRST),0)
 
+.PHONY: mutate
+mutate: $(VENV)/installed ## Plant known mistakes, one at a time, and list which check catches each; ONLY=text selects
+	$(BIN)/python tools/mutate.py --only '$(ONLY)'
+
 .PHONY: bench
 bench: $(VENV)/installed $(EXAMPLES)/installed ## Measure, beside the aims and the last results; bench/results keeps them
 	$(BIN)/python bench/core.py

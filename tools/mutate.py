@@ -1,0 +1,285 @@
+"""Plant known mistakes in copies of the source, one at a time, and report which check notices each.
+
+`tools/mutations.yaml` lists the mistakes. Each one is an edit of a source file and the checks that should notice it:
+the Simulation (300 seeds), then a few tests. A mistake that no check notices has survived: a test is missing. The
+unmutated source runs first and has to pass every check.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parents[1]
+MUTATIONS = ROOT / "tools" / "mutations.yaml"
+COPIED = ("src", "tests", "tools", "examples", "pyproject.toml")
+SEEDS = 300
+WORKERS = 2
+LONGEST_CHECK_SEC = 600
+"""A mistake may cause an endless loop. A check that takes longer has noticed it."""
+SURVIVED = "SURVIVED"
+
+PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:schemathesis", "-p", "no:cacheprovider")
+PYTEST_FAILED = 1
+PYTEST_INTERRUPTED = 2
+"""A module could not be imported."""
+
+
+class MutationError(Exception):
+    """The list of mutations does not fit the source. The message says which entry to update."""
+
+
+class Mutation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One planted mistake."""
+
+    name: str
+    file: str
+    """Path below `src/windlass`."""
+    old: str
+    """Whole lines that occur exactly once in the file, at any indentation."""
+    new: str
+    tests: tuple[str, ...] = ()
+    """Tests that should notice it: paths below `tests`, with `::name` for a single test."""
+    seeds: bool = True
+    """Whether the Simulation runs the mutated code."""
+    statement: str | int = ""
+    """Number of the statement in docs/behaviours.md that the mistake violates."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    mutation: Mutation
+    caught_by: str
+    """Name of the check that noticed the mistake; `SURVIVED` if none did."""
+    seconds: float
+
+
+def read_mutations(path: Path = MUTATIONS) -> tuple[Mutation, ...]:
+    mutations = msgspec.yaml.decode(path.read_bytes(), type=tuple[Mutation, ...])
+    names = [mutation.name for mutation in mutations]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise MutationError(f"two mutations have the same name: {', '.join(twice)}")
+    unchecked = [mutation.name for mutation in mutations if not mutation.seeds and not mutation.tests]
+    if unchecked:
+        raise MutationError(f"no check is named for: {', '.join(unchecked)}")
+    return mutations
+
+
+def mutated(source: str, mutation: Mutation) -> str:
+    """Return the source with the mistake. Raise MutationError unless its old text occurs exactly once."""
+    lines, old, new = source.splitlines(), _lines(mutation.old), _lines(mutation.new)
+    places = [
+        (start, indent)
+        for start in range(len(lines) - len(old) + 1)
+        if (indent := _indent(lines[start : start + len(old)], old)) is not None
+    ]
+    if len(places) != 1:
+        raise MutationError(
+            f"the mutation {mutation.name!r} no longer applies: its old text occurs {len(places)} times in "
+            f"src/windlass/{mutation.file}; update it"
+        )
+    ((start, indent),) = places
+    lines[start : start + len(old)] = [indent + line if line else line for line in new]
+    text = "\n".join(lines) + "\n"
+    try:
+        compile(text, mutation.file, "exec")
+    except SyntaxError as error:
+        raise MutationError(
+            f"the mutation {mutation.name!r} is not valid Python: {error}; update it"
+        ) from error
+    return text
+
+
+def _lines(text: str) -> list[str]:
+    return textwrap.dedent(text).strip("\n").splitlines()
+
+
+def _indent(found: Sequence[str], wanted: Sequence[str]) -> str | None:
+    """Return the indentation at which the lines are the wanted ones; None if they are not."""
+    indent = found[0].removesuffix(wanted[0])
+    is_indented = found[0].endswith(wanted[0]) and not indent.strip()
+    is_found = is_indented and all(
+        line == (indent + want if want else "") for line, want in zip(found, wanted, strict=True)
+    )
+    return indent if is_found else None
+
+
+def apply(root: Path, mutation: Mutation) -> None:
+    path = root / "src" / "windlass" / mutation.file
+    path.write_text(mutated(path.read_text(), mutation))
+
+
+def insist_on_applicable(root: Path, mutations: Sequence[Mutation]) -> None:
+    """Raise MutationError unless every mutation fits the source."""
+    for mutation in mutations:
+        path = root / "src" / "windlass" / mutation.file
+        mutated(path.read_text() if path.is_file() else "", mutation)
+
+
+def copy_tree(source: Path, target: Path) -> None:
+    target.mkdir()
+    for name in COPIED:
+        entry = source / name
+        if entry.is_dir():
+            shutil.copytree(entry, target / name)
+        elif entry.exists():
+            shutil.copy2(entry, target / name)
+
+
+# Checks
+
+
+def noticed_by(root: Path, *, seeds: bool, tests: Sequence[str]) -> str:
+    """Run the checks on a tree. Return the first that fails, or nothing if all pass."""
+    _insist_on_import_from(root)
+    return (_noticed_by_simulation(root) if seeds else "") or (
+        _noticed_by_tests(root, tests) if tests else ""
+    )
+
+
+def _insist_on_import_from(root: Path) -> None:
+    """The tests must import the copy and not the installed package."""
+    _, output = _run(root, "-c", "import windlass; print(windlass.__file__)")
+    if not Path(output.strip()).is_relative_to(root):
+        raise MutationError(f"the checks would import {output.strip()} instead of the copy in {root}")
+
+
+def _noticed_by_simulation(root: Path) -> str:
+    code, output = _run(root, "-m", "windlass.testing.play", "--fail-fast", "--seeds", str(SEEDS))
+    if code == 0:
+        return ""
+    if code is None:
+        return f"simulation: no end within {LONGEST_CHECK_SEC} s"
+    found = re.search(r"^seed (\d+): (.*)", output, re.MULTILINE)
+    return f"simulation seed {found[1]}" if found else f"simulation: {_last_line(output)}"
+
+
+def _noticed_by_tests(root: Path, tests: Sequence[str]) -> str:
+    code, output = _run(root, *PYTEST, *(f"tests/{test}" for test in tests))
+    if code == 0:
+        return ""
+    if code is None:
+        return f"tests: no end within {LONGEST_CHECK_SEC} s"
+    if code not in (PYTEST_FAILED, PYTEST_INTERRUPTED):
+        raise MutationError(f"pytest cannot run {', '.join(tests)}:\n{output}")
+    found = re.search(r"^(?:FAILED|ERROR) tests/(.*?)(?: - .*)?$", output, re.MULTILINE)
+    return found[1] if found else f"tests: {_last_line(output)}"
+
+
+def _last_line(output: str) -> str:
+    return next(reversed(output.strip().splitlines()), "no output")
+
+
+def _run(root: Path, *arguments: str) -> tuple[int | None, str]:
+    """Run Python in a tree. Return its exit code, None if it took too long, and its output."""
+    environment = {**os.environ, "PYTHONPATH": str(root / "src")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, *arguments],
+        cwd=root,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=LONGEST_CHECK_SEC)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return None, ""
+            raise
+    return process.returncode, output
+
+
+# The run
+
+
+def check_baseline(root: Path, mutations: Sequence[Mutation]) -> None:
+    """Raise MutationError unless the unmutated source passes every check."""
+    tests = sorted({test for mutation in mutations for test in mutation.tests})
+    failed = noticed_by(root, seeds=any(mutation.seeds for mutation in mutations), tests=tests)
+    if failed:
+        raise MutationError(f"the unmutated source fails: {failed}; fix that first")
+
+
+def outcome_of(mutation: Mutation, pristine: Path, folder: Path) -> Outcome:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(dir=folder) as parent:
+        root = Path(parent) / "tree"
+        copy_tree(pristine, root)
+        apply(root, mutation)
+        caught_by = noticed_by(root, seeds=mutation.seeds, tests=mutation.tests)
+    return Outcome(mutation, caught_by or SURVIVED, time.monotonic() - started)
+
+
+def run(root: Path, mutations: Sequence[Mutation]) -> int:
+    """Print a table of who caught what. Return the number of mutations that survived."""
+    insist_on_applicable(root, mutations)
+    survived = 0
+    with tempfile.TemporaryDirectory(prefix="windlass-mutate-") as name, ThreadPoolExecutor(WORKERS) as pool:
+        folder = Path(name).resolve()
+        pristine = folder / "pristine"
+        copy_tree(root, pristine)
+        check_baseline(pristine, mutations)
+        width = max(len(mutation.name) for mutation in mutations)
+        areas = max(len(_area(mutation)) for mutation in mutations)
+        print(
+            f"{'mutation':{width}}  {'statement':9}  {'area':{areas}}  {'seconds':>7}  caught by", flush=True
+        )
+        work = partial(outcome_of, pristine=pristine, folder=folder)
+        for outcome in pool.map(work, mutations):
+            mutation = outcome.mutation
+            survived += outcome.caught_by == SURVIVED
+            print(
+                f"{mutation.name:{width}}  {mutation.statement!s:9}  {_area(mutation):{areas}}  "
+                f"{outcome.seconds:7.1f}  {outcome.caught_by}",
+                flush=True,
+            )
+    return survived
+
+
+def _area(mutation: Mutation) -> str:
+    return mutation.file.removesuffix(".py")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="Run mutations whose name or file has TEXT."
+    )
+    only = parser.parse_args(arguments).only
+    started = time.monotonic()
+    try:
+        mutations = [
+            mutation for mutation in read_mutations() if only in mutation.name or only in mutation.file
+        ]
+        if not mutations:
+            raise MutationError(f"no mutation has {only!r} in its name or its file")
+        survived = run(ROOT, mutations)
+    except MutationError as error:
+        print(error, file=sys.stderr)
+        return 1
+    caught, seconds = len(mutations) - survived, time.monotonic() - started
+    print(f"{caught} of {len(mutations)} mutations caught in {seconds:.0f} s")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
