@@ -1,5 +1,7 @@
 """Passwords of companions: any characters, another salt each time, and hashes that the servers' own verifiers take."""
 
+import base64
+import hashlib
 import re
 
 import argon2
@@ -67,8 +69,22 @@ def test_the_salt_is_another_one_each_time() -> None:
     assert len(jupyters) == len(hubs) == 3
 
 
-def test_a_hash_costs_as_much_as_the_one_that_jupyter_makes() -> None:
-    assert passwords.for_jupyter("a").startswith("argon2:$argon2id$v=19$m=10240,t=10,p=8$")
+@pytest.mark.usefixtures("production_cost")
+def test_hash_for_jupyter_costs_as_much_as_the_one_that_jupyter_makes() -> None:
+    hashed = passwords.for_jupyter("a")
+    assert hashed.startswith("argon2:$argon2id$v=19$m=10240,t=10,p=8$")
+    assert len(base64.b64decode(hashed.rpartition("$")[2] + "=")) == 32
+    assert is_taken_by_jupyter(hashed, "a")
+    assert not is_taken_by_jupyter(hashed, "b")
+
+
+@pytest.mark.usefixtures("production_cost")
+def test_hash_for_the_hub_takes_16_mib_of_memory() -> None:
+    hashed = passwords.for_hub("a")
+    salt, found = (base64.b64decode(part) for part in hashed.split(":")[1:])
+    assert found == hashlib.scrypt(b"a", salt=salt, n=1 << 14, r=8, p=1, dklen=32)
+    assert passwords.fits_hub(hashed, "a")
+    assert not passwords.fits_hub(hashed, "b")
 
 
 @pytest.mark.parametrize(

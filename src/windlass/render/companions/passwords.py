@@ -11,11 +11,11 @@ _GENERATED_BYTES = 15
 _SALT_BYTES = 16
 
 # What Jupyter itself asks of argon2.
-_TIME_COST, _MEMORY_COST, _PARALLELISM, _HASH_BYTES = 10, 10240, 8, 32
+ARGON2_COST = {"time_cost": 10, "memory_cost": 10240, "parallelism": 8, "hash_len": 32}
 _ARGON2 = "argon2:"
 
 # 16 MiB, which a hub has to spare for everybody who logs in.
-_SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "dklen": 32}
+SCRYPT_COST = {"n": 1 << 14, "r": 8, "p": 1, "dklen": 32}
 _SCRYPT_NAME = "scrypt"
 
 
@@ -44,11 +44,8 @@ def for_jupyter(password: str) -> str:
     encoded = low_level.hash_secret(
         normal(password).encode(),
         salt=secrets.token_bytes(_SALT_BYTES),
-        time_cost=_TIME_COST,
-        memory_cost=_MEMORY_COST,
-        parallelism=_PARALLELISM,
-        hash_len=_HASH_BYTES,
         type=low_level.Type.ID,
+        **ARGON2_COST,
     )
     return f"{_ARGON2}{encoded.decode()}"
 
@@ -67,7 +64,7 @@ def fits_jupyter(hashed: str, password: str) -> bool:
 def for_hub(password: str) -> str:
     """`scrypt:SALT:HASH`: the hub needs no more than Python to read it."""
     salt = secrets.token_bytes(_SALT_BYTES)
-    parts = (salt, hashlib.scrypt(normal(password).encode(), salt=salt, **_SCRYPT))
+    parts = (salt, hashlib.scrypt(normal(password).encode(), salt=salt, **SCRYPT_COST))
     return ":".join((_SCRYPT_NAME, *(base64.b64encode(part).decode() for part in parts)))
 
 
@@ -78,5 +75,5 @@ def fits_hub(hashed: str, password: str) -> bool:
         salt, expected = (base64.b64decode(part, validate=True) for part in rest.split(":"))
     except ValueError:
         return False
-    found = hashlib.scrypt(normal(password).encode(), salt=salt, **_SCRYPT)
+    found = hashlib.scrypt(normal(password).encode(), salt=salt, **SCRYPT_COST)
     return name == _SCRYPT_NAME and hmac.compare_digest(found, expected)
