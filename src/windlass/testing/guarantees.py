@@ -61,6 +61,34 @@ class Guarantees:
         _insist_on_monotony(framework, old, new)
         _insist_on_retry_limits(framework, old, new)
         self._insist_on_rest(framework, new)
+        self._insist_on_empty_attempt(framework, old, new)
+
+    def _insist_on_empty_attempt(
+        self, framework: Framework, old: FrameworkStatus | None, new: FrameworkStatus
+    ) -> None:
+        """An attempt is over only when its ConfigMap and its pods are gone, unless they are kept (statement 40)."""
+        uid = None if old is None else old.attempt_status.config_map_uid
+        is_over = old is not None and (new.state.is_over or new.attempt_status.id != old.attempt_status.id)
+        if uid is None or not is_over:
+            return
+        is_kept = new.state is State.COMPLETED and framework.spec.completed_pods is CompletedPods.KEEP
+        left = [
+            pod.name
+            for pod in self._server.dependents_of(uid)
+            if isinstance(pod, PodView) and not (is_kept and pod.is_terminal)
+        ]
+        insist(not left, f"{framework.name}: an attempt is over and these pods of it exist: {left}")
+        insist(
+            is_kept or self._server.found(uid) is None,
+            f"{framework.name}: an attempt is over and its ConfigMap {uid} exists",
+        )
+        unfinished = [
+            f"{role.name}-{task.index}"
+            for role in new.attempt_status.roles
+            for task in role.task_statuses
+            if new.state.is_over and task.state is not State.COMPLETED
+        ]
+        insist(not unfinished, f"{framework.name} is {new.state} and these tasks are not: {unfinished}")
 
     def _insist_on_rest(self, framework: Framework, new: FrameworkStatus) -> None:
         """Nothing runs once its attempt completed or its task was dropped (statement 40)."""

@@ -1,0 +1,51 @@
+"""An attempt is over when nothing of it exists any more (statements 34 and 40)."""
+
+from tests.decide.worlds import World
+
+from windlass.decide.contract import CreatePod, DeleteConfigMap, LookForObjects
+from windlass.model.framework import RetryPolicySpec
+from windlass.model.states import State
+from windlass.testing.builders import framework, role
+
+
+def test_attempt_waits_for_its_ended_pods_to_be_deleted() -> None:
+    world = World(framework("job", role(tasks=2), retry_policy=RetryPolicySpec(max_retry_count=1)))
+    world.start()
+    world.completes_deletions = False
+    world.fail(index=0)
+    world.settle()
+    world.remove_pod(index=1)
+    world.remove_config_map(and_pods=False)
+    world.settle()
+    assert all(world.task(index=index).state is State.COMPLETED for index in range(2))
+    assert world.state.is_ending
+    assert world.status.attempt_status.id == 0
+    world.remove_pod(index=0)
+    world.settle()
+    assert world.status.attempt_status.id == 1
+
+
+def test_attempt_waits_for_a_look_at_a_pod_created_without_an_answer() -> None:
+    world = World(framework("job", role()))
+    while CreatePod("worker", 0) not in world.decide().actions:
+        world.step()
+    world.step(acts=0)
+    world.uncertain.add("job-worker-0")
+    world.remove_config_map()
+    decision = world.decide()
+    assert decision.status is not None
+    assert decision.status.state.is_ending
+    assert LookForObjects() in decision.actions
+
+
+def test_config_map_deleted_by_others_is_left_to_the_garbage_collector() -> None:
+    world = World(framework("job", role(tasks=2)))
+    world.start()
+    world.completes_deletions = False
+    world.show_config_map_deleting()
+    world.settle()
+    world.remove_pod(index=0)
+    world.remove_pod(index=1)
+    world.settle()
+    assert world.state.is_ending
+    assert not any(isinstance(action, DeleteConfigMap) for action in world.actions)
