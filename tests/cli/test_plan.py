@@ -200,4 +200,6 @@ def test_the_page_says_what_is_printed() -> None:
 
 def test_the_example_in_python() -> None:
     page = (ROOT / "docs" / "plan.md").read_text()
-    exec(page.partition("```python\n")[2].partition("```")[0], {})  # noqa: S102 — it is ours
+    example = page.partition("```python\n")[2].partition("```")[0]
+    assert "\nassert " in example
+    exec(example, {})  # noqa: S102 — it is ours

@@ -242,7 +242,9 @@ def test_after_the_call_to_finish_no_pass_begins_and_those_that_run_are_waited_f
 
 def test_to_finish_when_nothing_runs_takes_no_time() -> None:
     async def story(bench: Bench) -> None:
-        await bench.driver.finish(PATIENCE_SECONDS)
+        finishing = asyncio.create_task(bench.driver.finish(PATIENCE_SECONDS))
+        await bench.settle()
+        assert finishing.done()
 
     run(story)
 

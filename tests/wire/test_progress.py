@@ -76,5 +76,6 @@ def test_values_are_bounded() -> None:
 
 @given(st.binary(max_size=200))
 def test_no_file_does_any_harm(data: bytes) -> None:
-    progress.of_file(data)
-    progress.of_line("windlass progress " + data.decode("latin-1"))
+    for found in (progress.of_file(data), progress.of_line("windlass progress " + data.decode("latin-1"))):
+        fraction = found.fraction if found else None
+        assert fraction is None or 0 <= fraction <= 1
