@@ -168,7 +168,7 @@ PLAYED: dict[str, tuple[str, Json, Json]] = {
     "permanent": ("exit 210 worker-0", {"retryPolicy": FANCY}, {}),
     "deleted-ps": ("delete ps-0", {"retryPolicy": FANCY}, {}),
     "deleted-worker": ("delete worker-0", {}, {"retry": {"fancyRetryPolicy": True}}),
-    "delayed-for-too-long": ("delay worker-1 by 1h", {"pendingDeadlineSeconds": 8}, {}),
+    "delayed-for-too-long": ("delay worker-1 by 1h", {"pendingDeadlineSeconds": 3}, {}),
     "kept-pods": ("exit 3 worker-0", {"retryPolicy": FANCY, "completedPods": "Keep"}, {}),
 }
 
@@ -317,7 +317,7 @@ def any_job() -> st.SearchStrategy[tuple[Framework, list[Injection]]]:
     return st.tuples(jobs_drawn, st.lists(fault, max_size=3))
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(any_job())
 def test_every_plan_has_an_end_and_adds_up(drawn: tuple[Framework, list[Injection]]) -> None:
     job, faults = drawn
