@@ -12,7 +12,7 @@ import gathered
 import pytest
 from barrier_api import Answer, Watch, refusal
 
-from served import Served, serving
+from served import Served, serving_in_thread
 from windlass.barrier import server as module
 from windlass.barrier.options import Options
 from windlass.barrier.server import AnsweredError, NoAccessError, NoAnswerError, Server, find
@@ -67,7 +67,7 @@ def test_certificates_that_are_none(account: Path) -> None:
 
 @pytest.fixture
 def embedded(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path / "data") as served:
+    with serving_in_thread(tmp_path / "data") as served:
         yield served
 
 

@@ -15,7 +15,7 @@ import pytest
 from barrier_api import Answer, Step, refusal
 from click.testing import CliRunner, Result
 
-from served import Served, serving
+from served import Served, serving_in_thread
 from windlass.cli import env as module
 from windlass.cli.main import main
 from windlass.model import names
@@ -62,7 +62,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with serving(tmp_path_factory.mktemp("env") / "data") as served:
+    with serving_in_thread(tmp_path_factory.mktemp("env") / "data") as served:
         yield Cluster(served)
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kubernetes_schemas import faults
 
-from served import Served, serving
+from served import Served, serving_in_thread
 from windlass.cli.main import main
 from windlass.model import names
 from windlass.model.base import Json
@@ -140,7 +140,7 @@ def test_everything_is_found_by_the_name_of_the_job(case: str) -> None:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("server")) as served:
+    with serving_in_thread(tmp_path_factory.mktemp("server")) as served:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "research"}}
         assert served.ask("POST", "/api/v1/namespaces", body).code == 201
         yield served
@@ -245,6 +245,10 @@ def test_files_that_are_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", Mode)
+@settings(max_examples=20)
+@example(server="a'b", file='c"d', image="e: f # g")
+@example(server="{{ 7*7 }}", file="$(HOME) $$", image="\\n\n\t")
+@example(server="", file="yes", image="00012")
 @given(server=st.text(max_size=30), file=st.text(max_size=30), image=st.text(max_size=30))
 def test_values_come_out_as_they_went_in(mode: Mode, server: str, file: str, image: str) -> None:
     """A `$(TASK_INDEX)` is for Kubernetes to read, and stands nowhere else."""

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from served import Served, serving
+from served import Served, serving_in_thread
 from windlass.cli.main import main
 from windlass.model import names
 from windlass.model.base import Json
@@ -28,7 +28,7 @@ def windlass(*arguments: str | Path) -> Result:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path / "data") as served:
+    with serving_in_thread(tmp_path / "data") as served:
         yield served
 
 

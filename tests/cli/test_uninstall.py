@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from served import Served, serving
+from served import Served, serving_in_thread
 from windlass.cli.main import main
 from windlass.model import names
 from windlass.model.base import Json
@@ -26,7 +26,7 @@ KINDS = (
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Served]:
-    with serving(tmp_path / "data") as served:
+    with serving_in_thread(tmp_path / "data") as served:
         windlass(served, "install", "--apply")
         yield served
 

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from served import Served, serving
+from served import Served, ServedProcess, serving
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedProcess]:
     data = tmp_path_factory.mktemp("data")
     with serving(data, "--socket", str(data / "socket")) as served:
         yield served
 
 
 @pytest.fixture(autouse=True)
-def stays_up(server: Served) -> Iterator[None]:
+def stays_up(server: ServedProcess) -> Iterator[None]:
     yield
     assert server.ask("GET", "/readyz").code == 200
     assert server.process.poll() is None

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from conformance.waiting import wait_for
-from served import Served, serving
+from served import Served, serving_in_thread
 from windlass.model.base import Json
 from windlass.render import code, documents
 
@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     definition = yaml.safe_load(
         (TOP / "docs" / "crds" / "frameworks.frameworkcontroller.microsoft.com.yaml").read_text()
     )
-    with serving(tmp_path_factory.mktemp("server")) as served:
+    with serving_in_thread(tmp_path_factory.mktemp("server")) as served:
         made = served.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
         assert made.code == 201, made.body
         wait_for("Frameworks", lambda: served.ask("GET", FRAMEWORKS).code == 200)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from served import Served, serving
+from served import Served, serving_in_thread
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire import reference_crd
@@ -16,7 +16,7 @@ FRAMEWORKS = f"/apis/{names.CONTROLLER_GROUP}/v1/namespaces/default/frameworks"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(tmp_path_factory.mktemp("server") / "data") as served:
+    with serving_in_thread(tmp_path_factory.mktemp("server") / "data") as served:
         assert served.ask("POST", DEFINITIONS, reference_crd.reference_crd()).code == 201
         yield served
 
