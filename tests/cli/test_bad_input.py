@@ -63,17 +63,17 @@ OF_A_JOB = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES.keys())
 @pytest.mark.parametrize("command", OF_A_JOB.values(), ids=OF_A_JOB.keys())
-def test_a_name_that_no_job_can_have(command: list[str], name: str, place: HollowPlace) -> None:
+def test_a_name_that_no_job_can_have(command: list[str], place: HollowPlace) -> None:
     """The path of the nameless one is that of all: none of them may go."""
     place.submit(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS)))
-    result = windlass(*command, name, *place.options)
-    assert result.exit_code == 1, result.output
-    assert "there is no job" in result.stderr
-    assert "names are made of lower-case letters, digits and hyphens" in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert result.stdout == ""
+    for case, name in NAMES.items():
+        result = windlass(*command, name, *place.options)
+        assert result.exit_code == 1, (case, result.output)
+        assert "there is no job" in result.stderr, case
+        assert "names are made of lower-case letters, digits and hyphens" in result.stderr, case
+        assert result.stderr.count("\n") == 1, case
+        assert result.stdout == "", case
     listed = json.loads(windlass("list", "-o", "json", *place.options).stdout)
     assert [job["metadata"]["name"] for job in listed["items"]] == ["digits"]
 

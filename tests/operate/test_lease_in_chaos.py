@@ -72,14 +72,15 @@ class Chaos:
             self.cluster.server.touch()
 
 
-@pytest.mark.parametrize("number", range(200))
-def test_at_no_moment_there_are_two_leaders(number: int) -> None:
-    chaos = Chaos(number)
-    world = chaos.cluster.world
-    for _ in range(3):
-        world.spawn(chaos.career())
-    world.spawn(chaos.somebody_with_kubectl())
-    world.run(150)
-    chaos.is_calm = True
-    world.run(90)
-    assert sum(elector.remaining() > 0 for elector in chaos.cluster.electors) == 1
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_at_no_moment_there_are_two_leaders(first: int) -> None:
+    for seed in range(first, first + 50):
+        chaos = Chaos(seed)
+        world = chaos.cluster.world
+        for _ in range(3):
+            world.spawn(chaos.career())
+        world.spawn(chaos.somebody_with_kubectl())
+        world.run(150)
+        chaos.is_calm = True
+        world.run(90)
+        assert sum(elector.remaining() > 0 for elector in chaos.cluster.electors) == 1, f"seed {seed}"
