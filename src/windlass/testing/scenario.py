@@ -142,13 +142,18 @@ def draw(seed: int) -> Scenario:
         )
         for _ in range(random.randrange(10))
     ]
-    if random.random() < 0.2:
+    is_blind = random.random() < 0.2
+    if is_blind:
         events += _ended_while_blind(random)
+    faults = _faults(random)
+    if is_blind:
+        # Nobody sees a pod whose creation is not answered either.
+        faults = msgspec.structs.replace(faults, error_after=random.uniform(0.1, 0.5))
     return Scenario(
         seed=seed,
         submissions=submissions,
         events=tuple(sorted(events, key=lambda event: event.at)),
-        faults=_faults(random),
+        faults=faults,
         faults_end=faults_end,
     )
 
@@ -162,6 +167,7 @@ def _ended_while_blind(random: Random) -> list[Event]:
         EventKind.SUSPEND,
         EventKind.REMOVE_ROLE,
         EventKind.CHANGE_LEADER,
+        EventKind.DELETE_CONFIG_MAP_BACKGROUND,
     )
     return [
         Event(at=begin, kind=EventKind.STALL, number=2, lasts=random.uniform(5, 60)),
