@@ -118,7 +118,7 @@ class Page(http.server.BaseHTTPRequestHandler):
 @contextlib.contextmanager
 def web_server() -> Iterator[str]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"

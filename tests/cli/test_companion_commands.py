@@ -68,7 +68,7 @@ class Program:
 @pytest.fixture
 def program() -> Iterator[Program]:
     made = Program()
-    thread = threading.Thread(target=made.server.serve_forever)
+    thread = threading.Thread(target=made.server.serve_forever, args=(0.02,))
     thread.start()
     yield made
     made.server.shutdown()

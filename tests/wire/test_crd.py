@@ -1,5 +1,6 @@
 """The CustomResourceDefinitions. As files they stand in docs/crds, which `tools/update_crds.py --verify` compares."""
 
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -423,6 +424,16 @@ def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
     raise TypeError(kind)
 
 
+@functools.cache
+def values_of_part(part: type) -> st.SearchStrategy[Any]:
+    return values_of(inspect.type_info(part))
+
+
+@functools.cache
+def validator_at(path: str) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json_schema(at(path)))
+
+
 @pytest.mark.parametrize(
     ("part", "path"),
     [
@@ -438,7 +449,6 @@ def values_of(kind: inspect.Type) -> st.SearchStrategy[Any]:
 @given(data=st.data())
 def test_whatever_the_model_encodes_is_valid(part: type, path: str, data: st.DataObject) -> None:
     """Part by part: a whole Framework that is made up at random hardly ever has a task that ended."""
-    value: Any = msgspec.convert(data.draw(values_of(inspect.type_info(part))), part)
+    value: Any = msgspec.convert(data.draw(values_of_part(part)), part)
     encoded = msgspec.json.decode(msgspec.json.encode(value))
-    validator = jsonschema.Draft202012Validator(json_schema(at(path)))
-    assert [error.message for error in validator.iter_errors(encoded)] == []
+    assert [error.message for error in validator_at(path).iter_errors(encoded)] == []
