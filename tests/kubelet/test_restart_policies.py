@@ -50,12 +50,12 @@ def test_back_off(place: Place, policy: str, script: str, code: int, reason: str
     assert "Back-off restarting failed container" in pod.event("BackOff")["message"]
 
 
-def test_the_first_back_off_is_ten_seconds(place: Place) -> None:
+def test_back_off_starts_at_ten_seconds_and_doubles(place: Place) -> None:
     pod = place.start("exit 1", restartPolicy="Always")
     seen = pod.wait("to wait", lambda seen: seen.waits_for() == "CrashLoopBackOff")
-    if seen.restarts() > 1:
-        pytest.skip("the first one was missed")
-    assert (seen.waiting() or {})["message"].startswith("back-off 10s ")
+    # On a busy machine the first back-off may be over before the test reads it.
+    expected = {1: "10s", 2: "20s", 3: "40s"}[seen.restarts()]
+    assert (seen.waiting() or {})["message"].startswith(f"back-off {expected} ")
 
 
 def test_a_container_starts_again_after_its_back_off(place: Place) -> None:

@@ -9,32 +9,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from pods import commands, daemons, levels
 from pods.commands import Home
-from pods.daemons import Daemon, Network
+from pods.daemons import Daemon
 from pods.levels import Name
 from pods.outside import somebody
 from pods.place import Place
-
-
-class Kind(msgspec.Struct, frozen=True):
-    level: Name
-    network: Network
-
-    def __str__(self) -> str:
-        return f"{self.level}-{self.network}"
-
-
-KINDS = (
-    Kind("root", "isolated"),
-    Kind("root", "shared"),
-    Kind("nobody", "isolated"),
-    Kind("nobody", "shared"),
-    Kind("unnamespaced", "shared"),
-    Kind("plain", "shared"),
-)
 
 
 def skip_unless_possible(name: Name) -> None:
@@ -42,10 +23,10 @@ def skip_unless_possible(name: Name) -> None:
         pytest.skip(reason)
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=str)
+@pytest.fixture(scope="module", params=(*daemons.WITH_MOUNTS, *daemons.WITHOUT_MOUNTS), ids=str)
 def local(request: pytest.FixtureRequest) -> Iterator[Daemon]:
     """One for all tests of a module that do it no harm; nothing of it stays."""
-    kind: Kind = request.param
+    kind: daemons.Kind = request.param
     skip_unless_possible(kind.level)
     with daemons.running(levels.level(kind.level), kind.network, is_ephemeral=True) as daemon:
         yield daemon

@@ -6,35 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import pytest
-from pods import commands, levels
+from pods import commands, daemons, levels
 from pods.commands import Done, Home, framework, role
 from pods.daemons import Network
-from pods.levels import Name
 from pods.specs import FOREVER, field, mount
 
 from conformance.client import Json
 from conformance.waiting import wait_for
 
 FOLDER: Final = "/mnt/frameworkbarrier"
-
-
-class Kind(msgspec.Struct, frozen=True):
-    level: Name
-    network: Network
-
-    def __str__(self) -> str:
-        return f"{self.level}-{self.network}"
-
-
-KINDS: Final = (
-    Kind("root", "isolated"),
-    Kind("root", "shared"),
-    Kind("nobody", "isolated"),
-    Kind("nobody", "shared"),
-)
-"""Those in which pods have mounts of their own: the barrier hands over files."""
 
 
 class Place:
@@ -51,9 +32,10 @@ class Place:
         return self.home.begin_run(job, options=("--network", self.network))
 
 
-@pytest.fixture(params=KINDS, ids=str)
+# The barrier hands over files.
+@pytest.fixture(params=daemons.WITH_MOUNTS, ids=str)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
-    kind: Kind = request.param
+    kind: daemons.Kind = request.param
     if reason := levels.why_not(kind.level):
         pytest.skip(reason)
     with commands.home(levels.level(kind.level)) as home:

@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from pods import streaming
+from pods import daemons, streaming
 from pods.daemons import Daemon
 from pods.outside import PORT, WORDS
 from pods.place import Place
@@ -22,6 +22,8 @@ from pods.specs import (
 
 from conformance.client import Json
 from conformance.waiting import wait_for
+
+with_mounts = pytest.mark.parametrize("local", daemons.WITH_MOUNTS, ids=str, indirect=True)
 
 
 def test_success(place: Place) -> None:
@@ -200,7 +202,7 @@ def test_two_pods_have_the_same_port(place: Place) -> None:
 @pytest.fixture
 def leading_out(place: Place, local: Daemon) -> Place:
     if "no way out" in local.tail():
-        pytest.skip("this machine has no way out of a network of one's own")
+        pytest.skip("needs pasta (Debian package passt) or slirp4netns for a way out of the pods' network")
     return place
 
 
@@ -232,9 +234,8 @@ def outward_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def test_http_probe(place: Place, local: Daemon) -> None:
-    if not local.level.has_mounts:
-        pytest.skip("the volume has no place to be mounted at")
+@with_mounts
+def test_http_probe(place: Place) -> None:
     port = free_port()
     probe = {"httpGet": {"port": port, "path": "/good"}, "periodSeconds": 1}
     pod = place.start(web_server(port, readinessProbe=probe), volumes=scratch())
@@ -246,45 +247,43 @@ def test_http_probe(place: Place, local: Daemon) -> None:
 # Files
 
 
-@pytest.fixture
-def mounting(place: Place, local: Daemon) -> Place:
-    if not local.level.has_mounts:
-        pytest.skip("nothing can be mounted here")
-    return place
-
-
-def test_volumes(mounting: Place) -> None:
-    mounting.create(config_map("words", word="hello"))
+@with_mounts
+def test_volumes(place: Place) -> None:
+    place.create(config_map("words", word="hello"))
     volumes = [*scratch(), {"name": "words", "configMap": {"name": "words"}}]
     mounts = [{"name": "data", "mountPath": "/there/was/none"}, {"name": "words", "mountPath": "/data"}]
     run = (
         "cp /data/word /there/was/none; cat /there/was/none/word; echo; touch /data/x 2> /dev/null || echo no"
     )
-    lines = mounting.start(container(run, volumeMounts=mounts), volumes=volumes).output()
+    lines = place.start(container(run, volumeMounts=mounts), volumes=volumes).output()
     assert (lines[0], lines[-1]) == ("hello", "no")
 
 
-def test_a_host_path(mounting: Place, open_folder: Path) -> None:
-    pod = mounting.start(mounted("echo hello > /data/word"), volumes=host_path(str(open_folder), "Directory"))
+@with_mounts
+def test_a_host_path(place: Place, open_folder: Path) -> None:
+    pod = place.start(mounted("echo hello > /data/word"), volumes=host_path(str(open_folder), "Directory"))
     assert pod.output() == []
     assert (open_folder / "word").read_text() == "hello\n"
 
 
-def test_names(mounting: Place) -> None:
-    pod = mounting.start("uname -n; cat /etc/hosts", hostname="chosen")
+@with_mounts
+def test_names(place: Place) -> None:
+    pod = place.start("uname -n; cat /etc/hosts", hostname="chosen")
     lines = pod.output()
     assert lines[0] == "chosen"
     assert any(line.split()[-1:] == ["chosen"] for line in lines[1:])
 
 
-def test_the_root_is_the_pods_own(mounting: Place) -> None:
+@with_mounts
+def test_the_root_is_the_pods_own(place: Place) -> None:
     """What it writes beside the folders of the machine is seen by nobody else."""
-    pod = mounting.start("mkdir -p /new/folder && touch /new/folder/x && ls /new/folder")
+    pod = place.start("mkdir -p /new/folder && touch /new/folder/x && ls /new/folder")
     assert pod.output() == ["x"]
-    assert mounting.start("ls /new || echo none").output()[-1] == "none"
+    assert place.start("ls /new || echo none").output()[-1] == "none"
 
 
-def test_the_server_is_reached_from_inside(mounting: Place) -> None:
+@with_mounts
+def test_the_server_is_reached_from_inside(place: Place) -> None:
     from_inside = """
 import os, ssl, urllib.request
 folder = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -294,7 +293,7 @@ headers = {"Authorization": "Bearer " + open(folder + "/token").read()}
 request = urllib.request.Request("https://%s:%s/version" % address, headers=headers)
 print(urllib.request.urlopen(request, context=context, timeout=60).status)
 """
-    assert mounting.start(["python3", "-c", from_inside]).output() == ["200"]
+    assert place.start(["python3", "-c", from_inside]).output() == ["200"]
 
 
 def test_memory(place: Place) -> None:
@@ -308,9 +307,8 @@ def test_memory(place: Place) -> None:
 # Where nothing can be mounted
 
 
-def test_a_mount_that_cannot_be_had_is_refused(place: Place, local: Daemon) -> None:
-    if local.level.has_mounts:
-        pytest.skip("every mount can be had here")
+@pytest.mark.parametrize("local", daemons.WITHOUT_MOUNTS, ids=str, indirect=True)
+def test_a_mount_that_cannot_be_had_is_refused(place: Place) -> None:
     pod = place.start(mounted("true", at="/there/is/none"), volumes=scratch())
     seen = pod.wait("to be refused", lambda seen: seen.is_over or "Error" in seen.waits_for())
     assert seen.phase != "Succeeded"

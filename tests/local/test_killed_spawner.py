@@ -111,7 +111,7 @@ def test_the_server_is_reached_when_no_pod_has_kept_the_network(isolated: Daemon
 
 def test_the_way_out_is_opened_again(isolated: Daemon, outside: str) -> None:
     if shutil.which("pasta") is None:
-        pytest.skip("pasta is not installed")
+        pytest.skip("needs pasta (Debian package passt)")
     place = isolated.new_place()
     talk = ["python3", "-c", TALK, outside, str(PORT)]
     earlier = Kept(isolated, place=place)

@@ -9,10 +9,11 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
+import msgspec
 from pods import machine
-from pods.levels import Level
+from pods.levels import Level, Name
 from pods.machine import Process, Traces
 from pods.place import Place
 
@@ -20,6 +21,25 @@ from conformance.client import Access, Client
 from conformance.waiting import wait_for
 
 Network = Literal["auto", "isolated", "shared"]
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A level and the network that its pods have."""
+
+    level: Name
+    network: Network
+
+    def __str__(self) -> str:
+        return f"{self.level}-{self.network}"
+
+
+WITH_MOUNTS: Final = (
+    Kind("root", "isolated"),
+    Kind("root", "shared"),
+    Kind("nobody", "isolated"),
+    Kind("nobody", "shared"),
+)
+WITHOUT_MOUNTS: Final = (Kind("unnamespaced", "shared"), Kind("plain", "shared"))
 
 
 class Daemon:
