@@ -1,6 +1,6 @@
 """A copy of Python and Windlass that every user may run.
 
-Python and a clone of Windlass often lie below a home folder that other users may not enter. The copy lies in the folder
+Python and a clone of Windlass often lie below a home folder that other users may not enter. The copy lies in a folder
 for temporary files. It consists of hard links where the file system allows them, and takes little time and space. It is
 removed when the process that made it exits.
 """
@@ -27,6 +27,8 @@ import windlass
 # Large parts of the standard library that no test needs.
 _OMITTED: Final = frozenset(
     {"site-packages", "dist-packages", "test", "idlelib", "ensurepip", "lib2to3", "tkinter", "turtledemo"}
+    # What it takes to build a program that embeds Python.
+    | {f"config-{sysconfig.get_config_var('LDVERSION')}-{sysconfig.get_config_var('MULTIARCH')}"}
 )
 _BESIDE_THE_PROGRAM: Final = b"$ORIGIN/../lib"
 
@@ -34,10 +36,18 @@ _BESIDE_THE_PROGRAM: Final = b"$ORIGIN/../lib"
 @functools.cache
 def copied() -> Path:
     """Return the interpreter of a virtual environment that holds Windlass and its dependencies."""
-    folder = Path(tempfile.mkdtemp(prefix="windlass-python-"))
+    folder = Path(tempfile.mkdtemp(prefix="windlass-python-", dir=_temporary_folder()))
     atexit.register(_remove, folder, os.getpid())
     folder.chmod(0o755)
     return _copy_environment(folder / "venv", _copy_python(folder / "base"))
+
+
+def _temporary_folder() -> str:
+    """Return one on the file system of Python if there is one: files are linked within a file system only."""
+    preferred = tempfile.gettempdir()
+    device = Path(sys.base_prefix).stat().st_dev
+    found = (each for each in (preferred, "/var/tmp") if Path(each).is_dir())  # noqa: S108
+    return next((each for each in found if Path(each).stat().st_dev == device), preferred)
 
 
 def _remove(folder: Path, owner: int) -> None:
