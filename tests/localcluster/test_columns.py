@@ -1,4 +1,4 @@
-"""What is shown of the built-in kinds. The cells are those that a kube-apiserver 1.20 gave for the same objects."""
+"""What is shown of the built-in kinds. The cells are those of a kube-apiserver for the same objects."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -60,39 +60,40 @@ def _container(ready: bool = False, restarts: int = 0, **state: Any) -> dict[str
 
 _RUNNING = {"startedAt": _CREATED}
 _COMPLETED = {"exitCode": 0, "reason": "Completed"}
+_ENDED = {"exitCode": 1, "finishedAt": "2024-01-02T11:55:00Z"}
 _IS_READY = [{"type": "Ready", "status": "True"}]
 
 
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ({"phase": "Pending"}, ["0/2", "Pending", 0]),
-        ({"phase": "Failed", "reason": "Evicted"}, ["0/2", "Evicted", 0]),
+        ({"phase": "Pending"}, ["0/2", "Pending", "0"]),
+        ({"phase": "Failed", "reason": "Evicted"}, ["0/2", "Evicted", "0"]),
         (
             {"phase": "Running", "containerStatuses": [_container(True, 3, running=_RUNNING)]},
-            ["1/2", "Running", 3],
+            ["1/2", "Running", "3"],
         ),
-        ({"phase": "Running", "containerStatuses": [_container(running=_RUNNING)]}, ["0/2", "Running", 0]),
+        ({"phase": "Running", "containerStatuses": [_container(running=_RUNNING)]}, ["0/2", "Running", "0"]),
         (
             {"phase": "Succeeded", "containerStatuses": [_container(terminated=_COMPLETED)]},
-            ["0/2", "Completed", 0],
+            ["0/2", "Completed", "0"],
         ),
         (
             {"phase": "Failed", "containerStatuses": [_container(terminated={"exitCode": 3})]},
-            ["0/2", "ExitCode:3", 0],
+            ["0/2", "ExitCode:3", "0"],
         ),
         (
             {"phase": "Failed", "containerStatuses": [_container(terminated={"exitCode": 137, "signal": 9})]},
-            ["0/2", "Signal:9", 0],
+            ["0/2", "Signal:9", "0"],
         ),
         (
             {
                 "phase": "Running",
                 "containerStatuses": [_container(restarts=5, waiting={"reason": "CrashLoopBackOff"})],
             },
-            ["0/2", "CrashLoopBackOff", 5],
+            ["0/2", "CrashLoopBackOff", "5"],
         ),
-        ({"phase": "Pending", "containerStatuses": [_container(waiting={})]}, ["0/2", "Pending", 0]),
+        ({"phase": "Pending", "containerStatuses": [_container(waiting={})]}, ["0/2", "Pending", "0"]),
         (
             {
                 "phase": "Running",
@@ -101,14 +102,14 @@ _IS_READY = [{"type": "Ready", "status": "True"}]
                     _container(restarts=2, terminated={"exitCode": 1, "reason": "Error"}),
                 ],
             },
-            ["0/2", "ImagePullBackOff", 2],
+            ["0/2", "ImagePullBackOff", "2"],
         ),
         (
             {
                 "phase": "Running",
                 "containerStatuses": [_container(terminated=_COMPLETED), _container(True, running=_RUNNING)],
             },
-            ["1/2", "NotReady", 0],
+            ["1/2", "NotReady", "0"],
         ),
         (
             {
@@ -116,7 +117,7 @@ _IS_READY = [{"type": "Ready", "status": "True"}]
                 "conditions": _IS_READY,
                 "containerStatuses": [_container(terminated=_COMPLETED), _container(True, running=_RUNNING)],
             },
-            ["1/2", "Running", 0],
+            ["1/2", "Running", "0"],
         ),
         (
             {
@@ -128,39 +129,39 @@ _IS_READY = [{"type": "Ready", "status": "True"}]
                 ],
                 "containerStatuses": [_container(restarts=8, waiting={"reason": "PodInitializing"})],
             },
-            ["0/2", "Init:1/3", 3],
+            ["0/2", "Init:1/3", "3"],
         ),
         (
             {"phase": "Pending", "initContainerStatuses": [_container(terminated={"exitCode": 2})]},
-            ["0/2", "Init:ExitCode:2", 0],
+            ["0/2", "Init:ExitCode:2", "0"],
         ),
         (
             {
                 "phase": "Pending",
                 "initContainerStatuses": [_container(terminated={"exitCode": 2, "signal": 11})],
             },
-            ["0/2", "Init:Signal:11", 0],
+            ["0/2", "Init:Signal:11", "0"],
         ),
         (
             {
                 "phase": "Pending",
                 "initContainerStatuses": [_container(terminated={"exitCode": 2, "reason": "Error"})],
             },
-            ["0/2", "Init:Error", 0],
+            ["0/2", "Init:Error", "0"],
         ),
         (
             {
                 "phase": "Pending",
                 "initContainerStatuses": [_container(waiting={"reason": "CrashLoopBackOff"})],
             },
-            ["0/2", "Init:CrashLoopBackOff", 0],
+            ["0/2", "Init:CrashLoopBackOff", "0"],
         ),
         (
             {
                 "phase": "Pending",
                 "initContainerStatuses": [_container(waiting={"reason": "PodInitializing"})],
             },
-            ["0/2", "Init:0/3", 0],
+            ["0/2", "Init:0/3", "0"],
         ),
         (
             {
@@ -168,7 +169,31 @@ _IS_READY = [{"type": "Ready", "status": "True"}]
                 "initContainerStatuses": [_container(restarts=9, terminated=_COMPLETED)],
                 "containerStatuses": [_container(True, 1, running=_RUNNING)],
             },
-            ["1/2", "Running", 1],
+            ["1/2", "Running", "1"],
+        ),
+        (
+            {
+                "phase": "Running",
+                "containerStatuses": [
+                    {**_container(True, 3, running=_RUNNING), "lastState": {"terminated": _ENDED}},
+                    {**_container(True, 1, running=_RUNNING), "lastState": {"terminated": {"exitCode": 1}}},
+                ],
+            },
+            ["2/2", "Running", "4 (5m ago)"],
+        ),
+        (
+            {"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]},
+            ["0/2", "SchedulingGated", "0"],
+        ),
+        (
+            {
+                "phase": "Failed",
+                "containerStatuses": [
+                    _container(terminated=_COMPLETED),
+                    _container(terminated={"exitCode": 1, "reason": "Error"}),
+                ],
+            },
+            ["0/2", "Error", "0"],
         ),
     ],
 )
@@ -185,6 +210,29 @@ def test_a_pod_that_is_being_deleted(reason: str, expected: str) -> None:
     status = {"phase": "Running", "reason": reason, "containerStatuses": [_container(True, running=_RUNNING)]}
     pod = _object(metadata={"deletionTimestamp": _CREATED}, spec={"containers": [{}]}, status=status)
     assert _cells("pods", pod)[:3] == ["x", "1/1", expected]
+
+
+def test_a_deleted_pod_that_has_ended_shows_how() -> None:
+    status = {"phase": "Succeeded", "containerStatuses": [_container(terminated=_COMPLETED)]}
+    pod = _object(metadata={"deletionTimestamp": _CREATED}, spec={"containers": [{}]}, status=status)
+    assert _cells("pods", pod)[:3] == ["x", "0/1", "Completed"]
+
+
+def test_sidecars_count_as_containers() -> None:
+    spec = {
+        "containers": [{"name": "main"}],
+        "initContainers": [{"name": "proxy", "restartPolicy": "Always"}, {"name": "setup"}],
+    }
+    proxy = {**_container(True, 2, running=_RUNNING), "name": "proxy", "started": True}
+    starting = {"phase": "Pending", "initContainerStatuses": [proxy, {**_container(), "name": "setup"}]}
+    assert _cells("pods", _object(spec=spec, status=starting))[1:4] == ["1/2", "Init:1/2", "2"]
+    done = {**_container(restarts=5, terminated=_COMPLETED), "name": "setup"}
+    running = {
+        "phase": "Running",
+        "initContainerStatuses": [proxy, done],
+        "containerStatuses": [_container(True, 1, running=_RUNNING)],
+    }
+    assert _cells("pods", _object(spec=spec, status=running))[1:4] == ["2/2", "Running", "3"]
 
 
 def test_where_a_pod_is() -> None:
@@ -332,7 +380,7 @@ _SUBJECTS = [
         ("configmaps", {"data": {"a": "1", "b": "2"}, "binaryData": {"c": ""}}, [3, "3m"]),
         ("configmaps", {}, [0, "3m"]),
         ("secrets", {"type": "Opaque", "data": {"a": ""}}, ["Opaque", 1, "3m"]),
-        ("serviceaccounts", {"secrets": [{"name": "s"}]}, [1, "3m"]),
+        ("serviceaccounts", {"secrets": [{"name": "s"}]}, ["3m"]),
         (
             "persistentvolumeclaims",
             {
@@ -373,17 +421,21 @@ _SUBJECTS = [
                 "spec": {"completions": 3, "template": _TEMPLATE, "selector": _SELECTOR},
                 "status": {"succeeded": 2, "startTime": "2024-01-02T11:00:00Z"},
             },
-            ["2/3", "60m", "3m", "x,y", "i1,i2", _SELECTED],
+            ["Running", "2/3", "60m", "3m", "x,y", "i1,i2", _SELECTED],
         ),
         (
             "jobs.batch",
             {
                 "spec": {"parallelism": 4, "template": _TEMPLATE},
-                "status": {"startTime": "2024-01-01T00:00:00Z", "completionTime": "2024-01-01T00:07:05Z"},
+                "status": {
+                    "startTime": "2024-01-01T00:00:00Z",
+                    "completionTime": "2024-01-01T00:07:05Z",
+                    "conditions": [{"type": "Complete", "status": "True"}],
+                },
             },
-            ["0/1 of 4", "7m5s", "3m", "x,y", "i1,i2", "<none>"],
+            ["Complete", "0/1 of 4", "7m5s", "3m", "x,y", "i1,i2", "<none>"],
         ),
-        ("jobs.batch", {"spec": {"parallelism": 1}}, ["0/1", "", "3m", "", "", "<none>"]),
+        ("jobs.batch", {"spec": {"parallelism": 1}}, ["Running", "0/1", "", "3m", "", "", "<none>"]),
         (
             "deployments.apps",
             {

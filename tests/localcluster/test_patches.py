@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from windlass.localcluster import failures
 from windlass.localcluster.patching import patches
 
+MAP = "map[string]interface {}"
 OBJECT: dict[str, Any] = {
     "data": {"a": "1", "~x": "t", "y/z": "s"},
     "list": [1, 2, 3],
@@ -136,13 +137,34 @@ def test_an_operation_that_does_not_apply(operation: Any) -> None:
 @pytest.mark.parametrize(
     ("operations", "message"),
     [
-        ({}, "json: cannot unmarshal object into Go value of type jsonpatch.Patch"),
-        ("x", "json: cannot unmarshal string into Go value of type jsonpatch.Patch"),
-        (3, "json: cannot unmarshal number into Go value of type jsonpatch.Patch"),
-        (True, "json: cannot unmarshal bool into Go value of type jsonpatch.Patch"),
-        ([1], "json: cannot unmarshal number into Go value of type jsonpatch.Operation"),
-        (["x"], "json: cannot unmarshal string into Go value of type jsonpatch.Operation"),
-        ([[]], "json: cannot unmarshal array into Go value of type jsonpatch.Operation"),
+        (
+            {},
+            "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp",
+        ),
+        (
+            "x",
+            "error decoding patch: json: cannot unmarshal string into Go value of type []handlers.jsonPatchOp",
+        ),
+        (
+            3,
+            "error decoding patch: json: cannot unmarshal number into Go value of type []handlers.jsonPatchOp",
+        ),
+        (
+            True,
+            "error decoding patch: json: cannot unmarshal bool into Go value of type []handlers.jsonPatchOp",
+        ),
+        (
+            [1],
+            "error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp",
+        ),
+        (
+            ["x"],
+            "error decoding patch: json: cannot unmarshal string into Go value of type handlers.jsonPatchOp",
+        ),
+        (
+            [[]],
+            "error decoding patch: json: cannot unmarshal array into Go value of type handlers.jsonPatchOp",
+        ),
     ],
 )
 def test_what_is_no_json_patch(operations: Any, message: str) -> None:
@@ -237,11 +259,20 @@ def test_a_merge_patch(obj: Any, patch: Any, expected: Any) -> None:
     assert patches.merge_patch(obj, patch) == expected
 
 
-@pytest.mark.parametrize("patch", [None, [], [1], "x", 3])
-def test_what_is_no_merge_patch(patch: Any) -> None:
+@pytest.mark.parametrize(
+    ("patch", "message"),
+    [
+        (None, "Invalid JSON Patch"),
+        *(
+            (patch, f"error decoding patch: json: cannot unmarshal {kind} into Go value of type {MAP}")
+            for patch, kind in [([], "array"), ([1], "array"), ("x", "string"), (3, "number")]
+        ),
+    ],
+)
+def test_merge_patch_that_is_not_an_object_is_rejected(patch: Any, message: str) -> None:
     with pytest.raises(failures.ApiError) as raised:
         patches.merge_patch(OBJECT, patch)
-    assert refusal(raised.value) == (400, "BadRequest", "Invalid JSON Patch")
+    assert refusal(raised.value) == (400, "BadRequest", message)
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

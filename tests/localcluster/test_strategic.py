@@ -2,6 +2,8 @@
 
 import contextlib
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,9 @@ from hypothesis import strategies as st
 
 from windlass.localcluster import failures
 from windlass.localcluster.patching import strategic
-from windlass.wire import kubernetes_types
+from windlass.localcluster.publishing import openapi_schemas
 
+TRANSCRIPTS = Path(__file__).parents[1] / "cluster" / "transcripts"
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
 POD: dict[str, Any] = {
     "metadata": {
@@ -313,19 +316,16 @@ def refusal(patch: Any, obj: dict[str, Any] = POD) -> tuple[int, str, str]:
     return raised.value.code, raised.value.reason, raised.value.message
 
 
-@pytest.mark.parametrize(
-    ("type_name", "field"),
-    [(type_name, field) for type_name in strategic.RULES for field in strategic.RULES[type_name]],
-)
-def test_every_rule_is_about_a_field_that_exists(type_name: str, field: str) -> None:
-    types = kubernetes_types.types()
-    rule, declared = strategic.RULES[type_name][field], types[type_name].fields[field]
-    if rule.key:
-        assert rule.key in types[declared.removeprefix("[]")].fields
-    elif rule.merges:
-        assert declared == "[]string"
-    else:
-        assert rule.strategy == "retainKeys"
+def test_rules_are_those_of_a_real_api_server() -> None:
+    """The conformance tests record them: tests/cluster/test_discovery.py, `test_merge_rules`."""
+    (recorded,) = json.loads((TRANSCRIPTS / "discovery" / "merge_rules.json").read_text(encoding="utf-8"))
+    found = {
+        openapi_schemas.definition_name(type_name): {
+            field: [rule.strategy, *([rule.key] if rule.key else [])] for field, rule in fields.items()
+        }
+        for type_name, fields in strategic.RULES.items()
+    }
+    assert found == recorded["value"]
 
 
 NAMES = st.sampled_from("abcd")

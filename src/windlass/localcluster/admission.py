@@ -4,6 +4,7 @@ All of this is pure. What an object becomes is said by the strategy of its kind;
 """
 
 from collections.abc import Callable
+from typing import NoReturn, cast
 
 import msgspec
 
@@ -44,14 +45,14 @@ def received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, 
     check_identity(kind, given)
     meta = given.get("metadata")
     if not isinstance(meta, dict | None):
-        raise failures.bad_request("metadata must be an object")
+        _refuse_metadata(kind, meta)
     new: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta or {}}
     new.update(item for item in given.items() if item[0] not in new)
     if isinstance(kind.schema, typed.TypedSchema):
         kind.schema.check_types(new, kind.kind, kind.version)
         dropped = kind.schema.prune(new)
     else:
-        _metadata_schema.check_types(new["metadata"], "ObjectMeta", "v1")
+        _metadata_schema.check_types(new["metadata"], kind.kind, kind.version)
         dropped = [f"metadata.{path}" for path in _metadata_schema.prune(new["metadata"])]
         dropped += kind.schema.prune(new)
     warnings = tuple(f'unknown field "{path}"' for path in dropped)
@@ -71,7 +72,16 @@ def changed(kind: Kind, change: Change, old: Object, options: WriteOptions) -> t
     except ApiError as error:
         if error.code != 400 or options.field_validation == "Strict":
             raise
-        raise failures.unpatchable(changed, error.message) from error
+        _, _, why = error.message.rpartition(f" cannot be handled as a {kind.kind}: ")
+        raise failures.unpatchable(changed, why) from error
+
+
+def _refuse_metadata(kind: Kind, meta: object) -> NoReturn:
+    """Reject metadata that is not an object, as Kubernetes' decoder does."""
+    if isinstance(kind.schema, typed.TypedSchema):
+        kind.schema.check_types({"metadata": meta}, kind.kind, kind.version)
+    _metadata_schema.check_types(cast("Object", meta), kind.kind, kind.version)
+    raise AssertionError("metadata of a wrong type was accepted")
 
 
 def check_identity(kind: Kind, given: Object) -> None:
@@ -114,8 +124,7 @@ def check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
         )
     if kind.namespaced and meta.setdefault("namespace", namespace) != namespace:
         raise failures.bad_request(
-            f"the namespace of the object ({meta['namespace']})"
-            f" does not match the namespace on the request ({namespace})"
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
     if not kind.namespaced:
         meta.pop("namespace", None)
@@ -128,7 +137,7 @@ def check_freshness(kind: Kind, meta: Object, old: Object) -> None:
         fault = Fault(
             "metadata.resourceVersion",
             "FieldValueInvalid",
-            "Invalid value: 0x0: must be specified for an update",
+            "Invalid value: 0: must be specified for an update",
         )
         raise failures.invalid(kind.group, kind.plural, name, [fault])
     if uid and uid != old["uid"]:
@@ -147,6 +156,20 @@ def carry_over(new: Object, old: Object) -> None:
 def shape_faults(kind: Kind, new: Object) -> list[Fault]:
     """What the schema says of a custom resource. What a built-in kind requires is said by its strategy."""
     return kind.schema.validate(new) if kind.is_custom else []
+
+
+def status_faults(kind: Kind, new: Object) -> list[Fault]:
+    """Return what the schema says of the status of a custom resource.
+
+    Kubernetes validates nothing else when a status is written, and names the fields in its messages from there.
+    """
+    faults = [fault for fault in shape_faults(kind, new) if fault.field.startswith(("status", "<nil>"))]
+    return [
+        msgspec.structs.replace(fault, message=fault.message.replace("status.", "", 1))
+        if f"{fault.field} in body" in fault.message
+        else fault
+        for fault in faults
+    ]
 
 
 def metadata_faults(kind: Kind, new: Object) -> list[Fault]:
@@ -184,7 +207,14 @@ def is_desired_otherwise(kind: Kind, new: Object, old: Object) -> bool:
     if kind.strategy.counts_annotations and is_annotated_otherwise:
         return True
     fields = {*new, *old} - {"metadata", "apiVersion", *kind.strategy.status_fields}
-    return any(new.get(field) != old.get(field) for field in fields)
+    return any(_desired(kind, new, field) != _desired(kind, old, field) for field in fields)
+
+
+def _desired(kind: Kind, obj: Object, field: str) -> object:
+    uncounted = kind.strategy.uncounted_spec_fields
+    if field == "spec" and uncounted:
+        return {name: value for name, value in (obj.get("spec") or {}).items() if name not in uncounted}
+    return obj.get(field)
 
 
 def refuse(kind: Kind, name: str, faults: list[Fault]) -> None:

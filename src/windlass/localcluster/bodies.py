@@ -9,6 +9,7 @@ from windlass.wire import faults, parsing, tree, yaml_text
 
 JSON = "application/json"
 YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
@@ -33,7 +34,7 @@ def decode_stored(body: bytes) -> dict[str, Any]:
 def decode_object(content_type: str, body: bytes) -> dict[str, Any]:
     media_type = media_type_of(content_type)
     if media_type not in ("", JSON, YAML):
-        raise failures.unsupported_media_type([JSON, YAML])
+        raise failures.unsupported_media_type([JSON, YAML, PROTOBUF])
     value = decode_yaml(body) if media_type == YAML else decode_json(body)
     if not isinstance(value, dict | None):
         raise failures.bad_request(f"the body of the request is not an object but {_named(value)}")
@@ -54,6 +55,13 @@ def decode_json(body: bytes) -> Any:
         raise failures.bad_request("the object provided is nested too deeply") from error
     except UnicodeDecodeError as error:
         raise failures.bad_request(f"the object provided is not UTF-8: {error}") from error
+
+
+def decode_patch(body: bytes) -> Any:
+    try:
+        return decode_json(body)
+    except failures.ApiError as error:
+        raise failures.bad_request("invalid JSON patch") from error
 
 
 def decode_yaml(body: bytes) -> Any:

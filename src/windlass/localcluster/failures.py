@@ -44,13 +44,52 @@ def forbidden_field(field: str, detail: str) -> Fault:
     return Fault(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
+def too_many(field: str, count: int, limit: int) -> Fault:
+    items = "item" if limit == 1 else "items"
+    return Fault(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} {items}")
+
+
 def too_long(field: str, limit: int) -> Fault:
-    return Fault(field, "FieldValueTooLong", f"Too long: must have at most {limit} bytes")
+    unit = "byte" if limit == 1 else "bytes"
+    return Fault(field, "FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
 
 
 def shown(value: object) -> str:
     """A value as Kubernetes writes it into a message."""
+    if isinstance(value, str):
+        return quoted(value)
     return msgspec.json.encode(value).decode()
+
+
+_ESCAPES = {
+    "\a": r"\a",
+    "\b": r"\b",
+    "\f": r"\f",
+    "\n": r"\n",
+    "\r": r"\r",
+    "\t": r"\t",
+    "\v": r"\v",
+    '"': r"\"",
+    "\\": r"\\",
+}
+
+
+def quoted(text: str) -> str:
+    """A text in double quotes, escaped as Go escapes it (`%q`)."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    number = ord(character)
+    if number < 0x80:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
 class ApiError(Exception):
@@ -100,7 +139,7 @@ def _about(group: str, plural: str, name: str) -> dict[str, str]:
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
-    message = f'{resource_name(group, plural)} "{name}" not found'
+    message = f"{resource_name(group, plural)} {quoted(name)} not found"
     return ApiError(404, "NotFound", message, _about(group, plural, name))
 
 
@@ -109,17 +148,17 @@ def no_such_path() -> ApiError:
 
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
-    message = f'{resource_name(group, plural)} "{name}" already exists'
+    message = f"{resource_name(group, plural)} {quoted(name)} already exists"
     return ApiError(409, "AlreadyExists", message, _about(group, plural, name))
 
 
 def conflict(group: str, plural: str, name: str, why: str) -> ApiError:
-    message = f'Operation cannot be fulfilled on {resource_name(group, plural)} "{name}": {why}'
+    message = f"Operation cannot be fulfilled on {resource_name(group, plural)} {quoted(name)}: {why}"
     return ApiError(409, "Conflict", message, _about(group, plural, name))
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
-    message = f'{resource_name(group, plural)} "{name}" is forbidden: {why}'
+    message = f"{resource_name(group, plural)} {quoted(name)} is forbidden: {why}"
     return ApiError(403, "Forbidden", message, _about(group, plural, name))
 
 
@@ -129,12 +168,12 @@ def invalid(group: str, kind: str, name: str, faults: list[Fault]) -> ApiError:
     subject = f"{kind}.{group}" if group else kind
     causes = [{"reason": fault.reason, "message": fault.message, "field": fault.field} for fault in faults]
     details = _about(group, kind, name) | {"causes": causes}
-    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {text}', details)
+    return ApiError(422, "Invalid", f"{subject} {quoted(name)} is invalid: {text}", details)
 
 
 def unpatchable(result: object, why: str) -> ApiError:
     """A patch that leaves nothing which could be an object of the kind."""
-    message = f"Invalid value: {shown(result)}: {why}"
+    message = f"Invalid value: {quoted(shown(result))}: {why}"
     cause = {"reason": "FieldValueInvalid", "message": message, "field": "patch"}
     return ApiError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": [cause]})
 
@@ -150,6 +189,10 @@ def unauthorized() -> ApiError:
 def method_not_allowed() -> ApiError:
     message = "the server does not allow this method on the requested resource"
     return ApiError(405, "MethodNotAllowed", message, {})
+
+
+def unsupported_patch_type() -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def unsupported_media_type(accepted: Iterable[str]) -> ApiError:

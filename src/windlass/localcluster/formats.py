@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_UNDERSCORED = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_UNDERSCORED_SUBDOMAIN = rf"{_UNDERSCORED}(\.{_UNDERSCORED})*"
 _LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_ENVIRONMENT = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _KEY = "[-._a-zA-Z0-9]+"
 _HEADER = "[-A-Za-z0-9]+"
 _PERCENT = "[0-9]+%"
@@ -25,6 +26,10 @@ _OF_A_LABEL = (
 _OF_A_SUBDOMAIN = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start"
     " and end with an alphanumeric character"
+)
+_OF_AN_UNDERSCORED_SUBDOMAIN = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must"
+    " start and end with an alphanumeric character"
 )
 _OF_A_1035_LABEL = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character,"
@@ -39,8 +44,7 @@ _OF_A_LABEL_VALUE = (
     " and end with an alphanumeric character"
 )
 _OF_AN_ENVIRONMENT_NAME = (
-    "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not"
-    " start with a digit"
+    "a valid environment variable name must consist only of printable ASCII characters other than '='"
 )
 _OF_A_KEY = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
 _OF_A_HEADER = "a valid HTTP header must consist of alphanumeric characters or '-'"
@@ -66,7 +70,9 @@ def _remembered(rule: Rule) -> Rule:
 
 @_remembered
 def dns_label(value: str) -> Problems:
-    return _too_long(value, 63) + _mismatch(value, _LABEL, _OF_A_LABEL, "my-name", "123-abc")
+    has_dots_only = "." in value and re.fullmatch(_SUBDOMAIN, value)
+    wrong = _mismatch(value, _LABEL, _OF_A_LABEL, "my-name", "123-abc")
+    return _too_long(value, 63) + (("must not contain dots",) if has_dots_only else wrong)
 
 
 @_remembered
@@ -79,6 +85,12 @@ def dns_subdomain(value: str) -> Problems:
     return _too_long(value, 253) + _mismatch(value, _SUBDOMAIN, _OF_A_SUBDOMAIN, "example.com")
 
 
+def search_domain(value: str) -> Problems:
+    """A domain in which a resolver searches: underscores are allowed, since names of services have them."""
+    wrong = _mismatch(value, _UNDERSCORED_SUBDOMAIN, _OF_AN_UNDERSCORED_SUBDOMAIN, "example.com")
+    return _too_long(value, 253) + wrong
+
+
 @_remembered
 def qualified_name(value: str) -> Problems:
     """A label's key, a finalizer, a resource: a name after an optional DNS subdomain and a slash."""
@@ -86,14 +98,14 @@ def qualified_name(value: str) -> Problems:
     if "/" in prefix:
         text = _mismatch("", _QUALIFIED, _OF_A_QUALIFIED_NAME, "MyName", "my.name", "123-abc")[0]
         return (
-            f"a qualified name {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            f"a valid label key {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
         )
     problems: Problems = ()
     if slash:
-        problems += _each("prefix part ", dns_subdomain(prefix) if prefix else ("must be non-empty",))
+        problems += _each("prefix part ", _prefix_problems(prefix) if prefix else ("must be non-empty",))
     if not name:
         problems += ("name part must be non-empty",)
-    wrong = _too_long(name, 63) + _mismatch(
+    wrong = _too_long(name, 63, "bytes") + _mismatch(
         name, _QUALIFIED, _OF_A_QUALIFIED_NAME, "MyName", "my.name", "123-abc"
     )
     return problems + _each("name part ", wrong)
@@ -102,13 +114,15 @@ def qualified_name(value: str) -> Problems:
 @_remembered
 def label_value(value: str) -> Problems:
     wrong = _mismatch(value, f"({_QUALIFIED})?", _OF_A_LABEL_VALUE, "MyValue", "my_value", "12345")
-    return _too_long(value, 63) + wrong
+    return _too_long(value, 63, "bytes") + wrong
 
 
 @_remembered
 def environment_name(value: str) -> Problems:
-    examples = ("my.env-name", "MY_ENV.NAME", "MyEnvName1")
-    return _mismatch(value, _ENVIRONMENT, _OF_AN_ENVIRONMENT_NAME, *examples) + _leaves_the_folder(value)
+    if not value:
+        return ("environment variable name must be non-empty",)
+    is_valid = value.isascii() and value.isprintable() and "=" not in value
+    return () if is_valid else (_OF_AN_ENVIRONMENT_NAME,)
 
 
 @_remembered
@@ -131,7 +145,7 @@ def port_name(value: str) -> Problems:
     if not re.fullmatch("[-a-z0-9]+", value):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not re.search("[a-z]", value):
-        problems.append("must contain at least one letter or number (a-z, 0-9)")
+        problems.append("must contain at least one letter (a-z)")
     if "--" in value:
         problems.append("must not contain consecutive hyphens")
     if value.startswith("-") or value.endswith("-"):
@@ -171,8 +185,13 @@ def path_segment_prefix(value: str) -> Problems:
     return tuple(f"may not contain '{character}'" for character in "/%" if character in value)
 
 
-def _too_long(value: str, limit: int) -> Problems:
-    return () if len(value.encode()) <= limit else (f"must be no more than {limit} characters",)
+def _prefix_problems(value: str) -> Problems:
+    return _too_long(value, 253, "bytes") + _mismatch(value, _SUBDOMAIN, _OF_A_SUBDOMAIN, "example.com")
+
+
+def _too_long(value: str, limit: int, unit: str = "characters") -> Problems:
+    """Kubernetes counts bytes everywhere, and says so of label keys and label values only."""
+    return () if len(value.encode()) <= limit else (f"must be no more than {limit} {unit}",)
 
 
 def _mismatch(value: str, pattern: str, rule: str, *examples: str) -> Problems:

@@ -97,12 +97,8 @@ class Lifecycle:
 
     def create(self, kind: Kind, namespace: str, given: Object, options: WriteOptions) -> Written:
         if kind.is_going:
-            raise ApiError(
-                405,
-                "MethodNotAllowed",
-                "create not allowed while custom resource definition is terminating",
-                {"group": kind.group, "kind": kind.plural},
-            )
+            why = "create not allowed while custom resource definition is terminating"
+            raise failures.forbidden(kind.group, kind.plural, _name_of(given), why)
         new, warnings = admission.received(kind, given, options)
         meta = new["metadata"]
         admission.check_namespace(kind, meta, namespace)
@@ -125,6 +121,7 @@ class Lifecycle:
         kind.strategy.prepare_create(new, self)
         faults = [
             *admission.metadata_faults(kind, new),
+            *kind.strategy.validate_create(new),
             *admission.shape_faults(kind, new),
             *kind.strategy.validate(new),
         ]
@@ -181,7 +178,7 @@ class Lifecycle:
             faults = [
                 *metadata.validate_metadata_update(new, old),
                 *admission.metadata_faults(kind, new),
-                *admission.shape_faults(kind, new),
+                *admission.status_faults(kind, new),
                 *kind.strategy.validate_status(new, old),
             ]
         else:
@@ -255,7 +252,7 @@ class Lifecycle:
             if not options.is_dry_run:
                 self.store.delete(kind.resource, place, version)
             if not kind.strategy.is_graceful:
-                return Deleted(True, stored)
+                return Deleted(True, self._last_state(kind, stored, options))
             if "deletionTimestamp" in old_meta:
                 # It was going already: that it goes now is one more change.
                 meta["resourceVersion"] = str(self.store.version)
@@ -263,6 +260,14 @@ class Lifecycle:
         if meta == old_meta or options.is_dry_run:
             return Deleted(False, bodies.encode(obj))
         return Deleted(False, self.store.update(kind.resource, place, obj, version))
+
+    def _last_state(self, kind: Kind, body: bytes, options: DeleteOptions) -> bytes:
+        """Return a deleted object as clients see it: as it was, with the version of its deletion."""
+        if not kind.strategy.returns_deleted or options.is_dry_run:
+            return body
+        obj = bodies.decode_stored(body)
+        obj["metadata"]["resourceVersion"] = str(self.store.version)
+        return bodies.encode(obj)
 
     def _mark(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
         """As it is from now on: when it will go, and what must be done first."""
@@ -301,6 +306,11 @@ class Lifecycle:
             "field": "metadata.namespace",
         }
         raise ApiError(403, error.reason, error.message, {**(error.details or {}), "causes": [cause]})
+
+
+def _name_of(given: Object) -> str:
+    meta = given.get("metadata")
+    return str(meta.get("name", "")) if isinstance(meta, dict) else ""
 
 
 def written_time(time: datetime) -> str:

@@ -31,10 +31,6 @@ def label(name: str, is_prefix: bool) -> formats.Problems:
     return formats.dns_label(_without_dash(name) if is_prefix else name)
 
 
-def label_1035(name: str, is_prefix: bool) -> formats.Problems:
-    return formats.dns_1035_label(_without_dash(name) if is_prefix else name)
-
-
 def path_segment(name: str, is_prefix: bool) -> formats.Problems:
     return formats.path_segment_prefix(name) if is_prefix else formats.path_segment(name)
 
@@ -43,7 +39,7 @@ _NAME_RULES: dict[str, NameRule] = {
     # Named after the object that they are about, whatever that is called.
     "events": path_segment,
     "namespaces": label,
-    "services": label_1035,
+    "services": label,
     "roles.rbac.authorization.k8s.io": path_segment,
     "rolebindings.rbac.authorization.k8s.io": path_segment,
     "clusterroles.rbac.authorization.k8s.io": path_segment,
@@ -200,24 +196,27 @@ def _generation_faults(metadata: Mapping[str, Any]) -> Iterator[Fault]:
 def _owner_faults(owners: list[dict[str, Any]]) -> Iterator[Fault]:
     field = "metadata.ownerReferences"
     controller = ""
-    for owner in owners:
-        for key, word in (("apiVersion", "version"), ("kind", "kind"), ("name", "name"), ("uid", "uid")):
+    for index, owner in enumerate(owners):
+        at = f"{field}[{index}]"
+        for key in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(key):
-                yield failures.invalid_value(
-                    f"{field}.{key}", owner.get(key, ""), f"{word} must not be empty"
-                )
+                yield failures.required(f"{at}.{key}", "must not be empty")
+        if owner.get("apiVersion", "").count("/") > 1 or owner.get("apiVersion", "").endswith("/"):
+            problem = "must be <group>/<version> or <version>"
+            yield failures.invalid_value(f"{at}.apiVersion", owner["apiVersion"], problem)
         if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
-            yield failures.invalid_value(field, owner, "/v1, Kind=Event is disallowed from being an owner")
+            yield failures.invalid_value(at, owner, "/v1, Kind=Event is disallowed from being an owner")
         if not owner.get("controller"):
             continue
+        name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
         if controller:
             problem = (
                 'Only one reference can have Controller set to true. Found "true" in references for'
-                f" {controller} and {owner.get('name')}"
+                f" {controller} and {name}"
             )
             yield failures.invalid_value(field, owners, problem)
         else:
-            controller = owner.get("name", "")
+            controller = name
 
 
 def _finalizer_faults(finalizers: list[str], is_custom: bool) -> Iterator[Fault]:

@@ -40,6 +40,8 @@ class Strategy:
 
     # Does metadata.generation count the changes of the spec?
     counts_generations = False
+    # Fields of the spec whose changes are not counted.
+    uncounted_spec_fields: tuple[str, ...] = ()
     # Are annotations part of what is desired?
     counts_annotations = False
     # What an update through the main path may not change, and one through /status changes alone.
@@ -78,6 +80,10 @@ class Strategy:
 
     def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
         """What may not change."""
+        return ()
+
+    def validate_create(self, new: Object) -> Iterable[Fault]:
+        """Return the faults that matter only when an object is created."""
         return ()
 
     def validate_status(self, new: Object, old: Object) -> Iterable[Fault]:

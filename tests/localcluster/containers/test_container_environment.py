@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster.containers.environment import environment, skipped_names
+from windlass.localcluster.containers.environment import environment
 from windlass.localcluster.containers.facts import Facts, Lookup
 from windlass.localcluster.containers.refusals import RefusedError
 from windlass.model.base import Json
@@ -126,10 +126,10 @@ def _without_services(pod: Json, container: Json, lookup: Lookup, facts: Facts) 
     [
         ({"envFrom": [{"configMapRef": {"name": "other"}}]}, {"level": "info"}),
         ({"envFrom": [{"prefix": "APP_", "configMapRef": {"name": "other"}}]}, {"APP_level": "info"}),
-        # A key that cannot be a variable is left out, unless its prefix mends it.
+        # Any key may be a variable, though a shell cannot read this one.
         (
             {"envFrom": [{"configMapRef": {"name": "settings"}}]},
-            {"level": "debug", "price": "5$$(level)"},
+            {"level": "debug", "1st": "no variable", "price": "5$$(level)"},
         ),
         (
             {"envFrom": [{"prefix": "N_", "configMapRef": {"name": "settings"}}]},
@@ -138,7 +138,7 @@ def _without_services(pod: Json, container: Json, lookup: Lookup, facts: Facts) 
         # The later source wins, and the container's own variables win over all of them.
         (
             {"envFrom": [{"configMapRef": {"name": "settings"}}, {"configMapRef": {"name": "other"}}]},
-            {"level": "info", "price": "5$$(level)"},
+            {"level": "info", "1st": "no variable", "price": "5$$(level)"},
         ),
         (
             {
@@ -223,13 +223,3 @@ def test_services_can_be_referred_to_and_replaced(pod: Json, lookup: Lookup, fac
     found = environment(pod, {"name": "main", "env": variables}, lookup, facts)
     assert found["ADDRESS"] == "10.96.0.9:2222"
     assert found["PS_0_SERVICE_HOST"] == "mine"
-
-
-def test_names_that_were_skipped_are_told(pod: Json, lookup: Lookup) -> None:
-    sources = [{"configMapRef": {"name": name}} for name in ("settings", "other")]
-    assert [*skipped_names(pod, {"name": "main", "envFrom": sources}, lookup)] == [
-        (
-            "Keys [1st] from the EnvFrom configMap train/settings were skipped since they are considered invalid"
-            " environment variable names."
-        )
-    ]

@@ -37,7 +37,11 @@ class Cluster:
             meta.setdefault("namespace", "default")
         new.pop("status", None)
         kind.strategy.prepare_create(new, self)
-        _refuse(kind, new, [*_metadata_faults(kind, new), *kind.strategy.validate(new)])
+        _refuse(
+            kind,
+            new,
+            [*_metadata_faults(kind, new), *kind.strategy.validate_create(new), *kind.strategy.validate(new)],
+        )
         self.stored.append(new)
         return new
 

@@ -89,7 +89,7 @@ FIXED_NODE = "[]: Forbidden: node updates may only change labels, taints, or cap
             binding(),
             lambda one: one["roleRef"].update(name="other"),
             [
-                f'roleRef: Invalid value: {{"kind":"Role","name":"other","apiGroup":"{RBAC}"}}: cannot change roleRef',
+                f'roleRef: Invalid value: {{"kind":"Role","name":"other","apiGroup":"{RBAC}"}}: field is immutable',
             ],
             id="role of a binding",
         ),
@@ -135,12 +135,12 @@ def test_a_bound_claim_may_grow(cluster: Any) -> None:
     [
         pytest.param(
             obj("ConfigMap", data={"a": "x" * (1024 * 1024 + 1)}),
-            ["[]: Too long: must have at most 1048576 bytes"],
+            ["[]: Too long: may not be more than 1048576 bytes"],
             id="a large ConfigMap",
         ),
         pytest.param(
             obj("Secret", stringData={"a": "x" * (1024 * 1024 + 1)}),
-            ["data: Too long: must have at most 1048576 bytes"],
+            ["data: Too long: may not be more than 1048576 bytes"],
             id="a large Secret",
         ),
         pytest.param(

@@ -9,6 +9,7 @@ import pytest
 
 from windlass.localcluster.kubelet import machine
 from windlass.localcluster.kubelet.machine import Sources
+from windlass.localcluster.publishing import discovery
 
 GIB = 1024**3
 FILES = {
@@ -51,7 +52,7 @@ def test_a_whole_machine(tmp_path: Path) -> None:
     assert (found.cpu, found.memory_bytes, found.storage_bytes, found.gpus) == (8, 8 * GIB, 100 * GIB, 0)
     assert (found.os_image, found.kernel_version) == ("Debian GNU/Linux 12 (bookworm)", "6.1.0")
     assert (found.machine_id, found.boot_id, found.address) == ("machine", "boot", "10.1.2.3")
-    assert found.version == "v1.37.0+windlass"
+    assert found.version == discovery.version()["gitVersion"]
     assert found.runtime_version.startswith("windlass://")
 
 

@@ -18,7 +18,6 @@ from windlass.localcluster import failures
 from windlass.localcluster.strategy import Object
 from windlass.wire import kubernetes_types
 
-MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\0"
 _DEEPEST = 100
 # Zero, false or empty means something here: in Go they are pointers.

@@ -18,7 +18,7 @@ class Received(msgspec.Struct, frozen=True):
     body: bytes
 
     def as_object(self) -> Object:
-        if bodies.media_type_of(self.content_type) == protobuf.MEDIA_TYPE:
+        if bodies.media_type_of(self.content_type) == bodies.PROTOBUF:
             return protobuf.decode(self.body)
         return bodies.decode_object(self.content_type, self.body)
 
@@ -32,16 +32,16 @@ class Received(msgspec.Struct, frozen=True):
         if type_name:
             accepted.append(bodies.STRATEGIC_MERGE_PATCH)
         if media_type not in accepted:
-            raise failures.unsupported_media_type(accepted)
-        patch = bodies.decode_json(self.body)
+            raise (
+                failures.unsupported_patch_type() if type_name else failures.unsupported_media_type(accepted)
+            )
+        patch = bodies.decode_patch(self.body)
         if media_type == bodies.JSON_PATCH:
             return Patch(lambda obj: _still_object(patches.json_patch(obj, patch)))
         if media_type == bodies.MERGE_PATCH:
-            if not isinstance(patch, dict):
-                raise failures.unpatchable(patch, "a merge patch of an object is an object")
             return Patch(lambda obj: _still_object(patches.merge_patch(obj, patch)))
         if not isinstance(patch, dict | None):
-            raise failures.bad_request("a strategic merge patch must be an object")
+            raise patches.undecodable(patch, "map[string]interface {}")
         return Patch(lambda obj: strategic.strategic_merge_patch(obj, patch or {}, type_name))
 
 

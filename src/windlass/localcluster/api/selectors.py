@@ -10,32 +10,13 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from windlass.localcluster import failures
+from windlass.localcluster import failures, formats
 
 _TOKEN = re.compile(r"!=|==|[=!(),<>]|[^ \t\r\n=!(),<>]+")
 _SYMBOLS = frozenset({"!=", "==", "=", "!", "(", ")", ",", "<", ">"})
 _END = ""
 
-_NAME = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE = rf"({_NAME})?"
-_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
-_ALPHABET = "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
-_NAME_FORM = (
-    f"must consist of {_ALPHABET}"
-    f" (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME}')"
-)
-_VALUE_FORM = (
-    f"a valid label must be an empty string or consist of {_ALPHABET}"
-    f" (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_VALUE}')"
-)
-_SUBDOMAIN_FORM = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and"
-    f" end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
-)
-_MAX_NAME = 63
-_MAX_SUBDOMAIN = 253
-
+_LONGEST_INTEGER = 63
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MAX_INTEGER = 2**63 - 1
 
@@ -170,8 +151,8 @@ class _LabelParser:
         key = self._take()
         if not _is_word(key):
             _refuse_requirement(f"found '{key}', expected: identifier")
-        if faults := _key_faults(key):
-            _refuse_requirement(f"invalid label key {failures.shown(key)}: {'; '.join(faults)}")
+        if faults := formats.qualified_name(key):
+            _refuse_requirement(f"<nil>: Invalid value: {failures.shown(key)}: {'; '.join(faults)}")
         if negated:
             return Absent(key)
         if self._next in (_END, ","):
@@ -180,10 +161,10 @@ class _LabelParser:
         if operator in _BOUNDS:
             return _BOUNDS[operator](key, _bound(key, self._one_value()))
         if operator not in _COMPARISONS:
-            _refuse_requirement(f"found '{operator}', expected: '=', '!=', '==', 'in', notin'")
+            _refuse_requirement(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
         values = self._several_values() if operator in ("in", "notin") else {self._one_value()}
-        for value in sorted(values):
-            _check_value(key, value)
+        for index, value in enumerate(sorted(values)):
+            _check_value(key, value, index)
         return _COMPARISONS[operator](key, frozenset(values))
 
     def _one_value(self) -> str:
@@ -220,59 +201,23 @@ def _is_word(token: str) -> bool:
 def _bound(key: str, value: str) -> int:
     number = _integer(value)
     if number is None:
-        _refuse_requirement("for 'Gt', 'Lt' operators, the value must be an integer")
-    _check_value(key, value)
+        why = "for 'Gt', 'Lt' operators, the value must be an integer"
+        _refuse_requirement(f"values[0]: Invalid value: {failures.shown(value)}: {why}")
+    _check_value(key, value, 0)
     return number
 
 
-def _check_value(key: str, value: str) -> None:
-    if faults := _value_faults(value):
-        where = f"{failures.shown(value)}: at key: {failures.shown(key)}"
-        _refuse_requirement(f"invalid label value: {where}: {'; '.join(faults)}")
+def _check_value(key: str, value: str, index: int) -> None:
+    if faults := formats.label_value(value):
+        shown = failures.shown(value)
+        _refuse_requirement(f"values[{index}][{key}]: Invalid value: {shown}: {'; '.join(faults)}")
 
 
 def _integer(text: str) -> int | None:
-    if len(text) > _MAX_NAME or not _INTEGER.fullmatch(text):
+    if len(text) > _LONGEST_INTEGER or not _INTEGER.fullmatch(text):
         return None
     number = int(text)
     return number if -_MAX_INTEGER <= number <= _MAX_INTEGER else None
-
-
-def _key_faults(key: str) -> list[str]:
-    """What keeps a text from being the key of a label: a name, after a DNS name and a slash if need be."""
-    prefix, slash, name = key.rpartition("/")
-    if "/" in prefix:
-        return [
-            f"a qualified name {_NAME_FORM} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
-    faults = _prefix_faults(prefix) if slash else []
-    if not name:
-        faults.append("name part must be non-empty")
-    elif len(name.encode()) > _MAX_NAME:
-        faults.append(f"name part must be no more than {_MAX_NAME} characters")
-    if not re.fullmatch(_NAME, name):
-        faults.append(f"name part {_NAME_FORM}")
-    return faults
-
-
-def _prefix_faults(prefix: str) -> list[str]:
-    if not prefix:
-        return ["prefix part must be non-empty"]
-    faults = []
-    if len(prefix.encode()) > _MAX_SUBDOMAIN:
-        faults.append(f"prefix part must be no more than {_MAX_SUBDOMAIN} characters")
-    if not re.fullmatch(_SUBDOMAIN, prefix):
-        faults.append(f"prefix part {_SUBDOMAIN_FORM}")
-    return faults
-
-
-def _value_faults(value: str) -> list[str]:
-    faults = []
-    if len(value.encode()) > _MAX_NAME:
-        faults.append(f"must be no more than {_MAX_NAME} characters")
-    if not re.fullmatch(_VALUE, value):
-        faults.append(_VALUE_FORM)
-    return faults
 
 
 def _refuse(message: str) -> NoReturn:
@@ -346,7 +291,7 @@ def parse_fields(text: str, selectable: Collection[str], *, is_custom: bool = Fa
 
 def _unknown_field(field: str, selectable: Collection[str], is_custom: bool) -> str:
     if "status.successful" in selectable:
-        return f"field label {failures.shown(field)} not supported for batchv1.Job"
+        return f"field label {failures.shown(field)} not supported for Job"
     if selectable or is_custom:
         return f"field label not supported: {field}"
     return (

@@ -64,7 +64,7 @@ async def _binding(asked: Asked) -> web.StreamResponse:
         raise failures.bad_request("name in URL does not match name in Binding object")
     node = _name_in(given.get("target"))
     if not node:
-        raise failures.bad_request("target.name: Required value: a binding names a node")
+        raise failures.bad_request("target.name: Required value")
     annotations = (given.get("metadata") or {}).get("annotations") or {}
     _check_binding(node, annotations)
     options = write_options(asked.query)

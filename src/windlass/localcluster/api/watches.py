@@ -174,7 +174,7 @@ def event_line(change: Change, selection: Selection, show: Show) -> bytes | None
 
 
 def bookmark_line(kind: Kind, version: int, *, is_initial_end: bool = False) -> bytes:
-    metadata: dict[str, object] = {"resourceVersion": str(version), "creationTimestamp": None}
+    metadata: dict[str, object] = {"resourceVersion": str(version)}
     if is_initial_end:
         metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
     obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}

@@ -57,8 +57,7 @@ def not_among(field: str, value: object) -> Fault:
 
 def unchanged(field: str, new: object, old: object) -> Iterator[Fault]:
     if new != old:
-        # Kubernetes writes what is not there as a word.
-        yield failures.invalid_value(field, "null" if new is None else new, "field is immutable")
+        yield failures.invalid_value(field, new, "field is immutable")
 
 
 def port(field: str, value: int | str) -> Iterator[Fault]:
@@ -82,9 +81,13 @@ def reachable(field: str, address: str) -> Iterator[Fault]:
     if parsed.is_unspecified:
         yield failures.invalid_value(field, address, "may not be unspecified (0.0.0.0)")
     if parsed.is_loopback:
-        yield failures.invalid_value(field, address, "may not be in the loopback range (127.0.0.0/8)")
+        yield failures.invalid_value(
+            field, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+        )
     if parsed.is_link_local:
-        yield failures.invalid_value(field, address, "may not be in the link-local range (169.254.0.0/16)")
+        yield failures.invalid_value(
+            field, address, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+        )
     if parsed in ipaddress.ip_network("224.0.0.0/24") or parsed in ipaddress.ip_network("ff02::/16"):
-        problem = "may not be in the link-local multicast range (224.0.0.0/24)"
+        problem = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
         yield failures.invalid_value(field, address, problem)

@@ -75,7 +75,7 @@ def _container_faults(container: Container, known_volumes: Volumes, path: str) -
     yield from probe_checks.faults(container, path)
     if container.get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
         field, value = f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy", "")
-        yield failures.invalid_value(field, value, "must be 'File' or 'FallbackToLogsOnError'")
+        yield failures.not_supported(field, value, _MESSAGE_POLICIES)
     yield from _port_faults(container.get("ports"), f"{path}.ports")
     yield from environment_checks.faults(container.get("env"), f"{path}.env")
     yield from environment_checks.source_faults(container.get("envFrom"), f"{path}.envFrom")

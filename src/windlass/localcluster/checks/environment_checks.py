@@ -7,10 +7,8 @@ from windlass.localcluster import failures, formats
 from windlass.localcluster.checks import basics, field_references
 from windlass.localcluster.failures import Fault
 
-_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
+_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _MORE_THAN_ONE = "may not have more than one field specified at a time"
-# Current releases read values from files too; which file that is they check themselves.
-_KNOWN_SOURCES = (*_SOURCES, "fileKeyRef")
 
 
 def faults(variables: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
@@ -34,7 +32,7 @@ def source_faults(sources: list[dict[str, Any]] | None, path: str) -> Iterator[F
 
 
 def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: str) -> Iterator[Fault]:
-    given = [key for key in _KNOWN_SOURCES if key in source]
+    given = [key for key in _SOURCES if key in source]
     if "fieldRef" in given:
         allowed = field_references.IN_ENVIRONMENT
         yield from field_references.of_a_field(source["fieldRef"], f"{path}.fieldRef", allowed)
@@ -44,7 +42,8 @@ def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: 
         if key in given:
             yield from _key_faults(source[key], f"{path}.{key}")
     if not given:
-        problem = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        *others, last = (f"`{source}`" for source in _SOURCES)
+        problem = f"must specify one of: {', '.join(others)} or {last}"
         yield failures.invalid_value(path, "", problem)
     elif variable.get("value"):
         yield failures.invalid_value(path, "", "may not be specified when `value` is not empty")

@@ -110,8 +110,7 @@ def _dns_faults(spec: Spec, path: str) -> Iterator[Fault]:
         problem = f"must not have more than {_MOST_NAMESERVERS} nameservers"
         yield failures.invalid_value(f"{path}.nameservers", nameservers, problem)
     for server, at in basics.indexed(nameservers, f"{path}.nameservers"):
-        if not formats.is_ip_address(server):
-            yield failures.invalid_value(at, server, "must be valid IP address")
+        yield from basics.each(at, server, formats.ip_address(server))
     yield from _search_faults(searches, f"{path}.searches")
     for option, at in basics.indexed(config.get("options"), f"{path}.options"):
         if not option.get("name"):
@@ -128,12 +127,12 @@ def _search_faults(searches: list[str], path: str) -> Iterator[Fault]:
         )
         yield failures.invalid_value(path, searches, problem)
     for search, at in basics.indexed(searches, path):
-        yield from basics.each(at, search, formats.dns_subdomain(search.removesuffix(".")))
+        yield from basics.each(at, search, formats.search_domain(search.removesuffix(".")))
 
 
 def _host_alias_faults(spec: Spec, path: str) -> Iterator[Fault]:
     for alias, at in basics.indexed(spec.get("hostAliases"), path):
-        if not formats.is_ip_address(alias.get("ip", "")):
-            yield failures.invalid_value(f"{at}.ip", alias.get("ip", ""), "must be valid IP address")
-        for name in alias.get("hostnames") or ():
-            yield from basics.each(f"{at}.hostnames", name, formats.dns_subdomain(name))
+        address = alias.get("ip", "")
+        yield from basics.each(f"{at}.ip", address, formats.ip_address(address))
+        for name, name_at in basics.indexed(alias.get("hostnames"), f"{at}.hostnames"):
+            yield from basics.each(name_at, name, formats.dns_subdomain(name))

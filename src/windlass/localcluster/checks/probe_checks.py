@@ -18,7 +18,7 @@ def faults(container: Mapping[str, Any], path: str) -> Iterator[Fault]:
     for hook in ("postStart", "preStop"):
         if hook in lifecycle:
             yield from _handler_faults(lifecycle[hook], _OF_HOOKS, f"{path}.lifecycle.{hook}")
-    for name in ("livenessProbe", "startupProbe", "readinessProbe"):
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(name)
         if probe is None:
             continue

@@ -58,12 +58,12 @@ def _comparison_faults(name: str, amount: str, limit: str | None, path: str) -> 
             yield failures.required(f"{path}.limits", problem)
         return
     requested, allowed = quantities.parse(amount), quantities.parse(limit)
-    written = quantities.canonical(amount)
+    written, most = quantities.canonical(amount), quantities.canonical(limit)
     if requested != allowed and not may_overcommit:
-        yield failures.invalid_value(f"{path}.requests", written, f"must be equal to {name} limit")
+        yield failures.invalid_value(f"{path}.requests", written, f"must be equal to {name} limit of {most}")
     elif requested > allowed:
         yield failures.invalid_value(
-            f"{path}.requests", written, f"must be less than or equal to {name} limit"
+            f"{path}.requests", written, f"must be less than or equal to {name} limit of {most}"
         )
 
 

@@ -34,7 +34,7 @@ def of_pod(spec: Mapping[str, Any], path: str) -> Iterator[Fault]:
         yield from basics.each(field, group, formats.between(group, 0, _LARGEST_ID))
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         problem = "ShareProcessNamespace and HostPID cannot both be enabled"
-        yield failures.invalid_value(f"{at}.shareProcessNamespace", True, problem)
+        yield failures.invalid_value(f"{path}.shareProcessNamespace", True, problem)
     policy = context.get("fsGroupChangePolicy")
     if policy is not None and policy not in _CHANGE_POLICIES:
         yield failures.not_supported(f"{at}.fsGroupChangePolicy", policy, _CHANGE_POLICIES)
@@ -51,7 +51,5 @@ def _host_ports_that_differ(containers: list[dict[str, Any]], path: str) -> Iter
     for container, at in basics.indexed(containers, path):
         for port, port_at in basics.indexed(container.get("ports"), f"{at}.ports"):
             if port.get("hostPort", 0) != port.get("containerPort", 0):
-                problem = "must match `hostPort` when `hostNetwork` is true"
-                yield failures.invalid_value(
-                    f"{port_at}.containerPort", port.get("containerPort", 0), problem
-                )
+                problem = "must match `containerPort` when `hostNetwork` is true"
+                yield failures.invalid_value(f"{port_at}.hostPort", port.get("hostPort", 0), problem)

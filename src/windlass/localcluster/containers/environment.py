@@ -3,7 +3,6 @@
 import base64
 from collections.abc import Iterator, Mapping
 
-from windlass.localcluster import formats
 from windlass.localcluster.containers import downward, expansion, refusals, service_variables
 from windlass.localcluster.containers.facts import Facts, Lookup
 from windlass.localcluster.containers.refusals import RefusedError
@@ -20,7 +19,7 @@ def environment(pod: Json, container: Json, lookup: Lookup, facts: Facts) -> dic
     services = service_variables.of(pod, facts.services)
     found: dict[str, str] = {}
     for source in container.get("envFrom") or ():
-        found |= {name: value for name, value in _whole(source, lookup) if not formats.environment_name(name)}
+        found |= dict(_whole(source, lookup))
     for variable in container.get("env") or ():
         if variable.get("value"):
             found[variable["name"]] = expansion.expand(variable["value"], found, services)
@@ -34,20 +33,6 @@ def environment(pod: Json, container: Json, lookup: Lookup, facts: Facts) -> dic
             message = f'environment variable "{name}" holds a NUL byte, which no process can be given'
             raise RefusedError(message, refusals.CREATE_ERROR)
     return complete
-
-
-def skipped_names(pod: Json, container: Json, lookup: Lookup) -> Iterator[str]:
-    """What the kubelet says, as the event InvalidEnvironmentVariableNames, of keys that cannot be variables."""
-    for source in container.get("envFrom") or ():
-        names = sorted(name for name, _ in _whole(source, lookup) if formats.environment_name(name))
-        if not names:
-            continue
-        kind, reference = _referenced(source, _WHOLE)
-        shown = {_CONFIG_MAP: "configMap", _SECRET: "secret"}[kind]
-        yield (
-            f"Keys [{', '.join(names)}] from the EnvFrom {shown} {pod['metadata']['namespace']}/{reference['name']}"
-            " were skipped since they are considered invalid environment variable names."
-        )
 
 
 def _whole(source: Json, lookup: Lookup) -> Iterator[tuple[str, str]]:

@@ -60,14 +60,14 @@ def name_faults(definition: Object) -> Iterator[Fault]:
 
 
 def spec_faults(spec: Object) -> Iterator[Fault]:
-    """Every fault but that something required is missing altogether, which the types tell."""
+    """Return every fault of a spec, in the order in which Kubernetes reports them."""
     versions = spec.get("versions") or []
     common = {field: path for field, path in _COMMON.items() if _is_common(versions, field)}
     yield from _group_faults(spec.get("group"))
-    yield from _choice_faults("spec.scope", spec.get("scope"), _SCOPES)
+    yield from _choice_faults("spec.scope", spec.get("scope"), _SCOPES, is_required=True)
     for index, version in enumerate(versions):
         if (version.get("schema") or {}).get("openAPIV3Schema") is None:
-            yield failures.required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required")
+            yield failures.required(f"spec.versions[{index}].schema.openAPIV3Schema")
     for index, version in enumerate(versions):
         yield from _version_faults(version, f"spec.versions[{index}]", common)
     yield from _storage_faults(versions)
@@ -75,9 +75,39 @@ def spec_faults(spec: Object) -> Iterator[Fault]:
     for field, path in common.items():
         yield from _part_faults(versions[0], field, path)
     yield from _conversion_faults(spec.get("conversion") or {})
+
+
+def preservation_faults(spec: Object) -> Iterator[Fault]:
     if spec.get("preserveUnknownFields"):
-        why = "cannot set to true, set x-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        why = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema"
+            " instead"
+        )
         yield failures.invalid_value("spec.preserveUnknownFields", True, why)
+
+
+def stored_version_faults(definition: Object) -> Iterator[Fault]:
+    """Objects may be stored in each of `status.storedVersions`, so every one must remain in the spec."""
+    stored = (definition.get("status") or {}).get("storedVersions") or []
+    versions = definition["spec"].get("versions") or []
+    field = "status.storedVersions"
+    if not stored:
+        yield failures.invalid_value(field, None, "must have at least one stored version")
+        return
+    for version in versions:
+        if version.get("storage") and version.get("name") not in stored:
+            yield failures.invalid_value(
+                field, stored, f"must have the storage version {version.get('name')}"
+            )
+    names = [version.get("name") for version in versions]
+    for index, name in enumerate(stored):
+        if name not in names:
+            why = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in"
+                f" spec.versions until a storage migration ensures no data remains persisted in {name} and removes"
+                f" {name} from status.storedVersions"
+            )
+            yield failures.invalid_value(f"{field}[{index}]", name, why)
 
 
 def update_faults(new: Object, old: Object) -> Iterator[Fault]:
@@ -89,12 +119,6 @@ def update_faults(new: Object, old: Object) -> Iterator[Fault]:
         value = _at(new, path)
         if value != _at(old, path):
             yield failures.invalid_value(f"spec.{path}", value, "field is immutable")
-    names = [version.get("name") for version in new["spec"].get("versions") or ()]
-    for index, stored in enumerate((new.get("status") or {}).get("storedVersions") or ()):
-        if stored not in names:
-            yield failures.invalid_value(
-                f"status.storedVersions[{index}]", stored, "must appear in spec.versions"
-            )
 
 
 def _at(definition: Object, path: str) -> object:
@@ -110,21 +134,25 @@ def _is_common(versions: list[Object], field: str) -> bool:
 
 def _group_faults(group: str | None) -> Iterator[Fault]:
     if not group:
-        return
-    if problems := formats.dns_subdomain(group):
+        yield failures.required("spec.group")
+    elif problems := formats.dns_subdomain(group):
         yield failures.invalid_value("spec.group", group, ",".join(problems))
     elif "." not in group:
         yield failures.invalid_value("spec.group", group, "should be a domain with at least one dot")
 
 
-def _choice_faults(path: str, value: str | None, choices: tuple[str, ...]) -> Iterator[Fault]:
-    if value and value not in choices:
+def _choice_faults(
+    path: str, value: str | None, choices: tuple[str, ...], *, is_required: bool = False
+) -> Iterator[Fault]:
+    if not value and is_required:
+        yield failures.required(path)
+    elif value and value not in choices:
         yield failures.not_supported(path, value, choices)
 
 
 def _version_faults(version: Object, path: str, common: dict[str, str]) -> Iterator[Fault]:
     name = version.get("name", "")
-    if name and (problems := formats.dns_1035_label(name)):
+    if problems := formats.dns_1035_label(name):
         yield failures.invalid_value(f"{path}.name", name, ",".join(problems))
     warning = version.get("deprecationWarning")
     for problem in _warning_problems(warning, bool(version.get("deprecated"))):
@@ -147,14 +175,21 @@ def _warning_problems(warning: str | None, is_deprecated: bool) -> Iterator[str]
 
 def _storage_faults(versions: list[Object]) -> Iterator[Fault]:
     names = [version.get("name", "") for version in versions]
+    shown = [{key: version.get(key) for key in ("name", "served", "storage")} for version in versions]
     if len(set(names)) < len(names):
-        yield failures.invalid_value("spec.versions", names, "must contain unique version names")
-    if versions and sum(bool(version.get("storage")) for version in versions) != 1:
+        yield failures.invalid_value("spec.versions", shown, "must contain unique version names")
+    if sum(bool(version.get("storage")) for version in versions) != 1:
         why = "must have exactly one version marked as storage version"
-        yield failures.invalid_value("spec.versions", names, why)
+        yield failures.invalid_value("spec.versions", shown, why)
+    # Kubernetes keeps the name of the first version in a field of its own too, which no client sees.
+    if names and names[0] and (problems := formats.dns_1035_label(names[0])):
+        yield failures.invalid_value("spec.version", names[0], ",".join(problems))
 
 
 def _names_faults(names: Object) -> Iterator[Fault]:
+    for field in ("plural", "singular", "kind", "listKind"):
+        if not names.get(field):
+            yield failures.required(f"spec.names.{field}")
     for field in ("plural", "singular"):
         if names.get(field) and (problems := formats.dns_1035_label(names[field])):
             yield failures.invalid_value(f"spec.names.{field}", names[field], ",".join(problems))
@@ -215,13 +250,19 @@ def _scale_faults(scale: Object | None, path: str) -> Iterator[Fault]:
 
 
 def _column_faults(column: Object, path: str) -> Iterator[Fault]:
-    if column.get("type") and column["type"] not in _COLUMN_TYPES:
-        why = f"must be one of {','.join(_COLUMN_TYPES)}"
-        yield failures.invalid_value(f"{path}.type", column["type"], why)
+    if not column.get("name"):
+        yield failures.required(f"{path}.name")
+    types = f"must be one of {','.join(_COLUMN_TYPES)}"
+    if not column.get("type"):
+        yield failures.required(f"{path}.type", types)
+    elif column["type"] not in _COLUMN_TYPES:
+        yield failures.invalid_value(f"{path}.type", column["type"], types)
     if column.get("format") and column["format"] not in _COLUMN_FORMATS:
         why = f"must be one of {','.join(_COLUMN_FORMATS)}"
         yield failures.invalid_value(f"{path}.format", column["format"], why)
-    if column.get("jsonPath"):
+    if not column.get("jsonPath"):
+        yield failures.required(f"{path}.JSONPath")
+    else:
         yield from _json_path_faults(column["jsonPath"], f"{path}.JSONPath")
 
 

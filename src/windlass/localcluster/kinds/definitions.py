@@ -60,15 +60,18 @@ class DefinitionStrategy(Strategy):
         conditions = [one for one in status.get("conditions") or () if one["type"] != "Terminating"]
         status["conditions"] = [*conditions, {**_TERMINATING, "lastTransitionTime": world.now()}]
 
+    def validate_create(self, new: Object) -> Iterable[Fault]:
+        return definition_checks.name_faults(new)
+
     def validate(self, new: Object) -> Iterable[Fault]:
         faults = [
-            *definition_checks.name_faults(new),
-            *_schema.validate(new),
-            *_group_faults(new),
             *definition_checks.spec_faults(new["spec"]),
+            *definition_checks.stored_version_faults(new),
+            *_group_faults(new),
+            *definition_checks.preservation_faults(new["spec"]),
         ]
-        # Whoever is stored is compiled at each start: what cannot be must not come in.
-        return faults or _compile_faults(new)
+        # Stored definitions are compiled at each start: reject one that is incomplete or cannot be compiled.
+        return faults or _schema.validate(new) or _compile_faults(new)
 
     def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
         return definition_checks.update_faults(new, old)
@@ -163,5 +166,7 @@ def _fill_in(spec: Object) -> None:
 def _remember_stored_version(new: Object) -> None:
     stored: list[str] = new["status"].setdefault("storedVersions", [])
     for version in new["spec"].get("versions") or ():
-        if version.get("storage") and version.get("name") not in stored:
-            stored.append(version.get("name"))
+        if version.get("storage"):
+            if version.get("name") not in stored:
+                stored.append(version.get("name"))
+            return

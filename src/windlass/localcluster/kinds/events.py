@@ -44,8 +44,8 @@ def _fill(new: Object) -> None:
 def _word_faults(new: Object) -> Iterator[Fault]:
     controller = new.get("reportingComponent") or ""
     if not controller:
-        yield failures.required("reportingController")
-    yield from basics.each("reportingController", controller, formats.qualified_name(controller))
+        yield failures.required("reportingComponent")
+    yield from basics.each("reportingComponent", controller, formats.qualified_name(controller))
     for key in ("reportingInstance", "action", "reason"):
         word = new.get(key) or ""
         if not word:

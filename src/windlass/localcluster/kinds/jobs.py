@@ -41,12 +41,16 @@ class JobStrategy(Strategy):
         _fill(new.setdefault("spec", {}))
         _label(new)
 
+    def validate_create(self, new: Object) -> Iterator[Fault]:
+        spec = new.get("spec") or {}
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if not spec.get("manualSelector"):
+            yield from _generation_faults(new["metadata"], spec.get("selector"), labels or {})
+
     def validate(self, new: Object) -> Iterator[Fault]:
         spec = new.get("spec") or {}
         template = spec.get("template") or {}
         labels = (template.get("metadata") or {}).get("labels")
-        if not spec.get("manualSelector"):
-            yield from _generation_faults(new["metadata"], spec.get("selector"), labels or {})
         yield from basics.not_negative(spec, "spec", *_COUNTS)
         yield from _mode_faults(spec)
         yield from pod_spec_checks.template_faults(template, "spec.template")

@@ -11,10 +11,13 @@ from windlass.localcluster.strategy import Object
 _PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _PASSING_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATED_SECONDS = 300
+_SHORTEST_GRACE = 1
 
 
 def fill(spec: Object) -> None:
     spec.setdefault("enableServiceLinks", True)
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = _SHORTEST_GRACE
     pod_spec_defaults.fill(spec)
     for container in pod_spec_defaults.containers_of(spec):
         resources = container.get("resources") or {}

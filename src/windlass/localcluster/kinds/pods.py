@@ -20,6 +20,8 @@ _GATED = {
 
 
 class PodStrategy(Strategy):
+    counts_generations = True
+    uncounted_spec_fields = ("nodeName",)
     returns_deleted = True
     is_graceful = True
 

@@ -26,16 +26,12 @@ class RoleStrategy(Strategy):
     def validate(self, new: Object) -> Iterator[Fault]:
         for rule, at in basics.indexed(new.get("rules"), "rules"):
             yield from _rule_faults(rule, at, is_namespaced=new["kind"] == "Role")
-        aggregation = new.get("aggregationRule")
-        if aggregation is None:
-            return
-        path = "aggregationRule.clusterRoleSelectors"
-        selectors = aggregation.get("clusterRoleSelectors")
-        if not selectors:
-            problem = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-            yield failures.required(path, problem)
-        for selector, at in basics.indexed(selectors, path):
-            yield from label_selectors.faults(selector, at)
+        if new.get("aggregationRule") is not None:
+            yield from _aggregation_faults(new["aggregationRule"])
+        # Kubernetes derives this check from its types, and reports such faults last.
+        for rule, at in basics.indexed(new.get("rules"), "rules"):
+            if not rule.get("verbs"):
+                yield failures.required(f"{at}.verbs")
 
 
 class BindingStrategy(Strategy):
@@ -57,13 +53,17 @@ class BindingStrategy(Strategy):
         kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
         if role.get("kind") not in kinds:
             yield failures.not_supported("roleRef.kind", role.get("kind", ""), kinds)
-        yield from basics.named("roleRef.name", role.get("name"), formats.path_segment)
+        yield from basics.optionally_named("roleRef.name", role.get("name"), formats.path_segment)
         for subject, at in basics.indexed(new.get("subjects"), "subjects"):
             yield from _subject_faults(subject, at, is_namespaced)
+        # Kubernetes derives the following checks from its types, and reports such faults last.
+        yield from basics.present(role, "roleRef", "name")
+        for subject, at in basics.indexed(new.get("subjects"), "subjects"):
+            yield from basics.present(subject, at, "name")
 
     def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
         if new.get("roleRef") != old.get("roleRef"):
-            yield failures.invalid_value("roleRef", new.get("roleRef"), "cannot change roleRef")
+            yield failures.invalid_value("roleRef", new.get("roleRef"), "field is immutable")
 
 
 def _fill_subjects(new: Object) -> None:
@@ -72,9 +72,16 @@ def _fill_subjects(new: Object) -> None:
             subject.setdefault("apiGroup", _GROUP)
 
 
+def _aggregation_faults(aggregation: Mapping[str, Any]) -> Iterator[Fault]:
+    path, selectors = "aggregationRule.clusterRoleSelectors", aggregation.get("clusterRoleSelectors")
+    if not selectors:
+        problem = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield failures.required(path, problem)
+    for selector, at in basics.indexed(selectors, path):
+        yield from label_selectors.faults(selector, at)
+
+
 def _rule_faults(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> Iterator[Fault]:
-    if not rule.get("verbs"):
-        yield failures.required(f"{path}.verbs", "verbs must contain at least one value")
     urls = rule.get("nonResourceURLs")
     if urls:
         field = f"{path}.nonResourceURLs"
@@ -93,8 +100,6 @@ def _rule_faults(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> 
 
 def _subject_faults(subject: Mapping[str, Any], path: str, is_namespaced: bool) -> Iterator[Fault]:
     kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
-    if not subject.get("name"):
-        yield failures.required(f"{path}.name")
     if kind not in _SUBJECTS:
         yield failures.not_supported(f"{path}.kind", kind, _SUBJECTS)
     elif kind == "ServiceAccount":

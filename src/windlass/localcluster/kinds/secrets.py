@@ -52,11 +52,11 @@ def _type_faults(new: Object, data: dict[str, str]) -> Iterator[Fault]:
         case "kubernetes.io/basic-auth":
             if "username" not in data and "password" not in data:
                 # The two field names are as odd in Kubernetes.
-                yield failures.required("data[%s][username]")
-                yield failures.required("data[%s][password]")
+                yield failures.required("data[username]")
+                yield failures.required("data[password]")
         case "kubernetes.io/ssh-auth":
             if not data.get("ssh-privatekey"):
-                yield failures.required("data[%s][ssh-privatekey]")
+                yield failures.required("data[ssh-privatekey]")
         case "kubernetes.io/tls":
             for key in ("tls.crt", "tls.key"):
                 if key not in data:

@@ -22,9 +22,17 @@ Spec = Mapping[str, Any]
 
 
 def give_family(spec: Object) -> Iterator[Fault]:
-    """There is one family of addresses here."""
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
-    spec.setdefault("ipFamilies", ["IPv4"])
+    """Set the address families and their policy. The cluster has IPv4 addresses only.
+
+    A headless service without a selector gets no addresses from the cluster and may therefore have both families.
+    """
+    has_no_addresses = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if has_no_addresses else "SingleStack")
+    families = spec.setdefault("ipFamilies", ["IPv4"])
+    if has_no_addresses:
+        if len(families) < 2 and spec["ipFamilyPolicy"] != "SingleStack":
+            spec["ipFamilies"] = [*families, "IPv6" if families == ["IPv4"] else "IPv4"]
+        return
     if spec["ipFamilyPolicy"] == "RequireDualStack":
         problem = "this cluster is not configured for dual-stack services"
         yield failures.invalid_value("spec.ipFamilyPolicy", spec["ipFamilyPolicy"], problem)
@@ -48,9 +56,7 @@ def give_address(spec: Object, others: Iterable[Spec]) -> Iterator[Fault]:
         spec["clusterIPs"] = [free]
         return
     if ipaddress.ip_address(wanted) not in _ADDRESSES:
-        problem = (
-            f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is {_ADDRESSES}"
-        )
+        problem = "the provided network does not match the current range"
     elif wanted in taken:
         problem = "provided IP is already allocated"
     else:

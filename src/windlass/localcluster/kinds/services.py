@@ -17,6 +17,7 @@ _OF_THE_OUTSIDE = ("externalTrafficPolicy", "healthCheckNodePort")
 
 class ServiceStrategy(Strategy):
     creates_on_update = True
+    returns_deleted = True
 
     def prepare_create(self, new: Object, world: World) -> None:
         spec = new.setdefault("spec", {})
@@ -33,6 +34,18 @@ class ServiceStrategy(Strategy):
         _carry_over(spec, former)
         _give_addresses(new, world)
 
+    def prepare_status(self, new: Object, old: Object) -> None:
+        if old["spec"].get("type") != "LoadBalancer":
+            return
+        for ingress in _ingress(new):
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
+
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+        if _ingress(new) and old["spec"].get("type") != "LoadBalancer":
+            problem = "may only be used when `spec.type` is 'LoadBalancer'"
+            yield failures.forbidden_field("status.loadBalancer.ingress", problem)
+
     def validate(self, new: Object) -> Iterator[Fault]:
         return service_checks.faults(new.get("spec") or {})
 
@@ -46,6 +59,10 @@ class ServiceStrategy(Strategy):
         families, before = spec.get("ipFamilies") or [], former.get("ipFamilies") or []
         if before and families[:1] != before[:1] and former.get("clusterIP") != service_checks.HEADLESS:
             yield failures.invalid_value("spec.ipFamilies[0]", families, "may not change once set")
+
+
+def _ingress(service: Object) -> list[dict[str, Any]]:
+    return ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
 
 
 def _fill(spec: Object) -> None:

@@ -2,21 +2,13 @@
 
 from collections.abc import Iterator
 
-from windlass.localcluster import failures
 from windlass.localcluster.checks import basics, rollout_checks
 from windlass.localcluster.failures import Fault
 from windlass.localcluster.kinds import pod_spec_defaults, scales
 from windlass.localcluster.strategy import Object, Strategy, World
 
 _QUARTER = "25%"
-_STATEFUL_MAY_CHANGE = (
-    *("replicas", "ordinals", "template", "updateStrategy", "persistentVolumeClaimRetentionPolicy"),
-    *("minReadySeconds", "revisionHistoryLimit"),
-)
-_STATEFUL_FIXED = (
-    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy',"
-    " 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
-)
+_STATEFUL_FIXED = ("selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy")
 
 
 class DeploymentStrategy(Strategy):
@@ -102,8 +94,8 @@ class StatefulSetStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
         spec, former = new["spec"], old["spec"]
-        if any(spec.get(key) != former.get(key) for key in {*spec, *former} - {*_STATEFUL_MAY_CHANGE}):
-            yield failures.forbidden_field("spec", _STATEFUL_FIXED)
+        for key in _STATEFUL_FIXED:
+            yield from basics.unchanged(f"spec.{key}", spec.get(key), former.get(key))
 
     def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
         return rollout_checks.of_status(
@@ -115,7 +107,9 @@ class StatefulSetStrategy(Strategy):
         strategy = spec.setdefault("updateStrategy", {})
         if "type" not in strategy:
             strategy["type"] = "RollingUpdate"
-            strategy.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", 1)
+            rolling.setdefault("partition", 0)
         for claim in spec.get("volumeClaimTemplates") or ():
             claim.setdefault("apiVersion", "v1")
             claim.setdefault("kind", "PersistentVolumeClaim")

@@ -60,8 +60,8 @@ def _headers(action: Json, host: str) -> tuple[tuple[str, str], ...]:
     """Given ones replace ours; one of ours that is given empty is not sent."""
     given = [(str(one["name"]), str(one.get("value") or "")) for one in action.get("httpHeaders") or ()]
     names = {name.lower() for name, _ in given}
-    major, minor = discovery.RELEASE
-    usual = {"User-Agent": f"kube-probe/{major}.{minor}", "Accept": "*/*"}
+    release, _, _ = discovery.KUBERNETES_VERSION.rpartition(".")
+    usual = {"User-Agent": f"kube-probe/{release}", "Accept": "*/*"}
     named = next((value for name, value in given if name.lower() == "host" and value), host)
     return (
         ("Host", named),

@@ -75,8 +75,10 @@ def json_patch(obj: Any, operations: Any) -> Any:
 
 @refusing_bottomless
 def merge_patch(obj: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict):
+    if patch is None:
         raise failures.bad_request("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        raise undecodable(patch, "map[string]interface {}", "error decoding patch: ")
     return _merged(independent(obj), independent(patch))
 
 
@@ -99,10 +101,10 @@ def _checked(operations: Any) -> list[dict[str, Any]]:
     if operations is None:
         return []
     if not isinstance(operations, list):
-        raise _undecodable(operations, "Patch")
+        raise undecodable(operations, "[]handlers.jsonPatchOp", "error decoding patch: ")
     for operation in operations:
         if operation is not None and not isinstance(operation, dict):
-            raise _undecodable(operation, "Operation")
+            raise undecodable(operation, "handlers.jsonPatchOp", "error decoding patch: ")
     if len(operations) > MAX_OPERATIONS:
         raise failures.ApiError(
             413,
@@ -113,9 +115,10 @@ def _checked(operations: Any) -> list[dict[str, Any]]:
     return [operation or {} for operation in operations]
 
 
-def _undecodable(value: Any, wanted: str) -> failures.ApiError:
+def undecodable(value: Any, wanted: str, prefix: str = "") -> failures.ApiError:
+    """Return the error of Kubernetes' JSON decoder for a value of another type than the `wanted` type of Go."""
     return failures.bad_request(
-        f"json: cannot unmarshal {json_type(value)} into Go value of type jsonpatch.{wanted}"
+        f"{prefix}json: cannot unmarshal {json_type(value)} into Go value of type {wanted}"
     )
 
 

@@ -108,10 +108,7 @@ def strategic_merge_patch(obj: Object, patch: Any, type_name: str) -> Object:
     if patch is None:
         patch = {}
     if not isinstance(patch, dict):
-        kind = patches.json_type(patch)
-        raise failures.bad_request(
-            f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-        )
+        raise patches.undecodable(patch, "map[string]interface {}")
     return _merged(patches.independent(obj), patches.independent(patch), type_name)
 
 

@@ -184,6 +184,16 @@ def _claim(claim: Object, now: datetime) -> list[Any]:
     ]
 
 
+_JOB_ENDINGS = ("Complete", "Failed")
+
+
+def _job_status(job: Object) -> str:
+    is_going = bool(job["metadata"].get("deletionTimestamp"))
+    shown = _JOB_ENDINGS if is_going else (*_JOB_ENDINGS, "Suspended", "FailureTarget", "SuccessCriteriaMet")
+    found = (name for name in shown if peeks.condition(job, name) == "True")
+    return next(found, "Terminating" if is_going else "Running")
+
+
 def _job(job: Object, now: datetime) -> list[Any]:
     succeeded, wanted = peeks.number(job, "status", "succeeded"), peeks.at(job, "spec", "completions")
     parallelism = peeks.number(job, "spec", "parallelism")
@@ -192,6 +202,7 @@ def _job(job: Object, now: datetime) -> list[Any]:
     ended = peeks.moment(completed or "") or now
     return [
         peeks.name_of(job),
+        _job_status(job),
         f"{succeeded}/{1 if wanted is None else wanted}{of_many}",
         peeks.age(started, ended) if started else "",
         peeks.age_of(job, now),
@@ -307,7 +318,7 @@ PRINTERS: dict[str, Printer] = {
     ),
     "pods": _printer(
         pod_columns.cells,
-        *("Ready", "Status", Header("Restarts", "integer"), "Age"),
+        *("Ready", "Status", "Restarts", "Age"),
         wide=("IP", "Node", "Nominated Node", "Readiness Gates"),
     ),
     "secrets": _printer(
@@ -320,8 +331,7 @@ PRINTERS: dict[str, Printer] = {
         *("Type", "Data", "Age"),
     ),
     "serviceaccounts": _printer(
-        lambda obj, now: [peeks.name_of(obj), len(peeks.entries(obj, "secrets")), peeks.age_of(obj, now)],
-        "Secrets",
+        lambda obj, now: [peeks.name_of(obj), peeks.age_of(obj, now)],
         "Age",
     ),
     "services": _printer(_service, "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)),
@@ -342,7 +352,7 @@ PRINTERS: dict[str, Printer] = {
         *("Ready", "Age"),
         wide=("Containers", "Images"),
     ),
-    "jobs.batch": _printer(_job, "Completions", "Duration", "Age", wide=_WORKLOAD),
+    "jobs.batch": _printer(_job, "Status", "Completions", "Duration", "Age", wide=_WORKLOAD),
     "leases.coordination.k8s.io": _printer(
         lambda obj, now: [
             peeks.name_of(obj),

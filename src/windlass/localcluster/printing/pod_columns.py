@@ -1,24 +1,39 @@
-"""What `kubectl get pods` says of a pod: how many containers are ready, how it stands in one word, its restarts."""
+"""Cells of `kubectl get pods`: ready containers, status in one word, restarts. Pure."""
 
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from windlass.localcluster.printing import peeks
 from windlass.localcluster.printing.peeks import Object
+
+_ENDED = ("Succeeded", "Failed")
+
+
+class _Initialization(msgspec.Struct, frozen=True):
+    seen: list[Object]
+    """Statuses of the init containers that have started, up to the one that is not done."""
+    ready_sidecars: int
+    reason: str
+    """Shown instead of the pod's own status; empty once all init containers are done."""
 
 
 def cells(pod: Object, now: datetime) -> list[Any]:
     addresses = [address.get("ip") for address in peeks.entries(pod, "status", "podIPs")]
-    initializing = _initializing(pod)
-    statuses = peeks.entries(pod, "status", "initContainerStatuses" if initializing else "containerStatuses")
-    # Those after the one that runs have not been started.
-    counted = statuses[: initializing[0] + 1] if initializing else statuses
-    ready = 0 if initializing else sum(_is_ready(status) for status in statuses)
+    sidecars = _sidecars(pod)
+    initialization = _initialization(pod, sidecars)
+    is_initialized = not initialization.reason or peeks.condition(pod, "Initialized") == "True"
+    containers = peeks.entries(pod, "status", "containerStatuses") if is_initialized else []
+    restarted = [
+        status for status in initialization.seen if not is_initialized or status.get("name") in sidecars
+    ]
+    ready = initialization.ready_sidecars + sum(_is_ready(status) for status in containers)
     return [
         peeks.name_of(pod),
-        f"{ready}/{len(peeks.entries(pod, 'spec', 'containers'))}",
-        _standing(pod, initializing[1] if initializing else None),
-        sum(peeks.number(status, "restartCount") for status in counted),
+        f"{ready}/{len(peeks.entries(pod, 'spec', 'containers')) + len(sidecars)}",
+        _status(pod, initialization.reason, containers),
+        _restarts([*restarted, *containers], now),
         peeks.age_of(pod, now),
         (addresses[0] if addresses else peeks.at(pod, "status", "podIP")) or "<none>",
         peeks.text(pod, "spec", "nodeName", absent="<none>"),
@@ -27,34 +42,76 @@ def cells(pod: Object, now: datetime) -> list[Any]:
     ]
 
 
-def _initializing(pod: Object) -> tuple[int, str] | None:
-    """Which init container is not done, and what is to be said of it."""
+def _sidecars(pod: Object) -> frozenset[str]:
+    """Return the names of the init containers that keep running beside the containers."""
+    declared = peeks.entries(pod, "spec", "initContainers")
+    return frozenset(one.get("name", "") for one in declared if one.get("restartPolicy") == "Always")
+
+
+def _initialization(pod: Object, sidecars: frozenset[str]) -> _Initialization:
+    seen, ready = [], 0
     for index, status in enumerate(peeks.entries(pod, "status", "initContainerStatuses")):
+        seen.append(status)
         terminated = peeks.at(status, "state", "terminated")
-        waiting = peeks.text(status, "state", "waiting", "reason")
         if terminated is not None and not peeks.number(terminated, "exitCode"):
             continue
-        if terminated is not None:
-            return index, f"Init:{_ending(terminated)}"
-        if waiting not in ("", "PodInitializing"):
-            return index, f"Init:{waiting}"
-        return index, f"Init:{index}/{len(peeks.entries(pod, 'spec', 'initContainers'))}"
-    return None
+        if status.get("name") in sidecars and status.get("started"):
+            ready += bool(status.get("ready"))
+            continue
+        return _Initialization(seen, ready, f"Init:{_init_reason(pod, index, status)}")
+    return _Initialization(seen, ready, "")
 
 
-def _standing(pod: Object, initializing: str | None) -> str:
-    own_reason = peeks.text(pod, "status", "reason")
+def _init_reason(pod: Object, index: int, status: Object) -> str:
+    terminated = peeks.at(status, "state", "terminated")
+    waiting = peeks.text(status, "state", "waiting", "reason")
+    if terminated is not None:
+        return _ending(terminated)
+    if waiting not in ("", "PodInitializing"):
+        return waiting
+    return f"{index}/{len(peeks.entries(pod, 'spec', 'initContainers'))}"
+
+
+def _restarts(statuses: list[Object], now: datetime) -> str:
+    """Return the number of restarts, and how long ago the last one was: `3 (5m ago)`."""
+    count = sum(peeks.number(status, "restartCount") for status in statuses)
+    ends = [peeks.moment(peeks.text(status, "lastState", "terminated", "finishedAt")) for status in statuses]
+    last = max((end for end in ends if end is not None), default=None)
+    return f"{count} ({peeks.human_duration(now - last)} ago)" if count and last else str(count)
+
+
+def _status(pod: Object, init_reason: str, containers: list[Object]) -> str:
+    own_reason, phase = peeks.text(pod, "status", "reason"), peeks.text(pod, "status", "phase")
     if pod["metadata"].get("deletionTimestamp"):
-        return "Unknown" if own_reason == "NodeLost" else "Terminating"
-    if initializing is not None:
-        return initializing
-    statuses = peeks.entries(pod, "status", "containerStatuses")
-    # The first container that has something to say speaks for all.
-    reasons = [reason for status in statuses if (reason := _container_reason(status))]
-    reason = reasons[0] if reasons else own_reason or peeks.text(pod, "status", "phase")
-    if reason == "Completed" and any(_is_ready(status) for status in statuses):
-        return "Running" if peeks.condition(pod, "Ready") == "True" else "NotReady"
-    return reason
+        if own_reason == "NodeLost":
+            return "Unknown"
+        if phase not in _ENDED:
+            return "Terminating"
+    if _is_gated(pod):
+        own_reason = "SchedulingGated"
+    # The first container with a reason speaks for the pod.
+    reasons = [reason for status in containers if (reason := _container_reason(status))]
+    reason = reasons[0] if reasons else init_reason or own_reason or phase
+    return _of_completed(pod, containers) if reason == "Completed" else reason
+
+
+def _of_completed(pod: Object, containers: list[Object]) -> str:
+    """Return the status of a pod of which one container has completed: others may run, or may have failed."""
+    is_running = any(_is_ready(status) for status in containers)
+    if is_running and peeks.condition(pod, "Ready") == "True":
+        return "Running"
+    endings = [peeks.at(status, "state", "terminated") for status in containers]
+    failed = [_ending(ending) for ending in endings if ending and peeks.number(ending, "exitCode")]
+    if failed:
+        return failed[0]
+    return "NotReady" if is_running else "Completed"
+
+
+def _is_gated(pod: Object) -> bool:
+    conditions = peeks.entries(pod, "status", "conditions")
+    return any(
+        (one.get("type"), one.get("reason")) == ("PodScheduled", "SchedulingGated") for one in conditions
+    )
 
 
 def _container_reason(status: Object) -> str:

@@ -83,13 +83,17 @@ def _negotiated(accept: str) -> tuple[str, TableRequest | None]:
     if not accept:
         return _MEDIA_TYPES[0], None
     clauses = [_clause(part) for part in accept.split(",")]
+    available = ", ".join(_MEDIA_TYPES)
+    if not any(clause.media_types() for clause in clauses):
+        message = f"406: Not Acceptable\n\nAvailable representations: {available}"
+        raise failures.ApiError(406, "NotAcceptable", message, {})
     for clause in sorted(clauses, key=lambda clause: (-clause.quality, clause.breadth)):
         for written in clause.media_types():
             try:
                 return written, clause.request()
             except ValueError:
                 continue
-    message = f"only the following media types are accepted: {', '.join(_MEDIA_TYPES)}"
+    message = f"only the following media types are accepted: {available}"
     raise failures.ApiError(406, "NotAcceptable", message)
 
 

@@ -9,7 +9,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -18,8 +18,8 @@ from windlass.localcluster.kinds.kind import VERBS, Kind
 Document = dict[str, Any]
 AggregatedVersion = Literal["v2", "v2beta1"]
 
-# The release that the types of the built-in kinds were taken from: what we serve resembles it more than any other.
-RELEASE = (1, 37)
+KUBERNETES_VERSION: Final = "1.37.1"
+"""The Kubernetes release that the conformance transcripts were recorded from, and that `/version` reports."""
 
 # Clients take a short name from the first group that has it, so the order of groups matters. This is Kubernetes' order;
 # the groups of custom resources follow by name.
@@ -120,12 +120,12 @@ def resources(kinds: Sequence[Kind], group: str, version: str) -> Document | Non
 
 def version() -> Document:
     """`/version`"""
-    major, minor = RELEASE
+    major, minor, _ = KUBERNETES_VERSION.split(".")
     machine = platform.machine()
     return {
-        "major": str(major),
-        "minor": str(minor),
-        "gitVersion": f"v{major}.{minor}.0+windlass",
+        "major": major,
+        "minor": minor,
+        "gitVersion": f"v{KUBERNETES_VERSION}+windlass",
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

@@ -9,6 +9,9 @@ from typing import Any
 _READABLE = {"defaultMode": 0o644}
 # What Go holds by value is always there: what is inside gets its own defaults.
 _SPEC: dict[str, Any] = {"spec": {}}
+# Kubernetes writes these times as null where they are not set.
+_PROBED: dict[str, Any] = {"lastProbeTime": None, "lastTransitionTime": None}
+_CHANGED: dict[str, Any] = {"lastTransitionTime": None}
 
 DEFAULTS: dict[str, dict[str, Any]] = {
     "V1Pod": _SPEC,
@@ -27,6 +30,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "V1ContainerPort": {"protocol": "TCP"},
     "V1ContainerStatus": {"lastState": {}, "state": {}},
+    "V1ContainerStateRunning": {"startedAt": None},
+    "V1ContainerStateTerminated": {"finishedAt": None, "startedAt": None},
+    "V1PodCondition": _PROBED,
     "V1Probe": {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3},
     "V1HTTPGetAction": {"path": "/", "scheme": "HTTP"},
     "V1GRPCAction": {"service": ""},
@@ -53,6 +59,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "CoreV1EndpointPort": {"protocol": "TCP"},
     "V1Secret": {"type": "Opaque"},
     "V1PersistentVolumeClaim": {"spec": {}, "status": {"phase": "Pending"}},
+    "V1PersistentVolumeClaimCondition": _PROBED,
     "V1PersistentVolumeClaimSpec": {"resources": {}, "volumeMode": "Filesystem"},
     "V1Deployment": _SPEC,
     "V1DeploymentSpec": {
@@ -62,9 +69,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "strategy": {},
         "template": {},
     },
+    "V1DeploymentCondition": {"lastTransitionTime": None, "lastUpdateTime": None},
     "V1ReplicaSet": _SPEC,
+    "V1ReplicaSetCondition": _CHANGED,
     "V1ReplicaSetSpec": {"replicas": 1, "template": {}},
     "V1StatefulSet": _SPEC,
+    "V1StatefulSetCondition": _CHANGED,
     "V1StatefulSetSpec": {
         "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
         "podManagementPolicy": "OrderedReady",
@@ -74,8 +84,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "updateStrategy": {},
     },
     "V1StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": "Retain", "whenScaled": "Retain"},
-    "V1RollingUpdateStatefulSetStrategy": {"partition": 0},
+    "V1RollingUpdateStatefulSetStrategy": {"maxUnavailable": 1, "partition": 0},
     "V1Job": _SPEC,
+    "V1JobCondition": _PROBED,
     "V1JobSpec": {
         "completionMode": "NonIndexed",
         "manualSelector": False,
@@ -84,7 +95,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "V1Lease": _SPEC,
     "V1Namespace": _SPEC,
+    "V1NamespaceCondition": _CHANGED,
     "V1Node": _SPEC,
+    "V1NodeCondition": {"lastHeartbeatTime": None, "lastTransitionTime": None},
     "CoreV1Event": {
         "involvedObject": {},
         "reportingComponent": "",

@@ -1,7 +1,6 @@
 """Holds a custom resource against its schema: types, ranges, patterns, required fields.
 
-The words are those of Kubernetes 1.20, except that an element of a list is named by its index (`spec.tasks[0].name`),
-as later releases do. What a check is, `structural_extensions` says.
+The messages are those of Kubernetes. `structural_extensions` says what a check is.
 """
 
 from collections.abc import Callable
@@ -100,6 +99,15 @@ def _in_body(value: object, text: str) -> list[Problem]:
     return [("", lambda path: failures.invalid_value(path, value, f"{path} in body {text}"))]
 
 
+def _of_wrong_type(found: str, names: str) -> Problem:
+    text = f'must be of type {names}: "{found}"'
+    return "", lambda path: failures.wrong_type(path, found, f"{path} in body {text}")
+
+
+def _too_many(count: int, limit: int) -> list[Problem]:
+    return [("", lambda path: failures.too_many(path, count, limit))]
+
+
 def _forbidden(key: str) -> Problem:
     return "", lambda path: failures.invalid_value(path, key, f"{path}.{key} in body is a forbidden property")
 
@@ -128,8 +136,11 @@ def _wrong_type(schema: JsonSchema) -> Check:
     def tell(value: Any) -> list[Problem]:
         if takes_integers and type(value) is float and value.is_integer():
             return []
-        found = _JSON_TYPES[type(value)]
-        return _in_body(found, f'must be of type {names}: "{found}"')
+        problems = [_of_wrong_type(_JSON_TYPES[type(value)], names)]
+        if names == "integer" and type(value) is float:
+            # Kubernetes checks the range of every number too, and finds once more that it is not whole.
+            problems.append(_whole("Checked value must be of type integer (default format) in {path}"))
+        return problems
 
     return tell
 
@@ -206,7 +217,7 @@ def _string_check(schema: JsonSchema) -> Check | None:
 
     def check(value: Any) -> list[Problem]:
         if most is not None and len(value) > most:
-            return _in_body(value, f"should be at most {most} chars long")
+            return [("", lambda path: failures.too_long(path, most))]
         if least is not None and len(value) < least:
             return _in_body(value, f"should be at least {least} chars long")
         if search is not None and search(value) is None:
@@ -225,7 +236,8 @@ def _format_check(schema: JsonSchema) -> Check | None:
     def check(value: Any) -> list[Problem]:
         if is_of_format(value):
             return []
-        return _in_body(value, f"must be of type {name}: {failures.shown(value)}")
+        text = f"must be of type {name}: {failures.shown(value)}"
+        return [("", lambda path: failures.wrong_type(path, value, f"{path} in body {text}"))]
 
     return check
 
@@ -285,7 +297,7 @@ def _array_check(schema: JsonSchema) -> Check | None:
         if least is not None and len(value) < least:
             problems += _in_body(len(value), f"should have at least {least} items")
         if most is not None and len(value) > most:
-            problems += _in_body(len(value), f"should have at most {most} items")
+            problems += _too_many(len(value), most)
         return problems
 
     return check
@@ -323,7 +335,7 @@ def _object_check(schema: JsonSchema) -> Check | None:
         if least is not None and len(value) < least:
             return _in_body(least, f"should have at least {least} properties")
         if most is not None and len(value) > most:
-            return _in_body(most, f"should have at most {most} properties")
+            return _too_many(len(value), most)
         if is_closed:
             problems += [_forbidden(key) for key in value if key not in fields]
         for key, one in value.items():

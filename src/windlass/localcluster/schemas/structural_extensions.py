@@ -74,7 +74,7 @@ def _embedded_problems(obj: dict[str, Any]) -> Iterator[Problem]:
     for field, rule in rules.items():
         value = obj.get(field)
         if field not in obj:
-            yield f".{field}", lambda path: failures.required(path, "must not be empty")
+            yield f".{field}", lambda path: failures.required(path)
         elif not isinstance(value, str):
             yield _invalid(f".{field}", value, "must be a string")
         elif not value:

@@ -74,6 +74,8 @@ class _RefusedError(Exception):
         found, go_type = self.args
         if not go_type:
             return str(found)
+        if not self.path:
+            return f"json: cannot unmarshal {found} into Go value of type {go_type}"
         where = f"{self.struct}.{'.'.join(reversed(self.path))}"
         return f"json: cannot unmarshal {found} into Go struct field {where} of type {go_type}"
 
