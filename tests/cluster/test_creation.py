@@ -167,7 +167,7 @@ INVALID: dict[str, tuple[str, Any, int]] = {
     "statefulset-no-selector": ("statefulsets", without(stateful_set("a"), "spec", "selector"), 422),
     "statefulset-policy": ("statefulsets", stateful_set("a", podManagementPolicy="Magic"), 422),
     "service-no-ports": ("services", without(service("a"), "spec", "ports"), 422),
-    "service-name": ("services", service("1a"), 422),
+    "service-name": ("services", service("1a"), 201),
     "service-dotted-name": ("services", service("a.b"), 422),
     "service-port": ("services", service("a", ports=[{"port": 0}]), 422),
     "service-port-names": ("services", service("a", ports=[{"port": 1}, {"port": 2}]), 422),

@@ -220,7 +220,7 @@ def test_a_definition_waits_for_its_objects(api: RecordingClient, widgets: Widge
     assert deleted["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
     wait_until_gone(api.unrecorded, widgets.path("b"))
     wait_until(api.unrecorded, widgets.path("a"), lambda found: "deletionTimestamp" in found.body["metadata"])
-    api.post(widgets.path(), widgets.body("late")).expect(405)
+    api.post(widgets.path(), widgets.body("late")).expect(403)
     api.patch(widgets.path("a"), {"metadata": {"finalizers": []}}).expect(200)
     wait_until_gone(api.unrecorded, widgets.definition)
 

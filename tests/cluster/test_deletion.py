@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from conformance.objects import SIZED, Namespace, Widgets, config_map, definition, establish, pod, version
+from conformance.objects import (
+    SIZED,
+    Namespace,
+    Widgets,
+    config_map,
+    definition,
+    establish,
+    pod,
+    service,
+    version,
+)
 from conformance.transcript import RecordingClient
 
 HOLD = "example.com/hold"
@@ -247,5 +257,9 @@ def test_a_collection_of_custom_resources_is_deleted(api: RecordingClient, widge
     api.patch(widgets.path("b"), {"metadata": {"finalizers": []}}).expect(200)
 
 
-def test_services_are_not_deleted_together(api: RecordingClient, namespace: Namespace) -> None:
-    api.delete(namespace.path("services")).expect(405)
+def test_services_are_deleted_together(api: RecordingClient, namespace: Namespace) -> None:
+    services = namespace.path("services")
+    api.unrecorded.post(services, service("a")).expect(201)
+    api.unrecorded.post(services, service("b", clusterIP="None")).expect(201)
+    assert api.delete(services).expect(200).names == ["a", "b"]
+    assert api.get(services).expect(200).names == []

@@ -1,9 +1,11 @@
 """What a client learns about a server before it asks for anything."""
 
 import json
+from typing import Final
 
 import pytest
 
+from conformance.client import Json
 from conformance.servers import Cluster
 from conformance.transcript import RecordingClient
 
@@ -70,3 +72,62 @@ def test_the_schemas_name_the_kinds(api: RecordingClient) -> None:
         for kind in schema.get("x-kubernetes-group-version-kind", [])
     }
     assert {("", "v1", "Pod"), ("apps", "v1", "Deployment"), ("batch", "v1", "Job")} <= kinds
+
+
+KINDS: Final = {
+    "": [
+        "ConfigMap", "Endpoints", "Event", "Namespace", "Node", "PersistentVolumeClaim", "Pod", "Secret", "Service",
+        "ServiceAccount",
+    ],
+    "apiextensions.k8s.io": ["CustomResourceDefinition"],
+    "apps": ["Deployment", "ReplicaSet", "StatefulSet"],
+    "batch": ["Job"],
+    "coordination.k8s.io": ["Lease"],
+    "rbac.authorization.k8s.io": ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"],
+}  # fmt: skip
+REFERENCE: Final = "#/definitions/"
+MERGE_EXTENSIONS: Final = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key")
+
+
+def test_merge_rules(api: RecordingClient) -> None:
+    """The rules of strategic merge patches, by type and field. tests/localcluster/test_strategic.py reads them too."""
+    definitions = json.loads(api.unrecorded.get("/openapi/v2").expect(200).raw)["definitions"]
+    roots = [name for name, schema in definitions.items() if _is_of_listed_kind(schema)]
+    assert len(roots) == sum(len(kinds) for kinds in KINDS.values())
+    rules = {name: _merge_rules(definitions[name]) for name in sorted(_reached(definitions, roots))}
+    api.note("merge rules", {name: fields for name, fields in rules.items() if fields})
+
+
+def _is_of_listed_kind(schema: Json) -> bool:
+    return any(
+        kind["version"] == "v1" and kind["kind"] in KINDS.get(kind["group"], [])
+        for kind in schema.get("x-kubernetes-group-version-kind", [])
+    )
+
+
+def _reached(definitions: Json, roots: list[str]) -> set[str]:
+    """Return the names of the schemas, and of all that they refer to."""
+    found: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _references(definitions[name])
+    return found
+
+
+def _references(schema: Json) -> list[str]:
+    if isinstance(schema, dict):
+        target = schema.get("$ref")
+        own = [target.removeprefix(REFERENCE)] if isinstance(target, str) else []
+        return own + [name for value in schema.values() for name in _references(value)]
+    return [name for item in schema for name in _references(item)] if isinstance(schema, list) else []
+
+
+def _merge_rules(schema: Json) -> Json:
+    rules = {
+        field: [declared[extension] for extension in MERGE_EXTENSIONS if extension in declared]
+        for field, declared in schema.get("properties", {}).items()
+    }
+    return {field: rule for field, rule in sorted(rules.items()) if rule}

@@ -73,7 +73,7 @@ MERGE_PATCHES: dict[str, tuple[Patch, int]] = {
     "moves": ({"metadata": {"namespace": "elsewhere"}}, 400),
     "wrong-type": ({"data": "text"}, 422),
     "wrong-type-of-a-value": ({"data": {"k": 5}}, 422),
-    "list": ([{"data": {}}], 422),
+    "list": ([{"data": {}}], 400),
     "invalid-result": ({"metadata": {"labels": {"a b": "c"}}}, 422),
     "invalid-key": ({"data": {"a/b": "c"}}, 422),
 }

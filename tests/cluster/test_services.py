@@ -75,6 +75,13 @@ def test_a_headless_one_stays_headless(api: RecordingClient, namespace: Namespac
     api.patch(f"{services}/a", {"spec": {"ports": [{"port": 81}]}}).expect(200)
 
 
+def test_status_of_a_load_balancer(api: RecordingClient, namespace: Namespace) -> None:
+    services = namespace.path("services")
+    api.unrecorded.post(services, service("a", type="LoadBalancer")).expect(201)
+    status = {"loadBalancer": {"ingress": [{"ip": "10.1.1.1"}, {"hostname": "example.com"}]}}
+    api.patch(f"{services}/a/status", {"status": status}).expect(200)
+
+
 def test_endpoints(api: RecordingClient, namespace: Namespace) -> None:
     endpoints = namespace.path("endpoints")
     body = {

@@ -26,8 +26,8 @@ BUILT_IN: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
     "deployments": (deployment("a"), {"replicas": 3}, {"replicas": 7}),
     "statefulsets": (stateful_set("a"), {"replicas": 3}, {"replicas": 7}),
     "services": (
-        service("a", clusterIP="None"),
-        {"loadBalancer": {"ingress": [{"ip": "10.1.1.1"}]}},
+        service("a", type="LoadBalancer"),
+        {"loadBalancer": {"ingress": [{"hostname": "example.com"}]}},
         {"sessionAffinity": "ClientIP"},
     ),
 }

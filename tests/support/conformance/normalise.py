@@ -17,7 +17,7 @@ VERSIONS_IN_TEXT: Final = re.compile(
     r"(ResourceVersion in precondition: |ResourceVersion in object meta: |too old resource version: "
     r"|ResourceVersion in the precondition \(|ResourceVersion in record \()(\d+)( \(\d+\))?"
 )
-OBJECT_IN_TEXT: Final = re.compile(r'Invalid value: "\{\\"apiVersion.*', re.DOTALL)
+OBJECT_IN_TEXT: Final = re.compile(r'Invalid value: "\{\\"apiVersion(?:[^"\\]|\\.)*"')
 REPEATED: Final = re.compile(r"(.)\1{79,}")
 QUERIED: Final = re.compile(r"\b(resourceVersion|continue)=([^&]*)")
 PORT_FIELDS: Final = frozenset({"nodePort", "healthCheckNodePort"})
