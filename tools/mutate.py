@@ -29,6 +29,7 @@ SEEDS = 300
 WORKERS = 2
 LONGEST_CHECK_SEC = 600
 """A mistake may cause an endless loop. A check that takes longer has noticed it."""
+LONGEST_VIOLATION = 80
 SURVIVED = "SURVIVED"
 
 PYTEST = ("-m", "pytest", "-x", "-q", "-p", "no:schemathesis", "-p", "no:cacheprovider")
@@ -166,7 +167,9 @@ def _noticed_by_simulation(root: Path) -> str:
     if code is None:
         return f"simulation: no end within {LONGEST_CHECK_SEC} s"
     found = re.search(r"^seed (\d+): (.*)", output, re.MULTILINE)
-    return f"simulation seed {found[1]}" if found else f"simulation: {_last_line(output)}"
+    if found is None:
+        return f"simulation: {_last_line(output)}"
+    return f"simulation seed {found[1]}: {textwrap.shorten(found[2], LONGEST_VIOLATION, placeholder='…')}"
 
 
 def _noticed_by_tests(root: Path, tests: Sequence[str]) -> str:

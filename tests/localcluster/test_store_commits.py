@@ -1,0 +1,55 @@
+"""The store tells nobody about a change before it is committed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass.localcluster.store import Store
+from windlass.localcluster.stored import StoreError
+
+THING: dict[str, Any] = {"metadata": {"name": "a", "uid": "a"}}
+
+
+def told_by(store: Store) -> list[str]:
+    """Note who is told what, and whether the change is committed at that moment."""
+    told: list[str] = []
+
+    def note(what: str) -> None:
+        told.append(f"{what}, {'not committed' if store._sql.in_transaction else 'committed'}")
+
+    def settled(failure: StoreError | None) -> None:
+        note("settled" if failure is None else "failed")
+
+    store.listen(lambda change: note(f"changed {change.place}"))
+    store.when_settled(settled)
+    return told
+
+
+def test_listeners_and_requests_are_told_after_the_commit(tmp_path: Path) -> None:
+    turn: list[Callable[[], None]] = []
+    store = Store(tmp_path / "cluster.db", schedule=turn.append)
+    told = told_by(store)
+    store.create("things", "a", THING)
+    assert told == []
+    assert not store.is_settled
+    (commit,) = turn
+    commit()
+    assert told == ["settled, committed", "changed a, committed"]
+    assert store.is_settled
+    store.close()
+
+
+def test_listeners_are_told_nothing_of_a_commit_that_fails(tmp_path: Path) -> None:
+    turn: list[Callable[[], None]] = []
+    store = Store(tmp_path / "cluster.db", schedule=turn.append)
+    told = told_by(store)
+    store.create("things", "a", THING)
+    store._sql.execute("ROLLBACK")  # COMMIT fails without a transaction
+    turn.pop()()
+    assert told == ["failed, committed"]
+    assert (store.version, store.get("things", "a")) == (0, None)
+    with pytest.raises(StoreError, match="does not exist"):
+        store.delete("things", "a", expected=1)
+    store.close()
