@@ -461,7 +461,11 @@ _SUBJECTS = [
         ),
         (f"roles.{_RBAC}", {"rules": []}, [_CREATED]),
         (f"clusterroles.{_RBAC}", {"rules": []}, [_CREATED]),
-        ("customresourcedefinitions.apiextensions.k8s.io", {"spec": {}}, [_CREATED]),
+        (
+            "customresourcedefinitions.apiextensions.k8s.io",
+            {"spec": {}},
+            ["", "", _CREATED, "", "", "", False],
+        ),
         ("things.example.org", {}, [_CREATED]),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import kubernetes_binaries
 from windlass.localcluster.kinds.kind import Kind
 from windlass.localcluster.publishing import discovery
 from windlass.localcluster.strategy import Strategy
@@ -242,6 +243,7 @@ def test_a_custom_kind_lists_its_status_before_its_scale() -> None:
 def test_version_is_that_of_the_transcripts() -> None:
     recorded = (TRANSCRIPTS / "VERSION").read_text(encoding="utf-8").strip()
     version = discovery.version()
+    assert recorded == f"v{discovery.KUBERNETES_VERSION}" == f"v{kubernetes_binaries.VERSION}"
     assert version["gitVersion"] == f"{recorded}+windlass"
     assert f"v{version['major']}.{version['minor']}." in recorded
     assert all(isinstance(value, str) for value in version.values())

@@ -1,8 +1,8 @@
-"""Both servers, both versions of kubectl, and a namespace of its own for each test.
+"""Both servers, every kubectl that there is, and a namespace of its own for each test.
 
-A test that takes `kubectl` runs four times: 1.20 and 1.32, against the embedded server and against a real one. The
-real one is always the API server alone: these tests write the status of pods and deployments themselves, which on a
-cluster of KUBECONFIG others would do too.
+A test that takes `kubectl` runs against the embedded server and against a real one: with the kubectl of the current
+release, and with older ones where the folder of the programs has them. The real server is always the API server alone:
+these tests write the status of pods and deployments themselves, which controllers of a KUBECONFIG cluster would do too.
 """
 
 import contextlib
@@ -23,10 +23,21 @@ from conformance.client import Access, Client
 from conformance.waiting import wait_for
 from served import serving
 
-VERSIONS = ("1.20", "1.32")
+CURRENT = kubernetes_binaries.VERSION.rpartition(".")[0]
+PROGRAMS = {"1.20": "kubectl-1.20", "1.32": "kubectl-1.32", CURRENT: "kubectl"}
+"""By release. A kubectl without a version in its name is that of the current release."""
+
 WIDGETS = Path(__file__).parent / "manifests" / "widget-definition.yaml"
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+
+
+def _versions() -> tuple[str, ...]:
+    """Return the releases of kubectl to test with, without building any."""
+    if assets := ENVIRONMENT.get("KUBEBUILDER_ASSETS"):
+        found = tuple(version for version, name in PROGRAMS.items() if Path(assets, name).exists())
+        return found or (CURRENT,)
+    return ("1.20", "1.32") if kubernetes_binaries.is_oldest(ENVIRONMENT) else (CURRENT,)
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +64,8 @@ def _server(name: ServerName, kubeconfig: Path) -> Iterator[Server]:
     with contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))) as api:
         objects.establish(api, yaml.safe_load(WIDGETS.read_text()))
         wait_for("widgets to be documented", lambda: b"v1.Widget" in api.get("/openapi/v2").raw)
-        yield Server(name, kubeconfig, api)
+        version = api.get("/version").expect(200).body["gitVersion"]
+        yield Server(name, kubeconfig, api, kubernetes_binaries.minor_of(version))
 
 
 @pytest.fixture(scope="session", params=["embedded", "real"])
@@ -63,16 +75,16 @@ def server(request: pytest.FixtureRequest) -> Server:
     return found
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
+@pytest.fixture(scope="session", params=_versions())
 def version(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def program(binaries: Path, version: str) -> Path:
-    found = binaries / f"kubectl-{version}"
+    found = binaries / PROGRAMS[version]
     if not found.exists():
-        pytest.skip(f"KUBEBUILDER_ASSETS names {binaries}, which has no {found.name}")
+        pytest.skip(f"KUBEBUILDER_ASSETS={binaries} has no {found.name}")
     return found
 
 
@@ -106,6 +118,10 @@ def furnished(namespaces: Namespaces, server: Server) -> Kubectl:
 @pytest.fixture(scope="module")
 def both(namespaces: Namespaces, embedded: Server, real: Server) -> tuple[Kubectl, Kubectl]:
     """The embedded server's and the real one's, in namespaces of one name, full of the same things."""
+    if real.minor != embedded.minor:
+        pytest.skip(
+            f"the embedded server follows Kubernetes 1.{embedded.minor}; the real one is 1.{real.minor}"
+        )
     name = unique()
     mine, theirs = namespaces.open(embedded, name), namespaces.open(real, name)
     things.create(mine)

@@ -17,13 +17,7 @@ REPLACED: Final[Mapping[str, str]] = {
 """In this order. Columns are as wide as what is in them, so blanks count for nothing either."""
 
 LEFT_OUT: Final[Mapping[str, str]] = {
-    r"(IP Family Policy|IP Families|Internal Traffic Policy):": "set since 1.21 to 1.23",
-    r"(Completion Mode|Suspend):": "of jobs since 1.21",
-    r"((Labels|Selector):\s+)?(batch\.kubernetes\.io/)?(controller-uid|job-name)=": "two more labels since 1.27",
-    r"(OldReplicaSets|NewReplicaSet):": "the embedded cluster runs deployments without ReplicaSets",
-    r"No (resource quota|LimitRange resource)\.": "the embedded cluster knows neither quotas nor limits",
-    r"Labels:\s+(kubernetes\.io/metadata\.name=.*|<none>)$": "a label of each namespace since 1.21",
-    r"$": "blank lines go with what they set apart",
+    r"Warning: v1 Endpoints is deprecated": "the embedded server has no EndpointSlices to use instead",
 }
 """Lines by their beginnings, after any blanks; each with the reason."""
 

@@ -28,6 +28,8 @@ class Server(msgspec.Struct, frozen=True):
     kubeconfig: Path
     api: Client
     """For what kubectl cannot do in every version: making namespaces, and writing the status of an object."""
+    minor: int
+    """37 for Kubernetes 1.37."""
 
     @property
     def is_real(self) -> bool:
@@ -87,6 +89,7 @@ class Kubectl:
         self, program: Path, version: str, server: Server, namespace: str, home: Path, cache: Path
     ) -> None:
         self.version = version
+        self.minor = int(version.partition(".")[2])
         self.server = server
         self.namespace = namespace
         self._program = program

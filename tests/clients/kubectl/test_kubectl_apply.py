@@ -13,6 +13,8 @@ from conformance import objects
 
 pytestmark = pytest.mark.kubernetes
 
+FIRST_WITH_ALLOWLIST = 26
+
 
 def applied(kubectl: Kubectl, body: object, *options: str) -> str:
     return kubectl("apply", "-f", "-", *options, stdin=json.dumps(body))
@@ -66,7 +68,7 @@ def test_what_is_applied_no_more_is_pruned(kubectl: Kubectl, tmp_path: Path) -> 
     for name in ("a", "b"):
         (tmp_path / f"{name}.json").write_text(json.dumps(objects.config_map(name, labels={"set": "mine"})))
     options = ["--prune", "-l", "set=mine"]
-    kinds = "--prune-whitelist" if kubectl.version == "1.20" else "--prune-allowlist"
+    kinds = "--prune-whitelist" if kubectl.minor < FIRST_WITH_ALLOWLIST else "--prune-allowlist"
     arguments = ["apply", "-f", str(tmp_path), *options, f"{kinds}=core/v1/ConfigMap"]
     assert kubectl(*arguments) == "configmap/a created\nconfigmap/b created"
     (tmp_path / "a.json").unlink()

@@ -264,6 +264,21 @@ def _of_kind(subjects: list[Object], kind: str) -> Iterable[Object]:
     return (subject for subject in subjects if subject["kind"] == kind)
 
 
+def _definition(definition: Object, _: datetime) -> list[Any]:
+    versions = (version for version in peeks.entries(definition, "spec", "versions") if version.get("served"))
+    shown = sorted(f"{one.get('name', '')}{'(storage)' if one.get('storage') else ''}" for one in versions)
+    return [
+        peeks.name_of(definition),
+        peeks.text(definition, "spec", "scope"),
+        ",".join(shown),
+        definition["metadata"].get("creationTimestamp"),
+        peeks.text(definition, "spec", "group"),
+        peeks.text(definition, "spec", "names", "kind"),
+        ",".join(peeks.entries(definition, "spec", "names", "shortNames")),
+        peeks.condition(definition, "Established") == "True",
+    ]
+
+
 def _printer(
     cells: Callable[[Object, datetime], list[Any]], *shown: str | Header, wide: tuple[str | Header, ...] = ()
 ) -> Printer:
@@ -361,6 +376,11 @@ PRINTERS: dict[str, Printer] = {
         ],
         "Holder",
         "Age",
+    ),
+    "customresourcedefinitions.apiextensions.k8s.io": _printer(
+        _definition,
+        *("Scope", "Versions", Header("Created At", "date")),
+        wide=("Group", "Kind", "ShortNames", Header("Established", "boolean", priority=1)),
     ),
     "rolebindings.rbac.authorization.k8s.io": _BINDINGS,
     "clusterrolebindings.rbac.authorization.k8s.io": _BINDINGS,
