@@ -61,6 +61,7 @@ def kinds(result: Result) -> list[str]:
     return [f"{body['kind']} {body['metadata']['name']}" for body in objects(result)]
 
 
+@pytest.mark.usefixtures("production_cost")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("file", INPUTS, ids=lambda file: file.name)
 def test_golden(file: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,10 +154,11 @@ def test_all_arrives_and_nothing_goes_twice(scene: Scene) -> None:
     assert scene.upload() == Uploaded(4, 0, 4, 0, 0, done.size)
 
 
-def test_many_small_files_go_in_groups(scene: Scene) -> None:
-    for at in range(uploading.MOST_TOGETHER + 5):
+def test_many_small_files_go_in_groups(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploading, "MOST_TOGETHER", 50)
+    for at in range(105):
         scene.file(f"{at % 7}/{at}", str(at).encode())
-    assert scene.upload().sent == uploading.MOST_TOGETHER + 5
+    assert scene.upload().sent == 105
     scene.insist_on_all()
 
 

@@ -78,7 +78,6 @@ def test_hash_for_jupyter_costs_as_much_as_the_one_that_jupyter_makes() -> None:
     assert not is_taken_by_jupyter(hashed, "b")
 
 
-@pytest.mark.usefixtures("production_cost")
 def test_hash_for_the_hub_takes_16_mib_of_memory() -> None:
     hashed = passwords.for_hub("a")
     salt, found = (base64.b64decode(part) for part in hashed.split(":")[1:])

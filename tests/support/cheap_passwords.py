@@ -1,23 +1,19 @@
-"""A pytest plugin: passwords are hashed at little cost, except by tests that use the fixture `production_cost`.
+"""A pytest plugin: Jupyter's passwords are hashed at little cost, except by tests that use `production_cost`.
 
-Modules hash passwords when they are imported, so the cost is lowered as soon as this plugin is.
+A hash of argon2 names its cost, so that every server accepts a cheap one. Modules hash passwords when they are
+imported, so the cost is lowered as soon as this plugin is imported.
 """
 
 import pytest
 
 from windlass.render.companions import passwords
 
-COSTS = {
-    "ARGON2_COST": {"time_cost": 1, "memory_cost": 8, "parallelism": 1, "hash_len": 32},
-    "SCRYPT_COST": {"n": 2, "r": 1, "p": 1, "dklen": 32},
-}
-PRODUCTION = {name: getattr(passwords, name) for name in COSTS}
+CHEAP = {"time_cost": 1, "memory_cost": 8, "parallelism": 1, "hash_len": 32}
+PRODUCTION = passwords.ARGON2_COST
 
-for name, cost in COSTS.items():
-    setattr(passwords, name, cost)
+passwords.ARGON2_COST = CHEAP
 
 
 @pytest.fixture
 def production_cost(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, cost in PRODUCTION.items():
-        monkeypatch.setattr(passwords, name, cost)
+    monkeypatch.setattr(passwords, "ARGON2_COST", PRODUCTION)

@@ -15,7 +15,7 @@ ARGON2_COST = {"time_cost": 10, "memory_cost": 10240, "parallelism": 8, "hash_le
 _ARGON2 = "argon2:"
 
 # 16 MiB, which a hub has to spare for everybody who logs in.
-SCRYPT_COST = {"n": 1 << 14, "r": 8, "p": 1, "dklen": 32}
+_SCRYPT = {"n": 1 << 14, "r": 8, "p": 1, "dklen": 32}
 _SCRYPT_NAME = "scrypt"
 
 
@@ -64,7 +64,7 @@ def fits_jupyter(hashed: str, password: str) -> bool:
 def for_hub(password: str) -> str:
     """`scrypt:SALT:HASH`: the hub needs no more than Python to read it."""
     salt = secrets.token_bytes(_SALT_BYTES)
-    parts = (salt, hashlib.scrypt(normal(password).encode(), salt=salt, **SCRYPT_COST))
+    parts = (salt, hashlib.scrypt(normal(password).encode(), salt=salt, **_SCRYPT))
     return ":".join((_SCRYPT_NAME, *(base64.b64encode(part).decode() for part in parts)))
 
 
@@ -75,5 +75,5 @@ def fits_hub(hashed: str, password: str) -> bool:
         salt, expected = (base64.b64decode(part, validate=True) for part in rest.split(":"))
     except ValueError:
         return False
-    found = hashlib.scrypt(normal(password).encode(), salt=salt, **SCRYPT_COST)
+    found = hashlib.scrypt(normal(password).encode(), salt=salt, **_SCRYPT)
     return name == _SCRYPT_NAME and hmac.compare_digest(found, expected)
