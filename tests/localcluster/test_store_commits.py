@@ -33,7 +33,6 @@ def test_listeners_and_requests_are_told_after_the_commit(tmp_path: Path) -> Non
     told = told_by(store)
     store.create("things", "a", THING)
     assert told == []
-    assert not store.is_settled
     (commit,) = turn
     commit()
     assert told == ["settled, committed", "changed a, committed"]
