@@ -107,7 +107,15 @@ def _build_module(shop: Workshop, go: Go, build: GoBuild, programs: Sequence[str
     for program in programs:
         shop.say(f"compiling {program}")
         new = target / f"{program}.new"
-        command = [go.path, "build", "-o", new, "-ldflags", build.link_flags, build.packages[program]]
+        command: list[str | Path] = [
+            go.path,
+            "build",
+            "-o",
+            new,
+            "-ldflags",
+            build.link_flags,
+            build.packages[program],
+        ]
         shop.run(command, module, go.environment)
         new.rename(target / program)
     shutil.rmtree(module)

