@@ -32,9 +32,11 @@ class Received(msgspec.Struct, frozen=True):
         if type_name:
             accepted.append(bodies.STRATEGIC_MERGE_PATCH)
         if media_type not in accepted:
-            raise (
-                failures.unsupported_patch_type() if type_name else failures.unsupported_media_type(accepted)
-            )
+            # Kubernetes supports server-side apply: the message is ours, and says what to send instead.
+            is_apply = media_type.startswith("application/apply-patch+")
+            if type_name and not is_apply:
+                raise failures.unsupported_patch_type()
+            raise failures.unsupported_media_type(accepted)
         patch = bodies.decode_patch(self.body)
         if media_type == bodies.JSON_PATCH:
             return Patch(lambda obj: _still_object(patches.json_patch(obj, patch)))
