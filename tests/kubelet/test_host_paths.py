@@ -14,11 +14,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("kind", "words"), REFUSED.items(), ids=REFUSED)
-def test_what_has_to_be_there_is_waited_for(place: Place, host_folder: str, kind: str, words: str) -> None:
+def test_what_has_to_be_there_is_waited_for(
+    place: Place, host_folder: str, kind: str, words: str, by_release: str
+) -> None:
     pod = place.start(mounted("true"), volumes=host_path(host_folder, kind))
     message = pod.event("FailedMount", words)["message"]
-    whole = f'MountVolume.SetUp failed for volume "data" : hostPath type check failed: {host_folder} {words}'
-    assert message == whole
+    check = by_release.format(path=host_folder, words=words)
+    assert message == f'MountVolume.SetUp failed for volume "data" : {check}'
     assert pod.waiting("ContainerCreating").phase == "Pending"
 
 

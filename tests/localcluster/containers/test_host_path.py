@@ -38,21 +38,27 @@ def test_what_is_there_or_made(kind: str | None, mode: int | None, expected: Cre
     assert creation(_volume(kind), {"/x": mode}.__getitem__) == expected
 
 
+ABSENT = 'unable to determine its type: path "/x" does not exist'
+UNKNOWN = (
+    "unable to determine its type: only recognise file, directory, socket, block device and character device"
+)
+
+
 @pytest.mark.parametrize(
     ("kind", "mode", "problem"),
     [
-        ("Directory", None, "hostPath type check failed: /x is not a directory"),
-        ("Directory", FILE, "hostPath type check failed: /x is not a directory"),
-        ("DirectoryOrCreate", FILE, "hostPath type check failed: /x is not a directory"),
-        ("File", None, "hostPath type check failed: /x is not a file"),
-        ("File", FOLDER, "hostPath type check failed: /x is not a file"),
-        ("FileOrCreate", FOLDER, "hostPath type check failed: /x is not a file"),
-        ("FileOrCreate", PIPE, "hostPath type check failed: /x is not a file"),
-        ("Socket", None, "hostPath type check failed: /x is not a socket file"),
-        ("Socket", FILE, "hostPath type check failed: /x is not a socket file"),
-        ("CharDevice", BLOCK, "hostPath type check failed: /x is not a character device"),
-        ("BlockDevice", CHARACTER, "hostPath type check failed: /x is not a block device"),
-        ("BlockDevice", None, "hostPath type check failed: /x is not a block device"),
+        ("Directory", None, f"hostPath type check failed, /x is not a directory, {ABSENT}"),
+        ("Directory", FILE, "hostPath type check failed: /x is not a directory, it's a File"),
+        ("DirectoryOrCreate", FILE, "hostPath type check failed: /x is not a directory, it's a File"),
+        ("File", None, f"hostPath type check failed, /x is not a file, {ABSENT}"),
+        ("File", FOLDER, "hostPath type check failed: /x is not a file, it's a Directory"),
+        ("FileOrCreate", FOLDER, "hostPath type check failed: /x is not a file, it's a Directory"),
+        ("FileOrCreate", PIPE, f"hostPath type check failed, /x is not a file, {UNKNOWN}"),
+        ("Socket", None, f"hostPath type check failed, /x is not a socket file, {ABSENT}"),
+        ("Socket", FILE, "hostPath type check failed: /x is not a socket file, it's a File"),
+        ("CharDevice", BLOCK, "hostPath type check failed: /x is not a character device, it's a BlockDevice"),
+        ("BlockDevice", CHARACTER, "hostPath type check failed: /x is not a block device, it's a CharDevice"),
+        ("BlockDevice", None, f"hostPath type check failed, /x is not a block device, {ABSENT}"),
         ("Nonsense", FOLDER, "Nonsense is an invalid volume type"),
     ],
 )

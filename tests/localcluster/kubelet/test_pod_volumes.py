@@ -132,12 +132,15 @@ def test_host_paths(kept: Kept, tmp_path: Path, path: str, kind: str, made: int 
     assert made is None or Path(whole).stat().st_mode == made
 
 
+ABSENT = 'unable to determine its type: path "{}" does not exist'
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "problem"),
     [
-        ("absent", "Directory", "hostPath type check failed: {} is not a directory"),
-        ("file", "DirectoryOrCreate", "hostPath type check failed: {} is not a directory"),
-        ("file/below", "Directory", "hostPath type check failed: {} is not a directory"),
+        ("absent", "Directory", f"hostPath type check failed, {{}} is not a directory, {ABSENT}"),
+        ("file", "DirectoryOrCreate", "hostPath type check failed: {} is not a directory, it's a File"),
+        ("file/below", "Directory", f"hostPath type check failed, {{}} is not a directory, {ABSENT}"),
         ("file/below", "", "{}: Not a directory"),
         ("absent/file", "FileOrCreate", "{}: No such file or directory"),
     ],
@@ -148,7 +151,7 @@ def test_host_paths_that_cannot_be_had(
     (tmp_path / "file").write_text("")
     whole = str(tmp_path / path)
     message = _refusal(kept, {"hostPath": {"path": whole, "type": kind}})
-    assert message == f'MountVolume.SetUp failed for volume "v" : {problem.format(whole)}'
+    assert message == f'MountVolume.SetUp failed for volume "v" : {problem.replace("{}", whole)}'
 
 
 def test_claims(kept: Kept, tmp_path: Path) -> None:

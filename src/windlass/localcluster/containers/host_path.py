@@ -35,9 +35,21 @@ def creation(volume: Json, mode_of: ModeOf) -> Creation | None:
         raise refusals.failed_mount(volume["name"], f"{kind} is an invalid volume type")
     is_as_expected, description = _EXPECTED[kind]
     if mode is None or not is_as_expected(mode):
-        problem = f"hostPath type check failed: {path} is not a {description}"
-        raise refusals.failed_mount(volume["name"], problem)
+        raise refusals.failed_mount(volume["name"], _mismatch(path, description, mode))
     return None
+
+
+def _mismatch(path: str, expected: str, mode: int | None) -> str:
+    """Return the message of the kubelet for a path that has another type."""
+    found = next((name for name, is_type in _TYPES.items() if mode is not None and is_type(mode)), None)
+    if found:
+        return f"hostPath type check failed: {path} is not a {expected}, it's a {found}"
+    reason = (
+        f'path "{path}" does not exist'
+        if mode is None
+        else "only recognise file, directory, socket, block device and character device"
+    )
+    return f"hostPath type check failed, {path} is not a {expected}, unable to determine its type: {reason}"
 
 
 def _folder(path: str) -> Creation:
@@ -53,6 +65,13 @@ _MADE: dict[str, Callable[[str], Creation]] = {
     "": _folder,
     "DirectoryOrCreate": _folder,
     "FileOrCreate": _file,
+}
+_TYPES: dict[str, Callable[[int], bool]] = {
+    "Directory": stat.S_ISDIR,
+    "File": stat.S_ISREG,
+    "Socket": stat.S_ISSOCK,
+    "CharDevice": stat.S_ISCHR,
+    "BlockDevice": stat.S_ISBLK,
 }
 _EXPECTED: dict[str, tuple[Callable[[int], bool], str]] = {
     "DirectoryOrCreate": (stat.S_ISDIR, "directory"),
