@@ -28,7 +28,7 @@ $(VENV)/installed $(EXAMPLES)/installed $(DEMO)/installed: pyproject.toml
 	@touch $@
 
 .PHONY: test
-test: check unit ## Format, lint, types, import contracts and every test that needs no cluster
+test: check unit ## Format, lint, types, import contracts and the tests that need Python only
 
 .PHONY: check
 check: $(VENV)/installed ## Format, lint, types and import contracts
@@ -43,9 +43,10 @@ unit: $(VENV)/installed
 	    --ignore tests/kubelet --ignore tests/local --ignore tests/kubernetes --ignore tests/examples \
 	    --ignore tests/clients/kubectl
 
+# More workers than processors: these tests wait for pods most of the time.
 .PHONY: test-pods
 test-pods: $(VENV)/installed ## Tests that need Linux: pods that run, at every level that this machine has, and kills
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m pods tests/kubelet tests/local tests/localcluster/sandbox tests/operator
+	$(BIN)/python -m pytest -n 5 --dist worksteal -m pods tests/kubelet tests/local tests/localcluster/sandbox tests/operator
 
 .PHONY: test-examples
 test-examples: $(EXAMPLES)/installed ## Every example, really training: TensorFlow, PyTorch, JAX and MPI; and what people watch them with
