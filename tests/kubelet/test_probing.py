@@ -10,6 +10,8 @@ from pods.specs import FOREVER, container, field, mounted, scratch, web_server
 PORT = 18080
 QUICK = {"periodSeconds": 1, "failureThreshold": 1}
 FILE = {"exec": {"command": ["cat", "/data/good"]}, **QUICK}
+NOT_BAD = {"exec": {"command": ["test", "!", "-e", "/data/bad"]}, **QUICK}
+"""A liveness probe that succeeds from the first moment, however slowly the container starts."""
 HTTP = {"httpGet": {"port": PORT, "path": "/good"}, **QUICK}
 LISTEN = """
 import os, socket, time
@@ -73,32 +75,32 @@ def restarted(pod: Pod) -> None:
     assert pod.event("Unhealthy", "Liveness probe failed")["type"] == "Warning"
 
 
-ALIVE = "trap 'exit 5' TERM; touch /data/good; echo up; sleep 100000 & wait"
+ALIVE = "trap 'exit 5' TERM; rm -f /data/bad; touch /data/good; echo up; sleep 100000 & wait"
 
 
 def test_liveness(place: Place) -> None:
-    pod = place.start(mounted(ALIVE, livenessProbe=FILE), volumes=scratch(), restartPolicy="Always")
+    pod = place.start(mounted(ALIVE, livenessProbe=NOT_BAD), volumes=scratch(), restartPolicy="Always")
     pod.says("up")
     pod.stays("alive", lambda seen: seen.restarts() == 0)
-    assert pod.sh("rm /data/good").code == 0
+    pod.sh("touch /data/bad")
     restarted(pod)
 
 
 def test_liveness_of_one_that_is_never_started_again(place: Place) -> None:
-    pod = place.start(mounted(ALIVE, livenessProbe=FILE), volumes=scratch())
+    pod = place.start(mounted(ALIVE, livenessProbe=NOT_BAD), volumes=scratch())
     pod.says("up")
-    assert pod.sh("rm /data/good").code == 0
+    pod.sh("touch /data/bad")
     seen = pod.ended()
     assert (seen.phase, seen.exit_code(), seen.restarts()) == ("Failed", 5, 0)
 
 
 def test_a_hook_runs_before_one_that_is_not_alive_is_ended(place: Place) -> None:
-    run = "trap '[ -e /data/hooked ] && exit 5; exit 6' TERM; touch /data/good; echo up; sleep 100000 & wait"
+    run = "trap '[ -e /data/hooked ] && exit 5; exit 6' TERM; echo up; sleep 100000 & wait"
     hook = {"preStop": {"exec": {"command": ["touch", "/data/hooked"]}}}
-    main = mounted(run, livenessProbe=FILE, lifecycle=hook)
+    main = mounted(run, livenessProbe=NOT_BAD, lifecycle=hook)
     pod = place.start(main, volumes=scratch(), terminationGracePeriodSeconds=30)
     pod.says("up")
-    assert pod.sh("rm /data/good").code == 0
+    pod.sh("touch /data/bad")
     seen = pod.ended()
     assert (seen.phase, seen.exit_code()) == ("Failed", 5)
 

@@ -151,7 +151,7 @@ def test_a_way_out_by_a_program(start: Start, user: int, program: str, tmp_path:
 def test_nothing_is_left_after_a_kill(start: Start, user: int, program: str, tmp_path: Path) -> None:
     before = socket.if_nameindex(), Path("/proc/net/fib_trie").read_text()
     actor = start("isolated", user=user, programs=only(program, tmp_path))
-    assert actor.said["way_out"] == program
+    assert actor.said["way_out"] == program, actor.said["reason"]
     assert actor.order("serve", "10.86.0.2")
     processes = family(actor.pid)
     namespaces = {namespace_of(pid) for pid in processes} - {namespace_of(os.getpid())}
@@ -177,7 +177,7 @@ def test_the_next_spawner_takes_over_pods_that_live_on(
         actor = start("auto", user=user, programs=programs, hub=hub, user_namespace=user_namespace)
         os.close(hub)
         os.close(user_namespace)
-        assert actor.said["way_out"] == program
+        assert actor.said["way_out"] == program, actor.said["reason"]
         assert actor.order("ask", "10.86.0.3", "10.86.0.2", "7000") == "10.86.0.2"
         assert actor.order("ask", "10.86.0.3", "10.86.0.1", str(actor.order("listen"))) == "gateway"
         if program:
