@@ -55,6 +55,27 @@ def test_kubelet_starts_after_containerd(place: Layout) -> None:
     assert components.table(place)[components.KUBELET].required == components.CONTAINERD
 
 
+def test_component_that_exits_before_its_requirement_is_initialized_is_started_again(
+    place: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    up = cluster.Cluster(place, machine.Machine(1))
+    launches: list[str] = []
+    monkeypatch.setattr(up, "launch", launches.append)
+    monkeypatch.setattr(up, "_has_ended", lambda component: component.name == components.KUBELET)
+    monkeypatch.setattr(up, "_serves", lambda _: len(launches) == 3)
+    up.wait_until_it_serves(components.KUBELET)
+    assert launches == [components.KUBELET] * 3
+
+
+def test_component_that_exits_is_an_error(place: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    up = cluster.Cluster(place, machine.Machine(1))
+    (place.logs / "etcd.log").write_text("the disk is full\n")
+    monkeypatch.setattr(up, "_has_ended", lambda _: True)
+    monkeypatch.setattr(up, "_serves", lambda _: False)
+    with pytest.raises(machine.MachineError, match=r"etcd has ended[^$]*the disk is full"):
+        up.wait_until_it_serves(components.ETCD)
+
+
 def test_cluster_of_another_release_is_refused(place: Layout) -> None:
     with pytest.raises(
         machine.MachineError, match=r"1\.37 is running, and 1\.20 was asked for.*kubernetes-down"

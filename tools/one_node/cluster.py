@@ -139,10 +139,13 @@ class Cluster:
         component = self._components[name]
         deadline = time.monotonic() + SECONDS
         while not self._serves(component):
-            if self._has_ended(component):
-                raise self._failure(component, "has ended")
             if time.monotonic() > deadline:
                 raise self._failure(component, f"did not serve within {SECONDS:.0f} s")
+            if self._has_ended(component):
+                if not component.required:
+                    raise self._failure(component, "has ended")
+                # What it requires answers before it is completely initialized: a node restarts such a component.
+                self.launch(name)
             time.sleep(0.05)
 
     def _has_ended(self, component: Component) -> bool:

@@ -33,7 +33,7 @@ class Component:
     check: list[str] = dataclasses.field(default_factory=list)
     """Or a command that succeeds then. Neither: a component that needs it tells."""
     required: str = ""
-    """Name of the component that must serve before this one starts."""
+    """Name of the component that must serve before this one starts. This one is started again if it exits early."""
 
     @property
     def argv(self) -> list[str]:
