@@ -269,6 +269,19 @@ def test_a_connection_that_breaks(started: Place, break_off: str) -> None:
     following.stop()
 
 
+def test_log_is_followed_on_when_a_restarted_node_does_not_know_its_pods_yet(started: Place) -> None:
+    following = Following(started, "live", "worker-0")
+    started.write("live-worker-0", "one\n", at=1)
+    following.wait_for("worker-0 one")
+    started.on_scribe(lambda scribe: setattr(scribe, "unknown_for", 2))
+    started.on_scribe(lambda scribe: scribe.cut())
+    wait_for("two answers with 404", lambda: started.scribe.unknown_for == 0)
+    started.write("live-worker-0", "two\n", at=2)
+    following.wait_for("worker-0 one", "worker-0 two")
+    following.stop()
+    assert not any("gone" in note for note in following.notes)
+
+
 def test_a_node_that_removes_a_container_while_it_is_followed(started: Place) -> None:
     """What it says then is no line of the log, and nothing comes twice."""
     following = Following(started, "live")

@@ -50,6 +50,8 @@ class ScriptedLogs:
         self._ends = 0
         self._may_answer = asyncio.Event()
         self._may_answer.set()
+        self.unknown_for = 0
+        """Number of requests that a restarted node answers with 404, since it does not know its pods yet."""
 
     def hold(self) -> None:
         """No request is answered until they are released."""
@@ -107,6 +109,9 @@ class ScriptedLogs:
             return await self._otherwise.logs(namespace, pod, container, options)
         self.asked.append(Asked(pod, container, options))
         await self._may_answer.wait()
+        if self.unknown_for:
+            self.unknown_for -= 1
+            raise failures.not_found("", "pods", pod)
         key = (f"{namespace}/{pod}", container)
         if options.previous and key not in self._previous:
             raise failures.bad_request(f'previous terminated container "{container}" not found')

@@ -162,9 +162,12 @@ class _Following:
                     return
                 status = await self._status(source)
             except NotFoundError:
-                if not is_whole:
-                    self._note(f"the pod of {source.label} was gone before all of its log could be read")
-                return
+                # A restarted node does not know its pods yet: only the API server knows whether the pod is gone.
+                if await self._is_gone(source):
+                    if not is_whole:
+                        self._note(f"the pod of {source.label} was gone before all of its log could be read")
+                    return
+                is_whole, status = False, None
             except AnsweredError as error:
                 self._note(f"the log of {source.label} cannot be read: {error.failure.message}")
                 return
@@ -214,6 +217,13 @@ class _Following:
                 raise
             return False
         return True
+
+    async def _is_gone(self, source: Source) -> bool:
+        """Return whether the pod is gone. While the API server does not answer, it is not known to be."""
+        try:
+            return await self._status(source) is None
+        except ClientError:
+            return False
 
     async def _status(self, source: Source) -> ContainerStatus | None:
         """Of the container as it is now. Another pod that has the name is another attempt's. Raises ClientError."""

@@ -119,9 +119,10 @@ class LocalCluster:
         self.network = "isolated" if ready.gateway else "shared"
         self.has_mounts = ready.isolates
         self._kubelet = Kubelet(await self._means(server, spawning, ready))
-        server.run_pods_with(self._kubelet)
         server.on_store_failure = self._kubelet.relieve_disk
         await self._kubelet.start()
+        # From now on it knows the pods of the daemon before. Until then clients get 503 for logs and try again.
+        server.run_pods_with(self._kubelet)
         server.measure_pods_with(Meter(self._kubelet.runs))
         self._open.push_async_callback(_cancelled, asyncio.create_task(Scheduler(server.lifecycle).run()))
         self._workloads = asyncio.create_task(Workloads(server.lifecycle).run())

@@ -290,6 +290,7 @@ def _restore_signals() -> None:
         signal.SIGPIPE,
         signal.SIGXFSZ,
         signal.SIGINT,
+        signal.SIGQUIT,  # a shell ignores both in what it starts with `&`
         signal.SIGTERM,
         signal.SIGHUP,
     ):

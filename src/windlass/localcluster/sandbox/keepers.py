@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.localcluster.sandbox import capabilities, kernel, watching
 
-_RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
+_RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE)
 
 
 class Keeper(msgspec.Struct, frozen=True):
