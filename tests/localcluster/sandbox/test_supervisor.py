@@ -22,6 +22,14 @@ pytestmark = pytest.mark.pods
 PATH = levels.SYSTEM_PATH.encode()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _sigquit_is_ignored() -> Iterator[None]:
+    """Start the spawner as a shell starts a process with `&`."""
+    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGQUIT, before)
+
+
 def test_a_new_pod_has_nothing_to_tell(pod: Pod) -> None:
     assert pod.hello == messages.Hello(())
 
@@ -71,15 +79,6 @@ def test_nothing_of_ours_is_open_in_it(pod: Pod) -> None:
     assert pod.log(run_id) == [("stdout", "4"), ("stdout", "0022")]
 
 
-@pytest.fixture
-def sigquit_is_ignored() -> Iterator[None]:
-    """As in a process that a shell has started with `&`."""
-    before = signal.signal(signal.SIGQUIT, signal.SIG_IGN)
-    yield
-    signal.signal(signal.SIGQUIT, before)
-
-
-@pytest.mark.usefixtures("sigquit_is_ignored")
 def test_signals_are_as_they_should_be(pod: Pod) -> None:
     """None ignored and none held back, whatever the spawner does with its own; those from 32 on are not Python's to
     reset, and stay as whoever started everything had them."""
