@@ -149,7 +149,8 @@ CASES: dict[str, Failure] = {
         "PodEvicted",
         OF_THE_PLATFORM,
         "Evicted",
-        script=f"head -c 16M /dev/zero > /space/full; {FOREVER}",
+        # Current kubelets report an evicted pod as succeeded if its containers exit with 0.
+        script=f"head -c 16M /dev/zero > /space/full; {FOREVER.replace('exit 0', 'exit 1')}",
         container={"volumeMounts": [{"name": "space", "mountPath": "/space"}]},
         volumes=[{"name": "space", "emptyDir": {"sizeLimit": "1Mi"}}],
     ),
