@@ -178,3 +178,31 @@ def test_a_namespace_goes_with_all_that_is_in_it(tmp_path: Path, is_killed: bool
     assert cluster.names() == []
     assert cluster.server.store.get("namespaces", "going") is None
     cluster.server.store.close()
+
+
+def test_conditions_of_a_terminating_namespace_follow_the_finalizers_in_it(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    namespaces = cluster.server.registry.find("", "v1", "namespaces")
+    assert namespaces is not None
+    lifecycle = cluster.server.lifecycle
+    lifecycle.create(namespaces, "", {"metadata": {"name": "going"}}, WriteOptions())
+    held = {"name": "held", "finalizers": ["example.com/first", "example.com/second"]}
+    lifecycle.create(cluster.maps, "going", {"metadata": held}, WriteOptions())
+    lifecycle.delete(namespaces, "", "going", DeleteOptions())
+    cluster.collect()
+
+    def without_first(old: dict[str, Any]) -> dict[str, Any]:
+        return {**old, "metadata": {**old["metadata"], "finalizers": ["example.com/second"]}}
+
+    def message() -> str:
+        conditions = lifecycle.read(namespaces, "", "going")["status"]["conditions"]
+        return next(
+            str(each["message"]) for each in conditions if each["type"] == "NamespaceFinalizersRemaining"
+        )
+
+    assert "example.com/first" in message()
+    lifecycle.amend(cluster.maps, "going", "held", without_first)
+    cluster.collect()
+    assert "example.com/first" not in message()
+    assert "example.com/second" in message()
+    cluster.server.store.close()

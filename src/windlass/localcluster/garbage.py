@@ -106,6 +106,9 @@ class Collector:
             self._on_disowned(change.place, change.before, change.after)
         if is_going and change.resource in ("namespaces", DEFINITIONS):
             self._emptying.add(key)
+        if is_going and change.before is not None and b'"finalizers"' in change.before:
+            # The conditions of its namespace name the finalizers that remain.
+            self._look_again_at_namespace(change.place)
 
     def _on_disowned(self, place: str, before: bytes, after: bytes) -> None:
         """An owner that waits for this object may have to wait no longer."""
@@ -130,6 +133,11 @@ class Collector:
         for waiting in (("namespaces", place.partition("/")[0]), (DEFINITIONS, resource)):
             if waiting in self._emptying:
                 self._queue.add(waiting)
+
+    def _look_again_at_namespace(self, place: str) -> None:
+        namespace = ("namespaces", place.partition("/")[0])
+        if namespace in self._emptying:
+            self._queue.add(namespace)
 
     def _look_at(self, key: Key) -> None:
         resource, place = key
