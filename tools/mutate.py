@@ -123,9 +123,12 @@ def apply(root: Path, mutation: Mutation) -> None:
     # The file is linked to the pristine one, which has to stay as it is.
     path.unlink()
     path.write_text(text)
+    # Python takes bytecode for current if size and second of the source are the same.
+    for bytecode in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        bytecode.unlink()
 
 
-def insist_on_applicable(root: Path, mutations: Sequence[Mutation]) -> None:
+def require_applicable(root: Path, mutations: Sequence[Mutation]) -> None:
     """Raise MutationError unless every mutation fits the source."""
     for mutation in mutations:
         path = root / "src" / "windlass" / mutation.file
@@ -147,13 +150,13 @@ def copy_tree(source: Path, target: Path) -> None:
 
 def noticed_by(root: Path, *, seeds: bool, tests: Sequence[str]) -> str:
     """Run the checks on a tree. Return the first that fails, or nothing if all pass."""
-    _insist_on_import_from(root)
+    _require_import_from(root)
     return (_noticed_by_simulation(root) if seeds else "") or (
         _noticed_by_tests(root, tests) if tests else ""
     )
 
 
-def _insist_on_import_from(root: Path) -> None:
+def _require_import_from(root: Path) -> None:
     """The tests must import the copy and not the installed package."""
     _, output = _run(root, "-c", "import windlass; print(windlass.__file__)")
     if not Path(output.strip()).is_relative_to(root):
@@ -236,7 +239,7 @@ def outcome_of(mutation: Mutation, pristine: Path, folder: Path) -> Outcome:
 
 def run(root: Path, mutations: Sequence[Mutation]) -> int:
     """Print a table of who caught what. Return the number of mutations that survived."""
-    insist_on_applicable(root, mutations)
+    require_applicable(root, mutations)
     survived = 0
     with tempfile.TemporaryDirectory(prefix="windlass-mutate-") as name, ThreadPoolExecutor(WORKERS) as pool:
         folder = Path(name).resolve()

@@ -3,22 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
 
-from windlass.localcluster import quantities
+from windlass.localcluster import failures, quantities
 from windlass.localcluster.containers.facts import Facts
 from windlass.localcluster.containers.refusals import RefusedError
 from windlass.model.base import Json
 
-_SHORT_ESCAPES = {
-    "\a": r"\a",
-    "\b": r"\b",
-    "\f": r"\f",
-    "\n": r"\n",
-    "\r": r"\r",
-    "\t": r"\t",
-    "\v": r"\v",
-    "\\": r"\\",
-    '"': r"\"",
-}
 _RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -84,20 +73,4 @@ def _first(addresses: Iterable[str]) -> str:
 
 
 def _listed(entries: Mapping[str, str]) -> str:
-    return "\n".join(f"{key}={_quoted(entries[key])}" for key in sorted(entries))
-
-
-def _quoted(text: str) -> str:
-    """As Go quotes: who reads these files has been told to expect that."""
-    return f'"{"".join(map(_escaped, text))}"'
-
-
-def _escaped(character: str) -> str:
-    if character in _SHORT_ESCAPES:
-        return _SHORT_ESCAPES[character]
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < ord(" ") or code == 0x7F:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return "\n".join(f"{key}={failures.quoted(entries[key])}" for key in sorted(entries))
