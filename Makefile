@@ -50,7 +50,7 @@ test-pods: $(VENV)/installed ## Tests that need Linux: pods that run, at every l
 
 .PHONY: test-examples
 test-examples: $(EXAMPLES)/installed ## Every example, really training: TensorFlow, PyTorch, JAX and MPI; and what people watch them with
-	$(EXAMPLES)/bin/python -m pytest tests/examples
+	$(EXAMPLES)/bin/python -m pytest -n 2 --dist worksteal tests/examples
 
 .PHONY: test-all
 test-all: ## Every lane: test, test-pods, test-kubernetes and test-examples

@@ -228,4 +228,5 @@ def test_clustered_tensorflow() -> None:
     assert result.verdict["exit"] == 130
     assert result.verdict["phrase"] == "StopFrameworkRequested"
     for task in SERVERS:
-        assert len(result.lines_of(task)) == 1
+        # TensorFlow adds messages of its own on some processors.
+        assert len([line for line in result.lines_of(task) if ": server " in line]) == 1

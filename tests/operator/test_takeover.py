@@ -291,7 +291,6 @@ def test_definitions_are_brought_up_to_date_when_asked_for() -> None:
 
 
 @pytest.mark.kubernetes
-@pytest.mark.skipif(servers.chosen() != "real", reason="the embedded server does not note down who writes")
 def test_another_controller_writes_the_same_statuses(own_world: World) -> None:
     """Windlass says so in a condition, and does nothing more to that Framework (A8)."""
     place = own_world.new_place()
