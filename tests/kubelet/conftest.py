@@ -98,7 +98,7 @@ def _expect_differences(item: pytest.Item, minor: int) -> None:
     for name in _names_of(item):
         if found := known_differences.of_failure(name, minor):
             mark = pytest.mark.xfail(
-                reason=found.told(name), raises=AssertionError, strict=not found.may_pass
+                reason=found.told(name), raises=AssertionError, strict=not found.may_pass, run=found.runs
             )
             item.add_marker(mark)
         if told := known_differences.told(name, minor):
