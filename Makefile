@@ -66,7 +66,7 @@ test-api: $(VENV)/installed ## The conformance and operator tests on a real API 
 	$(BIN)/python tools/kubernetes_api.py --check
 	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 6 -p no:schemathesis -p tests.support.workers \
 	    tests/operator tests/clients/kubectl tests/cluster tests/install/test_on_kubernetes.py \
-	    tests/operate/test_lease_on_a_server.py tests/bench/test_load_on_a_server.py
+	    tests/controller/leader/test_lease_on_server.py tests/bench/test_load_on_a_server.py
 
 .PHONY: test-cluster
 test-cluster: $(VENV)/installed ## Pods and Windlass in a complete Kubernetes: that of KUBECONFIG, or `make kubernetes`
@@ -116,7 +116,7 @@ demo: $(DEMO)/installed ## Train on this machine: TensorFlow, two parameter serv
 
 .PHONY: simulate
 simulate: $(VENV)/installed ## Play SEEDS=n worlds full of faults (default 2000), FIRST=n names the first
-	$(BIN)/python -m windlass.testing.play --seeds $(SEEDS) --first $(or $(FIRST),0)
+	$(BIN)/python -m windlass.simulate.play --seeds $(SEEDS) --first $(or $(FIRST),0)
 
 .PHONY: mutate
 mutate: $(VENV)/installed ## Plant known mistakes, one at a time, and list which check catches each; ONLY=text selects

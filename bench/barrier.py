@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 import yaml
-from controller import FRAMEWORKS, Controller, api_server  # beside this file
 
+from controller import FRAMEWORKS, Controller, api_server  # beside this file
 from figures import Sheet, argument_parser
 from windlass.discovery.files import TF_CONFIG as LAST_FILE
 from windlass.kubeapi import access, answers, requests

@@ -22,7 +22,7 @@ from windlass.kubeapi import access, requests, resources
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.wire import crd
+from windlass.wire.crd import manifests
 
 FRAMEWORKS = resources.frameworks(names.CONTROLLER_GROUP)
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
@@ -143,7 +143,7 @@ async def submit(kubeconfig: Path, bodies: Sequence[bytes]) -> None:
 
 async def define(kubeconfig: Path) -> None:
     async with Transport(await access.load(str(kubeconfig))) as transport:
-        for definition in crd.definitions():
+        for definition in manifests.definitions():
             body = json.dumps(definition).encode()
             await transport.send(requests.create(resources.CUSTOM_RESOURCE_DEFINITIONS, "", body))
 
@@ -166,7 +166,13 @@ def api_server(folder: Path) -> Iterator[Path]:
 def cluster(folder: Path) -> Iterator[Path]:
     """An API server and a hollow kubelet. Gives the kubeconfig."""
     with api_server(folder) as kubeconfig:
-        command = [sys.executable, "-m", "windlass.testing.hollow_kubelet", "--kubeconfig", str(kubeconfig)]
+        command = [
+            sys.executable,
+            "-m",
+            "windlass.simulate.fake_kubelet.kubelet",
+            "--kubeconfig",
+            str(kubeconfig),
+        ]
         kubelet = Process([*command, "--connections", "32"], folder / "kubelet.log")
         try:
             yield kubeconfig

@@ -11,14 +11,14 @@ import msgspec
 from figures import Sheet, argument_parser  # beside this file
 from timing import timed
 from windlass.decide import decide
-from windlass.decide.contract import Observed
+from windlass.decide.types import Observed
 from windlass.model.framework import CompletedPods, Framework
 from windlass.model.pods import ConfigMapView, PodPhase, PodView
 from windlass.model.status import TaskStatus
 from windlass.objects.pod import PodFactory
-from windlass.testing import builders, scenario
-from windlass.testing.builders import at
-from windlass.testing.simulation import Simulation
+from windlass.simulate import builders, scenario
+from windlass.simulate.builders import at
+from windlass.simulate.simulation import Simulation
 from windlass.wire import codec
 
 World = tuple[Framework, Observed]

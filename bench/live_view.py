@@ -16,11 +16,11 @@ from typing import Any
 import msgspec
 
 from figures import Sheet, argument_parser  # beside this file
-from windlass.cli.runs import usage
-from windlass.cli.runs.live_terminal import Screen, Size
-from windlass.cli.runs.output import Style
-from windlass.cli.runs.report import Advance, LogLine, Source, Topic
-from windlass.cli.runs.workload import Job
+from windlass.cli.terminal.live_terminal import Screen, Size
+from windlass.cli.terminal.output import Style
+from windlass.runner import usage
+from windlass.runner.report import Advance, LogLine, Source, Topic
+from windlass.runner.run_plan import Job
 from windlass.wire import codec, progress
 
 TASKS = 200

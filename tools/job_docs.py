@@ -14,11 +14,11 @@ import msgspec
 from msgspec import inspect as types
 
 import docstrings  # beside this file
+from windlass.jobfile import schema as jobfile_schema
 from windlass.model.companions import Hub, Jupyter, PasswordFrom, TensorBoard
 from windlass.model.framework import CompletionPolicySpec
 from windlass.model.job import CephFs, Job, LoadData, Nfs, NfsServer, Retry, Role, Volume
 from windlass.model.resources import Resources
-from windlass.wire import job_schema
 
 STRUCTS: dict[str, type[msgspec.Struct]] = {
     struct.__name__: struct
@@ -52,7 +52,7 @@ _BLOCK = re.compile(
 
 def schema() -> str:
     meanings = {name: meanings_of(struct) for name, struct in STRUCTS.items()}
-    return msgspec.json.format(msgspec.json.encode(job_schema.schema(meanings))).decode() + "\n"
+    return msgspec.json.format(msgspec.json.encode(jobfile_schema.schema(meanings))).decode() + "\n"
 
 
 def page(text: str) -> str:

@@ -164,7 +164,7 @@ def _require_import_from(root: Path) -> None:
 
 
 def _noticed_by_simulation(root: Path) -> str:
-    code, output = _run(root, "-m", "windlass.testing.play", "--fail-fast", "--seeds", str(SEEDS))
+    code, output = _run(root, "-m", "windlass.simulate.play", "--fail-fast", "--seeds", str(SEEDS))
     if code == 0:
         return ""
     if code is None:

@@ -18,7 +18,7 @@ import yaml
 
 import docstrings  # beside this file
 from windlass.model import completion, framework, gang, names, states, status
-from windlass.wire import crd
+from windlass.wire.crd import manifests
 
 FOLDER = Path(__file__).parents[1] / "docs" / "crds"
 MODULES = (framework, status, completion, states, gang)
@@ -28,7 +28,10 @@ HEADER = "# Made from the model by tools/update_crds.py. Do not edit.\n"
 def documents() -> dict[Path, str]:
     """Each file, and what it has to hold."""
     prose = {entry: text for module in MODULES for entry, text in descriptions(module)}
-    definitions = [*(crd.framework_crd(group, prose) for group in names.GROUPS), crd.gang_crd(prose)]
+    definitions = [
+        *(manifests.framework_crd(group, prose) for group in names.GROUPS),
+        manifests.gang_crd(prose),
+    ]
     return {
         FOLDER / f"{definition['metadata']['name']}.yaml": HEADER
         + yaml.dump(definition, Dumper=_Dumper, sort_keys=False, width=110)

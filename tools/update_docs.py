@@ -17,12 +17,14 @@ import command_docs  # beside this file
 import docstrings
 import job_docs
 from windlass.decide.transitions import TRANSITIONS, Origin
+from windlass.jobfile import schema
 from windlass.model import completion, states
 from windlass.model.completion import CompletionCode
+from windlass.model.settings import Settings
 from windlass.model.states import State
-from windlass.settings import Settings
-from windlass.wire import configuration, environment, job_schema
-from windlass.wire.environment import Setting
+from windlass.wire.settings import environment
+from windlass.wire.settings import file as settings_file
+from windlass.wire.settings.environment import Setting
 
 FOLDER = Path(__file__).parents[1] / "docs"
 PACKAGE = Path(__file__).parents[1] / "src" / "windlass"
@@ -37,8 +39,8 @@ def documents() -> dict[Path, str]:
         FOLDER / "configuration.md": configuration_page(),
         FOLDER / "commands.md": HEADER + command_docs.page(),
         FOLDER / "job-file.md": job_docs.page((FOLDER / "job-file.md").read_text()),
-        FOLDER / job_schema.FILE: job_docs.schema(),
-        PACKAGE / "wire" / job_schema.FILE: job_docs.schema(),
+        FOLDER / schema.FILE: job_docs.schema(),
+        PACKAGE / "wire" / schema.FILE: job_docs.schema(),
     }
 
 
@@ -105,9 +107,9 @@ def configuration_page() -> str:
     sections = "\n".join(_setting(key, meaning, by_key.get(key)) for key, meaning in _meanings(Settings))
     rules = "\n".join(
         (
-            *(f"* {order}." for order in configuration.ORDERS),
-            f"* {configuration.TIME_TO_RENEW}, since a retry comes up to a fifth later, lest many ask in step.",
-            f"* {configuration.TIME_TO_ASK}, since between two renewals there has to be time for a request.",
+            *(f"* {order}." for order in settings_file.ORDERS),
+            f"* {settings_file.TIME_TO_RENEW}, since a retry comes up to a fifth later, lest many ask in step.",
+            f"* {settings_file.TIME_TO_ASK}, since between two renewals there has to be time for a request.",
         )
     )
     return f"{HEADER}# Configuration\n\n{SOURCES}\n{sections}\n## What has to fit together\n\n{rules}\n"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from kubernetes.client import models
 
-TYPES = Path(__file__).parents[1] / "src/windlass/wire/kubernetes_types.json"
+TYPES = Path(__file__).parents[1] / "src/windlass/k8s/types.json"
 ROOTS = [
     models.CoreV1Event,
     models.V1ClusterRole,

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-FIELDS: Final = Path(__file__).parents[1] / "src/windlass/localcluster/api/protobuf_fields.json"
+FIELDS: Final = Path(__file__).parents[1] / "src/windlass/localcluster/apiserver/protobuf_fields.json"
 FILES: Final = {
     "core.v1": "api/core/v1",
     "apps.v1": "api/apps/v1",

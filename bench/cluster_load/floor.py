@@ -15,7 +15,7 @@ import msgspec
 from cluster_load import workloads
 from cluster_load.workloads import Pods
 from windlass.decide import decide
-from windlass.decide.contract import Observed
+from windlass.decide.types import Observed
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.following import Deleted, Follower, Listed, News
 from windlass.kubeapi.requests import METADATA_ONLY, Request
@@ -28,7 +28,7 @@ from windlass.model.pods import PodPhase, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.objects.config_map import config_map
 from windlass.objects.pod import PodFactory
-from windlass.testing import builders
+from windlass.simulate import builders
 from windlass.wire import codec
 
 AT_ONCE = 50

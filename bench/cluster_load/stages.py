@@ -50,7 +50,7 @@ def stage() -> Iterator[Stage]:
         arguments = ["--kubeconfig", str(kubeconfig), "--label", workloads.LABEL, "--connections", "32"]
         # Whoever looks after the nodes of a cluster would remove pods of one that it does not know.
         node = ["--node", "hollow" if is_ours else ""]
-        command = processes.python("windlass.testing.hollow_kubelet", *arguments, *node)
+        command = processes.python("windlass.simulate.fake_kubelet.kubelet", *arguments, *node)
         stack.enter_context(processes.running(command, folder / "kubelet.log"))
         yield Stage(api, folder, AuditLog(api.audit_log) if api.audit_log else None)
 

@@ -7,7 +7,7 @@ from typing import Final
 from windlass.kubeapi.resources import JOBS, Resource, frameworks
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.testing.hollow_lives import ANNOTATION_PREFIX, NEVER
+from windlass.simulate.fake_kubelet.lifecycle import ANNOTATION_PREFIX, NEVER
 
 NAMESPACE: Final = "windlass-bench"
 LABEL: Final = "bench.windlass.dev/job"

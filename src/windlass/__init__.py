@@ -16,7 +16,7 @@ _HOMES = {
     "AsyncClient": "windlass.client.sdk",
     "Client": "windlass.client.blocking",
     "ClientError": "windlass.client.errors",
-    "CompanionView": "windlass.client.companions",
+    "CompanionView": "windlass.client.companions.status",
     "Hub": "windlass.model.companions",
     "Job": "windlass.model.job",
     "JobState": "windlass.client.views",
@@ -26,12 +26,12 @@ _HOMES = {
     "Resources": "windlass.model.resources",
     "Retry": "windlass.model.job",
     "Role": "windlass.model.job",
-    "Runtime": "windlass.model.wishes",
+    "Runtime": "windlass.model.feature_annotations",
     "TaskState": "windlass.client.views",
     "TaskView": "windlass.client.views",
     "TensorBoard": "windlass.model.companions",
     "Volume": "windlass.model.job",
-    "load": "windlass.client.sources",
+    "load": "windlass.client.submit.sources",
 }
 """Imported when somebody asks for them: `windlass --help` must not pay for an HTTP client. For type checkers, the same
 stands in `__init__.pyi`."""

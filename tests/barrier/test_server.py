@@ -18,7 +18,7 @@ from windlass.barrier.options import Options
 from windlass.barrier.server import AnsweredError, NoAccessError, NoAnswerError, Server, find
 from windlass.barrier.waiting import Passed, Waiting
 from windlass.model import names
-from windlass.wire import crd
+from windlass.wire.crd import manifests
 
 PATH = f"/apis/{names.GANG_GROUP}/v1/namespaces/default/gangs"
 
@@ -74,7 +74,7 @@ def embedded(tmp_path: Path) -> Iterator[Served]:
 def test_in_a_pod(embedded: Served, account: Path) -> None:
     """With TLS and a token: a Gang of an embedded API server, first a stale one, then ours, on one watch."""
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    assert embedded.ask("POST", definitions, crd.gang_crd()).code == 201
+    assert embedded.ask("POST", definitions, manifests.gang_crd()).code == 201
     (account / "ca.crt").write_bytes((embedded.data / "server.crt").read_bytes())
     (account / "token").write_text(f"{embedded.token}\n")
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(embedded.port)}

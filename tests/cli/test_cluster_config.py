@@ -8,8 +8,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from windlass.cli.main import main
-from windlass.client import sources
 from windlass.client.errors import FaultyJobError
+from windlass.client.submit import sources
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tensorflow-cluster" / "config.yaml"
 OWN = "imports: [{path: own/it.jinja}]\nresources: [{name: a, type: it, properties: {size: 3}}]\n"

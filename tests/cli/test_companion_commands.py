@@ -21,11 +21,12 @@ from click.testing import CliRunner, Result
 from companion_scenes import READY, TENSORBOARD, PodPorts, Scene
 from hollow_world import HollowWorld
 
-from windlass.cli import run, tensorboard_runs
+from windlass.cli.commands import run
 from windlass.cli.main import main
+from windlass.client.companions import tensorboard_runs
 from windlass.model.companions import Companion
 from windlass.render.companions import passwords
-from windlass.render.companions.settled import ALL_USERS
+from windlass.render.companions.resolved import ALL_USERS
 
 POD_PORTS = PodPorts()
 EVERY_COMPANION = pytest.mark.parametrize("companion", list(Companion))

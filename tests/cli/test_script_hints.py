@@ -6,7 +6,7 @@ import pytest
 
 from windlass.cli import script_hints
 from windlass.cli.script_hints import Hints
-from windlass.model.wishes import Runtime
+from windlass.model.feature_annotations import Runtime
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BENCHMARK = "framework-launcher/images/k8s_launcher/benchmarks/scripts/tf_cnn_benchmarks/tf_cnn_benchmarks.py"

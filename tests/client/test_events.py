@@ -11,10 +11,10 @@ from small_world import Place
 
 from conformance.client import Json
 from conformance.waiting import wait_for
-from windlass.client import events, finding
+from windlass.client import events, lookup
 from windlass.client.connection import Connection
 from windlass.client.events import Event
-from windlass.testing.builders import NOW
+from windlass.simulate.builders import NOW
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_what_was_told_several_times_is_one() -> None:
 
 def read(place: Place, name: str) -> list[Event]:
     async def work(connection: Connection) -> list[Event]:
-        return await events.read(connection, await finding.find(connection, name))
+        return await events.read(connection, await lookup.find(connection, name))
 
     return place.use(work)
 
@@ -103,7 +103,7 @@ def test_followed(place: Place) -> None:
 
     async def work() -> None:
         async with place.connected() as connection:
-            framework = await finding.find(connection, "live")
+            framework = await lookup.find(connection, "live")
             async with contextlib.aclosing(events.follow(connection, framework)) as coming:
                 async for each in coming:
                     seen.append(each)  # noqa: PERF401

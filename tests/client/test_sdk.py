@@ -17,7 +17,7 @@ from operated import jobs
 import windlass
 from windlass import AsyncClient, Client, ClientError, Job, JobState, Role, Runtime
 from windlass.client import blocking, errors
-from windlass.testing.hollow_lives import Life
+from windlass.simulate.fake_kubelet.lifecycle import Life
 
 STORY = (
     "upload",

@@ -7,7 +7,7 @@ from typing import Any
 import hollow_world
 import pytest
 
-from windlass.testing.hollow_lives import Life
+from windlass.simulate.fake_kubelet.lifecycle import Life
 
 PAGE = Path(__file__).parents[2] / "docs" / "sdk.md"
 JOB = "name: digits\nimage: x\ncommand: python train.py\nroles: {worker: {tasks: 3}}\n"

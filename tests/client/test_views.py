@@ -7,13 +7,13 @@ import pytest
 
 from windlass.client import views
 from windlass.client.views import JobState, TaskState
-from windlass.decide import births
+from windlass.decide import initial_status
 from windlass.model import completion
 from windlass.model.completion import CompletionCode
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
-from windlass.testing import builders
+from windlass.simulate import builders
 from windlass.wire import codec
 
 NOW = builders.NOW
@@ -23,7 +23,7 @@ def framework(state: State | None = None, *, code: CompletionCode | None = None,
     made = builders.framework("job", builders.role(tasks=2), **spec)
     if state is None:
         return made
-    status = births.framework_status(made, NOW)
+    status = initial_status.framework_status(made, NOW)
     ended = None if code is None else completion.framework_completion(code, "because of it")
     attempt = msgspec.structs.replace(status.attempt_status, completion_status=ended)
     return made.with_status(msgspec.structs.replace(status, state=state, attempt_status=attempt))

@@ -7,7 +7,7 @@ import pytest
 from hollow_world import HollowPlace
 from operated import jobs
 
-from windlass.client import connection, finding, views, waiting, watching
+from windlass.client import connection, lookup, views, waiting, watching
 from windlass.client.connection import Connection
 from windlass.client.errors import RefusedError, UnreachableError
 from windlass.client.views import JobState
@@ -37,7 +37,7 @@ def running(place: HollowPlace) -> HollowPlace:
 
 def test_another_one_of_the_same_name_is_another_one(running: HollowPlace) -> None:
     async def story(here: Connection) -> None:
-        first = await finding.find(here, "digits")
+        first = await lookup.find(here, "digits")
         seen: list[Framework | None] = []
         async for found in watching.changes(here, first):
             seen.append(found)
@@ -71,7 +71,7 @@ def test_a_watch_that_is_cut_goes_on(running: HollowPlace, monkeypatch: pytest.M
     cut(errors.UnansweredError("cut"), 2, monkeypatch)
 
     async def story(here: Connection) -> None:
-        framework = await finding.find(here, "digits")
+        framework = await lookup.find(here, "digits")
         is_ended = False
         async for found in watching.changes(here, framework):
             assert found is not None
@@ -130,7 +130,7 @@ def test_nothing_is_asked_while_nothing_changes(
     changes: list[JobState] = []
 
     async def story(here: Connection) -> None:
-        framework = await finding.find(here, "digits")
+        framework = await lookup.find(here, "digits")
         done = asyncio.create_task(
             waiting.wait_for(here, framework, seen=lambda view: changes.append(view.state))
         )

@@ -2,11 +2,11 @@
 
 from tests.decide.worlds import World
 
-from windlass.decide.contract import Rules
+from windlass.decide.types import Rules
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
-from windlass.testing.builders import framework, role
+from windlass.simulate.builders import framework, role
 
 SUCCESS, UNKNOWN, TRANSIENT, CONFLICT, PERMANENT = 0, 1, 200, 201, 210
 """Exit codes, by what is known about them."""

@@ -6,7 +6,7 @@ from tests.decide.worlds import World
 
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import framework, role
+from windlass.simulate.builders import framework, role
 
 BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
 

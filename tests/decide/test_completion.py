@@ -5,7 +5,7 @@ from tests.decide.worlds import World
 
 from windlass.model.framework import CompletionPolicySpec, RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import framework, role
+from windlass.simulate.builders import framework, role
 
 End = tuple[str, int, int]
 """A task, by role and index, and the exit code of its pod."""

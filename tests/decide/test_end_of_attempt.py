@@ -2,10 +2,10 @@
 
 from tests.decide.worlds import World
 
-from windlass.decide.contract import CreatePod, DeleteConfigMap, LookForObjects
+from windlass.decide.types import CreatePod, DeleteConfigMap, LookForObjects
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import framework, role
+from windlass.simulate.builders import framework, role
 
 
 def test_attempt_waits_for_its_ended_pods_to_be_deleted() -> None:

@@ -3,11 +3,11 @@
 import pytest
 from tests.decide.worlds import World
 
-from windlass.decide.contract import CreatePod, DeletePod, ReasonKind
-from windlass.decide.draft import MOST_FAILURES_EXPLAINED
+from windlass.decide.builder import MOST_FAILURES_EXPLAINED
+from windlass.decide.types import CreatePod, DeletePod, ReasonKind
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import framework, role
+from windlass.simulate.builders import framework, role
 
 ALWAYS = RetryPolicySpec(max_retry_count=-2)
 DELETION_STATES = {State.ATTEMPT_DELETION_PENDING, State.ATTEMPT_DELETION_REQUESTED, State.ATTEMPT_DELETING}

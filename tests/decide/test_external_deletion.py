@@ -3,10 +3,10 @@
 import pytest
 from tests.decide.worlds import World
 
-from windlass.decide.contract import CreateConfigMap, CreatePod
+from windlass.decide.types import CreateConfigMap, CreatePod
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import at, framework, role
+from windlass.simulate.builders import at, framework, role
 
 RETRY_IF_FAILED = RetryPolicySpec(max_retry_count=-1)
 

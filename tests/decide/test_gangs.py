@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from tests.decide.worlds import World
 
-from windlass.decide.contract import Action, CreateConfigMap, CreatePod, CreateService, PublishGang
+from windlass.decide.types import Action, CreateConfigMap, CreatePod, CreateService, PublishGang
 from windlass.model import names
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.gang import GangMember, Members, fingerprint, members_of
 from windlass.model.states import State
 from windlass.model.status import ConditionType, FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
-from windlass.testing.builders import NOW, at, framework, role
+from windlass.simulate.builders import NOW, at, framework, role
 
 replace = msgspec.structs.replace
 

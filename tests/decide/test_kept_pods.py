@@ -3,10 +3,10 @@
 import pytest
 from tests.decide.worlds import World
 
-from windlass.decide.contract import DeleteConfigMap, DeleteFramework, DeletePod, EmptyAttempt
+from windlass.decide.types import DeleteConfigMap, DeleteFramework, DeletePod, EmptyAttempt
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import framework, role
+from windlass.simulate.builders import framework, role
 
 KEEP = CompletedPods.KEEP
 DELETIONS = (DeletePod, EmptyAttempt, DeleteConfigMap)

@@ -4,13 +4,13 @@ import pytest
 from tests.decide.subjects import CONFLICT, PERMANENT, SUCCESS, TRANSIENT, UNKNOWN, Subject
 from tests.decide.worlds import World
 
-from windlass.decide.contract import CreateConfigMap, Rules
 from windlass.decide.failures import Classifier
+from windlass.decide.types import CreateConfigMap, Rules
 from windlass.model.completion import CompletionType
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec, TaskSpec
 from windlass.model.states import State
-from windlass.testing.builders import framework, role
+from windlass.simulate.builders import framework, role
 
 BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
 

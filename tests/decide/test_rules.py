@@ -1,11 +1,11 @@
 """What a configuration (statement 51) has to say reaches the decisions."""
 
-from windlass.decide import births
-from windlass.decide.contract import Rules
-from windlass.settings import Settings
-from windlass.testing import builders
-from windlass.testing.builders import NOW
-from windlass.wire import configuration
+from windlass.decide import initial_status
+from windlass.decide.types import Rules
+from windlass.model.settings import Settings
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW
+from windlass.wire.settings import file as settings_file
 
 CONFIGURED = b"""
 objectLocalCacheCreationTimeoutSec: 61
@@ -22,13 +22,13 @@ podFailureSpec:
 
 def code_of_a_pod_that_exits_with(exit_code: int, rules: Rules) -> tuple[int, str]:
     job = builders.framework("job")
-    task = births.framework_status(job, NOW).attempt_status.roles[0].task_statuses[0]
+    task = initial_status.framework_status(job, NOW).attempt_status.roles[0].task_statuses[0]
     ended = rules.classifier.classify(builders.pod(job, task, phase="Failed", exit_code=exit_code))
     return ended.code, ended.phrase
 
 
 def test_every_setting_that_decisions_read_reaches_them() -> None:
-    rules = Rules.from_settings(configuration.load_settings(CONFIGURED, "config.yaml"))
+    rules = Rules.from_settings(settings_file.load_settings(CONFIGURED, "config.yaml"))
     assert (rules.cache_creation_timeout_sec, rules.completed_retain_sec) == (61, 62)
     assert (rules.min_conflict_delay_sec, rules.max_conflict_delay_sec) == (63, 64)
     assert code_of_a_pod_that_exits_with(7, rules) == (-2000, "OutOfLuck")

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from tests.decide.worlds import World, slow
 
-from windlass.decide.contract import CreatePod
+from windlass.decide.types import CreatePod
 from windlass.model.framework import ExecutionType
 from windlass.model.states import State
-from windlass.testing.builders import at, framework, role
+from windlass.simulate.builders import at, framework, role
 
 PENDING = State.ATTEMPT_CREATION_PENDING
 REQUESTED = State.ATTEMPT_CREATION_REQUESTED

@@ -4,10 +4,10 @@ import pytest
 from msgspec.structs import replace
 from tests.decide.worlds import World, slow
 
-from windlass.decide.contract import CreatePod
+from windlass.decide.types import CreatePod
 from windlass.model.framework import Framework, RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import at, framework, role
+from windlass.simulate.builders import at, framework, role
 
 ALWAYS = RetryPolicySpec(max_retry_count=-2)
 PENDING = State.ATTEMPT_CREATION_PENDING

@@ -3,11 +3,11 @@
 import pytest
 from tests.decide.worlds import World
 
-from windlass.decide.contract import CreateConfigMap
+from windlass.decide.types import CreateConfigMap
 from windlass.model.framework import CompletedPods, ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import ConditionType
-from windlass.testing.builders import framework, role
+from windlass.simulate.builders import framework, role
 
 WAITING = State.ATTEMPT_CREATION_PENDING
 

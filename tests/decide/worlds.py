@@ -12,7 +12,7 @@ import msgspec
 from tests.decide.invariants import check_step, tasks_of, uids_of
 
 from windlass.decide import decide
-from windlass.decide.contract import (
+from windlass.decide.types import (
     Action,
     CreateConfigMap,
     Created,
@@ -44,7 +44,7 @@ from windlass.model.pods import (
 )
 from windlass.model.states import State
 from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
-from windlass.testing import builders
+from windlass.simulate import builders
 
 replace = msgspec.structs.replace
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from windlass.discovery import environment
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.testing import builders
+from windlass.simulate import builders
 
 
 def framework(runtime: str, roles: Mapping[str, int], *, pod: Any = None, name: str = "digits") -> Framework:

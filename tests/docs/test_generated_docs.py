@@ -6,7 +6,7 @@ from pathlib import Path
 
 from windlass.decide.transitions import TRANSITIONS
 from windlass.model.states import State
-from windlass.wire import environment
+from windlass.wire.settings import environment
 
 TOP = Path(__file__).parents[2]
 

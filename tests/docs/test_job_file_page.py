@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 import job_docs
+from windlass.jobfile import schema
 from windlass.model.job import Job
 from windlass.render import documents
-from windlass.wire import job_schema
 
 TOP = Path(__file__).parents[2]
 PAGE = (TOP / "docs" / "job-file.md").read_text()
@@ -26,7 +26,7 @@ def test_an_example_is_a_job_file(example: str) -> None:
     assert found.faults == ()
     assert found.submissions
     for document in yaml.safe_load_all(example):
-        jsonschema.validate(document, msgspec.json.decode(job_schema.published()))
+        jsonschema.validate(document, msgspec.json.decode(schema.published()))
 
 
 def test_every_field_is_explained_once() -> None:

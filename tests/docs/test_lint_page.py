@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from windlass.cli import lint
-from windlass.wire.faults import Rule
+from windlass.cli.commands import lint
+from windlass.wire.diagnostics import Rule
 
 PAGE = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
 _, _, RULES = PAGE.partition("## The rules\n")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from windlass.jobfile import volumes
 from windlass.render import documents
-from windlass.wire import job_volumes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "storage.md").read_text()
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -19,7 +19,7 @@ def test_an_example_is_a_job_file(example: str) -> None:
     assert found.submissions
 
 
-@pytest.mark.parametrize("kind", job_volumes.KINDS)
+@pytest.mark.parametrize("kind", volumes.KINDS)
 def test_every_kind_has_an_example(kind: str) -> None:
     assert any(f"{kind}: " in example for example in EXAMPLES)
     assert f"`{kind}`" in PAGE

@@ -24,7 +24,7 @@ from examples import SECONDS, needs
 from windlass.model.companions import Companion
 from windlass.model.job import Job
 from windlass.render.companions import hub, passwords
-from windlass.render.companions.settled import ALL_USERS, Settled
+from windlass.render.companions.resolved import ALL_USERS, Settled
 
 PASSWORD = "  gr\u00fc\u00dfe, 'ana' & \"bo\" $(id)\t\U0001f680  "  # noqa: S105
 NAMESPACE = "default"

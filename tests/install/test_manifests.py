@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import yaml
 
-from windlass.cli.controller import controller
+from windlass.cli.commands.controller import controller
 from windlass.install import kinds, manifests, plan
 from windlass.install.plan import Plan
 from windlass.model.base import Json
-from windlass.settings import Settings
-from windlass.wire import configuration
+from windlass.model.settings import Settings
+from windlass.wire.settings import file as settings_file
 
 GOLDEN = Path(__file__).parent / "golden"
 IMAGE = "registry.example/windlass:1"
@@ -121,7 +121,7 @@ def test_the_controller_understands_its_arguments(name: str) -> None:
     assert command == controller.name
     file = (wanted.configuration.encode(), "config") if has_file else None
     as_installed = msgspec.structs.replace(wanted.settings, barrier_image=IMAGE)
-    assert configuration.gather(file, {}, flags).settings == as_installed
+    assert settings_file.gather(file, {}, flags).settings == as_installed
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from windlass.cli.main import main
 from windlass.install import roles
 from windlass.install.roles import Grant
 from windlass.model import names
-from windlass.settings import Settings
-from windlass.wire.reference_crd import reference_crd
+from windlass.model.settings import Settings
+from windlass.wire.crd.reference import reference_crd
 
 pytestmark = pytest.mark.kubernetes
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass.cli.install import install
-from windlass.cli.uninstall import uninstall
+from windlass.cli.commands.install import install
+from windlass.cli.commands.uninstall import uninstall
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("operations.md", "permissions.md")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.operate.ports import Bench, failure
+from tests.controller.ports import Bench, failure
 
-from windlass.decide import births
+from windlass.decide import initial_status
 from windlass.install import access, roles
 from windlass.install.plan import Plan
 from windlass.install.roles import Grant
@@ -27,13 +27,13 @@ from windlass.kubeapi.resources import (
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
+from windlass.model.settings import Settings
 from windlass.objects.config_map import config_map
 from windlass.objects.gang import gang
 from windlass.objects.pod import pod
 from windlass.objects.service import service
-from windlass.settings import Settings
-from windlass.testing import builders
-from windlass.testing.builders import NOW
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW
 
 replace = msgspec.structs.replace
 
@@ -305,7 +305,7 @@ def test_owners_are_asked_for(
 def running(group: str) -> Framework:
     """Its attempt has its ConfigMap, and its task an address."""
     made = builders.framework(group=group, annotations={names.RUNTIME_ANNOTATION: "mpi"})
-    status = births.framework_status(made, NOW)
+    status = initial_status.framework_status(made, NOW)
     (role,) = status.attempt_status.roles
     (task,) = role.task_statuses
     at_work = replace(task.attempt_status, pod_uid="pod", pod_ip="10.0.0.5")

@@ -30,8 +30,8 @@ from windlass.kubeapi.rate_limit import RateLimit
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS
 from windlass.kubeapi.transport import Transport
-from windlass.localcluster.api import credentials
-from windlass.localcluster.api.server import ApiServer
+from windlass.localcluster.apiserver import credentials
+from windlass.localcluster.server import ApiServer
 
 GET = requests.get(PODS, "t", "a")
 WATCH = requests.watch(PODS)

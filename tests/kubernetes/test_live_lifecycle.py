@@ -10,7 +10,7 @@ from operated.place import completion_of, condition_of, retries_of, status_of, s
 
 from conformance.client import Json
 from windlass.model import names
-from windlass.wire.crd import PRINTER_COLUMNS
+from windlass.wire.crd.manifests import PRINTER_COLUMNS
 
 SECOND_ENDS = f'[ "$FC_FRAMEWORK_ATTEMPT_ID" -ge 1 ] || {{ {FOREVER}; }}'
 """The first attempt runs until it is asked to end; the second succeeds."""

@@ -18,10 +18,11 @@ from pods.commands import Done, Home, Local
 from conformance.client import Json
 from conformance.waiting import wait_for
 from windlass.client import connection as connections
-from windlass.client import upload_items, upload_pods
 from windlass.client.errors import ClientError, TimedOutError
-from windlass.client.upload_shares import Claim, Mounted, Nfs
-from windlass.client.uploading import Uploaded, Watch
+from windlass.client.upload import items as upload_items
+from windlass.client.upload import pod_target
+from windlass.client.upload.shares import Claim, Mounted, Nfs
+from windlass.client.upload.transfer import Uploaded, Watch
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 PODS = "/api/v1/namespaces/default/pods"
@@ -153,7 +154,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from windlass.client import connection, upload_items, upload_pods, upload_shares
-from windlass.client.uploading import Watch
+from windlass.client.upload.transfer import Watch
 
 kubeconfig, source, share, most = sys.argv[1:]
 gone = 0
@@ -207,7 +208,7 @@ def upload(
     async def work() -> Uploaded:
         async with connections.connected(cluster.kubeconfig) as here:
             cargo = upload_items.gather({"": [source]})
-            return await upload_pods.upload(here, share, cargo, name=name, watch=watch, timeout=timeout)
+            return await pod_target.upload(here, share, cargo, name=name, watch=watch, timeout=timeout)
 
     return asyncio.run(work())
 

@@ -19,8 +19,8 @@ import yaml
 
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
 from windlass.localcluster.kubelet import kubelet
-from windlass.localcluster.kubelet.pod_worker import PodWorker
-from windlass.localcluster.sandbox import processes
+from windlass.localcluster.kubelet.pods.worker import PodWorker
+from windlass.localcluster.sandbox.process import processes
 
 PATIENCE_SECONDS = 120
 EPHEMERAL = ClusterOptions(is_ephemeral=True)

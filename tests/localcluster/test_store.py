@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.localcluster import stored
+from windlass.localcluster import store_types
 from windlass.localcluster.store import Store
-from windlass.localcluster.stored import Change
+from windlass.localcluster.store_types import Change
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_versions_are_one_sequence_over_all_kinds(opened: Store) -> None:
 def test_a_taken_place_is_refused_and_nothing_changes(opened: Store) -> None:
     kept = opened.create("things", "a", thing("a"))
 
-    with pytest.raises(stored.TakenError):
+    with pytest.raises(store_types.TakenError):
         opened.create("things", "a", thing("a", size=2))
 
     assert opened.get("things", "a") == kept
@@ -62,16 +62,16 @@ def test_a_write_on_an_old_version_is_refused(opened: Store, write: str) -> None
         "delete": lambda: opened.delete("things", "a", expected=1),
     }
 
-    with pytest.raises(stored.StaleError):
+    with pytest.raises(store_types.StaleError):
         attempts[write]()
 
     assert opened.get("things", "a") == kept
 
 
 def test_what_is_not_there_cannot_be_changed(opened: Store) -> None:
-    with pytest.raises(stored.MissingError):
+    with pytest.raises(store_types.MissingError):
         opened.update("things", "a", thing("a"), expected=1)
-    with pytest.raises(stored.MissingError):
+    with pytest.raises(store_types.MissingError):
         opened.delete("things", "a", expected=1)
 
 
@@ -159,9 +159,9 @@ def test_history_is_bounded_in_length(tmp_path: Path) -> None:
 
     assert 18 <= len(kept) <= 20
     assert opened.forgotten == 100 - len(kept)
-    with pytest.raises(stored.ForgottenError):
+    with pytest.raises(store_types.ForgottenError):
         opened.changes("things", "", after=opened.forgotten - 1)
-    with pytest.raises(stored.ForgottenError):
+    with pytest.raises(store_types.ForgottenError):
         opened.page("things", version=opened.forgotten - 1)
     opened.close()
 
@@ -245,7 +245,7 @@ def test_a_kill_at_any_moment_loses_no_acknowledged_write(tmp_path: Path) -> Non
 
 
 def test_a_second_server_is_refused(opened: Store, tmp_path: Path) -> None:
-    with pytest.raises(stored.StoreError, match="is in use by another server"):
+    with pytest.raises(store_types.StoreError, match="is in use by another server"):
         Store(tmp_path / "cluster.db")
     opened.create("things", "a", thing("a"))
 
@@ -258,7 +258,9 @@ def test_data_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
     sql.close()
     before = path.read_bytes()
 
-    with pytest.raises(stored.StoreError, match=r"newer release \(data version 7, this release knows 1\)"):
+    with pytest.raises(
+        store_types.StoreError, match=r"newer release \(data version 7, this release knows 1\)"
+    ):
         Store(path)
     assert path.read_bytes() == before
 
@@ -267,7 +269,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     path.write_bytes(b"a letter, not a database\n" * 100)
 
-    with pytest.raises(stored.StoreError, match="is not a database of this program"):
+    with pytest.raises(store_types.StoreError, match="is not a database of this program"):
         Store(path)
     assert path.read_bytes() == b"a letter, not a database\n" * 100
 
@@ -275,7 +277,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
-    with pytest.raises(stored.StoreError, match=r"data directory .*file.* cannot be used"):
+    with pytest.raises(store_types.StoreError, match=r"data directory .*file.* cannot be used"):
         Store(tmp_path / "file" / "cluster.db")
 
 

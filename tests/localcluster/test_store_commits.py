@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from windlass.localcluster.store import Store
-from windlass.localcluster.stored import StoreError
+from windlass.localcluster.store_types import StoreError
 
 THING: dict[str, Any] = {"metadata": {"name": "a", "uid": "a"}}
 

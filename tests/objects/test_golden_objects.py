@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from windlass.model.base import Json
+from windlass.model.feature_annotations import wishes_in
 from windlass.model.framework import Framework
-from windlass.model.wishes import wishes_in
 from windlass.objects.config_map import config_map
 from windlass.objects.gang import gang
 from windlass.objects.pod import NO_WIRING, Wiring, pod

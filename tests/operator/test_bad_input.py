@@ -10,7 +10,7 @@ from operated.world import World
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.wire import crd
+from windlass.wire.crd import manifests
 
 
 def test_two_frameworks_of_one_name(place: Place) -> None:
@@ -98,7 +98,7 @@ def test_a_template_that_the_server_refuses(place: Place, case: str) -> None:
 
 
 def lax(group: str) -> Json:
-    definition = crd.framework_crd(group)
+    definition = manifests.framework_crd(group)
     version = definition["spec"]["versions"][0]
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version["schema"]["openAPIV3Schema"] = {
@@ -120,7 +120,7 @@ def lax_place(shared_world: World, place: Place) -> Iterator[Place]:
         place.client.patch(place.framework_path(name, group), patch)
         place.delete(name, group=group)
         place.wait_until_gone(name, group)
-    shared_world.cluster.put_definition(crd.framework_crd(group))
+    shared_world.cluster.put_definition(manifests.framework_crd(group))
 
 
 SENSELESS: dict[str, Json] = {

@@ -4,7 +4,7 @@ import pytest
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of
 
-from windlass.testing import hollow_history
+from windlass.simulate.fake_kubelet import history
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background", ""])
@@ -59,7 +59,7 @@ def test_made_anew_at_once(place: Place, propagation: str) -> None:
     seen = place.world.history.of(place.name, "job")
     owners = [(pod.name, pod.framework_uid) for pod in seen]
     assert len(set(owners)) == len(owners) == 4, "each task of each Framework had one pod"
-    assert not hollow_history.started_together(seen)
+    assert not history.started_together(seen)
 
 
 def _resubmitted(place: Place) -> dict[str, dict[str, str]] | None:

@@ -13,9 +13,9 @@ from operated.world import World
 
 from conformance.waiting import wait_for
 from windlass.model import names
-from windlass.testing import hollow_history, hollow_lives
-from windlass.testing.hollow_history import Sighting
-from windlass.testing.hollow_lives import Life, Metadata, Pod
+from windlass.simulate.fake_kubelet import history, lifecycle
+from windlass.simulate.fake_kubelet.history import Sighting
+from windlass.simulate.fake_kubelet.lifecycle import Life, Metadata, Pod
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def create(place: Place, name: str, owner: str = "", **life: Any) -> None:
         "metadata": {
             "name": name,
             "labels": {names.FRAMEWORK_NAME: "job"},
-            "annotations": hollow_lives.annotations(**life),
+            "annotations": lifecycle.annotations(**life),
             "ownerReferences": [reference] if owner else [],
         },
         "spec": {"containers": [{"name": "main", "image": "busybox"}], "restartPolicy": "Never"},
@@ -102,7 +102,7 @@ def test_a_gang_moves_in_one_step(minded: Place) -> None:
 
 def test_the_command() -> None:
     with clusters.running() as cluster:
-        command = [sys.executable, "-m", "windlass.testing.hollow_kubelet"]
+        command = [sys.executable, "-m", "windlass.simulate.fake_kubelet.kubelet"]
         options = ["--kubeconfig", str(cluster.kubelets_kubeconfig), "--namespace", "default"]
         process = Spawned("hollow kubelet", [*command, *options], cluster.folder / "hollow.log")
         try:
@@ -125,8 +125,8 @@ def test_the_command() -> None:
     ],
 )
 def test_annotations(said: dict[str, str], life: Life) -> None:
-    annotations = {f"{hollow_lives.ANNOTATION_PREFIX}{key}": value for key, value in said.items()}
-    play = hollow_lives.by_annotations(Life(exit_code=9))
+    annotations = {f"{lifecycle.ANNOTATION_PREFIX}{key}": value for key, value in said.items()}
+    play = lifecycle.by_annotations(Life(exit_code=9))
     assert play(Pod(metadata=Metadata(annotations=annotations))) == life
 
 
@@ -146,5 +146,5 @@ def sighting(uid: str, started: float | None, ended: float | None, name: str = "
     ],
 )
 def test_histories(pods: list[Sighting], twice: int, together: int) -> None:
-    assert len(hollow_history.started_more_than_once(pods)) == twice
-    assert len(hollow_history.started_together(pods)) == together
+    assert len(history.started_more_than_once(pods)) == twice
+    assert len(history.started_together(pods)) == together

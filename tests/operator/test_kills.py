@@ -20,7 +20,7 @@ from operated.proxy import LOST, PASS, Asked, Verdict, no_mischief
 from operated.world import World
 
 from conformance import servers
-from windlass.testing import hollow_history, hollow_lives
+from windlass.simulate.fake_kubelet import history, lifecycle
 
 pytestmark = pytest.mark.pods
 
@@ -36,7 +36,7 @@ SHORTEST_LEASE = options(
     lease_retry_period_sec="0.2",
     request_timeout_sec="0.5",
 )
-SHORT = hollow_lives.annotations(runs_for=0.2)
+SHORT = lifecycle.annotations(runs_for=0.2)
 
 
 class Assassin:
@@ -97,10 +97,10 @@ def _insist_on_perfection(place: Place) -> None:
         assert condition_of(each, "Complete")
         assert retries_of(each) == 0
     seen = [pod for pod in place.world.history.pods if pod.namespace == place.name]
-    tasks = hollow_history.by_name(seen)
+    tasks = history.by_name(seen)
     assert len(tasks) == FRAMEWORKS * TASKS
     assert not {name: pods for name, pods in tasks.items() if len(pods) > 1}, "a task had two pods"
-    assert not hollow_history.started_more_than_once(seen)
+    assert not history.started_more_than_once(seen)
     assert all(pod.started is not None and pod.exit_code == 0 for pod in seen)
     kept = {f"job-{number}" for number in range(FRAMEWORKS) if number % 4 == 0}
     place.world.wait_for("what was kept to be all", lambda: len(place.pods()) == len(kept) * TASKS)

@@ -7,7 +7,7 @@ from operated.place import Place, completion_of
 from operated.proxy import Asked
 from operated.world import World
 
-from windlass.testing import hollow_history
+from windlass.simulate.fake_kubelet import history
 
 pytestmark = pytest.mark.pods
 
@@ -58,7 +58,7 @@ def test_the_leader_is_killed(own_world: World) -> None:
         place.end_pod(f"job-worker-{index}")
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
     assert max(asked.number for asked in acts(leader)) < min(asked.number for asked in acts(standby))
-    assert not hollow_history.started_more_than_once(own_world.history.of(place.name, "job"))
+    assert not history.started_more_than_once(own_world.history.of(place.name, "job"))
 
 
 def test_the_leader_leaves(own_world: World) -> None:
@@ -90,5 +90,5 @@ def test_a_leader_that_is_cut_off_does_nothing_more(own_world: World) -> None:
     place.submit(framework("another", role(tasks=2, life=SUCCEEDS)))
     assert completion_of(place.wait_for_completed("another"))["code"] == 0
     seen = own_world.history.pods
-    assert not hollow_history.started_more_than_once(seen)
+    assert not history.started_more_than_once(seen)
     assert len(acts(leader)) == before, "two have acted at a time"

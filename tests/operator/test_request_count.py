@@ -11,7 +11,7 @@ from operated.place import Place, completion_of, tasks_of
 from operated.proxy import Asked, Exchange
 
 from windlass.model.base import Json
-from windlass.testing.hollow_lives import Life
+from windlass.simulate.fake_kubelet.lifecycle import Life
 
 KEPT = 6
 """The ConfigMap and five statuses."""

@@ -17,7 +17,7 @@ from operated.world import World
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.testing import hollow_history
+from windlass.simulate.fake_kubelet import history
 
 FANCY = {"fancyRetryPolicy": True}
 
@@ -165,7 +165,7 @@ def test_the_outcome(submitted: Place, controller: Controller, name: str) -> Non
     # A task whose attempt is over before its pod was seen needs none.
     made = Counter(pod.name.removeprefix(f"{name}-") for pod in seen)
     assert made <= Counter(expected.made) if expected.is_cut_short else made == expected.made
-    assert not hollow_history.started_together(seen)
+    assert not history.started_together(seen)
     assert sorted(submitted.pods(name)) == [f"{name}-{task}" for task in expected.left]
     assert len(submitted.config_maps(name)) == bool(expected.left)
 

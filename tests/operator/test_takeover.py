@@ -20,10 +20,10 @@ from operated.world import World
 from conformance import servers
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.settings import Settings
-from windlass.testing import hollow_history
-from windlass.wire import crd
-from windlass.wire.reference_crd import reference_crd
+from windlass.model.settings import Settings
+from windlass.simulate.fake_kubelet import history
+from windlass.wire.crd import manifests
+from windlass.wire.crd.reference import reference_crd
 
 RUNNING = Task(state="AttemptRunning")
 LOST: Json = {
@@ -201,7 +201,7 @@ def test_every_state(takeover: Takeover, name: str) -> None:
     seen = place.world.history.of(place.name, name)
     made = [pod for pod in seen if pod.uid not in adopted]
     assert len(made) == expected.new, f"{[pod.name for pod in made]} were made"
-    assert not hollow_history.started_together(seen)
+    assert not history.started_together(seen)
     assert not place.pods(name)
     assert not place.config_maps(name)
 
@@ -250,10 +250,10 @@ def test_a_definition_without_a_status_subresource(own_world: World) -> None:
         assert place.framework("job")["status"] == before["status"]
         assert len(place.pods("job")) == 2, "what nobody has written down may not be forgotten"
     finally:
-        cluster.put_definition(crd.framework_crd(group))
+        cluster.put_definition(manifests.framework_crd(group))
     go_on(controller)
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
-    assert not hollow_history.started_more_than_once(own_world.history.of(place.name, "job"))
+    assert not history.started_more_than_once(own_world.history.of(place.name, "job"))
 
 
 def test_a_start_under_the_definition_of_the_reference(own_world: World) -> None:
@@ -267,7 +267,7 @@ def test_a_start_under_the_definition_of_the_reference(own_world: World) -> None
         assert not controller.proxy.asked(lambda asked: asked.is_act and "/status" not in asked.path)
         assert controller.is_alive
     finally:
-        cluster.put_definition(crd.framework_crd(group))
+        cluster.put_definition(manifests.framework_crd(group))
     go_on(controller)
     assert completion_of(place.wait_for_completed("job"))["code"] == 0
 

@@ -7,12 +7,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import CompletionPolicySpec, Framework
 from windlass.model.job import CephFs, Job, Nfs, NfsServer, Retry, Role, Volume
 from windlass.model.resources import Resources
-from windlass.model.wishes import Runtime
-from windlass.render import code, completion, documents
-from windlass.wire import sense
+from windlass.render import code, documents
+from windlass.render.framework import completion
+from windlass.wire import semantic_validation
 
 LABELS = st.from_regex(r"[a-z]([-a-z0-9]{0,10}[a-z0-9])?", fullmatch=True).filter(
     lambda name: not name.startswith("windlass-") and name != "nfs"  # the claim of the server is called so
@@ -115,7 +116,7 @@ def test_a_valid_job_makes_a_good_framework(job: Job, where: code.Code | None, h
     loaded = framework_files.load(msgspec.json.encode(made), "framework.json")
     assert loaded.errors == ()
     (one,) = loaded.frameworks
-    assert sense.senseless(one) == ""
+    assert semantic_validation.senseless(one) == ""
     assert msgspec.convert(made, Framework) == one
 
 

@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.model.base import Json
+from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role
-from windlass.model.wishes import Runtime
-from windlass.render import documents, plain
+from windlass.render import documents
 from windlass.render.companions import passwords
 from windlass.render.documents import Contents
-from windlass.render.parts import Part
+from windlass.render.manifest_parts import Part
+from windlass.render.plain import manifests
 
 CONFIG = textwrap.dedent(
     """\
@@ -66,7 +67,7 @@ def plain_objects(contents: Contents) -> dict[str, Json]:
         piece.body
         for submission in contents.submissions
         if submission.job is not None
-        for piece in plain.plain(submission.job, prefix=submission.prefix)
+        for piece in manifests.plain(submission.job, prefix=submission.prefix)
     ]
     bodies += [piece.body for piece in contents.beside(is_plain=True)]
     return {f"{body['kind']} {body['metadata']['name']}": body for body in bodies}

@@ -12,7 +12,7 @@ import pytest
 
 from windlass.model.job import Job, Role
 from windlass.render import code
-from windlass.render.framework import framework
+from windlass.render.framework.builder import framework
 
 
 def archive(folder: Path) -> None:

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from windlass.model.framework import ExecutionType
-from windlass.wire import parsing, tree
-from windlass.wire.faults import Severity
+from windlass.wire.diagnostics import Severity
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import tree
 
 GOOD = textwrap.dedent(
     """\
@@ -331,7 +332,7 @@ def test_a_framework_with_anything_anywhere_never_raises(
     path: tuple[Any, ...], value: Any, key: str | None
 ) -> None:
     """Any value at any place gives a Framework or a fault; and what loads survives being written."""
-    framework = tree.plain(parsing.parse(GOOD.encode()).documents[0].root)
+    framework = tree.plain(yaml_parse.parse(GOOD.encode()).documents[0].root)
     parent = framework
     for step in path[:-1]:
         parent = parent.setdefault(step, {}) if isinstance(parent, dict) else parent[step]

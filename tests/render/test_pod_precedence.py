@@ -1,7 +1,7 @@
 """The `pod` settings of a role take precedence over those of the job."""
 
 from windlass.model.job import Job, Role
-from windlass.render.framework import framework
+from windlass.render.framework.builder import framework
 
 
 def test_pod_of_the_role_overrides_the_pod_of_the_job() -> None:

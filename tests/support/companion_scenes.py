@@ -12,14 +12,14 @@ import msgspec
 from hollow_world import HollowPlace, HollowWorld
 
 from conformance.client import Json
-from windlass.client import companions
 from windlass.client import connection as connections
-from windlass.client.companions import CompanionView
+from windlass.client.companions import status as companion_status
+from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection
 from windlass.model.companions import Companion, ServiceType
 from windlass.render.companions import servers
 from windlass.render.companions.servers import Server
-from windlass.wire import crd
+from windlass.wire.crd import manifests
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class PodPorts(hollow_cluster.Logs):
 def opened(ports: PodPorts | None = None) -> Iterator[HollowWorld]:
     """It knows Frameworks, and nobody acts on them."""
     with hollow_world.opened(is_installed=False, logs=ports) as world:
-        for definition in crd.definitions():
+        for definition in manifests.definitions():
             world.client.post(DEFINITIONS, definition).expect(201)
         yield world
 
@@ -112,14 +112,16 @@ class Scene:
         return asyncio.run(used())
 
     def views(self, job: str = "digits") -> tuple[CompanionView, ...]:
-        return self.use(lambda connection: companions.read(connection, job))
+        return self.use(lambda connection: companion_status.read(connection, job))
 
     def view(self) -> CompanionView:
         (found,) = self.views()
         return found
 
     def find(self, job: str) -> CompanionView:
-        return self.use(lambda connection: companions.find(connection, job, TENSORBOARD))
+        return self.use(lambda connection: companion_status.find(connection, job, TENSORBOARD))
 
     def until_ready(self, timeout: float | None = 100.0) -> CompanionView:
-        return self.use(lambda connection: companions.until_ready(connection, "digits", TENSORBOARD, timeout))
+        return self.use(
+            lambda connection: companion_status.until_ready(connection, "digits", TENSORBOARD, timeout)
+        )

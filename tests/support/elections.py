@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from windlass.controller.leader.election import Timings
+from windlass.controller.leader.lease import Elector, LostError
 from windlass.kubeapi import errors
 from windlass.kubeapi.errors import ApiError, UnansweredError
 from windlass.kubeapi.requests import Request, Verb
-from windlass.operate.election import Timings
-from windlass.operate.lease import Elector, LostError
 
 Running = Coroutine[Any, Any, None]
 

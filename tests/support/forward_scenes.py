@@ -13,7 +13,7 @@ from hollow_world import HollowPlace
 
 from windlass.client import connection as connections
 from windlass.client.connection import Connection
-from windlass.client.forwarding import Forward
+from windlass.client.port_forward import Forward
 from windlass.kubeapi import access
 from windlass.kubeapi.transport import Transport
 

@@ -5,8 +5,9 @@ import msgspec
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.render import documents
-from windlass.wire import codec, yaml_text
-from windlass.wire.faults import Fault
+from windlass.wire import codec
+from windlass.wire.diagnostics import Fault
+from windlass.wire.yaml import dump as yaml_dump
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -36,4 +37,4 @@ def load(data: bytes, file: str = "f.yaml") -> Loaded:
 
 
 def dump(written: Json) -> bytes:
-    return yaml_text.dump(written)
+    return yaml_dump.dump(written)

@@ -16,7 +16,7 @@ from windlass.model.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from windlass.testing import builders
+from windlass.simulate import builders
 
 CONFIG_MAP: Final = "cm"
 ATTEMPT: Final = f"0_{CONFIG_MAP}"

@@ -17,10 +17,10 @@ import pytest
 
 from windlass.kubeapi import access
 from windlass.kubeapi.transport import Transport
-from windlass.localcluster.api.server import ApiServer
-from windlass.localcluster.api.stream_requests import LogOptions
-from windlass.localcluster.api.streams import Process
-from windlass.testing.hollow_kubelet import HollowKubelet
+from windlass.localcluster.apiserver.streams.handlers import Process
+from windlass.localcluster.apiserver.streams.requests import LogOptions
+from windlass.localcluster.server import ApiServer
+from windlass.simulate.fake_kubelet.kubelet import HollowKubelet
 
 PODS = "pods"
 

@@ -18,20 +18,20 @@ from operated.place import Namespace
 
 from conformance.client import Access, Client
 from conformance.waiting import wait_for
+from windlass.controller.engine.system_clock import SystemClock
+from windlass.controller.operator import Operator
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS
 from windlass.kubeapi.transport import Transport
-from windlass.localcluster.api import credentials
-from windlass.localcluster.api.server import ApiServer
-from windlass.localcluster.api.streams import PodRuntime
-from windlass.localcluster.workloads.controller import Workloads
-from windlass.operate.operator import Operator
-from windlass.operate.system_clock import SystemClock
-from windlass.settings import OFF, Settings
-from windlass.testing import hollow_lives
-from windlass.testing.hollow_kubelet import HollowKubelet
-from windlass.testing.hollow_lives import Life
-from windlass.wire import crd
+from windlass.localcluster.apiserver import credentials
+from windlass.localcluster.apiserver.streams.handlers import PodRuntime
+from windlass.localcluster.controllers.workloads.controller import Workloads
+from windlass.localcluster.server import ApiServer
+from windlass.model.settings import OFF, Settings
+from windlass.simulate.fake_kubelet import lifecycle
+from windlass.simulate.fake_kubelet.kubelet import HollowKubelet
+from windlass.simulate.fake_kubelet.lifecycle import Life
+from windlass.wire.crd import manifests
 
 
 class HollowPlace(Namespace):
@@ -49,7 +49,7 @@ class HollowPlace(Namespace):
 
     def end_pod(self, name: str, exit_code: int = 0) -> None:
         """One that runs for ever comes to its end."""
-        said = hollow_lives.annotations(runs_for=0, exit_code=exit_code)
+        said = lifecycle.annotations(runs_for=0, exit_code=exit_code)
         self.client.patch(self.path("pods", name), {"metadata": {"annotations": said}}).expect(200)
 
 
@@ -113,7 +113,7 @@ async def _serve(folder: Path, logs: PodRuntime) -> ApiServer:
 
 async def _define(socket: Path) -> None:
     async with Transport(access.unix(socket)) as transport:
-        for definition in crd.definitions():
+        for definition in manifests.definitions():
             body = msgspec.json.encode(definition)
             await transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
 
@@ -130,4 +130,4 @@ async def _keep_workloads(server: ApiServer) -> None:
 
 async def _run_pods(socket: Path, life: Life) -> None:
     async with Transport(access.unix(socket), user_agent="hollow-kubelet") as transport:
-        await HollowKubelet(transport, play=hollow_lives.by_annotations(life)).run()
+        await HollowKubelet(transport, play=lifecycle.by_annotations(life)).run()

@@ -18,7 +18,8 @@ from typing import Any
 
 import msgspec
 
-from windlass.localcluster.sandbox import kernel, messages, network
+from windlass.localcluster.sandbox import kernel, messages
+from windlass.localcluster.sandbox.network import bridge
 
 PORT = 7000
 
@@ -27,7 +28,7 @@ Begun = tuple[str, Callable[[], None]]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    mode: network.Mode
+    mode: bridge.Mode
     user: int = 0
     # Where the programs are that make a way out.
     programs: str = ""
@@ -51,11 +52,11 @@ def main() -> None:
     if plan.user and plan.has_namespaces:
         enter_user_namespace(plan)
     try:
-        opened = network.open_network("10.86.0.0/16", plan.mode, plan.hub)
+        opened = bridge.open_network("10.86.0.0/16", plan.mode, plan.hub)
     except OSError as error:
         say({"error": str(error)})
         return
-    if isinstance(opened, network.Shared):
+    if isinstance(opened, bridge.Shared):
         say({"shared": opened.reason})
         return
     way_out = opened.uplink.name if opened.uplink else ""
@@ -91,7 +92,7 @@ def become(user: int) -> None:
     ctypes.CDLL(None).prctl(set_dumpable, 1, 0, 0, 0)
 
 
-def obey(hub: network.Hub, order: list[str]) -> Any:
+def obey(hub: bridge.Hub, order: list[str]) -> Any:
     match order:
         case ["serve", address]:
             return serving_pod(hub, address, ends_with_us=True)
@@ -106,7 +107,7 @@ def obey(hub: network.Hub, order: list[str]) -> Any:
     raise ValueError(order)
 
 
-def serving_pod(hub: network.Hub, address: str, *, ends_with_us: bool) -> str:
+def serving_pod(hub: bridge.Hub, address: str, *, ends_with_us: bool) -> str:
     def work() -> Begun:
         listener = socket.create_server((address, PORT))
         return str(os.getpid()), lambda: serve(listener, address)
@@ -114,12 +115,12 @@ def serving_pod(hub: network.Hub, address: str, *, ends_with_us: bool) -> str:
     return pod(hub, address, work, ends_with_us=ends_with_us)
 
 
-def pod(hub: network.Hub, address: str, work: Callable[[], Begun], *, ends_with_us: bool = True) -> str:
+def pod(hub: bridge.Hub, address: str, work: Callable[[], Begun], *, ends_with_us: bool = True) -> str:
     """What the work has to say when it has begun."""
     reader, writer = os.pipe()
 
     def live() -> None:
-        network.join(hub.namespace, messages.Link(address, hub.prefix_length, hub.gateway))
+        bridge.join(hub.namespace, messages.Link(address, hub.prefix_length, hub.gateway))
         said, go_on = work()
         os.write(writer, said.encode())
         os.close(writer)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from windlass.localcluster import failures
-from windlass.localcluster.api.stream_requests import LogOptions
-from windlass.localcluster.api.streams import PodRuntime, Process
-from windlass.localcluster.podlife import logs
+from windlass.k8s import api_errors
+from windlass.localcluster.apiserver.streams.handlers import PodRuntime, Process
+from windlass.localcluster.apiserver.streams.requests import LogOptions
+from windlass.localcluster.sandbox import log_format
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 LOST = b"unable to retrieve container logs for containerd://0123"
@@ -63,9 +63,9 @@ class ScriptedLogs:
     def write(self, pod: str, text: str | bytes, *, at: float = 0.0, container: str = "main") -> None:
         """A line, written so many seconds after `BEGAN`; without a line end where the text has none."""
         data = text.encode() if isinstance(text, str) else text
-        moment = logs.nanoseconds(BEGAN + timedelta(seconds=at))
-        tag = logs.encoded(data[:-1], "stdout", moment) if data.endswith(b"\n") else b""
-        self._current[pod, container].lines.append(tag or logs.encoded_end(data, "stdout", moment))
+        moment = log_format.nanoseconds(BEGAN + timedelta(seconds=at))
+        tag = log_format.encoded(data[:-1], "stdout", moment) if data.endswith(b"\n") else b""
+        self._current[pod, container].lines.append(tag or log_format.encoded_end(data, "stdout", moment))
         self._wake()
 
     def end(self, pod: str, container: str = "main") -> None:
@@ -111,16 +111,16 @@ class ScriptedLogs:
         await self._may_answer.wait()
         if self.unknown_for:
             self.unknown_for -= 1
-            raise failures.not_found("", "pods", pod)
+            raise api_errors.not_found("", "pods", pod)
         key = (f"{namespace}/{pod}", container)
         if options.previous and key not in self._previous:
-            raise failures.bad_request(f'previous terminated container "{container}" not found')
+            raise api_errors.bad_request(f'previous terminated container "{container}" not found')
         written = self._previous[key] if options.previous else self._current[key]
         return self._read(written, options)
 
     async def _read(self, written: Written, options: LogOptions) -> AsyncGenerator[bytes, None]:
-        since = logs.since(datetime.now(UTC), options.since_seconds, options.since_time)
-        wanted = logs.Selection(since=since, timestamps=options.timestamps)
+        since = log_format.since(datetime.now(UTC), options.since_seconds, options.since_time)
+        wanted = log_format.Selection(since=since, timestamps=options.timestamps)
         cuts, ends = self._cuts, self._ends
         at = 0 if options.tail_lines is None else max(len(written.lines) - options.tail_lines, 0)
         while True:
@@ -129,7 +129,7 @@ class ScriptedLogs:
                 yield LOST
                 return
             while at < len(written.lines):
-                text, _ = logs.shown(written.lines[at], wanted)
+                text, _ = log_format.shown(written.lines[at], wanted)
                 at += 1
                 if text:
                     yield text

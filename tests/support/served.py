@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import yaml
 from operated import backstage
 
-from windlass.localcluster.api import credentials
-from windlass.localcluster.api.server import ApiServer
+from windlass.localcluster.apiserver import credentials
+from windlass.localcluster.server import ApiServer
 
 
 class Answer(NamedTuple):

@@ -21,8 +21,8 @@ import msgspec
 from pods import levels
 
 from conformance.waiting import wait_for
-from windlass.localcluster.kubelet.connection import connect
-from windlass.localcluster.sandbox import container_init, launching, messages, processes
+from windlass.localcluster.kubelet.sandbox_connection import connect
+from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.channel import Channel
 from windlass.localcluster.sandbox.messages import (
     ContainerPlan,
@@ -36,6 +36,7 @@ from windlass.localcluster.sandbox.messages import (
     Refused,
     Started,
 )
+from windlass.localcluster.sandbox.process import container_init, launcher, processes
 
 PATIENCE_SECONDS = 60
 FOREVER = "while true; do sleep 1000; done"
@@ -189,7 +190,7 @@ class Pod:
 class Spawner:
     """`lifeline` is the end that keeps all pods alive."""
 
-    def __init__(self, folder: Path, launched: launching.Launched, lifeline: int) -> None:
+    def __init__(self, folder: Path, launched: launcher.Launched, lifeline: int) -> None:
         self.folder = folder
         self.process = launched.process
         self.channel = launched.channel
@@ -230,7 +231,7 @@ class Spawner:
         return self.ask(lambda call: messages.Spawn(call, plan))
 
     def complaints(self) -> str:
-        return (self.folder / launching.COMPLAINTS).read_text()
+        return (self.folder / launcher.COMPLAINTS).read_text()
 
     def cut_lifeline(self) -> None:
         if self.lifeline is not None:
@@ -328,7 +329,7 @@ def spawner(level: levels.Level, **wanted: Any) -> Iterator[Spawner]:
         # What the daemon keeps to itself, containers need not.
         before = os.umask(0o077)
         with mock.patch.object(sys, "executable", _interpreter(level, folder)):
-            launched = launching.launch(launching.Wanted(folder=folder, **options))
+            launched = launcher.launch(launcher.Wanted(folder=folder, **options))
         os.umask(before)
         os.close(reader)
         launched_family = Spawner(folder, launched, writer)

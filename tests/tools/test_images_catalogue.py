@@ -8,8 +8,8 @@ import pytest
 
 from images import building, catalogue, checkout
 from windlass.install import plan
-from windlass.render import storage
 from windlass.render.companions import hub
+from windlass.render.storage import servers
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = checkout.read(ROOT)
@@ -87,7 +87,7 @@ def test_the_dockerfile_of_the_nfs_server_has_the_same_files() -> None:
 
 
 def test_a_rendered_nfs_server_asks_for_the_image_by_its_name() -> None:
-    assert NFS.name == storage.NFS_IMAGE
+    assert NFS.name == servers.NFS_IMAGE
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import kubernetes_binaries
 import kubernetes_oldest
 import workshops
-from windlass.localcluster.publishing import discovery
+from windlass.localcluster.apiserver.openapi import discovery
 
 KEY = kubernetes_binaries.cache_key("aarch64", {})
 

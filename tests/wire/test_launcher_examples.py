@@ -5,8 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from windlass.wire import codec, faults, parsing, tree, validation, yaml_text
-from windlass.wire.faults import Severity
+from windlass.wire import codec, diagnostics
+from windlass.wire.diagnostics import Severity
+from windlass.wire.lint import framework as lint_framework
+from windlass.wire.yaml import dump as yaml_dump
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import tree
 
 FOLDER = Path(__file__).parents[1] / "data" / "launcher"
 
@@ -55,7 +59,7 @@ def test_every_example_is_expected() -> None:
 
 
 def read(data: bytes) -> tree.Mapping:
-    (document,) = parsing.parse(data).documents
+    (document,) = yaml_parse.parse(data).documents
     assert isinstance(document.root, tree.Mapping)
     return document.root
 
@@ -63,7 +67,7 @@ def read(data: bytes) -> tree.Mapping:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_loads_with_exactly_these_warnings(name: str) -> None:
     root = read((FOLDER / name).read_bytes())
-    found = faults.gathered(validation.check(root, ""), name)
+    found = diagnostics.gathered(lint_framework.check(root, ""), name)
 
     framework = codec.decode_framework(msgspec.json.encode(tree.plain(root)))
     assert framework.group == "launcher.microsoft.com"
@@ -77,4 +81,4 @@ def test_loads_with_exactly_these_warnings(name: str) -> None:
 def test_round_trip(name: str) -> None:
     written = tree.plain(read((FOLDER / name).read_bytes()))
 
-    assert tree.plain(read(yaml_text.dump(written))) == written
+    assert tree.plain(read(yaml_dump.dump(written))) == written

@@ -5,14 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.wire import parsing, pod_schema
-from windlass.wire.faults import Fault, Rule
+from windlass.wire import pod_schema
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.yaml import parse as yaml_parse
 
 CONTAINER = "pod.spec.containers[0]"
 
 
 def check(template: dict[str, Any]) -> list[Fault]:
-    return list(pod_schema.check(parsing.parse(msgspec.json.encode(template)).documents[0].root, "pod"))
+    return list(pod_schema.check(yaml_parse.parse(msgspec.json.encode(template)).documents[0].root, "pod"))
 
 
 def pod(spec: dict[str, Any] | None = None, **container: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 
 from windlass.model.base import Json
 from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec, TaskRoleSpec, TaskSpec
+from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogPodSnapshot, LogTaskSnapshot
 from windlass.model.states import State
 from windlass.model.status import (
     FrameworkAttemptStatus,
@@ -17,7 +18,6 @@ from windlass.model.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from windlass.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogPodSnapshot, LogTaskSnapshot
 from windlass.wire import codec
 from windlass.wire.snapshots import SnapshotTrigger, is_wanted, snapshot_line, task_snapshot
 

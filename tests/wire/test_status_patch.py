@@ -6,21 +6,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.decide import births
-from windlass.localcluster.patching import patches
+from windlass.decide import initial_status
+from windlass.k8s import json_patch
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
-from windlass.testing import builders
-from windlass.testing.builders import NOW, at
-from windlass.testing.scenario import draw
-from windlass.testing.simulation import Simulation
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW, at
+from windlass.simulate.scenario import draw
+from windlass.simulate.simulation import Simulation
 from windlass.wire import codec, status_patch
 
 
 def framework(workers: int) -> Framework:
     job = builders.framework("job", builders.role("worker", workers), builders.role("ps", 2))
-    return job.with_status(births.framework_status(job, NOW), "7")
+    return job.with_status(initial_status.framework_status(job, NOW), "7")
 
 
 def with_tasks(status: FrameworkStatus, step: Any) -> FrameworkStatus:
@@ -42,7 +42,7 @@ def operations(before: Framework, status: FrameworkStatus, *, compress: bool = T
 
 
 def applied(before: Framework, patch: list[dict[str, Any]]) -> Any:
-    return patches.json_patch(json.loads(codec.encode_framework(before)), patch)
+    return json_patch.json_patch(json.loads(codec.encode_framework(before)), patch)
 
 
 @pytest.mark.parametrize("first", range(0, 40, 10))
@@ -79,7 +79,7 @@ def test_one_task_of_many_is_one_operation() -> None:
 
 def test_the_first_status_goes_as_a_whole() -> None:
     before = msgspec.structs.replace(framework(2), status=None)
-    status = births.framework_status(before, NOW)
+    status = initial_status.framework_status(before, NOW)
     _, change = operations(before, status)
     assert (change["op"], change["path"]) == ("add", "/status")
 

@@ -88,6 +88,6 @@ def _spoilt(written: bytes, dice: Random) -> bytes:
 @functools.cache
 def _fields() -> dict[str, dict[str, tuple[str, str, str]]]:
     """Of each message, by their numbers: the name of a field, whether it is a list or a map, and of what."""
-    found = resources.files("windlass.localcluster.api").joinpath("protobuf_fields.json").read_text()
+    found = resources.files("windlass.localcluster.apiserver").joinpath("protobuf_fields.json").read_text()
     fields: dict[str, dict[str, tuple[str, str, str]]] = json.loads(found)
     return fields

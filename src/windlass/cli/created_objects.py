@@ -18,9 +18,9 @@ def as_one(bodies: "Sequence[Json]") -> bytes:
 
 def as_yaml(body: "Json") -> str:
     """Secrets and archives are told by their sizes: nobody reads them here, and JSON has them."""
-    from windlass.wire import yaml_text
+    from windlass.wire.yaml import dump as yaml_dump
 
-    return yaml_text.dump(_told_by_size(body)).decode()
+    return yaml_dump.dump(_told_by_size(body)).decode()
 
 
 def door(companion: str, job: str, namespace: str) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from windlass.client.changing import Change
     from windlass.client.connection import Connection
+    from windlass.client.lifecycle import Change
 
 T = TypeVar("T")
 

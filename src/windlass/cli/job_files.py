@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import exit_codes
-from windlass.cli.mishaps import CommandError
-from windlass.wire import text
+from windlass.cli.errors import CommandError
+from windlass.runner import exit_codes
+from windlass.wire.yaml import text
 
 if TYPE_CHECKING:
-    from windlass.client.sources import Source
+    from windlass.client.submit.sources import Source
 
 STDIN = "-"
 
@@ -21,7 +21,7 @@ def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Sour
 
     `namespace` is where jobs go that leave it open, if that is known.
     """
-    from windlass.client.sources import NO_JOB, Source
+    from windlass.client.submit.sources import NO_JOB, Source
     from windlass.render import documents
 
     if file.endswith(".py"):
@@ -50,8 +50,8 @@ def templates(file: str, data: bytes) -> dict[str, str]:
 
     if not documents.template_paths(data):
         return {}
-    from windlass.client import templates as lying
     from windlass.client.errors import FaultyJobError
+    from windlass.client.submit import templates as lying
 
     try:
         return lying.beside(data, Path(file).parent)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from windlass import __version__
-from windlass.cli import mishaps
+from windlass.cli import errors
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -25,53 +25,73 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS = {
-    "barrier": LazyCommand("windlass.cli.barrier", "Wait until every task of this pod's job has an address."),
+    "barrier": LazyCommand(
+        "windlass.cli.commands.barrier", "Wait until every task of this pod's job has an address."
+    ),
     "controller": LazyCommand(
-        "windlass.cli.controller", "Run the jobs of a cluster, in it or from a laptop."
+        "windlass.cli.commands.controller", "Run the jobs of a cluster, in it or from a laptop."
     ),
-    "init": LazyCommand("windlass.cli.init", "Write a job file, with what a script says about itself."),
+    "init": LazyCommand(
+        "windlass.cli.commands.init", "Write a job file, with what a script says about itself."
+    ),
     "install": LazyCommand(
-        "windlass.cli.install", "Print what a cluster needs to run jobs, or put it there."
+        "windlass.cli.commands.install", "Print what a cluster needs to run jobs, or put it there."
     ),
-    "lint": LazyCommand("windlass.cli.lint", "Say what is wrong with job files and Frameworks, and mend it."),
+    "lint": LazyCommand(
+        "windlass.cli.commands.lint", "Say what is wrong with job files and Frameworks, and mend it."
+    ),
     "local": LazyCommand(
-        "windlass.cli.local", "Keep a cluster on this machine, without Docker and without root."
+        "windlass.cli.commands.local", "Keep a cluster on this machine, without Docker and without root."
     ),
-    "env": LazyCommand("windlass.cli.env", "Print what a task is told of its peers, for a shell."),
-    "plan": LazyCommand("windlass.cli.plan", "Say what would become of a job when things go wrong."),
-    "render": LazyCommand("windlass.cli.render", "Print what a cluster would be given, for kubectl."),
-    "run": LazyCommand("windlass.cli.run", "Run jobs, or a command, on this machine, and exit as they do."),
-    "delete": LazyCommand("windlass.cli.delete", "Delete jobs of a cluster, with all that belongs to them."),
+    "env": LazyCommand("windlass.cli.commands.env", "Print what a task is told of its peers, for a shell."),
+    "plan": LazyCommand("windlass.cli.commands.plan", "Say what would become of a job when things go wrong."),
+    "render": LazyCommand(
+        "windlass.cli.commands.render", "Print what a cluster would be given, for kubectl."
+    ),
+    "run": LazyCommand(
+        "windlass.cli.commands.run", "Run jobs, or a command, on this machine, and exit as they do."
+    ),
+    "delete": LazyCommand(
+        "windlass.cli.commands.delete", "Delete jobs of a cluster, with all that belongs to them."
+    ),
     "describe": LazyCommand(
-        "windlass.cli.describe",
+        "windlass.cli.commands.describe",
         "Say everything about a job, its pods and its events.",
     ),
-    "list": LazyCommand("windlass.cli.list", "Say which jobs a cluster has, and how they stand."),
-    "resume": LazyCommand("windlass.cli.resume", "Let jobs that were suspended run again."),
-    "scale": LazyCommand("windlass.cli.scale", "Give the roles of a running job more tasks, or fewer."),
-    "schema": LazyCommand("windlass.cli.schema", "Print the JSON Schema of the job file, for editors."),
-    "status": LazyCommand("windlass.cli.status", "Say how a job stands, and each of its tasks."),
-    "stop": LazyCommand("windlass.cli.stop", "End jobs for good."),
-    "submit": LazyCommand("windlass.cli.submit", "Submit jobs to a cluster."),
-    "suspend": LazyCommand("windlass.cli.suspend", "Take the pods of jobs away, and keep the jobs."),
-    "upload": LazyCommand("windlass.cli.upload", "Put files onto a share, or into a volume of a cluster."),
-    "wait": LazyCommand("windlass.cli.wait", "Wait until a job has completed, and exit as it did."),
-    "template": LazyCommand("windlass.cli.template", "Render a Jinja template of Kubernetes objects."),
+    "list": LazyCommand("windlass.cli.commands.list", "Say which jobs a cluster has, and how they stand."),
+    "resume": LazyCommand("windlass.cli.commands.resume", "Let jobs that were suspended run again."),
+    "scale": LazyCommand(
+        "windlass.cli.commands.scale", "Give the roles of a running job more tasks, or fewer."
+    ),
+    "schema": LazyCommand(
+        "windlass.cli.commands.schema", "Print the JSON Schema of the job file, for editors."
+    ),
+    "status": LazyCommand("windlass.cli.commands.status", "Say how a job stands, and each of its tasks."),
+    "stop": LazyCommand("windlass.cli.commands.stop", "End jobs for good."),
+    "submit": LazyCommand("windlass.cli.commands.submit", "Submit jobs to a cluster."),
+    "suspend": LazyCommand("windlass.cli.commands.suspend", "Take the pods of jobs away, and keep the jobs."),
+    "upload": LazyCommand(
+        "windlass.cli.commands.upload", "Put files onto a share, or into a volume of a cluster."
+    ),
+    "wait": LazyCommand("windlass.cli.commands.wait", "Wait until a job has completed, and exit as it did."),
+    "template": LazyCommand(
+        "windlass.cli.commands.template", "Render a Jinja template of Kubernetes objects."
+    ),
     "tf-server": LazyCommand(
-        "windlass.cli.tf_server",
+        "windlass.cli.commands.tf_server",
         "Be an idle TensorFlow server, for a notebook to drive.",
     ),
-    "uninstall": LazyCommand("windlass.cli.uninstall", "Take away what install has made."),
+    "uninstall": LazyCommand("windlass.cli.commands.uninstall", "Take away what install has made."),
     "completion": LazyCommand(
-        "windlass.cli.completion", "Print the script that completes windlass in bash, zsh or fish."
+        "windlass.cli.commands.completion", "Print the script that completes windlass in bash, zsh or fish."
     ),
-    "events": LazyCommand("windlass.cli.events", "Show what happened to a job and to its pods."),
-    "exec": LazyCommand("windlass.cli.exec", "Run a command beside a task, and exit as it does."),
-    "logs": LazyCommand("windlass.cli.logs", "Show what the tasks of a job write."),
-    "hub": LazyCommand("windlass.cli.hub", "Open the JupyterHub of a job."),
-    "jupyter": LazyCommand("windlass.cli.jupyter", "Open the JupyterLab of a job."),
-    "tensorboard": LazyCommand("windlass.cli.tensorboard", "Open the TensorBoard of a job."),
-    "why": LazyCommand("windlass.cli.why", "Say why a job failed, or what it waits for."),
+    "events": LazyCommand("windlass.cli.commands.events", "Show what happened to a job and to its pods."),
+    "exec": LazyCommand("windlass.cli.commands.exec", "Run a command beside a task, and exit as it does."),
+    "logs": LazyCommand("windlass.cli.commands.logs", "Show what the tasks of a job write."),
+    "hub": LazyCommand("windlass.cli.commands.hub", "Open the JupyterHub of a job."),
+    "jupyter": LazyCommand("windlass.cli.commands.jupyter", "Open the JupyterLab of a job."),
+    "tensorboard": LazyCommand("windlass.cli.commands.tensorboard", "Open the TensorBoard of a job."),
+    "why": LazyCommand("windlass.cli.commands.why", "Say why a job failed, or what it waits for."),
 }
 
 SECTIONS = {
@@ -90,17 +110,17 @@ SECTIONS = {
 class LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, *rest: Any, **more: Any) -> Any:
         """As click has it, but for what click leaves as a traceback."""
-        mishaps.open_missing_streams()
+        errors.open_missing_streams()
         given = sys.argv[1:] if args is None else list(args)
-        with mishaps.told(is_debugging=mishaps.DEBUG in given[:1]):
+        with errors.told(is_debugging=errors.DEBUG in given[:1]):
             return super().main(args, *rest, **more)
 
     def make_context(self, *given: Any, **more: Any) -> click.Context:
-        with mishaps.past_click():
+        with errors.past_click():
             return super().make_context(*given, **more)
 
     def invoke(self, ctx: click.Context) -> Any:
-        with mishaps.past_click():
+        with errors.past_click():
             return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 — an override
@@ -147,7 +167,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="windlass")
 @click.option(
-    mishaps.DEBUG, "_debug", is_flag=True, expose_value=False, help="Show a traceback of what goes wrong."
+    errors.DEBUG, "_debug", is_flag=True, expose_value=False, help="Show a traceback of what goes wrong."
 )
 def main() -> None:
     """Launch distributed training, on one laptop and on Kubernetes.

@@ -5,7 +5,7 @@ import re
 import click
 
 from windlass.model import names
-from windlass.wire import durations, faults
+from windlass.wire import diagnostics, durations
 
 
 def duration(_: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
@@ -30,7 +30,7 @@ def namespace(_: click.Context, parameter: click.Parameter, value: str) -> str:
     """Empty: nobody has said one."""
     if value and not re.fullmatch(names.DNS_LABEL_PATTERN, value):
         expected = "expected lower-case letters, digits and hyphens, with a letter or digit at both ends"
-        raise click.BadParameter(f"found {faults.quoted(value)}, {expected}", param=parameter)
+        raise click.BadParameter(f"found {diagnostics.quoted(value)}, {expected}", param=parameter)
     return value
 
 

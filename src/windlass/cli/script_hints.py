@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from windlass.model.wishes import Runtime
+from windlass.model.feature_annotations import Runtime
 
 MOST_BYTES = 4 * 1024 * 1024
 

@@ -1,16 +1,17 @@
-"""`windlass submit --companions-only`: see `windlass.client.companion_starting`."""
+"""`windlass submit --companions-only`: see `windlass.client.companions.standalone`."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from windlass.cli import created_objects, exit_codes
+from windlass.cli import created_objects
+from windlass.runner import exit_codes
 
 if TYPE_CHECKING:
-    from windlass.client.companion_starting import Plan, Started
+    from windlass.client.companions.standalone import Plan, Started
     from windlass.client.connection import Connection
-    from windlass.client.sources import Source
+    from windlass.client.submit.sources import Source
     from windlass.model.base import Json
 
 _SERVER = "Deployment"
@@ -19,9 +20,9 @@ _NAME = "deployment.apps"
 
 async def submit(connection: "Connection", sources: "Sequence[Source]", form: str, *, is_dry: bool) -> int:
     """Everything is planned before anything is created. Gives what to exit with."""
-    from windlass.client import companion_starting
+    from windlass.client.companions import standalone
 
-    plans = [await companion_starting.plan(connection, source) for source in sources]
+    plans = [await standalone.plan(connection, source) for source in sources]
     if is_dry:
         _show(plans, form)
         return exit_codes.SUCCESS
@@ -30,7 +31,7 @@ async def submit(connection: "Connection", sources: "Sequence[Source]", form: st
         click.echo(line, err=form != "text")
 
     servers: list[Json] = []
-    async for started in companion_starting.carry_out(connection, plans, tell):
+    async for started in standalone.carry_out(connection, plans, tell):
         servers += [each.body for each in started.servers]
         if form == "text":
             _say(started)

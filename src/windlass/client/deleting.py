@@ -8,17 +8,17 @@ import contextlib
 
 import msgspec
 
-from windlass.client import belongings, finding, waiting, watching
-from windlass.client.belongings import FOREGROUND, Belonging
+from windlass.client import lookup, owned_objects, waiting, watching
 from windlass.client.connection import Connection
 from windlass.client.errors import NotInstalledError, NotThereError
+from windlass.client.owned_objects import FOREGROUND, Belonging
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import frameworks
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.render import pods
-from windlass.wire import faults
+from windlass.render.framework import pods
+from windlass.wire import diagnostics
 from windlass.wire.codec import Unreadable
 
 
@@ -55,23 +55,23 @@ async def begin_all(connection: Connection, name: str, *, keeps_companions: bool
     found: tuple[Framework | Unreadable, ...] = ()
     denied: ForbiddenError | None = None
     try:
-        found = await finding.look_up(connection, name)
+        found = await lookup.look_up(connection, name)
     except ForbiddenError as error:
         denied = error
-    if not finding.can_be_a_name(name):
-        raise await finding.not_there(connection, name)
-    beside = await belongings.find(connection, name)
-    alone = None if found else await belongings.job_called(connection, name)
+    if not lookup.can_be_a_name(name):
+        raise await lookup.not_there(connection, name)
+    beside = await owned_objects.find(connection, name)
+    alone = None if found else await owned_objects.job_called(connection, name)
     kept = _companions_among(beside.going, name) if keeps_companions else ()
     companions = tuple(dict.fromkeys(each.companion for each in kept if each.companion))
     listed = (*((alone,) if alone is not None else ()), *beside.going)
     others = tuple(each for each in dict.fromkeys(listed) if each not in kept)
     if not found and not others:
         raise denied or await _not_there(connection, name, beside.staying, companions)
-    await belongings.free(connection, kept)
+    await owned_objects.free(connection, kept)
     for each in found:
         await begin(connection, each)
-    await belongings.remove(connection, others)
+    await owned_objects.remove(connection, others)
     return Going(name, found, others, beside.staying, companions, beside.hidden)
 
 
@@ -88,19 +88,19 @@ async def _not_there(
     """On a cluster that knows no Frameworks there may still be Jobs, of which one was probably meant."""
     if companions:
         return NotThereError(
-            f"there is no job {faults.quoted(name)} in the namespace {connection.namespace} any more. "
+            f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace} any more. "
             f"{which_stay(companions, name, connection.namespace)}"
         )
     if staying:
         return NotThereError(
-            f"there is no job {faults.quoted(name)} in the namespace {connection.namespace} any more. "
+            f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace} any more. "
             f"{what_stays(staying, connection.namespace)}"
         )
-    jobs = await belongings.names_of_jobs(connection)
-    missing = await finding.not_there(connection, name, jobs)
+    jobs = await owned_objects.names_of_jobs(connection)
+    missing = await lookup.not_there(connection, name, jobs)
     if isinstance(missing, NotInstalledError):
         return NotThereError(
-            f"there is no Job {faults.quoted(name)} in the namespace {connection.namespace}. And {missing}"
+            f"there is no Job {diagnostics.quoted(name)} in the namespace {connection.namespace}. And {missing}"
         )
     return missing
 

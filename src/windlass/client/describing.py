@@ -2,8 +2,9 @@
 
 import msgspec
 
-from windlass.client import companions, events, finding, tasks
-from windlass.client.companions import CompanionView
+from windlass.client import events, lookup, tasks
+from windlass.client.companions import status as companion_status
+from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection
 from windlass.client.events import Event
 from windlass.client.pods import Pod
@@ -22,7 +23,7 @@ class Description(msgspec.Struct, frozen=True):
 
 async def describe(connection: Connection, name: str) -> Description:
     """Raises what `finding.find` raises. Who may see the job but not its pods is told so."""
-    framework = await finding.find(connection, name)
+    framework = await lookup.find(connection, name)
     unseen: list[str] = []
     pods: list[Pod] = []
     happened: list[Event] = []
@@ -31,7 +32,7 @@ async def describe(connection: Connection, name: str) -> Description:
     except ForbiddenError as error:
         unseen.append(f"pods: {error.failure.message}")
     notes: list[str] = []
-    beside = await companions.read(connection, name, notes.append)
+    beside = await companion_status.read(connection, name, notes.append)
     unseen.extend(dict.fromkeys(notes if beside else ()))
     try:
         happened = await events.read(connection, framework)

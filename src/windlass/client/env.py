@@ -1,6 +1,6 @@
 """What a task of a job in a cluster is told of itself and of its peers."""
 
-from windlass.client import finding, tasks
+from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
 from windlass.client.pods import Task
 from windlass.client.tasks import Choice
@@ -17,7 +17,7 @@ from windlass.wire import codec
 
 async def read(connection: Connection, job: str, task: Task) -> dict[str, str]:
     """Raises NotThereError, and what `Connection.send` raises."""
-    framework = await finding.find(connection, job)
+    framework = await lookup.find(connection, job)
     tasks.check(framework, Choice(task.role, task.index))
     ports = await _ports(connection, framework)
     told = environment.variables_of(framework, ports)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from windlass.wire.faults import Fault
+from windlass.wire.diagnostics import Fault
 
 
 class ClientError(Exception):

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
-from windlass.client import finding, tasks
+from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import NotThereError, RefusedError
 from windlass.client.pods import Pod, Task
@@ -73,7 +73,7 @@ async def in_pod(
 
 async def _target(connection: Connection, job: str, task: Task, container: str) -> tuple[Pod, str]:
     """The pod and the container, which runs."""
-    framework = await finding.find(connection, job)
+    framework = await lookup.find(connection, job)
     choice = Choice(task.role, task.index)
     tasks.check(framework, choice)
     found = await tasks.pods(connection, framework, choice)

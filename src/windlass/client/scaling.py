@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.client import changing, finding
+from windlass.client import lifecycle, lookup
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, FaultyJobError
 from windlass.kubeapi import requests
@@ -15,7 +15,7 @@ from windlass.kubeapi.errors import ConflictError
 from windlass.kubeapi.resources import frameworks
 from windlass.model.base import Json
 from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Framework, TaskRoleSpec
-from windlass.wire import codec, faults
+from windlass.wire import codec, diagnostics
 
 _ATTEMPTS = 8
 """The controller writes the status of a busy job often, and each time the version is another one."""
@@ -30,17 +30,17 @@ class Scaling(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
 
-async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) -> changing.Change:
+async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) -> lifecycle.Change:
     """Raises FaultyJobError for what makes no sense, CompletedError, and what `finding.find` raises."""
     for _ in range(_ATTEMPTS):
-        framework = await finding.find(connection, name)
-        changing.insist_on_life(framework, "scaled")
+        framework = await lookup.find(connection, name)
+        lifecycle.insist_on_life(framework, "scaled")
         planned = scaling(framework, wanted)
         said = "; ".join(planned.notes)
         if not planned.operations:
-            return changing.Change(framework, f"{name}: {said}", has_happened=False)
+            return lifecycle.Change(framework, f"{name}: {said}", has_happened=False)
         try:
-            return changing.Change(await _send(connection, framework, planned), f"{name}: {said}")
+            return lifecycle.Change(await _send(connection, framework, planned), f"{name}: {said}")
         except ConflictError:
             continue
     raise ClientError(f"{name} changes faster than it can be scaled. Run the command again.")
@@ -57,7 +57,7 @@ async def _send(connection: Connection, framework: Framework, planned: Scaling) 
         connection.namespace,
         framework.name,
         msgspec.json.encode([version, *planned.operations]),
-        field_manager=changing.FIELD_MANAGER,
+        field_manager=lifecycle.FIELD_MANAGER,
     )
     return codec.decode_framework(await connection.send(request))
 
@@ -71,7 +71,7 @@ def scaling(framework: Framework, wanted: Mapping[str, int]) -> Scaling:
         if name not in positions:
             known = tuple(positions)
             raise FaultyJobError(
-                f"{framework.name} has no role {faults.quoted(name)}. {faults.did_you_mean(name, known)}"
+                f"{framework.name} has no role {diagnostics.quoted(name)}. {diagnostics.did_you_mean(name, known)}"
             )
         if not 0 <= number <= MAX_TASK_NUMBER:
             raise FaultyJobError(f"{name}={number}: expected a number of tasks from 0 to {MAX_TASK_NUMBER}")

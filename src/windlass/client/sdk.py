@@ -12,39 +12,36 @@ from types import TracebackType
 from typing import Self
 
 from windlass.client import (
-    changing,
-    companion_starting,
-    companions,
     connection,
     deleting,
     env,
     events,
-    finding,
+    lifecycle,
     listing,
-    logs,
-    preparing_plans,
+    lookup,
     scaling,
-    sources,
-    submitting,
     tasks,
-    upload_items,
-    upload_pods,
-    upload_shares,
-    uploading,
     views,
     waiting,
-    why,
 )
-from windlass.client.companions import CompanionView
+from windlass.client.companions import standalone
+from windlass.client.companions import status as companion_status
+from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection
 from windlass.client.errors import FaultyJobError
 from windlass.client.events import Event
-from windlass.client.log_lines import Line
-from windlass.client.sources import Given
-from windlass.client.uploading import Uploaded
+from windlass.client.explain import explanation
+from windlass.client.explain.explanation import Explanation
+from windlass.client.logs import reader
+from windlass.client.logs.lines import Line
+from windlass.client.prerequisites import plan as prerequisites_plan
+from windlass.client.submit import sources, submission
+from windlass.client.submit.sources import Given
+from windlass.client.upload import items as upload_items
+from windlass.client.upload import pod_target, shares, transfer
+from windlass.client.upload.transfer import Uploaded
 from windlass.client.views import JobView
 from windlass.client.waiting import Until
-from windlass.client.why import Explanation
 
 Paths = str | Path | Sequence[str | Path]
 Tell = Callable[[str], None]
@@ -109,8 +106,8 @@ class AsyncClient:
         if len(source.contents.submissions) > 1:
             raise FaultyJobError("there is more than one job in it: submit each by itself")
         async with self._connected() as here:
-            seconds = preparing_plans.PREFLIGHT_SECONDS if preflight else None
-            (created,) = await submitting.submit(
+            seconds = prerequisites_plan.PREFLIGHT_SECONDS if preflight else None
+            (created,) = await submission.submit(
                 here, source, is_rerun=rerun, preflight_seconds=seconds, tell=tell
             )
         return views.job_view(created)
@@ -129,8 +126,8 @@ class AsyncClient:
         """
         source = await asyncio.to_thread(sources.read, job, folder)
         async with self._connected() as here:
-            started = await companion_starting.start(here, source, tell)
-            found = [await companions.read(here.at(each.namespace), each.job) for each in started]
+            started = await standalone.start(here, source, tell)
+            found = [await companion_status.read(here.at(each.namespace), each.job) for each in started]
         return tuple(view for views_of_one in found for view in views_of_one)
 
     async def scale(self, name: str, /, **roles: int) -> JobView:
@@ -149,7 +146,7 @@ class AsyncClient:
         'digits'
         """
         async with self._connected() as here:
-            return views.job_view((await changing.suspend(here, name)).framework)
+            return views.job_view((await lifecycle.suspend(here, name)).framework)
 
     async def resume(self, name: str) -> JobView:
         """Let a suspended job run again: a new attempt begins.
@@ -158,7 +155,7 @@ class AsyncClient:
         'digits'
         """
         async with self._connected() as here:
-            return views.job_view((await changing.resume(here, name)).framework)
+            return views.job_view((await lifecycle.resume(here, name)).framework)
 
     async def stop(self, name: str) -> JobView:
         """End it for good; its pods have their grace period.
@@ -169,7 +166,7 @@ class AsyncClient:
         <JobState.STOPPED: 'Stopped'>
         """
         async with self._connected() as here:
-            return views.job_view((await changing.stop(here, name)).framework)
+            return views.job_view((await lifecycle.stop(here, name)).framework)
 
     async def delete(
         self, name: str, *, wait: bool = True, timeout: float | None = None, keep_companions: bool = False
@@ -195,18 +192,18 @@ class AsyncClient:
             1
         """
         try:
-            where = upload_shares.parse(share)
+            where = shares.parse(share)
         except ValueError as error:
             raise FaultyJobError(str(error)) from error
-        if fault := upload_shares.project_fault(project):
+        if fault := shares.project_fault(project):
             raise FaultyJobError(fault)
-        wanted = uploading.project_sources(project, _paths(code), _paths(data))
+        wanted = transfer.project_sources(project, _paths(code), _paths(data))
         cargo = await asyncio.to_thread(upload_items.gather, wanted)
-        if isinstance(where, upload_shares.OnDisk):
-            return await uploading.to_folder(where, cargo)
+        if isinstance(where, shares.OnDisk):
+            return await transfer.to_folder(where, cargo)
         async with self._connected() as here:
             name = f"upload-{secrets.token_hex(4)}"
-            return await upload_pods.upload(here, where, cargo, name=name, job=project, timeout=timeout)
+            return await pod_target.upload(here, where, cargo, name=name, job=project, timeout=timeout)
 
     # What people see
 
@@ -217,7 +214,7 @@ class AsyncClient:
         2
         """
         async with self._connected() as here:
-            return views.job_view(await finding.find(here, name))
+            return views.job_view(await lookup.find(here, name))
 
     async def list(self, *, all_namespaces: bool = False) -> tuple[JobView, ...]:
         """All jobs of the namespace, or of all namespaces.
@@ -236,9 +233,9 @@ class AsyncClient:
         ['tensorboard']
         """
         async with self._connected() as here:
-            found = await companions.read(here, name)
+            found = await companion_status.read(here, name)
             if not found:
-                await finding.find(here, name)
+                await lookup.find(here, name)
             return found
 
     async def env(self, name: str, task: str = "worker-0") -> dict[str, str]:
@@ -274,7 +271,7 @@ class AsyncClient:
         ...         break
         """
         async with self._connected() as here:
-            framework = await finding.find(here, name)
+            framework = await lookup.find(here, name)
             async with contextlib.aclosing(waiting.of(here, framework)) as changes:
                 async for view in changes:
                     if view is None:
@@ -299,12 +296,12 @@ class AsyncClient:
         >>> sorted({line.task for line in client.logs("digits")})
         ['worker-0', 'worker-1']
         """
-        wanted = logs.Wanted(
+        wanted = reader.Wanted(
             follow=follow, previous=previous, since_seconds=since, tail=tail, container=container
         )
         async with (
             self._connected() as here,
-            contextlib.aclosing(logs.read_by_name(here, name, task, wanted)) as lines,
+            contextlib.aclosing(reader.read_by_name(here, name, task, wanted)) as lines,
         ):
             async for line in lines:
                 yield line
@@ -316,7 +313,7 @@ class AsyncClient:
         True
         """
         async with self._connected() as here:
-            return tuple(await events.read(here, await finding.find(here, name)))
+            return tuple(await events.read(here, await lookup.find(here, name)))
 
     async def why(self, name: str) -> Explanation:
         """Why the job stands as it does: which task failed first, how, and what the retry policy made of it.
@@ -325,7 +322,7 @@ class AsyncClient:
         <JobState.RUNNING: 'Running'>
         """
         async with self._connected() as here:
-            return await why.read(here, name)
+            return await explanation.read(here, name)
 
     @contextlib.asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:

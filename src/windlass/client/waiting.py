@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from windlass.client import finding, views, watching
+from windlass.client import lookup, views, watching
 from windlass.client.connection import Connection
 from windlass.client.errors import CompletedError, GoneError, NotInstalledError, TimedOutError
 from windlass.client.views import JobView
@@ -39,9 +39,9 @@ async def wait(
 
     Raises TimedOutError, GoneError, CompletedError, and what `finding.find` raises. One that is not there is deleted.
     """
-    framework = await finding.find_if_any(connection, name)
+    framework = await lookup.find_if_any(connection, name)
     if framework is None:
-        missing = await finding.not_there(connection, name)
+        missing = await lookup.not_there(connection, name)
         if until is not Until.DELETED or isinstance(missing, NotInstalledError):
             raise missing
         return JobView(

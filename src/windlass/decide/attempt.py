@@ -7,19 +7,19 @@ on the status that is going to be stored.
 import msgspec
 
 from windlass.decide import (
-    births,
     completion,
     deadlines,
     deletion,
     gangs,
-    holding,
+    initial_status,
     ownership,
     retry,
-    sweep,
+    suspend,
+    tasks,
 )
-from windlass.decide.contract import Action, CreateConfigMap, CreateService, DeleteFramework, ReasonKind
-from windlass.decide.draft import Draft
+from windlass.decide.builder import Draft
 from windlass.decide.ownership import Sight
+from windlass.decide.types import Action, CreateConfigMap, CreateService, DeleteFramework, ReasonKind
 from windlass.model import names
 from windlass.model.completion import (
     CompletionCode,
@@ -38,20 +38,20 @@ def while_creation_is_pending(draft: Draft) -> bool:
     if config_map is not None and ownership.is_config_map_of_attempt(config_map, draft.framework, attempt.id):
         _associate(draft, config_map.uid)
         return True
-    if holding.is_held(draft.spec):
-        holding.hold(draft)
+    if suspend.is_held(draft.spec):
+        suspend.hold(draft)
     else:
-        holding.release(draft)
+        suspend.release(draft)
     ended = _stop(draft) or deadlines.active_deadline(draft)
     if ended is not None:
         _end(draft, ended, State.ATTEMPT_COMPLETED)
         return True
-    sweep.over_active_attempt(draft)
+    tasks.over_active_attempt(draft)
     if config_map is not None:
         _await_name(draft, config_map)
         return False
     deletion.delete_strays(draft, claimed=set())
-    if holding.is_held(draft.spec):
+    if suspend.is_held(draft.spec):
         return False
     outcomes = draft.observed.outcomes
     if outcomes.name_taken:
@@ -72,7 +72,7 @@ def _create(draft: Draft, creation: Action, name: str) -> None:
 
 def _associate(draft: Draft, config_map_uid: str) -> None:
     attempt_id = draft.status.attempt_status.id
-    holding.release(draft)
+    suspend.release(draft)
     draft.with_attempt(
         config_map_uid=config_map_uid, instance_uid=names.instance_uid(attempt_id, config_map_uid)
     )
@@ -132,25 +132,25 @@ def while_active(draft: Draft) -> bool:
     if sight is Sight.GONE or (config_map is not None and config_map.is_deleting):
         _end(draft, _external_deletion(draft), State.ATTEMPT_DELETING)
         return True
-    sweep.over_active_attempt(draft)
+    tasks.over_active_attempt(draft)
     censuses = draft.censuses()
     is_any_running = any(census.running for census in censuses)
     if is_any_running and draft.status.state is State.ATTEMPT_PREPARING:
         draft.move(State.ATTEMPT_RUNNING)
-    if holding.is_suspended(draft.spec):
+    if suspend.is_suspended(draft.spec):
         # The time that its pods take to go belongs to the suspension.
-        holding.hold(draft)
+        suspend.hold(draft)
     ended = (
         _stop(draft)
         or completion.evaluate(draft.spec, censuses)
-        or holding.suspension(draft.spec)
+        or suspend.suspension(draft.spec)
         or deadlines.active_deadline(draft)
         or deadlines.pending_deadline(draft)
     )
     if ended is not None:
         _end(draft, ended, State.ATTEMPT_DELETION_PENDING)
         return True
-    sweep.act_on_pods(draft)
+    tasks.act_on_pods(draft)
     gangs.publish(draft)
     return False
 
@@ -171,7 +171,7 @@ def _external_deletion(draft: Draft) -> FrameworkAttemptCompletionStatus:
 
 def _end(draft: Draft, ended: FrameworkAttemptCompletionStatus, state: State) -> None:
     """How the attempt ended is decided, for good."""
-    sweep.over_ending_attempt(draft)
+    tasks.over_ending_attempt(draft)
     draft.with_attempt(completion_status=ended)
     draft.move(state)
     draft.explain(
@@ -183,7 +183,7 @@ def _end(draft: Draft, ended: FrameworkAttemptCompletionStatus, state: State) ->
 
 def while_ending(draft: Draft) -> bool:
     """DeletionPending, DeletionRequested and Deleting."""
-    sweep.over_ending_attempt(draft)
+    tasks.over_ending_attempt(draft)
     attempt = draft.status.attempt_status
     config_map_uid = attempt.config_map_uid or ""
     sight = _sight_of_config_map(draft)
@@ -192,7 +192,7 @@ def while_ending(draft: Draft) -> bool:
         return False
     config_map = None if sight is Sight.GONE else draft.observed.config_map
     _follow_config_map(draft, config_map)
-    are_tasks_completed = sweep.are_all_completed(draft)
+    are_tasks_completed = tasks.are_all_completed(draft)
     if sight is Sight.UNSHOWN:
         draft.look_if_still_unshown(draft.status.transition_time)
     is_there = sight is Sight.PRESENT and config_map is not None and not config_map.is_deleting
@@ -300,7 +300,7 @@ def _retry(draft: Draft, verdict: retry.Verdict) -> None:
     held = draft.status.holding
     draft.status = msgspec.structs.replace(
         draft.status,
-        attempt_status=births.attempt(draft.framework, retried.total_retried_count, draft.now),
+        attempt_status=initial_status.attempt(draft.framework, retried.total_retried_count, draft.now),
         holding=msgspec.structs.replace(held, suspended_count=held.suspended_count + verdict.is_suspension),
     )
     draft.move(State.ATTEMPT_CREATION_PENDING)

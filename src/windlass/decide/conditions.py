@@ -4,8 +4,8 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.decide import holding
-from windlass.decide.draft import Draft
+from windlass.decide import suspend
+from windlass.decide.builder import Draft
 from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
@@ -25,7 +25,7 @@ def update(draft: Draft) -> None:
     conditions = _set(
         conditions,
         ConditionType.SUSPENDED,
-        is_waiting and holding.is_suspended(draft.spec),
+        is_waiting and suspend.is_suspended(draft.spec),
         "Suspended",
         "spec.suspend is true",
         draft.now,

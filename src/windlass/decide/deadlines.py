@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from windlass.decide.draft import Draft
+from windlass.decide.builder import Draft
 from windlass.model.completion import (
     CompletionCode,
     CompletionTrigger,

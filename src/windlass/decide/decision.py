@@ -5,12 +5,20 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.decide import attempt, births, completion, conditions, deletion, standing, storing
-from windlass.decide.contract import Decision, Observed, Rules
-from windlass.decide.draft import Draft
+from windlass.decide import (
+    attempt,
+    blocked,
+    completion,
+    conditions,
+    deletion,
+    initial_status,
+    write_coalescing,
+)
+from windlass.decide.builder import Draft
+from windlass.decide.types import Decision, Observed, Rules
 from windlass.model.framework import Framework
 from windlass.model.states import State
-from windlass.wire import sense
+from windlass.wire import semantic_validation
 
 DEFAULT_RULES = Rules()
 
@@ -40,14 +48,14 @@ def decide(
     from there, so that what has been seen stays seen, with its date, and replaces it.
     """
     if observed.rival:
-        return standing.beside_a_rival(framework, observed, now)
+        return blocked.beside_a_rival(framework, observed, now)
     if framework.is_deleting:
         return deletion.of_deleting_framework(framework, observed, now, rules)
-    if nonsense := sense.senseless(framework):
-        return standing.before_nonsense(framework, nonsense, now)
-    status = framework.status or births.framework_status(framework, now.replace(microsecond=0))
+    if nonsense := semantic_validation.senseless(framework):
+        return blocked.before_nonsense(framework, nonsense, now)
+    status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     draft = Draft(framework, status, observed, now, rules)
-    if unstored is not None and storing.can_be_gone_on_from(framework, unstored.status):
+    if unstored is not None and write_coalescing.can_be_gone_on_from(framework, unstored.status):
         draft.go_on_from(unstored)
     while STEPS[draft.status.state](draft):
         draft.actions.clear()
@@ -60,7 +68,7 @@ def decide(
         wake_at=draft.wake_at,
         reasons=(*draft.reasons, *draft.other_failures),
         failures=draft.failures,
-        may_wait=storing.may_wait(framework, draft.status, draft.actions),
+        may_wait=write_coalescing.may_wait(framework, draft.status, draft.actions),
     )
 
 

@@ -7,8 +7,9 @@ the garbage collector would do the same, some sixty times slower.
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
-from windlass.decide import births, ownership
-from windlass.decide.contract import (
+from windlass.decide import initial_status, ownership
+from windlass.decide.builder import Draft
+from windlass.decide.types import (
     Decision,
     DeleteConfigMap,
     DeletePod,
@@ -17,7 +18,6 @@ from windlass.decide.contract import (
     ReasonKind,
     Rules,
 )
-from windlass.decide.draft import Draft
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
@@ -111,7 +111,7 @@ def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
 
 def of_deleting_framework(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
     """Its objects go; its status stays as it is."""
-    status = framework.status or births.framework_status(framework, now.replace(microsecond=0))
+    status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     draft = Draft(framework, status, observed, now, rules)
     clear(draft)
     return Decision(

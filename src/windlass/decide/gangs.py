@@ -1,7 +1,7 @@
 """Gangs: what the barriers of their pods are told."""
 
-from windlass.decide.contract import PublishGang
-from windlass.decide.draft import Draft
+from windlass.decide.builder import Draft
+from windlass.decide.types import PublishGang
 from windlass.model import gang
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Set as AbstractSet
 from enum import Enum, auto
 
-from windlass.decide.contract import Observed
+from windlass.decide.types import Observed
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, ObjectView, PodView

@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from windlass.decide import births
+from windlass.decide import initial_status
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
@@ -24,7 +24,9 @@ def mark(
     marked = [_mark_role(framework, specs.get(role.name), role, attempt_id, now) for role in roles]
     here = {role.name for role in roles}
     added = [
-        births.task_role(framework, spec, attempt_id, now) for spec in specs.values() if spec.name not in here
+        initial_status.task_role(framework, spec, attempt_id, now)
+        for spec in specs.values()
+        if spec.name not in here
     ]
     is_unchanged = not added and all(new is old for new, old in zip(marked, roles, strict=True))
     return roles if is_unchanged else (*marked, *added)
@@ -55,7 +57,8 @@ def _mark_role(
         tasks = (*tasks[:wanted], *doomed)
     elif len(tasks) < wanted:
         born = (
-            births.task(framework, role.name, index, attempt_id, now) for index in range(len(tasks), wanted)
+            initial_status.task(framework, role.name, index, attempt_id, now)
+            for index in range(len(tasks), wanted)
         )
         tasks = (*tasks, *born)
     if tasks is role.task_statuses and timeout == role.pod_graceful_deletion_timeout_sec:
@@ -95,7 +98,7 @@ def _settle_role(
         tasks.pop()
     # One in the middle keeps its place until the spec wants it again, as a new instance.
     tasks = [
-        births.task(framework, role.name, task.index, attempt_id, now)
+        initial_status.task(framework, role.name, task.index, attempt_id, now)
         if task.index < wanted and _is_scaled_away(task)
         else task
         for task in tasks

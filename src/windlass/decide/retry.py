@@ -2,8 +2,8 @@
 
 import msgspec
 
-from windlass.decide import births
-from windlass.decide.contract import Rules
+from windlass.decide import initial_status
+from windlass.decide.types import Rules
 from windlass.model.completion import CompletionCode, CompletionType
 from windlass.model.framework import ALWAYS_RETRY, RETRY_IF_FAILED, RetryBackoff, RetryPolicySpec
 from windlass.model.status import RetryPolicyStatus
@@ -98,12 +98,12 @@ def _backoff(backoff: RetryBackoff | None, subject: Subject) -> int:
     attempt = subject.retried.total_retried_count
     doublings = min(attempt - subject.suspended_count, 60)
     full = min(backoff.max_sec, backoff.initial_sec << doublings)
-    return round(full * (1 - JITTER * births.fraction(subject.uid, str(attempt))))
+    return round(full * (1 - JITTER * initial_status.fraction(subject.uid, str(attempt))))
 
 
 def _conflict_delay(subject: Subject, rules: Rules) -> int:
     span = rules.max_conflict_delay_sec - rules.min_conflict_delay_sec + 1
-    draw = births.fraction(subject.uid, str(subject.retried.total_retried_count), "conflict")
+    draw = initial_status.fraction(subject.uid, str(subject.retried.total_retried_count), "conflict")
     return rules.min_conflict_delay_sec + int(draw * span)
 
 

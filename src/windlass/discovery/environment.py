@@ -8,8 +8,8 @@ from windlass.discovery.peers import Peers
 from windlass.discovery.plain import Plain
 from windlass.discovery.tensorflow import TensorFlow
 from windlass.model import names
+from windlass.model.feature_annotations import Runtime, wishes_in
 from windlass.model.framework import Framework
-from windlass.model.wishes import Runtime, wishes_in
 
 HOSTFILE = f"{names.BARRIER_FOLDER}/hostfile"
 

@@ -6,9 +6,9 @@ import msgspec
 
 from windlass.discovery import ports
 from windlass.model import names
+from windlass.model.feature_annotations import wishes_in
 from windlass.model.framework import Framework
 from windlass.model.gang import GangMember, GangRole, GangSpec, members_of
-from windlass.model.wishes import wishes_in
 
 
 def gang_of(framework: Framework, own_ports: Mapping[str, int] | None = None) -> GangSpec | None:

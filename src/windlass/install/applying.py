@@ -11,7 +11,7 @@ from windlass.kubeapi import errors, requests, resources
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import Resource
 from windlass.model.base import Json
-from windlass.wire import crd_reading
+from windlass.wire.crd import installed
 
 Send = Callable[[Request], Awaitable[bytes]]
 Sleep = Callable[[float], Awaitable[None]]
@@ -73,10 +73,10 @@ async def wait_until_established(send: Send, name: str, sleep: Sleep) -> None:
         except errors.ApiError as refusal:
             raise explained(refusal, what) from refusal
         definition = msgspec.json.decode(answer)
-        if crd_reading.is_established(definition):
+        if installed.is_established(definition):
             return
         await sleep(1)
-    why = crd_reading.why_not_established(definition) or "the server does not say why"
+    why = installed.why_not_established(definition) or "the server does not say why"
     raise InstallError(f"{what}: the server does not serve it after {_ESTABLISHED_CHECKS} s: {why}")
 
 
@@ -116,8 +116,8 @@ async def _replace(send: Send, resource: Resource, manifest: Json) -> Applied:
 def _takeover(live: Json, stored: Json) -> str:
     was_the_reference_s = (
         stored["kind"] == "CustomResourceDefinition"
-        and crd_reading.has_status_subresource(stored)
-        and not crd_reading.has_status_subresource(live)
+        and installed.has_status_subresource(stored)
+        and not installed.has_status_subresource(live)
     )
     if not was_the_reference_s:
         return ""

@@ -6,7 +6,7 @@ Two installations may share a cluster, each in a namespace of its own: what is i
 import msgspec
 
 from windlass.model.base import Json
-from windlass.settings import IMAGE, Settings
+from windlass.model.settings import IMAGE, Settings
 
 DEFAULT_NAMESPACE = "windlass-system"
 DEFAULT_IMAGE = IMAGE

@@ -15,9 +15,10 @@ from windlass.kubeapi import errors, requests, resources
 from windlass.kubeapi.resources import Resource
 from windlass.model import names
 from windlass.model.base import Json, Sparse
-from windlass.settings import Settings
-from windlass.wire import configuration, reference_crd
-from windlass.wire.faults import FaultyFileError
+from windlass.model.settings import Settings
+from windlass.wire.crd import reference
+from windlass.wire.diagnostics import FaultyFileError
+from windlass.wire.settings import file as settings_file
 
 _SHOWN = 10
 
@@ -127,7 +128,7 @@ async def _lease(send: Send, namespace: str) -> Metadata:
         found = msgspec.json.decode(answer, type=_Configuration)
         if found.metadata.is_ours:
             text = found.data.get(deployment.CONFIGURATION_FILE, "")
-            settings = configuration.load_settings(text.encode(), plan.CONFIGURATION)
+            settings = settings_file.load_settings(text.encode(), plan.CONFIGURATION)
     return Metadata(settings.lease_name, namespace)
 
 
@@ -143,12 +144,12 @@ async def _delete(send: Send, resource: Resource, one: Metadata) -> bool:
 
 
 async def _restore_reference(send: Send, sleep: Sleep) -> AsyncIterator[str]:
-    wanted = reference_crd.reference_crd()
+    wanted = reference.reference_crd()
     applied = await applying.apply(send, wanted)
     await applying.wait_until_established(send, wanted["metadata"]["name"], sleep)
     yield f"{applied}: it is FrameworkController's again, and its Frameworks stay"
     kept = await listing.frameworks(send, names.CONTROLLER_GROUP)
-    refused = [one for one in kept if not re.fullmatch(reference_crd.NAME_PATTERN, one.metadata.name)]
+    refused = [one for one in kept if not re.fullmatch(reference.NAME_PATTERN, one.metadata.name)]
     if refused:
         shown = _listed([_named(one) for one in refused])
         yield f"FrameworkController takes no hyphens in names, and will not be able to write these: {shown}"

@@ -14,10 +14,10 @@ import msgspec
 from windlass.kubeapi.requests import Request, Verb
 from windlass.model import names
 from windlass.model.base import Json, Sparse
-from windlass.settings import Settings
-from windlass.wire import crd
+from windlass.model.settings import Settings
+from windlass.wire.crd import manifests
 
-DEFINITIONS = tuple(definition["metadata"]["name"] for definition in crd.definitions())
+DEFINITIONS = tuple(definition["metadata"]["name"] for definition in manifests.definitions())
 
 _CORE = ""
 _EXTENSIONS = "apiextensions.k8s.io"

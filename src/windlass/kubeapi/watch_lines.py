@@ -5,7 +5,7 @@ Pods come by the thousand, so nothing of an object is decoded here but, where it
 
 import msgspec
 
-from windlass.wire import depth
+from windlass.wire import json_depth
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"
@@ -49,8 +49,8 @@ def parse(line: bytes) -> Event:
     try:
         return _event_decoder.decode(line)
     except RecursionError:
-        outline = _event_decoder.decode(depth.shallow(line, 1))
-        return Event(outline.type, msgspec.Raw(depth.member(line, "object")))
+        outline = _event_decoder.decode(json_depth.shallow(line, 1))
+        return Event(outline.type, msgspec.Raw(json_depth.member(line, "object")))
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
@@ -69,4 +69,4 @@ def version_of(body: msgspec.Raw) -> str:
     try:
         return _version_decoder.decode(body).metadata.resource_version
     except RecursionError:
-        return _version_decoder.decode(depth.shallow(bytes(body), 2)).metadata.resource_version
+        return _version_decoder.decode(json_depth.shallow(bytes(body), 2)).metadata.resource_version

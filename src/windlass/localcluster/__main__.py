@@ -7,11 +7,11 @@ import signal
 import sys
 from pathlib import Path
 
-from windlass.localcluster.api import credentials
-from windlass.localcluster.api.server import ApiServer, CannotListenError
+from windlass.localcluster.apiserver import credentials
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
+from windlass.localcluster.server import ApiServer, CannotListenError
 from windlass.localcluster.store import HISTORY_LENGTH
-from windlass.localcluster.stored import StoreError
+from windlass.localcluster.store_types import StoreError
 
 
 async def serve(arguments: argparse.Namespace) -> None:

@@ -14,27 +14,29 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from windlass.localcluster.api import credentials
-from windlass.localcluster.api.server import ApiServer, CannotListenError
+from windlass.localcluster.apiserver import credentials
+from windlass.localcluster.controllers.workloads.controller import Workloads
 from windlass.localcluster.events import EventRecorder
-from windlass.localcluster.kubelet import base_environment, images, machine, node_objects, pod_events
+from windlass.localcluster.kubelet import images, machine, node_objects
 from windlass.localcluster.kubelet.addresses import Addresses
-from windlass.localcluster.kubelet.folder_news import FolderNews
+from windlass.localcluster.kubelet.containers import base_environment
+from windlass.localcluster.kubelet.context import MachineFiles, Means
+from windlass.localcluster.kubelet.directory_watch import FolderNews
+from windlass.localcluster.kubelet.fault_injection import KILLED, Interference, SecondsOf
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.images import Images
-from windlass.localcluster.kubelet.interference import KILLED, Interference, SecondsOf
 from windlass.localcluster.kubelet.kubelet import Kubelet
-from windlass.localcluster.kubelet.means import MachineFiles, Means
-from windlass.localcluster.kubelet.metering import Meter
-from windlass.localcluster.kubelet.spawning import CannotSpawnError, Spawning
-from windlass.localcluster.kubelet.surroundings import Surroundings
-from windlass.localcluster.sandbox import cgroups
-from windlass.localcluster.sandbox.launching import Wanted
+from windlass.localcluster.kubelet.object_lookup import Surroundings
+from windlass.localcluster.kubelet.pods import events
+from windlass.localcluster.kubelet.spawner_client import CannotSpawnError, Spawning
+from windlass.localcluster.kubelet.usage_collector import Meter
 from windlass.localcluster.sandbox.messages import Ready
-from windlass.localcluster.scheduling import nodes
-from windlass.localcluster.scheduling.scheduler import Scheduler
-from windlass.localcluster.stored import StoreError
-from windlass.localcluster.workloads.controller import Workloads
+from windlass.localcluster.sandbox.process import cgroups
+from windlass.localcluster.sandbox.process.launcher import Wanted
+from windlass.localcluster.scheduler import nodes
+from windlass.localcluster.scheduler.scheduler import Scheduler
+from windlass.localcluster.server import ApiServer, CannotListenError
+from windlass.localcluster.store_types import StoreError
 from windlass.model.base import Json
 
 _LOCK = "lock"
@@ -194,13 +196,13 @@ class LocalCluster:
 
         log_news = FolderNews()
         self._open.callback(log_news.close)
-        recorder = EventRecorder(lifecycle, pod_events.COMPONENT, found.host_name)
+        recorder = EventRecorder(lifecycle, events.COMPONENT, found.host_name)
         return Means(
             cluster=_short_name(self.data),
             is_ephemeral=self._options.is_ephemeral,
             folder=pods,
             lifecycle=lifecycle,
-            events=pod_events.PodEvents(recorder),
+            events=events.PodEvents(recorder),
             spawning=spawning,
             surroundings=Surroundings(lifecycle, api_server, server.credentials.certificate.read_text),
             images=Images(self.data / images.FILE),

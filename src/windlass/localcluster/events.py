@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from windlass.localcluster.failures import ApiError
-from windlass.localcluster.lifecycle import Lifecycle, written_time
-from windlass.localcluster.options import WriteOptions
-from windlass.localcluster.stored import place_of
+from windlass.k8s.api_errors import ApiError
+from windlass.localcluster.apiserver.lifecycle import Lifecycle, written_time
+from windlass.localcluster.apiserver.options import WriteOptions
+from windlass.localcluster.store_types import place_of
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)

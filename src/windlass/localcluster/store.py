@@ -25,8 +25,8 @@ from typing import Any
 
 import msgspec
 
-from windlass.localcluster import stored
-from windlass.localcluster.stored import (
+from windlass.localcluster import store_types
+from windlass.localcluster.store_types import (
     Change,
     ForgottenError,
     MissingError,
@@ -133,7 +133,7 @@ class Store:
         ).fetchall()
 
     def all(self, resource: str, namespace: str = "") -> Iterator[bytes]:
-        start, end = stored.span(namespace, "")
+        start, end = store_types.span(namespace, "")
         rows = self._sql.execute(
             "SELECT body FROM objects WHERE resource = ? AND place >= ? AND place < ? ORDER BY place",
             (resource, start, end),
@@ -141,7 +141,7 @@ class Store:
         return (body for (body,) in rows.fetchall())
 
     def count(self, resource: str, namespace: str = "", after: str = "") -> int:
-        start, end = stored.span(namespace, after)
+        start, end = store_types.span(namespace, after)
         return self._first(
             "SELECT count(*) FROM objects WHERE resource = ? AND place >= ? AND place < ?",
             resource,
@@ -165,7 +165,7 @@ class Store:
             raise ForgottenError(
                 f"version {version} is not in the history, which begins after {self.forgotten}"
             )
-        start, end = stored.span(namespace, after)
+        start, end = store_types.span(namespace, after)
         rows = self._sql.execute(
             "SELECT place, body FROM objects WHERE resource = ? AND place >= ? AND place < ? AND version <= ?",
             (resource, start, end, version),
@@ -176,15 +176,15 @@ class Store:
         )
         # What was created later has no state as of then, and what was deleted since has one in the history only.
         found.update((place, before) for place, before in changed if before is not None)
-        return stored.cut(sorted(found.items()), limit, version)
+        return store_types.cut(sorted(found.items()), limit, version)
 
     def _page_now(self, resource: str, namespace: str, after: str, limit: int) -> Page:
-        start, end = stored.span(namespace, after)
+        start, end = store_types.span(namespace, after)
         rows = self._sql.execute(
             "SELECT place, body FROM objects WHERE resource = ? AND place >= ? AND place < ? ORDER BY place LIMIT ?",
             (resource, start, end, limit + 1 if limit else -1),
         ).fetchall()
-        page = stored.cut(rows, limit, self.version)
+        page = store_types.cut(rows, limit, self.version)
         if page.last is None:
             return page
         return msgspec.structs.replace(page, remaining=self.count(resource, namespace, page.last))
@@ -195,7 +195,7 @@ class Store:
             raise ForgottenError(
                 f"version {after} is not in the history, which begins after {self.forgotten}"
             )
-        start, end = stored.span(namespace, "")
+        start, end = store_types.span(namespace, "")
         rows = self._sql.execute(
             "SELECT version, resource, place, before, after FROM history"
             " WHERE version > ? AND resource = ? AND place >= ? AND place < ? ORDER BY version",
@@ -326,7 +326,7 @@ class Store:
         return bytes(body)
 
     def _own(self, change: Change) -> None:
-        had, has = stored.owners(change.before), stored.owners(change.after)
+        had, has = store_types.owners(change.before), store_types.owners(change.after)
         if had == has:
             return
         for uid in had - has:

@@ -11,9 +11,9 @@ import msgspec
 from windlass.model import names
 from windlass.model.base import Json, Sparse
 from windlass.model.companions import AnyCompanion, Companion, Hub, Jupyter, TensorBoard
+from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Count
 from windlass.model.resources import Port, Quantity, Resources
-from windlass.model.wishes import Runtime
 
 VARIABLE_PATTERN = "^[-._a-zA-Z][-._a-zA-Z0-9]*$"
 

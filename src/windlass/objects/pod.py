@@ -13,9 +13,9 @@ from windlass.discovery import environment as discovery
 from windlass.discovery import tf_server
 from windlass.model import names, role_names
 from windlass.model.base import Json
+from windlass.model.feature_annotations import Barrier, Runtime, wishes_in
 from windlass.model.framework import Framework
 from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
-from windlass.model.wishes import Barrier, Runtime, wishes_in
 from windlass.objects import barrier, environment, owner, placeholders
 
 

@@ -8,20 +8,23 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from windlass.jobfile import cluster_config as wire
 from windlass.model.base import Json
 from windlass.model.cluster_config import JupyterService, Resource, ResourceType, TensorFlowCluster
 from windlass.model.companions import Companion
+from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role
-from windlass.model.wishes import Runtime
-from windlass.render import checking, cluster_spec, plain
+from windlass.render import cluster_spec, validation
 from windlass.render.companions import jupyter, password_files, passwords, servers, starter
 from windlass.render.companions.jupyter import Desk
+from windlass.render.companions.resolved import ALL_USERS
 from windlass.render.companions.servers import Server
-from windlass.render.companions.settled import ALL_USERS
-from windlass.render.parts import Part, Piece
-from windlass.wire import cluster_config as wire
-from windlass.wire import faults, parsing, shape, tree
-from windlass.wire.faults import Fault
+from windlass.render.manifest_parts import Part, Piece
+from windlass.render.plain import manifests
+from windlass.wire import diagnostics, structural_validation
+from windlass.wire.diagnostics import Fault
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import tree
 
 _PREFIX = ""
 
@@ -95,7 +98,7 @@ def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[
     config = wire.config_of(node)
     nodes = tree.items_of(tree.dig(node, "resources"))
     for index, resource in enumerate(config.resources):
-        at = faults.item(faults.field(path, "resources"), index)
+        at = diagnostics.item(diagnostics.field(path, "resources"), index)
         template = wire.template_of(config, resource.type, templates)
         if template is not None:
             yield from _check_template(nodes[index], at, resource, template, templates)
@@ -150,16 +153,16 @@ def _wanted(resource: Resource) -> _Wanted:
 def _cluster_variable(job: Job, namespace: str, *, is_plain: bool) -> Json:
     """From the ConfigMap that the tasks have too, where the notebook can see it."""
     if is_plain and job.namespace == namespace:
-        key = {"name": plain.cluster_name(job.name), "key": plain.CLUSTER_SPEC}
+        key = {"name": manifests.cluster_name(job.name), "key": manifests.CLUSTER_SPEC}
         return {"name": cluster_spec.VARIABLE, "valueFrom": {"configMapKeyRef": key}}
     told = cluster_spec.of_job(job, namespace, is_plain=is_plain, prefix=_PREFIX)
     return {"name": cluster_spec.VARIABLE, "value": told}
 
 
 def _check_job(node: tree.Node, path: str, job: Job) -> Iterator[Fault]:
-    for fault in checking.faults_of(job):
+    for fault in validation.faults_of(job):
         if fault.is_error:
-            yield faults.error(node, path, fault.message, fault.rule)
+            yield diagnostics.error(node, path, fault.message, fault.rule)
 
 
 def _check_password(node: tree.Node, path: str) -> Iterator[Fault]:
@@ -172,7 +175,9 @@ def _check_password(node: tree.Node, path: str) -> Iterator[Fault]:
             f"the password cannot be used: {fault}. Choose another one, or remove it: then one is made up, and shown "
             "once"
         )
-        yield faults.error(found, faults.field(faults.field(path, "properties"), "password"), message)
+        yield diagnostics.error(
+            found, diagnostics.field(diagnostics.field(path, "properties"), "password"), message
+        )
 
 
 # What templates make
@@ -180,7 +185,7 @@ def _check_password(node: tree.Node, path: str) -> Iterator[Fault]:
 
 def _rendered(resource: Resource, path: str, templates: Mapping[str, str]) -> tree.Parsed:
     """Raises `jinja.TemplateError`."""
-    from windlass.render import jinja
+    from windlass.render.templates import jinja
 
     name = resource.name or resource.type
     variables = {
@@ -191,7 +196,7 @@ def _rendered(resource: Resource, path: str, templates: Mapping[str, str]) -> tr
         "env": {"name": name, "namespace": resource.properties.get("namespace") or ""},
     }
     text = jinja.render(templates[path], path, variables, templates)
-    return parsing.parse(text.encode(errors="surrogatepass"))
+    return yaml_parse.parse(text.encode(errors="surrogatepass"))
 
 
 def _objects(parsed: tree.Parsed) -> Iterator[tree.Node]:
@@ -207,33 +212,33 @@ def _check_template(
     node: tree.Node, path: str, resource: Resource, template: str, templates: Mapping[str, str]
 ) -> Iterator[Fault]:
     """What stands in no file is told by the line of what came out."""
-    from windlass.render import jinja
+    from windlass.render.templates import jinja
 
-    at = faults.field(path, "type")
+    at = diagnostics.field(path, "type")
     place = tree.dig(node, "type") or node
     try:
         parsed = _rendered(resource, template, templates)
     except jinja.TemplateError as failed:
-        yield faults.error(place, at, f"the template cannot be rendered: {failed}")
+        yield diagnostics.error(place, at, f"the template cannot be rendered: {failed}")
         return
     found = [] if parsed.failure is None else [parsed.failure]
     found += [fault for document in parsed.documents for fault in document.faults]
     found += [fault for each in _objects(parsed) for fault in _check_object(each)]
     if not found and not any(_objects(parsed)):
-        yield faults.error(place, at, f"nothing comes out of {template}, expected Kubernetes objects")
+        yield diagnostics.error(place, at, f"nothing comes out of {template}, expected Kubernetes objects")
     for fault in found[:1]:
         message = f"what {template} renders cannot be used: in line {fault.line} of it, {fault.message}"
-        yield faults.error(place, at, message, fault.rule)
+        yield diagnostics.error(place, at, message, fault.rule)
 
 
 def _check_object(node: tree.Node) -> Iterator[Fault]:
     if not isinstance(node, tree.Mapping):
-        yield from shape.wrong_type(
+        yield from structural_validation.wrong_type(
             node, "a Kubernetes object: a mapping with apiVersion, kind and metadata", ""
         )
         return
     for keys in (("apiVersion",), ("kind",), ("metadata", "name")):
         if not tree.text_of(tree.dig(node, *keys)):
-            yield faults.error(
-                node, "", f"an object begins that has no {'.'.join(keys)}", faults.Rule.MISSING_FIELD
+            yield diagnostics.error(
+                node, "", f"an object begins that has no {'.'.join(keys)}", diagnostics.Rule.MISSING_FIELD
             )

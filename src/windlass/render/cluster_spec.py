@@ -7,10 +7,11 @@ import msgspec
 
 from windlass.discovery import environment, peers
 from windlass.discovery.peers import Address, Peers
+from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import Framework
 from windlass.model.job import Job
-from windlass.model.wishes import Runtime
-from windlass.render import framework, plain_roles
+from windlass.render.framework import builder
+from windlass.render.plain import roles
 
 VARIABLE = "CLUSTER_CONFIG"
 
@@ -19,9 +20,9 @@ def of_job(job: Job, namespace: str, *, is_plain: bool = False, prefix: str | No
     """For somebody in `namespace`. Tasks are called as those of a Framework, or as those of plain objects are, whose
     names begin with `prefix` if that is given."""
     if is_plain:
-        members = plain_roles.peers_of(job, plain_roles.roles_of(job, prefix=prefix))
+        members = roles.peers_of(job, roles.roles_of(job, prefix=prefix))
     else:
-        members = peers.by_name(msgspec.convert(framework.framework(job), Framework))
+        members = peers.by_name(msgspec.convert(builder.framework(job), Framework))
         if job.namespace != namespace:
             members = _in_full(members, job.namespace)
     return text(job, members)
@@ -39,7 +40,7 @@ def text(job: Job, members: Peers) -> str:
 
 def _in_full(members: Peers, namespace: str) -> Peers:
     """For whoever is in another namespace. Nothing is added to a namespace that nobody knows yet."""
-    domain = f".{namespace}.{plain_roles.CLUSTER_DOMAIN}" if namespace else ""
+    domain = f".{namespace}.{roles.CLUSTER_DOMAIN}" if namespace else ""
     return Peers(
         {
             role: tuple(Address(f"{address.host}{domain}", address.port) for address in addresses)

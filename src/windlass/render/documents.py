@@ -9,24 +9,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from windlass.jobfile import cluster_config, reader
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.job import Job
 from windlass.render.code import Code
-from windlass.render.parts import Part, Piece
-from windlass.render.shares import Share
-from windlass.wire import (
-    cluster_config,
-    faults,
-    job_file,
-    parsing,
-    shape,
-    status_checks,
-    text,
-    tree,
-    validation,
-)
-from windlass.wire.faults import Fault, Rule, Severity
+from windlass.render.manifest_parts import Part, Piece
+from windlass.render.storage.nfs_shares import Share
+from windlass.wire import diagnostics, structural_validation
+from windlass.wire.diagnostics import Fault, Rule, Severity
+from windlass.wire.lint import framework as lint_framework
+from windlass.wire.lint import status as lint_status
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import text, tree
 
 if TYPE_CHECKING:
     from windlass.render.cluster_config import Configured
@@ -74,7 +69,7 @@ class Submission(msgspec.Struct, frozen=True):
     @property
     def image_is_missing(self) -> bool:
         """Whether a task has none: only the embedded cluster runs such a job."""
-        from windlass.render.pods import NO_IMAGE
+        from windlass.render.framework.pods import NO_IMAGE
 
         return self.job is not None and any(
             container.get("image") == NO_IMAGE
@@ -88,7 +83,7 @@ class Submission(msgspec.Struct, frozen=True):
     ) -> Json:
         """What a cluster is given. What somebody wrote as a Framework stays as it is."""
         if self.job is not None:
-            from windlass.render import framework as rendering
+            from windlass.render.framework import builder as rendering
 
             return rendering.framework(self.job, code, share, has_mounts=has_mounts)
         return self.written or {}
@@ -150,12 +145,12 @@ class _Item(msgspec.Struct, frozen=True):
 
     @property
     def is_job(self) -> bool:
-        return not self.is_config and job_file.is_job(self.node)
+        return not self.is_config and reader.is_job(self.node)
 
     @property
     def is_framework(self) -> bool:
         """Or was meant to be one."""
-        is_called_so = self.kind is None or faults.nearest(self.kind, (names.KIND,)) is not None
+        is_called_so = self.kind is None or diagnostics.nearest(self.kind, (names.KIND,)) is not None
         return not self.is_job and not self.is_config and is_called_so
 
     @property
@@ -171,7 +166,7 @@ def template_paths(data: bytes) -> tuple[str, ...]:
     """Where configs say that templates are, relative to the file. Whoever reads files hands in those that exist."""
     if b"imports" not in data:
         return ()
-    roots = (document.root for document in parsing.parse(data).documents)
+    roots = (document.root for document in yaml_parse.parse(data).documents)
     return tuple(
         path for root in roots if cluster_config.is_config(root) for path in cluster_config.paths(root)
     )
@@ -184,10 +179,10 @@ def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, st
     `template_paths` asks for, by path.
     """
     templates = templates or {}
-    parsed = parsing.parse(data)
+    parsed = yaml_parse.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
     items = [item for document in documents for item in _items(document.root)]
-    gathered = faults.gathered(_found(parsed, documents, items, namespace, templates), file)
+    gathered = diagnostics.gathered(_found(parsed, documents, items, namespace, templates), file)
     if any(fault.is_error for fault in gathered):
         return Contents((), (), gathered)
     configs = tuple(_configured(item, templates) for item in items if item.is_config)
@@ -225,13 +220,13 @@ def _items(root: tree.Node) -> Iterator[_Item]:
         yield _Item(root)
         return
     for index, node in enumerate(nodes):
-        yield _Item(node, faults.item("items", index))
+        yield _Item(node, diagnostics.item("items", index))
 
 
 def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Fault]:
     node = item.node
     if not isinstance(node, tree.Mapping):
-        yield from shape.wrong_type(
+        yield from structural_validation.wrong_type(
             node, "a job file, or an object: a mapping with apiVersion, kind and metadata", item.path
         )
     elif item.is_config:
@@ -239,36 +234,36 @@ def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Fault]:
 
         yield from configuring.check(node, item.path, templates)
     elif item.is_job:
-        from windlass.render import checking
+        from windlass.render import validation
 
-        yield from checking.check(node, item.path)
-    elif item.is_framework:
         yield from validation.check(node, item.path)
-        yield from status_checks.check(node, item.path)
+    elif item.is_framework:
+        yield from lint_framework.check(node, item.path)
+        yield from lint_status.check(node, item.path)
     else:
         yield from _check_other(node, item.path)
 
 
 def _check_other(node: tree.Mapping, path: str) -> Iterator[Fault]:
     """Only what is needed to send it to the right place."""
-    metadata = faults.field(path, "metadata")
+    metadata = diagnostics.field(path, "metadata")
     for outer, name, value in (
         (path, "apiVersion", tree.dig(node, "apiVersion")),
         (metadata, "name", tree.dig(node, "metadata", "name")),
         (metadata, "namespace", tree.dig(node, "metadata", "namespace")),
     ):
         if value is not None and tree.text_of(value) is None:
-            yield from shape.wrong_type(value, "a string", faults.field(outer, name))
+            yield from structural_validation.wrong_type(value, "a string", diagnostics.field(outer, name))
         elif value is None and name != "namespace":
             message = f'the field "{name}" is missing: every object needs one'
-            yield faults.error(node, outer, message, Rule.MISSING_FIELD)
+            yield diagnostics.error(node, outer, message, Rule.MISSING_FIELD)
 
 
 def _check_number(items: Sequence[_Item]) -> Iterator[Fault]:
     if all(item.is_other for item in items):
         at = items[0].node if items else text.Place(1, 1)
         message = "there is no job and no Framework in the file, expected at least one"
-        yield faults.error(at, "", message, Rule.OTHER_KIND if items else Rule.EMPTY_FILE)
+        yield diagnostics.error(at, "", message, Rule.OTHER_KIND if items else Rule.EMPTY_FILE)
 
 
 def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Fault]:
@@ -282,11 +277,12 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Fault]:
             continue
         identity = tree.text_of(tree.dig(item.node, *above, "namespace")) or namespace, name
         if identity in first_lines:
-            path = functools.reduce(faults.field, (*above, "name"), item.path)
-            yield faults.error(
+            path = functools.reduce(diagnostics.field, (*above, "name"), item.path)
+            yield diagnostics.error(
                 node,
                 path,
-                f"found {faults.quoted(name)}, the name of the job in line {first_lines[identity]} too: expected a "
+                f"found {diagnostics.quoted(name)}, the name of the job in line "
+                f"{first_lines[identity]} too: expected a "
                 "name of its own for every job",
                 Rule.DUPLICATE_NAME,
             )
@@ -308,5 +304,5 @@ def _configured(item: _Item, templates: Mapping[str, str]) -> "Configured":
 def _submission(item: _Item) -> Submission:
     """Of a file without errors."""
     if item.is_job:
-        return Submission(job=job_file.job_of(item.node))
+        return Submission(job=reader.job_of(item.node))
     return Submission(written=tree.plain(item.node))

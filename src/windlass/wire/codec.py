@@ -17,7 +17,7 @@ from windlass.model.base import Json
 from windlass.model.framework import Framework, FrameworkMetadata
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus
-from windlass.wire import depth
+from windlass.wire import json_depth
 
 COMPRESSION_THRESHOLD = 716_800
 """From so many bytes of JSON on, the task role statuses are stored compressed (statement 50)."""
@@ -252,7 +252,7 @@ def _as_far_as_it_goes(data: Data) -> tuple[Json, bool]:
     try:
         whole: Json = msgspec.json.decode(data)
     except RecursionError:
-        top: Json = msgspec.json.decode(depth.shallow(bytes(data), _DEPTH_OF_CONDITIONS))
+        top: Json = msgspec.json.decode(json_depth.shallow(bytes(data), _DEPTH_OF_CONDITIONS))
         return top, False
     return whole, True
 

@@ -7,8 +7,10 @@ refuses it.
 import re
 from collections.abc import Callable, Iterator
 
-from windlass.wire import faults, kubernetes_types, shape, tree
-from windlass.wire.faults import Fault, Rule
+from windlass.k8s import types as k8s_types
+from windlass.wire import diagnostics, structural_validation
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.yaml import tree
 
 _QUANTITY = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
 
@@ -35,56 +37,56 @@ def _check(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
         yield from _check_items(node, kind[2:], path)
     elif kind.startswith("{}"):
         yield from _check_values(node, kind[2:], path)
-    elif kind in kubernetes_types.types():
+    elif kind in k8s_types.types():
         yield from _check_object(node, kind, path)
     else:
         expected, is_one = _SCALARS[kind]
         if not is_one(node):
-            yield from shape.wrong_type(node, expected, path)
+            yield from structural_validation.wrong_type(node, expected, path)
 
 
 def _check_items(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
     if not isinstance(node, tree.Sequence):
-        yield from shape.wrong_type(node, "a list", path)
+        yield from structural_validation.wrong_type(node, "a list", path)
         return
     for index, item in enumerate(node.items):
-        yield from _check(item, kind, faults.item(path, index))
+        yield from _check(item, kind, diagnostics.item(path, index))
 
 
 def _check_values(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
     if not isinstance(node, tree.Mapping):
-        yield from shape.wrong_type(node, "a mapping", path)
+        yield from structural_validation.wrong_type(node, "a mapping", path)
         return
     for key, value in node.entries.items():
-        yield from _check(value, kind, faults.field(path, key))
+        yield from _check(value, kind, diagnostics.field(path, key))
 
 
 def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
-    pod_type = kubernetes_types.types()[kind]
+    pod_type = k8s_types.types()[kind]
     if not isinstance(node, tree.Mapping):
-        yield from shape.wrong_type(node, f"a mapping ({_in_words(kind)})", path)
+        yield from structural_validation.wrong_type(node, f"a mapping ({_in_words(kind)})", path)
         return
     for key in node.entries:
         value = node.get(key)
         if key not in pod_type.fields:
             yield _unknown_field(node, key, kind, path)
         elif value is not None:
-            yield from _check(value, pod_type.fields[key], faults.field(path, key))
+            yield from _check(value, pod_type.fields[key], diagnostics.field(path, key))
     for name in pod_type.required:
         if node.get(name) is None:
             message = f'the field "{name}" is missing: Kubernetes wants it in every {_in_words(kind)}'
-            yield faults.error(node, path, message, Rule.MISSING_FIELD)
+            yield diagnostics.error(node, path, message, Rule.MISSING_FIELD)
 
 
 def _unknown_field(node: tree.Mapping, key: str, kind: str, path: str) -> Fault:
-    known = tuple(kubernetes_types.types()[kind].fields)
-    return faults.warning(
+    known = tuple(k8s_types.types()[kind].fields)
+    return diagnostics.warning(
         node.keys[key],
-        faults.field(path, key),
+        diagnostics.field(path, key),
         f"a {_in_words(kind)} has no field of this name: Kubernetes drops it with all that stands under it, "
-        f"and the pod runs without. {faults.did_you_mean(key, known)}",
-        faults.rule_for(key, known),
-        faults.renaming(key, known, node.entries),
+        f"and the pod runs without. {diagnostics.did_you_mean(key, known)}",
+        diagnostics.rule_for(key, known),
+        diagnostics.renaming(key, known, node.entries),
     )
 
 
@@ -101,7 +103,11 @@ def _is_boolean(node: tree.Node) -> bool:
 
 
 def _is_int64(node: tree.Node) -> bool:
-    return shape.is_integer(node) and isinstance(node, tree.Scalar) and node.value in shape.INT64
+    return (
+        structural_validation.is_integer(node)
+        and isinstance(node, tree.Scalar)
+        and node.value in structural_validation.INT64
+    )
 
 
 def _is_int_or_string(node: tree.Node) -> bool:
@@ -112,7 +118,9 @@ def _is_quantity(node: tree.Node) -> bool:
     if isinstance(node, tree.Scalar) and isinstance(node.value, float):
         return True
     text = tree.text_of(node)
-    return shape.is_integer(node) or (text is not None and _QUANTITY.fullmatch(text) is not None)
+    return structural_validation.is_integer(node) or (
+        text is not None and _QUANTITY.fullmatch(text) is not None
+    )
 
 
 def _is_object(node: tree.Node) -> bool:

@@ -9,8 +9,8 @@ import msgspec
 
 from windlass.model.base import Json
 from windlass.model.framework import Framework
+from windlass.model.settings import LogObjectSnapshot
 from windlass.model.status import TaskRoleStatus, TaskStatus
-from windlass.settings import LogObjectSnapshot
 from windlass.wire import codec
 
 

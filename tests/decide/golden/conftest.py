@@ -19,12 +19,12 @@ import pytest
 import yaml
 
 from windlass.decide import decide
-from windlass.decide.contract import Action, Created, Decision, Observed, Outcomes, Reason, Refused
+from windlass.decide.types import Action, Created, Decision, Observed, Outcomes, Reason, Refused
 from windlass.model.base import Json, Sparse, wire_name
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodPhase, PodView
 from windlass.model.status import FrameworkStatus, TaskStatus
-from windlass.testing import builders
+from windlass.simulate import builders
 
 SEPARATOR = "\n---\n"
 _RELATIVE = re.compile(r"<Now>(?:([+-]\d+(?:\.\d+)?)s)?")

@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.decide import contract, decide
-from windlass.decide.contract import Action, Created, Decision, Observed, Outcomes, Rules
+from windlass.decide import decide
+from windlass.decide import types as decide_types
+from windlass.decide.types import Action, Created, Decision, Observed, Outcomes, Rules
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.pods import ConfigMapView, ContainerState, ContainerStatus, ContainerTerminated, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
-from windlass.testing import builders
+from windlass.simulate import builders
 
 GRACE = 30
 """The grace that the API server gives a pod, in seconds."""
@@ -34,7 +35,7 @@ class World:
         self.known: set[str] = set()
         self.unconfirmed: set[str] = set()
         self.created: dict[str, Created] = {}
-        self.refused: dict[str, contract.Refused] = {}
+        self.refused: dict[str, decide_types.Refused] = {}
         self.postponed: dict[str, datetime] = {}
         self.uncertain: set[str] = set()
         self.name_taken = ""
@@ -155,7 +156,7 @@ class World:
 
     def _perform(self, action: Action) -> None:
         match action:
-            case contract.CreateConfigMap():
+            case decide_types.CreateConfigMap():
                 assert self.config_map is None, "the name is not free"
                 attempt_id = self.status.attempt_status.id
                 self.config_map = builders.config_map(
@@ -163,9 +164,9 @@ class World:
                 )
                 self.known.add(self.config_map.uid)
                 self.unconfirmed.add(self.config_map.uid)
-            case contract.CreatePod(role, index):
+            case decide_types.CreatePod(role, index):
                 self._create_pod(role, index)
-            case contract.DeletePod(name, uid, force):
+            case decide_types.DeletePod(name, uid, force):
                 self.deletion_requested.add(uid)
                 assert self.pods[name].uid == uid, "a delete carries the UID of what is there"
                 if force:
@@ -173,21 +174,21 @@ class World:
                     self.vanish(name)
                 elif not self.pods[name].is_deleting:
                     self.begin_deletion(name)
-            case contract.EmptyAttempt(uid):
+            case decide_types.EmptyAttempt(uid):
                 self.emptied.add(uid)
                 for name, pod in self.pods.items():
                     if pod.metadata.labels.attempt == uid and not pod.is_deleting:
                         self.deletion_requested.add(pod.uid)
                         self.begin_deletion(name)
-            case contract.DeleteConfigMap(uid):
+            case decide_types.DeleteConfigMap(uid):
                 assert self.config_map is not None
                 assert self.config_map.uid == uid, "a delete carries the UID of what is there"
                 self.deletion_requested.add(uid)
                 self.begin_config_map_deletion()
-            case contract.DeleteFramework(uid):
+            case decide_types.DeleteFramework(uid):
                 assert uid == self.framework.uid
                 self.is_framework_deletion_requested = True
-            case contract.LookForObjects():
+            case decide_types.LookForObjects():
                 self.known |= self._uids_in_status()
                 self.uncertain.clear()
                 self.show()

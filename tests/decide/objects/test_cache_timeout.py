@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.decide.contract import (
+from windlass.decide.types import (
     Action,
     CreateConfigMap,
     CreatePod,
@@ -16,7 +16,7 @@ from windlass.decide.contract import (
 )
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import at, role
+from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

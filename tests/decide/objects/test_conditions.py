@@ -8,7 +8,7 @@ import pytest
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import ConditionType, Summary
-from windlass.testing.builders import at, role
+from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

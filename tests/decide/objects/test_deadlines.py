@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.decide.contract import CreateConfigMap, CreatePod
+from windlass.decide.types import CreateConfigMap, CreatePod
 from windlass.model.completion import CompletionTypeAttribute
 from windlass.model.framework import CompletedPods, ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing import builders
-from windlass.testing.builders import at, role
+from windlass.simulate import builders
+from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

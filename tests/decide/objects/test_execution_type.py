@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.decide.contract import Action, CreateConfigMap, CreatePod, EmptyAttempt
+from windlass.decide.types import Action, CreateConfigMap, CreatePod, EmptyAttempt
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import role
+from windlass.simulate.builders import role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.decide.contract import Action, CreateConfigMap, CreatePod, DeletePod, LookForObjects
+from windlass.decide.types import Action, CreateConfigMap, CreatePod, DeletePod, LookForObjects
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import TaskStatus
-from windlass.testing.builders import role
+from windlass.simulate.builders import role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

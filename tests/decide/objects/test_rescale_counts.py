@@ -7,7 +7,7 @@ import pytest
 from windlass.model.framework import TaskRoleSpec
 from windlass.model.states import State
 from windlass.model.status import Summary
-from windlass.testing.builders import role
+from windlass.simulate.builders import role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.decide.contract import Action, CreatePod
+from windlass.decide.types import Action, CreatePod
 from windlass.model.states import State
 from windlass.model.status import TaskStatus
-from windlass.testing.builders import role
+from windlass.simulate.builders import role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from windlass.decide.contract import DeleteFramework, Rules
+from windlass.decide.types import DeleteFramework, Rules
 from windlass.model.framework import CompletedPods, RetryPolicySpec
 from windlass.model.states import State
-from windlass.testing.builders import at, role
+from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from windlass.model.states import State
-from windlass.testing.builders import role
+from windlass.simulate.builders import role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from windlass.decide.contract import (
+from windlass.decide.types import (
     Action,
     CreateConfigMap,
     CreatePod,
@@ -17,8 +17,8 @@ from windlass.decide.contract import (
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.pods import ObjectAnnotations, ObjectLabels, PodView
 from windlass.model.states import State
-from windlass.testing import builders
-from windlass.testing.builders import at, role
+from windlass.simulate import builders
+from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from windlass.localcluster.containers.refusals import RefusedError
 from windlass.localcluster.kubelet import images
+from windlass.localcluster.kubelet.containers.errors import RefusedError
 from windlass.localcluster.kubelet.images import Images
 
 DIGEST = "sha256:" + "0" * 64

@@ -15,16 +15,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from windlass.localcluster.api.stream_requests import LogOptions
-from windlass.localcluster.kubelet import folder_news, log_reader
-from windlass.localcluster.kubelet.folder_news import FolderNews
-from windlass.localcluster.podlife import logs
-from windlass.localcluster.podlife.logs import Selection
-from windlass.localcluster.sandbox.log_writer import LogWriter
+from windlass.localcluster.apiserver.streams.requests import LogOptions
+from windlass.localcluster.kubelet import directory_watch, log_reader
+from windlass.localcluster.kubelet.directory_watch import FolderNews
+from windlass.localcluster.sandbox import log_format
+from windlass.localcluster.sandbox.log_format import Selection
+from windlass.localcluster.sandbox.process.log_writer import LogWriter
 
 PATIENCE_SECONDS = 60
 SECOND = 10**9
-BASE = logs.nanoseconds(datetime(2026, 1, 2, 12, 0, tzinfo=UTC))
+BASE = log_format.nanoseconds(datetime(2026, 1, 2, 12, 0, tzinfo=UTC))
 # Of one line, of some lines, and of all of them.
 FILE_SIZES = (10, 120, 10**6)
 
@@ -180,7 +180,7 @@ def test_a_follower_is_told_of_news(
 ) -> None:
     """Also with one file only, which is removed as soon as it is rotated, while the follower still reads it."""
     if not kernel_tells:
-        monkeypatch.setattr(folder_news, "_new_inotify", lambda: None)
+        monkeypatch.setattr(directory_watch, "_new_inotify", lambda: None)
 
     async def follow() -> None:
         folder = tmp_path / "later"
@@ -263,7 +263,7 @@ def test_without_follow_it_ends_where_the_log_ended(tmp_path: Path) -> None:
 
 
 def test_what_is_no_log_is_passed_over(tmp_path: Path) -> None:
-    line = logs.encoded(b"text", "stdout", BASE)
+    line = log_format.encoded(b"text", "stdout", BASE)
     (tmp_path / "0.log").write_bytes(bytes(10) + b"\n" + line + bytes(300_000) + b"\n" + line + line[:30])
     for tail, expected in ((None, b"text\ntext\n"), (1, b"text\n"), (9, b"text\ntext\n"), (0, b"")):
         assert text_now(tmp_path, Selection(tail_lines=tail)) == expected

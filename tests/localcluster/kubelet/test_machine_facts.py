@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from windlass.localcluster.apiserver.openapi import discovery
 from windlass.localcluster.kubelet import machine
 from windlass.localcluster.kubelet.machine import Sources
-from windlass.localcluster.publishing import discovery
 
 GIB = 1024**3
 FILES = {

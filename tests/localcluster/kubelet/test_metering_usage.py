@@ -4,10 +4,10 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from windlass.localcluster.kubelet import metering
-from windlass.localcluster.kubelet.metering import Meter, MeteredRun
-from windlass.localcluster.podlife.usage import ContainerUsage, Load, PodUsage
-from windlass.localcluster.sandbox.loads import Target
+from windlass.localcluster.kubelet import usage_collector
+from windlass.localcluster.kubelet.usage_collector import Meter, MeteredRun
+from windlass.localcluster.sandbox.process.usage import Target
+from windlass.localcluster.usage import ContainerUsage, Load, PodUsage
 
 
 class World:
@@ -63,7 +63,7 @@ def test_whoever_asks_again_at_once_gets_the_same_answer() -> None:
         readings = await asyncio.gather(*(world.meter.reading() for _ in range(5)))
         assert all(reading is readings[0] for reading in readings)
         assert world.looks == 1
-        world.now += metering.LEAST_SECONDS
+        world.now += usage_collector.LEAST_SECONDS
         assert await world.meter.reading() is not readings[0]
         assert world.looks == 2
 

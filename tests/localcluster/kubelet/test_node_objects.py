@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster.api.server import ApiServer
+from windlass.localcluster.apiserver.options import WriteOptions
 from windlass.localcluster.kubelet import node_objects
-from windlass.localcluster.options import WriteOptions
-from windlass.localcluster.scheduling import nodes
-from windlass.localcluster.scheduling.nodes import Machine
+from windlass.localcluster.scheduler import nodes
+from windlass.localcluster.scheduler.nodes import Machine
+from windlass.localcluster.server import ApiServer
 
 Json = dict[str, Any]
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)

@@ -11,8 +11,9 @@ import supervised
 from supervised import FOREVER, Pod, Spawner
 
 from conformance.waiting import wait_for
-from windlass.localcluster.sandbox import messages, processes, runs
+from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.messages import Ended, Started
+from windlass.localcluster.sandbox.process import container_runs, processes
 
 pytestmark = pytest.mark.pods
 
@@ -108,7 +109,7 @@ def test_the_end_of_a_pod(pod: Pod, word: str) -> None:
     supervised.wait_until_gone(everybody)
     assert sleeping(word) == []
     assert not (pod.folder / "socket").exists()
-    written = runs.read_run(pod.folder / "containers" / run_id)
+    written = container_runs.read_run(pod.folder / "containers" / run_id)
     assert written is not None
     assert isinstance(written.end, Ended)
 
@@ -146,7 +147,7 @@ def test_all_pods_end_with_the_lifeline(doomed: Spawner, word: str, is_spawner_a
     wait_for("none", lambda: not sleeping(word))
     supervised.wait_until_gone(everybody)
     for pod, run_id in zip(pods, ids, strict=True):
-        written = runs.read_run(pod.folder / "containers" / run_id)
+        written = container_runs.read_run(pod.folder / "containers" / run_id)
         assert written is not None
         assert isinstance(written.end, Ended)
 
@@ -162,7 +163,7 @@ def test_an_init_that_is_killed(doomed: Spawner, word: str) -> None:
     end = pod.ended(run_id)
     assert (end.exit_code, end.signal) == (0, signal.SIGKILL)
     wait_for("none", lambda: not supervised.marked(run_id) and not sleeping(word))
-    written = runs.read_run(pod.folder / "containers" / run_id)
+    written = container_runs.read_run(pod.folder / "containers" / run_id)
     assert written is not None
     assert written.end == end
     assert pod.ended(pod.start("exit 2")).exit_code == 2

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from windlass.localcluster.podlife.usage import Load
-from windlass.localcluster.sandbox import loads, processes
-from windlass.localcluster.sandbox.loads import Target
-from windlass.localcluster.sandbox.processes import Share
+from windlass.localcluster.sandbox.process import processes, usage
+from windlass.localcluster.sandbox.process.processes import Share
+from windlass.localcluster.sandbox.process.usage import Target
+from windlass.localcluster.usage import Load
 
 pytestmark = pytest.mark.pods
 
@@ -57,7 +57,7 @@ def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 def test_a_tree_of_processes(init: int, source: str) -> None:
-    found = loads.read({"a": Target(init), "gone": Target(2**22 + 1)})
+    found = usage.read({"a": Target(init), "gone": Target(2**22 + 1)})
     assert list(found) == ["a"]
     load = found["a"]
     assert 50 << 20 <= load.memory_bytes < (50 << 20) + 2 * INIT_ITSELF
@@ -68,7 +68,7 @@ def test_a_tree_of_processes(init: int, source: str) -> None:
 
 def test_nothing_is_read_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "shares", lambda: pytest.fail("nobody runs"))
-    assert loads.read({}) == {}
+    assert usage.read({}) == {}
 
 
 def test_the_processes_are_read_once_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,7 +85,7 @@ def test_the_processes_are_read_once_for_all(monkeypatch: pytest.MonkeyPatch) ->
         }
 
     monkeypatch.setattr(processes, "shares", shares)
-    assert loads.read({"a": Target(10), "b": Target(20)}) == {"a": Load(7.5, 70), "b": Load(0.0, 0)}
+    assert usage.read({"a": Target(10), "b": Target(20)}) == {"a": Load(7.5, 70), "b": Load(0.0, 0)}
     assert len(reads) == 1
 
 
@@ -130,16 +130,16 @@ GROUPS = {
 def test_a_cgroup(files: Files, expected: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it does not count is counted of the processes."""
     monkeypatch.setattr(processes, "shares", lambda: {1: Share(0, 9, 0, 900), 2: Share(1, 7.0, 0, 70)})
-    assert loads.read({"a": Target(1, files.write(tmp_path))}) == {"a": expected}
+    assert usage.read({"a": Target(1, files.write(tmp_path))}) == {"a": expected}
 
 
 def test_a_cgroup_that_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = UNIFIED.write(tmp_path)
     monkeypatch.setattr(processes, "shares", dict)
-    assert loads.read({"a": Target(1, groups)}) == {"a": Load(2.5, 4400)}
+    assert usage.read({"a": Target(1, groups)}) == {"a": Load(2.5, 4400)}
     for name in UNIFIED:
         (tmp_path / name).unlink()
-    assert loads.read({"a": Target(1, groups)}) == {}
+    assert usage.read({"a": Target(1, groups)}) == {}
 
 
 LINES = {

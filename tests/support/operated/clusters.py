@@ -21,8 +21,8 @@ from conformance.waiting import wait_for
 from windlass.install import access
 from windlass.install.plan import Plan
 from windlass.model import names
-from windlass.settings import Settings
-from windlass.wire import crd
+from windlass.model.settings import Settings
+from windlass.wire.crd import manifests
 
 CONTROLLER: Final = "controller"
 KUBELET: Final = "kubelet"
@@ -79,7 +79,7 @@ class Cluster:
 
     def install(self) -> None:
         """What a controller needs: the definitions, and the right to do its work."""
-        for definition in crd.definitions():
+        for definition in manifests.definitions():
             self.put_definition(definition)
         self.grant(Settings())
 

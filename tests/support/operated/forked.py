@@ -15,9 +15,9 @@ from operated.processes import Process
 
 IMPORTED = [
     "windlass.cli.main",
-    "windlass.cli.controller",
+    "windlass.cli.commands.controller",
     "windlass.kubeapi.kubeconfig",
-    "windlass.operate.operator",
+    "windlass.controller.operator",
 ]
 SET_PARENT_DEATH_SIGNAL = 1
 

@@ -4,17 +4,17 @@ from typing import Any
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.testing import hollow_lives
+from windlass.simulate.fake_kubelet import lifecycle
 
-FOREVER = hollow_lives.annotations(runs_for="never")
+FOREVER = lifecycle.annotations(runs_for="never")
 UNTIL_TOLD = FOREVER
 """Runs until the test sets its annotations anew."""
-PENDING = hollow_lives.annotations(starts_after="never")
-SUCCEEDS = hollow_lives.annotations(runs_for=0)
+PENDING = lifecycle.annotations(starts_after="never")
+SUCCEEDS = lifecycle.annotations(runs_for=0)
 
 
 def fails(code: int = 1, **more: Any) -> dict[str, str]:
-    return hollow_lives.annotations(runs_for=0, exit_code=code, **more)
+    return lifecycle.annotations(runs_for=0, exit_code=code, **more)
 
 
 def role(

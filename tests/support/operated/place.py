@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from conformance.client import Answer, Client, Json
 from conformance.waiting import wait_for
 from windlass.model import names
-from windlass.testing import hollow_lives
+from windlass.simulate.fake_kubelet import lifecycle
 
 if TYPE_CHECKING:
     from operated.world import World
@@ -132,7 +132,7 @@ class Place(Namespace):
 
     def end_pod(self, name: str, exit_code: int = 0) -> None:
         """One that runs for ever comes to its end."""
-        said = hollow_lives.annotations(runs_for=0, exit_code=exit_code)
+        said = lifecycle.annotations(runs_for=0, exit_code=exit_code)
         self.client.patch(self.path("pods", name), {"metadata": {"annotations": said}}).expect(200)
 
 

@@ -16,9 +16,9 @@ from operated.proxy import Proxy
 from conformance.waiting import wait_for
 from windlass.kubeapi import access
 from windlass.kubeapi.transport import Transport
-from windlass.testing.hollow_history import History
-from windlass.testing.hollow_kubelet import HollowKubelet, Shown
-from windlass.testing.hollow_lives import Life
+from windlass.simulate.fake_kubelet.history import History
+from windlass.simulate.fake_kubelet.kubelet import HollowKubelet, Shown
+from windlass.simulate.fake_kubelet.lifecycle import Life
 
 T = TypeVar("T")
 

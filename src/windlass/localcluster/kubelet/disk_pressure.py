@@ -8,15 +8,15 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from windlass.localcluster.kubelet import disk_faults
-from windlass.localcluster.kubelet.pod_worker import PodWorker
+from windlass.localcluster.kubelet import disk_errors
+from windlass.localcluster.kubelet.pods.worker import PodWorker
 
 _BLOCK = 512
 
 
 def relieve(data: Path, workers: Iterable[PodWorker]) -> None:
     """One pod at a time: what it gives back may be enough."""
-    free = disk_faults.free_if_short(data)
+    free = disk_errors.free_if_short(data)
     known = list(workers)
     if free is None or any(worker.is_being_evicted for worker in known):
         return
@@ -26,7 +26,7 @@ def relieve(data: Path, workers: Iterable[PodWorker]) -> None:
     most = max(running, key=lambda worker: _bytes_below(worker.place.folder.path))
     most.evict(
         "The node was low on resource: ephemeral-storage."
-        f" Threshold quantity: {disk_faults.LEAST_FREE_BYTES}, available: {free // 1024}Ki."
+        f" Threshold quantity: {disk_errors.LEAST_FREE_BYTES}, available: {free // 1024}Ki."
     )
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.containers import refusals
-from windlass.localcluster.containers.refusals import RefusedError
+from windlass.localcluster.kubelet.containers import errors
+from windlass.localcluster.kubelet.containers.errors import RefusedError
 
 _HUB = "docker.io"
 _HUB_NAMES = (_HUB, "index.docker.io")
@@ -94,14 +94,14 @@ class Images:
         try:
             known = self.all()
         except ValueError as error:
-            raise RefusedError(str(error), refusals.CREATE_ERROR) from error
+            raise RefusedError(str(error), errors.CREATE_ERROR) from error
         folder = next((folder for name, folder in known.items() if normalised(name) == key), "")
         if folder and not Path(folder).is_dir():
             message = (
                 f'the folder of local image "{image}" is gone: {folder}; bring it back,'
                 f" or choose another one with `windlass local image add {image} DIR`"
             )
-            raise RefusedError(message, refusals.CREATE_ERROR)
+            raise RefusedError(message, errors.CREATE_ERROR)
         return folder
 
     def _change(self, change: Callable[[dict[str, str]], dict[str, str]]) -> None:

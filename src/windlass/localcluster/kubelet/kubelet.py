@@ -11,28 +11,23 @@ from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from windlass.localcluster import bodies, failures
-from windlass.localcluster.api.stream_requests import LogOptions
-from windlass.localcluster.kubelet import (
-    disk_pressure,
-    log_reader,
-    pod_folder,
-    pod_place,
-    pod_state,
-    ports,
-    remote_processes,
-)
-from windlass.localcluster.kubelet.connection import CallRefusedError
-from windlass.localcluster.kubelet.means import Means
-from windlass.localcluster.kubelet.metering import MeteredRun
-from windlass.localcluster.kubelet.pod_worker import PodWorker
-from windlass.localcluster.kubelet.remote_processes import RemoteProcess
-from windlass.localcluster.kubelet.supervision import Supervision
-from windlass.localcluster.podlife import logs
-from windlass.localcluster.podlife.records import Running
-from windlass.localcluster.sandbox import cgroups
-from windlass.localcluster.sandbox.loads import Target
-from windlass.localcluster.stored import Change, place_of
+from windlass.k8s import api_errors
+from windlass.localcluster.apiserver import bodies
+from windlass.localcluster.apiserver.streams.requests import LogOptions
+from windlass.localcluster.kubelet import disk_pressure, log_reader
+from windlass.localcluster.kubelet.context import Means
+from windlass.localcluster.kubelet.exec import ports, processes
+from windlass.localcluster.kubelet.exec.processes import RemoteProcess
+from windlass.localcluster.kubelet.lifecycle.records import Running
+from windlass.localcluster.kubelet.pods import directory, runtime, state_file
+from windlass.localcluster.kubelet.pods.worker import PodWorker
+from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError
+from windlass.localcluster.kubelet.supervisor_client import Supervision
+from windlass.localcluster.kubelet.usage_collector import MeteredRun
+from windlass.localcluster.sandbox import log_format
+from windlass.localcluster.sandbox.process import cgroups
+from windlass.localcluster.sandbox.process.usage import Target
+from windlass.localcluster.store_types import Change, place_of
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
@@ -85,7 +80,7 @@ class Kubelet:
         if pod is None or self._means.is_ephemeral:
             await self._end_left_over(folder.name)
             return None
-        worker = PodWorker(pod, self._means, pod_state.read(folder))
+        worker = PodWorker(pod, self._means, state_file.read(folder))
         await worker.adopt()
         return worker
 
@@ -107,19 +102,19 @@ class Kubelet:
     async def _end_left_over(self, uid: str) -> None:
         """Its object has gone while no daemon was there."""
         await self._end_supervisor(uid)
-        folder = pod_folder.of(self._means.folder, uid)
+        folder = directory.of(self._means.folder, uid)
         try:
-            await asyncio.to_thread(pod_folder.remove, folder)
+            await asyncio.to_thread(directory.remove, folder)
         except OSError as error:
             logger.warning("%s cannot be removed: %s", folder.path, error)
 
     async def _end_supervisor(self, uid: str) -> None:
-        folder = pod_folder.of(self._means.folder, uid)
+        folder = directory.of(self._means.folder, uid)
         with contextlib.suppress(OSError, CallRefusedError):
             supervision = Supervision(folder.path, lambda _: None, lambda: None)
             await supervision.end()
             return
-        await pod_place.end_leftovers(folder, self._means.cluster)
+        await runtime.end_leftovers(folder, self._means.cluster)
 
     # What the store says
 
@@ -170,7 +165,7 @@ class Kubelet:
         initialise the pod; an empty uid any pod of the name. Whether there was anything to end."""
         try:
             worker = self._worker(namespace, pod)
-        except failures.ApiError:
+        except api_errors.ApiError:
             return False
         if uid and worker.pod["metadata"]["uid"] != uid:
             return False
@@ -215,7 +210,7 @@ class Kubelet:
     def _worker(self, namespace: str, pod: str) -> PodWorker:
         worker = self._workers.get(self._uids.get(place_of(namespace, pod), ""))
         if worker is None:
-            raise failures.not_found("", _PODS, pod)
+            raise api_errors.not_found("", _PODS, pod)
         return worker
 
     async def logs(
@@ -225,7 +220,7 @@ class Kubelet:
         record = worker.record.container(container)
         # A container that waits for its next run shows the run that has ended.
         count = record.restart_count - (1 if options.previous else 0)
-        folder, file = worker.place.folder.logs(container), logs.file_name(max(count, 0))
+        folder, file = worker.place.folder.logs(container), log_format.file_name(max(count, 0))
 
         def is_over() -> bool:
             now = worker.record.container(container)
@@ -246,7 +241,7 @@ class Kubelet:
             executed = await supervision.execute(_run_id(worker, container), command, is_terminal=tty)
         except CallRefusedError as error:
             raise OSError(str(error)) from error
-        process = remote_processes.of_executed(supervision, executed)
+        process = processes.of_executed(supervision, executed)
         if not stdin and not tty:
             await process.close_stdin()
         return process
@@ -267,7 +262,7 @@ class Kubelet:
             call, descriptors = await supervision.attach(_run_id(worker, container))
         except CallRefusedError as error:
             raise OSError(str(error)) from error
-        return remote_processes.of_attached(supervision, call, descriptors, is_terminal=tty)
+        return processes.of_attached(supervision, call, descriptors, is_terminal=tty)
 
     async def open_port(
         self, namespace: str, pod: str, port: int

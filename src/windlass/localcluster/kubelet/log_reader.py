@@ -16,19 +16,19 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.api.stream_requests import LogOptions
-from windlass.localcluster.kubelet.folder_news import FolderNews
-from windlass.localcluster.podlife import logs
+from windlass.localcluster.apiserver.streams.requests import LogOptions
+from windlass.localcluster.kubelet.directory_watch import FolderNews
+from windlass.localcluster.sandbox import log_format
 
 _PIECE_BYTES = 64 * 1024
 _TEXT_LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
-def selection(options: LogOptions, now: datetime) -> logs.Selection:
+def selection(options: LogOptions, now: datetime) -> log_format.Selection:
     """The server sees to `limit_bytes`: it asks for no more pieces."""
-    return logs.Selection(
+    return log_format.Selection(
         tail_lines=options.tail_lines,
-        since=logs.since(now, options.since_seconds, options.since_time),
+        since=log_format.since(now, options.since_seconds, options.since_time),
         timestamps=options.timestamps,
     )
 
@@ -36,7 +36,7 @@ def selection(options: LogOptions, now: datetime) -> logs.Selection:
 async def read(
     folder: Path,
     file: str,
-    wanted: logs.Selection,
+    wanted: log_format.Selection,
     *,
     follow: bool,
     is_over: Callable[[], bool],
@@ -55,7 +55,7 @@ async def read(
             # Asked before the last look at the files, not after it.
             is_complete = not follow or is_over()
             while lines := log.next_lines():
-                text, begins_line = logs.shown(lines, wanted, begins_line=begins_line)
+                text, begins_line = log_format.shown(lines, wanted, begins_line=begins_line)
                 if text:
                     yield text
                 await asyncio.sleep(0)
@@ -69,8 +69,8 @@ def all_text(folder: Path, file: str) -> bytes:
     found = b""
     with contextlib.suppress(OSError):
         names = [path.name for path in folder.iterdir()]
-        for name in (*logs.rotated_names(names, file), file):
-            text, _ = logs.shown((folder / name).read_bytes(), logs.Selection())
+        for name in (*log_format.rotated_names(names, file), file):
+            text, _ = log_format.shown((folder / name).read_bytes(), log_format.Selection())
             found += text
     return found
 
@@ -78,14 +78,14 @@ def all_text(folder: Path, file: str) -> bytes:
 def last_lines(folder: Path, file: str, count: int, most_bytes: int) -> list[bytes]:
     """The last text of a log, with line ends: no more lines and bytes than asked for, so the first may be cut."""
     # One line at the beginning is cut, and the others hold all that is wanted, if there is as much.
-    missing = most_bytes + (count + 2) * (logs.HEADER_BYTES + 1) + logs.LONGEST_PART
+    missing = most_bytes + (count + 2) * (log_format.HEADER_BYTES + 1) + log_format.LONGEST_PART
     lines = b""
     with contextlib.closing(_OpenLog(folder, file, follow=False)) as log:
         for each in reversed(log.files):
             start = max(each.end - missing, 0)
             piece = each.bytes_at(start, each.end - start)
             lines, missing = piece + lines, missing - len(piece)
-    text, _ = logs.shown(lines, logs.Selection())
+    text, _ = log_format.shown(lines, log_format.Selection())
     found = _TEXT_LINE.findall(text[max(len(text) - most_bytes, 0) :])
     return found[max(len(found) - count, 0) :]
 
@@ -210,7 +210,7 @@ class _OpenLog:
 
     def _rotated_names(self) -> tuple[str, ...]:
         try:
-            return logs.rotated_names([each.name for each in self._folder.iterdir()], self._name)
+            return log_format.rotated_names([each.name for each in self._folder.iterdir()], self._name)
         except FileNotFoundError:
             return ()
 
@@ -229,7 +229,7 @@ def _line_starts_backwards(files: list[_OpenFile]) -> Iterator[list[tuple[int, i
     for index, file in reversed(list(enumerate(files))):
         for offset, lines in _blocks_backwards(file):
             found = []
-            for start, is_part in reversed(logs.starts(lines)):
+            for start, is_part in reversed(log_format.starts(lines)):
                 if later is not None and not is_part:
                     found.append(later)
                 later = index, offset + start

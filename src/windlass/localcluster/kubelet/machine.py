@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 import windlass
-from windlass.localcluster.podlife.statuses import RUNTIME
-from windlass.localcluster.publishing import discovery
-from windlass.localcluster.scheduling.nodes import Machine
+from windlass.localcluster.apiserver.openapi import discovery
+from windlass.localcluster.kubelet.lifecycle.statuses import RUNTIME
+from windlass.localcluster.scheduler.nodes import Machine
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _LOOPBACK = "127.0.0.1"

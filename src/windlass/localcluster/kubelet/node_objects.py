@@ -8,13 +8,13 @@ import functools
 import logging
 from collections.abc import Sequence
 
-from windlass.localcluster import bodies
-from windlass.localcluster.kinds.kind import Kind
-from windlass.localcluster.lifecycle import Lifecycle
-from windlass.localcluster.options import DeleteOptions, WriteOptions
-from windlass.localcluster.podlife import specs
-from windlass.localcluster.scheduling import gpus
-from windlass.localcluster.scheduling.nodes import INDEX
+from windlass.localcluster.apiserver import bodies
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.lifecycle import Lifecycle
+from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
+from windlass.localcluster.kubelet.lifecycle import specs
+from windlass.localcluster.scheduler import gpus
+from windlass.localcluster.scheduler.nodes import INDEX
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)

@@ -14,11 +14,11 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.companions import HUB_PORT_WITHIN, Companion, Hub
 from windlass.model.job import Job
-from windlass.render import beside
-from windlass.render.companions import jupyter, links, password_files, rights, servers
+from windlass.render import helper_pods
+from windlass.render.companions import jupyter, password_files, rbac, servers, volume_links
+from windlass.render.companions.resolved import Settled
 from windlass.render.companions.servers import Server
-from windlass.render.companions.settled import Settled
-from windlass.render.shares import Share
+from windlass.render.storage.nfs_shares import Share
 
 HUB_IMAGE = f"windlass-hub:{__version__}"
 """Where a job names no other one: JupyterHub with KubeSpawner."""
@@ -55,7 +55,7 @@ done
 cd "$HOME" || exit 1
 own=$1
 shift
-{links.FOLLOW}if [ -n "$WINDLASS_NOTEBOOKS" ]; then
+{volume_links.FOLLOW}if [ -n "$WINDLASS_NOTEBOOKS" ]; then
   mkdir -p "$WINDLASS_NOTEBOOKS" && ln -sfn "$WINDLASS_NOTEBOOKS" "$own" || exit 1
 else
   mkdir -p "$own" || exit 1
@@ -82,7 +82,7 @@ def objects(job: Job, wanted: Hub, settled: Settled, share: Share | None, namesp
         files=files,
         annotations={names.CONFIGURATION_ANNOTATION: servers.digest(files)},
     )
-    own = () if settled.is_one_machine else rights.to_give_users_pods(servers.metadata(server))
+    own = () if settled.is_one_machine else rbac.to_give_users_pods(servers.metadata(server))
     return (*own, *servers.objects(server))
 
 
@@ -112,10 +112,10 @@ def _container(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> 
     )
     image = wanted.image or ("" if settled.is_one_machine else HUB_IMAGE)
     return {
-        **beside.container(job, str(Companion.HUB), beside.script(_SERVE, ()), image),
+        **helper_pods.container(job, str(Companion.HUB), helper_pods.script(_SERVE, ()), image),
         **(servers.environment(job, settled, *own) if settled.is_one_machine else {"env": list(own)}),
         "volumeMounts": [
-            *(beside.mounts(job, share) if settled.is_one_machine else ()),
+            *(helper_pods.mounts(job, share) if settled.is_one_machine else ()),
             {"name": _CONFIGURATION_VOLUME, "mountPath": _CONFIGURATION_FOLDER, "readOnly": True},
             {"name": _PASSWORD_VOLUME, "mountPath": _PASSWORD_FOLDER, "readOnly": True},
             {"name": _STATE_VOLUME, "mountPath": _STATE_FOLDER},
@@ -171,13 +171,13 @@ def _settings(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> J
     }
     if settled.is_one_machine:
         return {**settings, "start": ["/bin/sh", "-c", _START, "windlass", *links]}
-    return {**settings, "pod": _pod_of_a_user(job, wanted, settled, share, beside.script(_START, links))}
+    return {**settings, "pod": _pod_of_a_user(job, wanted, settled, share, helper_pods.script(_START, links))}
 
 
 def _pod_of_a_user(job: Job, wanted: Hub, settled: Settled, share: Share | None, command: list[str]) -> Json:
     """Without the hub's label, so that nobody who looks for the hub finds a user."""
     spec = servers.pod_spec(job, share)
-    container = beside.container(job, "", command, wanted.user_image)
+    container = helper_pods.container(job, "", command, wanted.user_image)
     user = container.get("securityContext")
     return {
         "image": container["image"],
@@ -186,7 +186,7 @@ def _pod_of_a_user(job: Job, wanted: Hub, settled: Settled, share: Share | None,
         "container": {
             "command": command,
             **servers.environment(job, settled, {"name": "HOME", "value": servers.HOME}),
-            "volumeMounts": [*beside.mounts(job, share), servers.HOME_MOUNT],
+            "volumeMounts": [*helper_pods.mounts(job, share), servers.HOME_MOUNT],
             "terminationMessagePolicy": "FallbackToLogsOnError",
             **({"securityContext": user} if user else {}),
             **servers.amounts(wanted.resources),

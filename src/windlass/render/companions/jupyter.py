@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from windlass.jobfile import volumes
 from windlass.model.base import Json
 from windlass.model.companions import Companion, Jupyter
 from windlass.model.job import Job
-from windlass.render import beside
-from windlass.render.companions import links, rights, servers, starter
+from windlass.render import helper_pods
+from windlass.render.companions import rbac, servers, starter, volume_links
+from windlass.render.companions.resolved import Settled
 from windlass.render.companions.servers import Server
-from windlass.render.companions.settled import Settled
-from windlass.render.shares import Share
-from windlass.wire import job_volumes
+from windlass.render.storage.nfs_shares import Share
 
 CONFIG_FOLDER = "/windlass/jupyter"
 STARTER_FOLDER = "/windlass/starter"
@@ -36,7 +36,7 @@ jupyter: {{image: …}}" >&2
   exit 127
 fi
 cd "$home" || exit 1
-{links.FOLLOW}while [ $# -gt 0 ]; do
+{volume_links.FOLLOW}while [ $# -gt 0 ]; do
   ln -sfn "$2" "$1"
   shift 2
 done
@@ -94,15 +94,15 @@ def objects(
         kept=wanted.folder,
         first=starter.notebook(job),
     )
-    own = () if wanted.service_account else rights.to_look_at_jobs(servers.metadata(server))
+    own = () if wanted.service_account else rbac.to_look_at_jobs(servers.metadata(server))
     return (*own, *servers.objects(with_desk(server, desk)))
 
 
 def _container(job: Job, wanted: Jupyter, settled: Settled, share: Share | None) -> Json:
     return {
-        **beside.container(job, str(Companion.JUPYTER), [], wanted.image),
+        **helper_pods.container(job, str(Companion.JUPYTER), [], wanted.image),
         **servers.environment(job, settled, servers.address_variable()),
-        "volumeMounts": beside.mounts(job, share),
+        "volumeMounts": helper_pods.mounts(job, share),
         **servers.amounts(wanted.resources),
     }
 
@@ -144,13 +144,13 @@ def _command(server: Server, desk: Desk) -> list[str]:
         first,
         *folders,
     )
-    return beside.script(_SCRIPT, arguments)
+    return helper_pods.script(_SCRIPT, arguments)
 
 
 def own_folder(folders: Mapping[str, str], kept: str) -> str:
     """What the folder of the notebooks is called. A volume may have that name, and may be that folder."""
     at = folders.get(NOTEBOOKS)
-    is_free = at is None or (kept and job_volumes.normal(at) == job_volumes.normal(kept))
+    is_free = at is None or (kept and volumes.normal(at) == volumes.normal(kept))
     return NOTEBOOKS if is_free else _ALSO_NOTEBOOKS
 
 

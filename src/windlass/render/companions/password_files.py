@@ -7,7 +7,7 @@ import msgspec
 
 from windlass.model.companions import Companion
 from windlass.render.companions import passwords
-from windlass.render.companions.settled import ALL_USERS, ByUser
+from windlass.render.companions.resolved import ALL_USERS, ByUser
 
 OF_JUPYTER = "jupyter_server_config.json"
 OF_OLD_NOTEBOOKS = "jupyter_notebook_config.json"

@@ -10,10 +10,11 @@ from windlass.model.base import Json
 from windlass.model.companions import AnyCompanion, Companion, ServiceType, source_of
 from windlass.model.job import Job, Role
 from windlass.model.resources import Resources
-from windlass.render import beside, cluster_spec, pods
+from windlass.render import cluster_spec, helper_pods
 from windlass.render.companions import password_files
-from windlass.render.companions.settled import ByUser, Settled
-from windlass.render.shares import Share
+from windlass.render.companions.resolved import ByUser, Settled
+from windlass.render.framework import pods
+from windlass.render.storage.nfs_shares import Share
 
 ADDRESS = "WINDLASS_ADDRESS"
 """In the container: the address of its pod."""
@@ -134,7 +135,7 @@ def amounts(resources: Resources | None) -> Json:
 
 def pod_spec(job: Job, share: Share | None) -> Json:
     """Of a companion that sees the job's volumes, where its tasks do. Without containers."""
-    spec = beside.pod_spec(job, share)
+    spec = helper_pods.pod_spec(job, share)
     del spec["restartPolicy"]
     return {**WITHOUT_LINKS, **spec}
 

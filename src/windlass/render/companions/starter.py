@@ -7,8 +7,8 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json
+from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job
-from windlass.model.wishes import Runtime
 
 FILE = "start.ipynb"
 

@@ -5,10 +5,10 @@ import msgspec
 from windlass.model.base import Json
 from windlass.model.companions import Companion, TensorBoard
 from windlass.model.job import Job
-from windlass.render import beside
+from windlass.render import helper_pods
 from windlass.render.companions import servers
-from windlass.render.companions.settled import Settled
-from windlass.render.shares import Share
+from windlass.render.companions.resolved import Settled
+from windlass.render.storage.nfs_shares import Share
 
 _SCRIPT = f"""\
 alone=$1
@@ -54,10 +54,10 @@ def objects(
 
 def _container(job: Job, wanted: TensorBoard, share: Share | None) -> Json:
     options = (f"--port={wanted.port}", f"--logdir={wanted.logdir}", f"--reload_interval={_RELOAD_SECONDS}")
-    command = beside.script(_SCRIPT, (_ALONE, *options))
+    command = helper_pods.script(_SCRIPT, (_ALONE, *options))
     return {
-        **beside.container(job, str(Companion.TENSORBOARD), command, wanted.image),
+        **helper_pods.container(job, str(Companion.TENSORBOARD), command, wanted.image),
         "env": [servers.address_variable()],
-        "volumeMounts": [{**mount, "readOnly": True} for mount in beside.mounts(job, share)],
+        "volumeMounts": [{**mount, "readOnly": True} for mount in helper_pods.mounts(job, share)],
         **servers.amounts(wanted.resources),
     }

@@ -7,11 +7,10 @@ from typing import Any
 import jinja2
 import msgspec
 
-from windlass.render import jinja
-from windlass.render.jinja import TemplateError
-from windlass.render.templates import checking
-from windlass.wire import faults
-from windlass.wire.faults import Fault
+from windlass.render.templates import jinja, validation
+from windlass.render.templates.jinja import TemplateError
+from windlass.wire import diagnostics
+from windlass.wire.diagnostics import Fault
 
 _MARK = "\ue000"
 _MARKED = re.compile(f"{_MARK}([0-9]+){_MARK}")
@@ -41,7 +40,7 @@ class Rendered(msgspec.Struct, frozen=True):
 def rendered(template: Template) -> Rendered:
     """Raises `TemplateError`."""
     text = template.text()
-    found = faults.gathered(checking.check(text), template.file)
+    found = diagnostics.gathered(validation.check(text), template.file)
     lines = _lines(template, text) if found else {}
     warnings = tuple(_sentence(fault, lines) for fault in found if not fault.is_error)
     return Rendered(text, warnings, tuple(_sentence(fault, lines) for fault in found if fault.is_error))

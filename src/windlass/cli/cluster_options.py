@@ -1,0 +1,81 @@
+"""What all commands share that speak to a cluster: their options, the way there, and how a refusal leaves."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import click
+
+from windlass.cli import parameters
+from windlass.cli.errors import CommandError
+from windlass.runner import exit_codes
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+    from windlass.client.errors import ClientError
+
+T = TypeVar("T")
+
+
+class Where(NamedTuple):
+    """Which cluster, and which namespace of it."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+
+
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --kubeconfig, --context and --namespace: the command is given a `where`."""
+
+    def with_where(kubeconfig: str, context: str, namespace: str, **others: Any) -> Any:
+        return command(where=Where(kubeconfig, context, namespace), **others)
+
+    with_where.__name__, with_where.__doc__ = command.__name__, command.__doc__
+    with_where.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+    for add in (
+        click.option(
+            "--namespace",
+            "-n",
+            default="",
+            metavar="NAME",
+            callback=parameters.namespace,
+            help="Without it: that of the kubeconfig's context.",
+        ),
+        click.option(
+            "--context", default="", metavar="NAME", help="Of the kubeconfig. Without it: the current one."
+        ),
+        click.option(
+            "--kubeconfig",
+            default="",
+            metavar="FILE",
+            help="Where the cluster is and who you are. Without it: as kubectl finds it.",
+        ),
+    ):
+        add(with_where)
+    return with_where
+
+
+def run(where: Where, use: "Callable[[Connection], Coroutine[Any, Any, T]]") -> T:
+    """What a use case gives. Raises CommandError."""
+    # What is heavy is imported here: `windlass --help` must not pay for it.
+    from windlass.client import connection, errors
+
+    async def connected() -> T:
+        async with connection.connected(where.kubeconfig, where.context, where.namespace) as found:
+            return await use(found)
+
+    try:
+        return asyncio.run(connected())
+    except errors.ClientError as error:
+        raise explained(error) from error
+
+
+def explained(error: "ClientError") -> CommandError:
+    """The message, with what to exit with."""
+    from windlass.client import errors
+
+    if isinstance(error, errors.FaultyJobError):
+        return CommandError(str(error), exit_codes.USAGE)
+    is_late = isinstance(error, errors.UnreachableError | errors.TimedOutError)
+    return CommandError(str(error), exit_codes.NO_ANSWER if is_late else exit_codes.FAILED)

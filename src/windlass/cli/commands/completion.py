@@ -1,0 +1,27 @@
+"""`windlass completion`: the script by which a shell completes commands, options, and the names of jobs."""
+
+import click
+from click import shell_completion
+
+from windlass.cli.errors import CommandError
+
+VARIABLE = "_WINDLASS_COMPLETE"
+"""By this a shell asks `windlass` what could come next."""
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script that completes `windlass` in a shell: commands, options, and the names of jobs and tasks.
+
+    \b
+        echo 'eval "$(windlass completion bash)"' >> ~/.bashrc
+        echo 'eval "$(windlass completion zsh)"' >> ~/.zshrc
+        windlass completion fish > ~/.config/fish/completions/windlass.fish
+    """
+    from windlass.cli.main import main
+
+    found = shell_completion.get_completion_class(shell)
+    if found is None:
+        raise CommandError(f"there is no completion for {shell}")
+    click.echo(found(main, {}, "windlass", VARIABLE).source())

@@ -1,0 +1,162 @@
+"""`windlass describe`: what a job wants, how it stands, its pods, its companions and its events, for people."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster_options, name_completion
+from windlass.cli.cluster_options import Where
+from windlass.cli.commands import status
+from windlass.cli.terminal import tables
+from windlass.cli.terminal.tables import Column
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+    from windlass.client.describing import Description
+    from windlass.client.events import Event
+    from windlass.client.pods import Pod
+    from windlass.model.framework import FrameworkSpec, RetryPolicySpec, TaskRoleSpec
+
+MOST_EVENTS = 20
+"""The last ones; `windlass events` has all of them."""
+
+_ROLES = (
+    Column("ROLE", 6, gives_way=True),
+    Column("TASKS", 5),
+    Column("COMPLETES WHEN", 3, gives_way=True),
+    Column("RETRIES", 2, gives_way=True),
+    Column("IMAGE", 4, gives_way=True),
+    Column("COMMAND", 1, gives_way=True),
+)
+_PODS = (
+    Column("POD", 6, gives_way=True),
+    Column("PHASE", 5),
+    Column("RESTARTS", 1),
+    Column("AGE", 2),
+    Column("NODE", 3, gives_way=True),
+    Column("WAITS FOR", 0, gives_way=True),
+)
+_EVENTS = (
+    Column("AGE", 5),
+    Column("OBJECT", 4, gives_way=True),
+    Column("REASON", 3, gives_way=True),
+    Column("MESSAGE", 6, gives_way=True),
+)
+
+
+@click.command()
+@click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
+@cluster_options.options
+def describe(name: str, where: Where) -> None:
+    """Say everything about a job: what it wants, how it stands, its tasks, its pods, its companions, its last events.
+
+    \b
+        windlass describe digits
+    """
+    cluster_options.run(where, lambda connection: _describe(connection, name))
+
+
+async def _describe(connection: "Connection", name: str) -> None:
+    from windlass.client import describing
+
+    found = await describing.describe(connection, name)
+    click.echo("\n".join(lines(found, datetime.now(UTC), tables.width())))
+
+
+def lines(found: "Description", now: datetime, room: int | None) -> Iterator[str]:
+    framework = found.framework
+    yield from status.lines(framework, now, room)
+    yield "\nwhat it wants"
+    for title, text in _wishes(found):
+        yield tables.paragraph(f"  {title}", text, room, indent=16)
+    yield tables.table(_ROLES, [_role(role) for role in framework.spec.task_roles], room)
+    if found.pods:
+        yield "\npods"
+        yield tables.table(_PODS, [_pod(pod, now) for pod in found.pods], room)
+    if found.companions:
+        yield "\ncompanions"
+        yield from status.companion_lines(found.companions, room)
+    if found.events:
+        left_out = len(found.events) - MOST_EVENTS
+        yield f"\nevents, the last {MOST_EVENTS} of {len(found.events)}" if left_out > 0 else "\nevents"
+        yield tables.table(_EVENTS, [_event(each, now) for each in found.events[-MOST_EVENTS:]], room)
+    for unseen in found.unseen:
+        yield tables.paragraph("not seen", unseen, room)
+
+
+def _wishes(found: "Description") -> Iterator[tuple[str, str]]:
+    framework = found.framework
+    spec, metadata = framework.spec, framework.metadata
+    if spec.description:
+        yield "description", spec.description
+    yield "kind", f"{framework.kind} of {framework.group}"
+    for kind, said in (("labels", metadata.labels), ("annotations", metadata.annotations)):
+        if said:
+            yield kind, ", ".join(f"{name}={value}" for name, value in said.items())
+    yield "execution", f"{spec.execution_type}{', suspended' if spec.suspend else ''}"
+    yield "retries", _retries(spec.retry_policy)
+    yield "ended pods", f"{spec.completed_pods}"
+    yield from _deadlines(spec)
+
+
+def _deadlines(spec: "FrameworkSpec") -> Iterator[tuple[str, str]]:
+    from windlass.wire import durations
+
+    for title, seconds in (
+        ("pending at most", spec.pending_deadline_seconds),
+        ("takes at most", spec.active_deadline_seconds),
+        ("is kept for", spec.ttl_seconds_after_finished),
+    ):
+        if seconds is not None:
+            yield title, durations.written(seconds)
+
+
+def _retries(policy: "RetryPolicySpec") -> str:
+    always = {-2: "always, even after success", -1: "after every failure"}
+    count = policy.max_retry_count
+    said = always.get(count) or ("none" if count == 0 else f"{count} after failures")
+    if not policy.fancy_retry_policy:
+        return said
+    transient = policy.max_transient_retry_count
+    return f"{said}; {'any number' if transient is None else transient} after transient failures"
+
+
+def _role(role: "TaskRoleSpec") -> list[str]:
+    containers = (role.task.pod.get("spec") or {}).get("containers") or [{}]
+    main = containers[0]
+    words = [*(main.get("command") or ()), *(main.get("args") or ())]
+    return [
+        role.name,
+        str(role.task_number),
+        _completes(role),
+        _retries(role.task.retry_policy),
+        str(main.get("image") or ""),
+        " ".join(map(str, words)),
+    ]
+
+
+def _completes(role: "TaskRoleSpec") -> str:
+    policy = role.framework_attempt_completion_policy
+    said = []
+    if policy.min_failed_task_count > 0:
+        said.append(f"{policy.min_failed_task_count} failed")
+    if policy.min_succeeded_task_count > 0:
+        said.append(f"{policy.min_succeeded_task_count} succeeded")
+    return " or ".join(said)
+
+
+def _pod(pod: "Pod", now: datetime) -> list[str]:
+    from windlass.client import tasks
+
+    restarts = sum(each.restart_count for each in pod.container_statuses)
+    phase = "Terminating" if pod.is_deleting else pod.status.phase
+    waits = tasks.why_not_begun(pod, pod.default_container) if phase == "Pending" else pod.status.reason
+    age = tables.age(pod.metadata.creation_timestamp, now)
+    return [pod.name, phase, str(restarts), age, pod.spec.node_name, waits]
+
+
+def _event(event: "Event", now: datetime) -> list[str]:
+    times = f" ({event.count} times)" if event.count > 1 else ""
+    return [tables.age(event.last, now), event.object, event.reason, f"{event.message}{times}"]

@@ -1,0 +1,63 @@
+"""`windlass env`: what a task is told of its peers, for a shell."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster_options, name_completion
+from windlass.cli.cluster_options import Where
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+
+
+def _fish(name: str, value: str) -> str:
+    quoted = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"set -gx {name} '{quoted}'"
+
+
+def _powershell(name: str, value: str) -> str:
+    quoted = value.replace("'", "''")
+    return f"$Env:{name} = '{quoted}'"
+
+
+def _posix(name: str, value: str) -> str:
+    return f"export {name}={shlex.quote(value)}"
+
+
+_FORMS: Mapping[str, Callable[[str, str], str]] = {"sh": _posix, "fish": _fish, "powershell": _powershell}
+
+
+@click.command()
+@click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)
+@click.option("--shell", type=click.Choice([*_FORMS, "json"]), default="sh", show_default=True)
+@cluster_options.options
+def env(task: str, shell: str, where: Where) -> None:
+    """Print the discovery environment of a task, such as digits/worker-1, for a shell to read.
+
+    This makes of a shell one that knows what the task knows:
+
+    \b
+        eval "$(windlass env digits/worker-1)"
+    """
+    # What is heavy is imported here: `windlass --help` must not pay for it.
+    from windlass.client import env as reading
+    from windlass.client import tasks
+
+    try:
+        job, asked = tasks.parse_task(task)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+    async def read(connection: "Connection") -> dict[str, str]:
+        return await reading.read(connection, job, asked)
+
+    variables = cluster_options.run(where, read)
+    if shell == "json":
+        click.echo(json.dumps(variables, indent=2))
+        return
+    for name, value in variables.items():
+        click.echo(_FORMS[shell](name, value))

@@ -1,0 +1,51 @@
+"""`windlass exec`: run a command beside a task, and exit as it does. `windlass.client.exec` does it."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster_options, name_completion
+from windlass.cli.cluster_options import Where
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+
+
+@click.command("exec")
+@click.option("--stdin", "-i", "has_stdin", is_flag=True, help="Give the command what is written here.")
+@click.option("--tty", "-t", is_flag=True, help="Give the command a terminal.")
+@click.option(
+    "--container", "-c", default="", metavar="NAME", help="Without it: the first that is no init container."
+)
+@cluster_options.options
+@click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def execute(
+    has_stdin: bool, tty: bool, container: str, task: str, command: tuple[str, ...], where: Where
+) -> None:
+    """Run COMMAND in the container of a task, such as digits/worker-1, and exit as it does. What comes after -- is the
+    command's.
+
+    \b
+        windlass exec digits/worker-1 -- nvidia-smi
+        windlass exec -it digits/worker-1 -- bash
+    """
+    # What is heavy is imported here: `windlass --help` must not pay for it.
+    from windlass.cli.terminal import streams
+    from windlass.client import exec as running
+    from windlass.client import tasks
+
+    try:
+        job, asked = tasks.parse_task(task)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+    async def run(connection: "Connection") -> int:
+        with streams.opened(has_stdin=has_stdin, tty=tty) as here:
+            return await running.execute(connection, job, asked, command, here, container)
+
+    sys.exit(cluster_options.run(where, run))
+
+
+exec = execute  # noqa: A001 — the name of the command

@@ -1,0 +1,28 @@
+"""`windlass hub`: a way to the JupyterHub of a job."""
+
+import click
+
+from windlass.cli import companion_forward
+from windlass.cli.companion_forward import Door
+from windlass.model.companions import Companion
+
+
+@click.command()
+@companion_forward.options(Companion.HUB)
+@click.option(
+    "--new-password", "user", metavar="USER", help="Make up another password for that user, and show it once."
+)
+def hub(door: Door, user: str | None) -> None:
+    """Lead a port of this machine to the JupyterHub of a job, until Ctrl-C. Of a FILE, it is started here, without the
+    job.
+
+    \b
+        windlass hub digits
+        windlass hub digits --new-password ada
+        windlass hub job.yaml
+    """
+    if user is not None and door.is_of_a_file:
+        raise click.UsageError(
+            "--new-password is for a job of a cluster: one that is started here has new ones"
+        )
+    companion_forward.open_it(door, companion_forward.renewal(user) if user is not None else None)

@@ -1,0 +1,190 @@
+"""`windlass lint`: print what is wrong with files, mend what is certain, and exit accordingly.
+
+What is wrong is found by `windlass.wire` and `windlass.render`, and how a file is mended by `windlass.wire.lint.fixes`.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from windlass.cli import job_files
+from windlass.cli.errors import CommandError
+from windlass.render import documents
+from windlass.runner import exit_codes
+from windlass.wire.diagnostics import Fault
+from windlass.wire.lint import fixes
+from windlass.wire.lint.fixes import Fixed, Mended
+from windlass.wire.yaml import text
+
+CLEAN, FAULTY, UNREADABLE = exit_codes.SUCCESS, exit_codes.FAILED, exit_codes.USAGE
+_NOT_FIXED = " (not fixed: that would change more than this. Edit it by hand)"
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What `--output json` prints."""
+
+    files: int
+    errors: int
+    warnings: int
+    unreadable: tuple[str, ...]
+    """A message for each file that could not be read."""
+    unwritable: tuple[str, ...]
+    """A message for each file that could not be mended, and is as it was."""
+    fixed: tuple[Fixed, ...]
+    faults: tuple[Fault, ...]
+    """Those that are left."""
+
+    def exit_code(self, *, is_strict: bool) -> int:
+        if self.unreadable:
+            return UNREADABLE
+        is_faulty = self.errors > 0 or bool(self.unwritable) or (is_strict and self.warnings > 0)
+        return FAULTY if is_faulty else CLEAN
+
+    @property
+    def summary(self) -> str:
+        parts = [
+            _counted(self.files, "file"),
+            _counted(self.errors, "error"),
+            _counted(self.warnings, "warning"),
+        ]
+        if self.fixed:
+            parts.append(f"{len(self.fixed)} fixed")
+        if self.unreadable:
+            parts.append(f"{len(self.unreadable)} not readable")
+        if self.unwritable:
+            parts.append(f"{len(self.unwritable)} not writable")
+        return ", ".join(parts)
+
+
+@click.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--fix", is_flag=True, help="Put right in the files what can be put right in one way only.")
+@click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
+    """Say what is wrong with job files and Frameworks, in YAML or JSON. FILE may be - for the standard input.
+
+    With --fix, - prints the mended text, and what was wrong goes to the standard error.
+
+    \b
+        windlass lint job.yaml framework.yaml
+        windlass lint --fix job.yaml
+
+    Exits with 0 if there is nothing but warnings, 1 if there are errors, 2 if a file cannot be read.
+    """
+    prints_the_text = fix and job_files.STDIN in files
+    if prints_the_text and output == "json":
+        raise click.UsageError("--fix with - prints the mended text, so there is no room for --output json")
+    report = mend(files) if fix else inspect(files)
+    if output == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(report)).decode())
+    else:
+        _tell(report, was_to_fix=fix, to_stderr=prints_the_text)
+    sys.exit(report.exit_code(is_strict=strict))
+
+
+def _tell(report: Report, *, was_to_fix: bool, to_stderr: bool) -> None:
+    for fixed in report.fixed:
+        click.echo(str(fixed), err=to_stderr)
+    for fault in report.faults:
+        was_left = was_to_fix and fault.fix is not None and not report.unwritable
+        click.echo(f"{fault}{_NOT_FIXED if was_left else ''}", err=to_stderr)
+    for message in (*report.unreadable, *report.unwritable):
+        click.echo(message, err=True)
+    click.echo(report.summary, err=to_stderr)
+
+
+def inspect(files: Sequence[str]) -> Report:
+    findings = _Findings()
+    for file in files:
+        data = findings.read(file)
+        if data is not None:
+            findings.look(file, data)
+    return findings.report(len(files))
+
+
+def mend(files: Sequence[str]) -> Report:
+    """Each file is written, or stays as it is."""
+    findings = _Findings()
+    for file in files:
+        data = findings.read(file)
+        if data is not None:
+            findings.mend(file, data)
+    return findings.report(len(files))
+
+
+def look(data: bytes, name: str, templates: Mapping[str, str] | None = None) -> tuple[Fault, ...]:
+    return documents.read(data, name, templates=templates).faults
+
+
+class _Findings:
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self.fixed: list[Fixed] = []
+        self.unreadable: list[str] = []
+        self.unwritable: list[str] = []
+
+    def read(self, file: str) -> bytes | None:
+        try:
+            return job_files.read(file)
+        except OSError as refused:
+            self.unreadable.append(f"{file}: cannot be read: {refused.strerror or refused}")
+            return None
+
+    def look(self, file: str, data: bytes) -> None:
+        templates = self._templates(file, data)
+        if templates is not None:
+            self.faults.extend(look(data, job_files.called(file), templates))
+
+    def _templates(self, file: str, data: bytes) -> dict[str, str] | None:
+        try:
+            return job_files.templates(file, data)
+        except CommandError as refused:
+            self.unreadable.append(str(refused))
+            return None
+
+    def mend(self, file: str, data: bytes) -> None:
+        name = job_files.called(file)
+        templates = self._templates(file, data)
+        if templates is None:
+            return
+        mended = fixes.mend(data, lambda changed: look(changed, name, templates))
+        try:
+            _keep(file, data, mended)
+        except OSError as refused:
+            self.unwritable.append(
+                f"{file}: cannot be written, and is as it was: {refused.strerror or refused}"
+            )
+            mended = Mended(data)
+        self.fixed.extend(mended.fixed)
+        self.faults.extend(look(mended.data, name, templates))
+
+    def report(self, files: int) -> Report:
+        errors = sum(fault.is_error for fault in self.faults)
+        return Report(
+            files=files,
+            errors=errors,
+            warnings=len(self.faults) - errors,
+            unreadable=tuple(self.unreadable),
+            unwritable=tuple(self.unwritable),
+            fixed=tuple(self.fixed),
+            faults=tuple(self.faults),
+        )
+
+
+def _keep(file: str, data: bytes, mended: Mended) -> None:
+    is_all_of_it = len(data) <= text.MOST_BYTES
+    if file == job_files.STDIN and is_all_of_it:
+        sys.stdout.buffer.write(mended.data)
+        sys.stdout.buffer.flush()
+    elif mended.fixed:
+        from windlass.cli import atomic_files
+
+        atomic_files.replace(Path(file), mended.data)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,83 @@
+"""`windlass list`: see `windlass.client.listing`."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster_options
+from windlass.cli.cluster_options import Where
+from windlass.cli.terminal import tables
+from windlass.cli.terminal.tables import Column
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+    from windlass.client.views import JobView
+
+_NAMESPACE = Column("NAMESPACE", 3, gives_way=True)
+_COLUMNS = (
+    Column("NAME", 6, gives_way=True),
+    Column("STATE", 5),
+    Column("TASKS", 4, gives_way=True),
+    Column("ATTEMPT", 1),
+    Column("AGE", 2),
+)
+_MORE = (Column("ROLES", 0, gives_way=True), Column("REASON", 0, gives_way=True))
+
+
+@click.command()
+@click.option("--all-namespaces", "-A", is_flag=True, help="Of all namespaces.")
+@click.option(
+    "--output", "-o", "form", type=click.Choice(["text", "wide", "json"]), default="text", show_default=True
+)
+@cluster_options.options
+def list(all_namespaces: bool, form: str, where: Where) -> None:  # noqa: A001 — the command's name
+    """Say which jobs there are, and how they stand.
+
+    \b
+        windlass list
+        windlass list -A -o wide      # of all namespaces, with roles and reasons
+    """
+    cluster_options.run(where, lambda connection: _list(connection, form, is_all=all_namespaces))
+
+
+async def _list(connection: "Connection", form: str, *, is_all: bool) -> None:
+    import msgspec
+
+    from windlass.client import listing, views
+    from windlass.wire import codec
+
+    written = await listing.written_of(connection, in_all_namespaces=is_all)
+    if form == "json":
+        body = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": written})
+        click.echo(msgspec.json.format(body))
+        return
+    jobs = [views.job_view(codec.read_framework(item)) for item in written]
+    if not jobs:
+        place = "any namespace" if is_all else f"the namespace {connection.namespace}"
+        click.echo(f"there is no job in {place}", err=True)
+        return
+    text = table(jobs, datetime.now(UTC), tables.width(), has_namespaces=is_all, is_wide=form == "wide")
+    click.echo(text)
+
+
+def table(
+    jobs: "Sequence[JobView]", now: datetime, room: int | None, *, has_namespaces: bool, is_wide: bool
+) -> str:
+    columns = (*([_NAMESPACE] if has_namespaces else ()), *_COLUMNS, *(_MORE if is_wide else ()))
+    rows = [_row(job, now, has_namespaces=has_namespaces, is_wide=is_wide) for job in jobs]
+    return tables.table(columns, rows, room)
+
+
+def _row(job: "JobView", now: datetime, *, has_namespaces: bool, is_wide: bool) -> tuple[str, ...]:
+    roles = " ".join(f"{name}={number}" for name, number in job.roles.items())
+    return (
+        *((job.namespace,) if has_namespaces else ()),
+        job.name,
+        job.state.value,
+        tables.tasks(job.running, job.succeeded, job.failed, job.total),
+        str(job.attempt),
+        tables.age(job.created, now),
+        *((roles, job.reason) if is_wide else ()),
+    )

@@ -1,0 +1,294 @@
+"""`windlass local`: a cluster on this machine that stays, for kubectl and for everything else that speaks to one.
+
+The daemon itself is in `local_daemon`, how it is started and found in `local_process`.
+"""
+
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from windlass.cli import errors
+from windlass.localcluster.kubelet.images import FILE as IMAGES
+from windlass.localcluster.kubelet.images import Images
+from windlass.model.settings import LogFormat, LogLevel, parse_address
+from windlass.runner.local import data_folders, process, records
+from windlass.runner.local.data_folders import ForeignFolderError, InUseError, Lock
+from windlass.runner.local.process import DaemonError
+from windlass.runner.local.records import Answer, Record, Wanted
+
+NOT_RUNNING = 3
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def with_data(command: F) -> F:
+    return click.option(
+        "--data-dir",
+        "data",
+        type=click.Path(file_okay=False, path_type=Path),
+        callback=lambda _context, _parameter, given: _whole(given),
+        help="Where the cluster keeps everything. [default: $XDG_STATE_HOME/windlass/local]",
+    )(command)
+
+
+def with_output(command: F) -> F:
+    return click.option(
+        "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+    )(command)
+
+
+def _whole(given: Path | None) -> Path:
+    path = data_folders.default_data(os.environ) if given is None else given
+    try:
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise click.UsageError(f"{path}: nobody has that home folder. Write the path without `~`.") from error
+    return Path(os.path.abspath(path))  # noqa: PTH100 — a link on the way may be there on purpose
+
+
+@click.group()
+def local() -> None:
+    """A cluster on this machine: no Docker, no root.
+
+    \b
+        eval "$(windlass local up)"
+        windlass submit job.yaml
+        kubectl get pods
+        windlass local down
+    """
+
+
+@local.command()
+@with_data
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:0",
+    help="An address of loopback. [default: 127.0.0.1, and the port of the last time]",
+)
+@click.option(
+    "--nodes", type=click.IntRange(1, 100), metavar="N", help="Logical nodes. [default: as last time, else 1]"
+)
+@click.option(
+    "--network",
+    type=click.Choice(["auto", "isolated", "shared"]),
+    help="Whether pods have a network of their own, or an address each on that of the machine. "
+    "[default: as last time, else auto]",
+)
+@click.option(
+    "--with-controller/--no-controller", default=True, show_default=True, help="Run Frameworks too."
+)
+@click.option("--foreground", is_flag=True, help="Stay, until Ctrl-C; pods go on running then.")
+@click.option("--ready-descriptor", type=int, hidden=True)
+def up(
+    data: Path,
+    listen: str,
+    nodes: int | None,
+    network: str | None,
+    with_controller: bool,
+    foreground: bool,
+    ready_descriptor: int | None,
+) -> None:
+    """Start the cluster, in the background. If it runs already, say where.
+
+    Prints what to set KUBECONFIG to on the standard output, so that eval "$(windlass local up)" does it.
+    """
+    try:
+        host, port = parse_address(listen)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from error
+    # Pods that a daemon left running are adopted by one that is like it.
+    last = records.read(data)
+    wanted = Wanted(
+        data,
+        host or "127.0.0.1",
+        port,
+        nodes or (last.nodes if last is not None else 1),
+        network or (last.wanted_network if last is not None else "auto"),
+        with_controller,
+    )
+    try:
+        data_folders.claim(data)
+        if foreground:
+            _stay(wanted, ready_descriptor)
+            return
+        with Lock.take(data / records.COMMANDS_LOCK):
+            record = process.running(data)
+            is_new = record is None
+            record = record or process.start(wanted)
+    except OSError as error:
+        raise click.ClickException(errors.of_the_system(error, data)) from error
+    except (ForeignFolderError, InUseError, DaemonError) as error:
+        raise click.ClickException(str(error)) from error
+    _say_where(record, wanted, is_new=is_new)
+
+
+def _stay(wanted: Wanted, descriptor: int | None) -> None:
+    """With a descriptor, somebody waits at its other end to hear how it went."""
+    from windlass.controller.observe import logs
+    from windlass.localcluster.cluster import CannotStartError
+    from windlass.runner.local import daemon
+
+    logs.configure(LogFormat.TEXT, LogLevel.INFO, sys.stderr)
+    if descriptor is not None:
+        os.set_inheritable(descriptor, False)
+
+    def ready(record: Record) -> None:
+        if descriptor is None:
+            _say_where(record, wanted, is_new=True)
+        else:
+            process.answer(descriptor, Answer(record))
+
+    try:
+        daemon.serve(wanted, ready)
+    except (CannotStartError, InUseError) as error:
+        if descriptor is None:
+            raise click.ClickException(str(error)) from error
+        process.answer(descriptor, Answer(error=str(error)))
+        sys.exit(1)
+
+
+def _say_where(record: Record, wanted: Wanted, *, is_new: bool) -> None:
+    nodes = "1 node" if record.nodes == 1 else f"{record.nodes} nodes"
+    state = "is running" if is_new else "was running already"
+    click.echo(f"the cluster {state}: {record.url}, {nodes}, {record.network} network", err=True)
+    for note in record.notes:
+        click.echo(note, err=True)
+    if not is_new and (other := records.differences(record, wanted)):
+        click.echo(
+            f"it was started with {' '.join(other)}; `windlass local down` first to change that", err=True
+        )
+    click.echo(f"logs of pods: {wanted.data / 'pods'}, of the cluster: {wanted.data / records.LOG}", err=True)
+    click.echo(f"export KUBECONFIG={shlex.quote(record.kubeconfig)}")
+
+
+@local.command()
+@with_data
+def down(data: Path) -> None:
+    """Stop the cluster and its pods. What is stored stays, for the next `up`."""
+    click.echo(_bring_down(data))
+
+
+def _bring_down(data: Path) -> str:
+    """What was done, in words."""
+    if not data_folders.is_ours(data):
+        return "the cluster is not running"
+    try:
+        with Lock.take(data / records.COMMANDS_LOCK):
+            record = process.running(data)
+            if record is not None:
+                process.stop(data, record.pid)
+                return "the cluster has stopped"
+            if process.has_pods(data):
+                from windlass.runner.local import daemon
+
+                daemon.end_pods(data)
+                return "the cluster was not running; the pods that it had left have ended"
+    except (DaemonError, InUseError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    return "the cluster is not running"
+
+
+@local.command()
+@with_data
+@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+def reset(data: Path, yes: bool) -> None:
+    """Stop the cluster, and delete all of it.
+
+    What it has stored goes: objects, logs, volumes and local images.
+    """
+    if not data.exists():
+        click.echo(f"there is nothing in {data}")
+        return
+    if not data_folders.is_ours(data):
+        raise click.ClickException(f"{data} is no data directory of Windlass: nothing was deleted")
+    if not yes:
+        click.confirm(f"Stop the cluster, and delete {data} with all that is in it?", abort=True)
+    click.echo(_bring_down(data))
+    try:
+        data_folders.remove(data)
+    except OSError as error:
+        raise click.ClickException(f"{data} cannot be deleted: {error}") from error
+    click.echo(f"{data} is deleted")
+
+
+@local.command()
+@with_data
+@with_output
+def status(data: Path, form: str) -> None:
+    """Say whether the cluster runs, and what is on it. Exits with 0 if it runs, with 3 if it does not."""
+    from windlass.runner.local import status as local_status
+
+    try:
+        found = local_status.look(data)
+    except DaemonError as error:
+        raise click.ClickException(str(error)) from error
+    if form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
+    else:
+        click.echo("\n".join(local_status.lines(found)))
+    sys.exit(0 if found.running else NOT_RUNNING)
+
+
+@local.group()
+def image() -> None:
+    """Local images.
+
+    The name of an image is bound to a folder, whose files appear at the same paths in the pod.
+    """
+
+
+@image.command()
+@click.argument("name")
+@click.argument("folder", metavar="DIR")
+@with_data
+def add(name: str, folder: str, data: Path) -> None:
+    """Bind the image NAME to the folder DIR. Counts for containers that start from here on."""
+    path = _whole(Path(folder))
+    try:
+        data_folders.claim(data)
+        _images(data).add(name, path)
+    except (ForeignFolderError, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{name} is {path}")
+
+
+@image.command(name="list")
+@with_data
+@with_output
+def list_(data: Path, form: str) -> None:
+    """The local images and their folders."""
+    try:
+        images = _images(data).all()
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    if form == "json":
+        click.echo(msgspec.json.format(msgspec.json.encode(images)).decode())
+        return
+    width = max(map(len, images), default=0)
+    for name, folder in images.items():
+        click.echo(f"{name:<{width}}  {folder}")
+
+
+@image.command()
+@click.argument("name")
+@with_data
+def remove(name: str, data: Path) -> None:
+    """Forget the image NAME. The folder stays."""
+    if not data_folders.is_ours(data):
+        raise click.ClickException(f"there are no local images in {data}")
+    try:
+        _images(data).remove(name)
+    except (ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"{name} is forgotten; its folder stays")
+
+
+def _images(data: Path) -> Images:
+    return Images(data / IMAGES)

@@ -1,0 +1,148 @@
+"""`windlass logs`: what the tasks of a job write. `windlass.client.logs.reader` reads it."""
+
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+import msgspec
+
+from windlass.cli import cluster_options, name_completion, parameters
+from windlass.cli.cluster_options import Where
+from windlass.cli.terminal import colours
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+    from windlass.client.logs.lines import Line
+    from windlass.client.tasks import Choice
+    from windlass.model.framework import Framework
+
+LONGEST_LABEL = 40
+
+
+@click.command()
+@click.argument("name", shell_complete=name_completion.jobs)
+@click.argument("task", default="", shell_complete=name_completion.tasks_of_job)
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job has completed.")
+@click.option("--previous", "-p", is_flag=True, help="Of the run before, where a container was restarted.")
+@click.option(
+    "--since",
+    callback=parameters.some_time,
+    metavar="DURATION",
+    help="Only what is newer, such as 5m or 1h30m.",
+)
+@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each task.")
+@click.option("--timestamps", is_flag=True, help="Say of each line when it was written.")
+@click.option("--container", "-c", default="", metavar="NAME", help="Without it: all but init containers.")
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@colours.option
+@cluster_options.options
+def logs(
+    name: str,
+    task: str,
+    follow: bool,
+    previous: bool,
+    since: float | None,
+    tail: int | None,
+    timestamps: bool,
+    container: str,
+    output: str,
+    color: str,
+    where: Where,
+) -> None:
+    """Show what the tasks of the job NAME write: all of them, those of a role, or one TASK, such as worker-1.
+
+    Of several tasks, each line says whose it is. With --output json, each line is an object with time, task, attempt,
+    container and line.
+
+    \b
+        windlass logs -f digits                  # all tasks, until the end
+        windlass logs digits worker-1 --tail 20
+    """
+    # What is heavy is imported here: `windlass --help` must not pay for it.
+    from windlass.client import lookup, tasks
+    from windlass.client.logs import reader as reading
+
+    if follow and previous:
+        raise click.UsageError("--previous is over: there is nothing to --follow")
+    try:
+        job, choice = tasks.parse_choice(name, task)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    is_json = output == "json"
+    wanted = reading.Wanted(
+        follow=follow,
+        previous=previous,
+        since_seconds=since,
+        tail=tail,
+        times=timestamps or is_json,
+        container=container,
+    )
+    is_coloured = colours.is_wanted(color, is_terminal=sys.stdout.isatty())
+
+    async def show(connection: "Connection") -> None:
+        framework = await lookup.find(connection, job)
+        width = _width(framework, choice)
+        painted = colours.of_tasks(tasks.names_of(framework)) if is_coloured else {}
+        form = _json if is_json else _text(choice, width, painted, has_times=timestamps)
+        lines = reading.read(connection, framework, choice, wanted, note=_note)
+        async with contextlib.aclosing(lines):
+            await _write(lines, form, sys.stdout.buffer, is_live=follow)
+
+    cluster_options.run(where, show)
+
+
+def _note(message: str) -> None:
+    click.echo(f"windlass: {message}", err=True)
+
+
+async def _write(
+    lines: "AsyncGenerator[Line, None]", form: "Callable[[Line], bytes]", out: BinaryIO, *, is_live: bool
+) -> None:
+    async for line in lines:
+        out.write(form(line))
+        if is_live:
+            out.flush()
+    out.flush()
+
+
+def _width(framework: "Framework", choice: "Choice") -> int:
+    """Of the longest name that can come."""
+    longest = [
+        len(f"{role.name}-{max(role.task_number - 1, 0)}")
+        for role in framework.spec.task_roles
+        if choice.role in ("", role.name)
+    ]
+    return min(LONGEST_LABEL, max(longest, default=0))
+
+
+class _Said(msgspec.Struct, frozen=True):
+    time: str
+    task: str
+    attempt: int
+    container: str
+    line: str
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _json(line: "Line") -> bytes:
+    return _encode(_Said(line.time, line.task, line.attempt, line.container, line.text)) + b"\n"
+
+
+def _text(
+    choice: "Choice", width: int, painted: Mapping[str, int], *, has_times: bool
+) -> "Callable[[Line], bytes]":
+    """As the container wrote it: who prints colours wants to see them."""
+
+    def form(line: "Line") -> bytes:
+        is_alone = choice.is_one and line.label == line.task
+        time = f"{line.time} ".encode() if has_times and line.time else b""
+        if is_alone:
+            return time + line.data + (b"\n" if line.is_ended else b"")
+        label = colours.painted(f"{line.label:<{width}} |", painted.get(line.task))
+        return label.encode() + b" " + time + line.data + b"\n"
+
+    return form

@@ -1,0 +1,215 @@
+"""`windlass plan`: what would become of a job, told in seconds and without a cluster. Played by `windlass.simulate`."""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from windlass.cli import fault_options, job_files
+from windlass.cli.terminal import text as terminal_text
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.runner import exit_codes
+from windlass.wire import diagnostics, durations
+from windlass.wire.fault_injection import Injection
+
+if TYPE_CHECKING:
+    from windlass.render.documents import Submission
+    from windlass.simulate.plan.pods import Habits
+    from windlass.simulate.plan.simulation import Outcome, Plan
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What the command line says of the tasks, and for how long they are followed."""
+
+    injected: tuple[str, ...]
+    task_times: tuple[str, ...]
+    start_time: str
+    endless: tuple[str, ...]
+    until: str
+
+
+class Job(msgspec.Struct, frozen=True):
+    framework: Framework
+    endless: frozenset[str]
+    """Roles of which its job file says that they never end by themselves."""
+
+
+@click.command(
+    epilog="Exits with 0 however the job would end, with 2 if the file or the command is wrong. With --exit-code, as "
+    "`windlass run` would: 0 only for success, the completion code if that is one of 1..255, 125 for any other; 124 if "
+    "the job would not end."
+)
+@click.argument("file", metavar="FILE")
+@fault_options.option
+@click.option(
+    "--task-time",
+    "task_times",
+    metavar="[ROLE=]DURATION",
+    multiple=True,
+    help="How long a task runs if nothing befalls it, of all roles or of one. Without it: 10m. May be repeated.",
+)
+@click.option(
+    "--start-time",
+    default="2s",
+    show_default=True,
+    metavar="DURATION",
+    help="From the creation of a pod until it runs.",
+)
+@click.option(
+    "--endless",
+    metavar="ROLE",
+    multiple=True,
+    help="A role whose tasks never end by themselves, as those of a parameter server do. May be repeated.",
+)
+@click.option(
+    "--until",
+    default="30d",
+    show_default=True,
+    metavar="DURATION",
+    help="Follow a job for no longer than that.",
+)
+@click.option(
+    "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@click.option("--exit-code", "is_exit_wanted", is_flag=True, help="Exit as the job would.")
+def plan(
+    file: str,
+    injected: tuple[str, ...],
+    task_times: tuple[str, ...],
+    start_time: str,
+    endless: tuple[str, ...],
+    until: str,
+    form: str,
+    is_exit_wanted: bool,
+) -> None:
+    """Say what would become of the jobs in FILE: states, retries, delays, the final code and the pods made. FILE may be
+    - for the standard input.
+
+    The controller's own decisions are played on a virtual clock. There is no cluster, and nothing is run.
+
+    \b
+        windlass plan job.yaml --inject 'kill worker-1 after 5s'
+        windlass plan job.yaml --inject 'exit 3 worker-0 every time' --exit-code
+    """
+    wanted = Wanted(injected, task_times, start_time, endless, until)
+    jobs = tuple(map(_job, job_files.source(file, names.DEFAULT_NAMESPACE).contents.submissions))
+    plans = _plans(jobs, wanted)
+    for number, each in enumerate(plans):
+        if form == "json":
+            click.echo(msgspec.json.format(msgspec.json.encode(each)).decode())
+        else:
+            click.echo("\n".join((*([""] if number else []), *lines(each))))
+    codes = [exit_code(each.outcome) for each in plans] if is_exit_wanted else []
+    sys.exit(next((code for code in codes if code), exit_codes.SUCCESS))
+
+
+def _job(submission: "Submission") -> Job:
+    """As it is submitted: in a namespace, and without a status that an earlier life left in the file."""
+    from windlass.render import manifest
+    from windlass.render.framework import completion
+    from windlass.wire import codec
+
+    placed = manifest.in_namespace(submission.framework(), names.DEFAULT_NAMESPACE)
+    framework = codec.decode_framework(msgspec.json.encode({**placed, "status": None}))
+    job = submission.job
+    endless = () if job is None else (role for role in job.roles if completion.is_endless(job, role))
+    return Job(framework, frozenset(endless))
+
+
+def _plans(jobs: Sequence[Job], wanted: Wanted) -> "tuple[Plan, ...]":
+    from windlass.simulate.plan import simulation
+
+    roles = [{role.name: role.task_number for role in job.framework.spec.task_roles} for job in jobs]
+    injections = fault_options.asked_for(wanted.injected, roles)
+    habits = _habits(wanted, tuple(dict.fromkeys(name for each in roles for name in each)))
+    until = _seconds("--until", wanted.until)
+    return tuple(
+        simulation.plan(
+            job.framework,
+            _concerning(job.framework, injections),
+            habits.with_endless(job.endless),
+            until=until,
+        )
+        for job in jobs
+    )
+
+
+def _concerning(framework: Framework, injections: Iterable[Injection]) -> list[Injection]:
+    """Of several jobs, one that has no such task is left alone."""
+    tasks = {role.name: role.task_number for role in framework.spec.task_roles}
+    return [each for each in injections if tasks.get(each.role, 0) > (each.index or 0)]
+
+
+def _habits(wanted: Wanted, roles: tuple[str, ...]) -> "Habits":
+    from windlass.simulate.plan.pods import Habits
+
+    runs_for, runs_for_of = Habits().runs_for, {}
+    for written in wanted.task_times:
+        role, equals, length = written.rpartition("=")
+        if equals:
+            _insist_on_role("--task-time", role, roles)
+            runs_for_of[role] = _seconds("--task-time", length)
+        else:
+            runs_for = _seconds("--task-time", length)
+    for role in wanted.endless:
+        _insist_on_role("--endless", role, roles)
+    return Habits(
+        starts_after=_seconds("--start-time", wanted.start_time),
+        runs_for=runs_for,
+        runs_for_of=runs_for_of,
+        endless=frozenset(wanted.endless),
+    )
+
+
+def _insist_on_role(option: str, role: str, roles: tuple[str, ...]) -> None:
+    if role not in roles:
+        suggestion = diagnostics.did_you_mean(role, roles)
+        raise click.UsageError(f"{option}: there is no role {diagnostics.quoted(role)}. {suggestion}")
+
+
+def _seconds(option: str, written: str) -> float:
+    try:
+        return durations.seconds(written)
+    except ValueError as error:
+        raise click.UsageError(f"{option}: {error}") from error
+
+
+def exit_code(outcome: "Outcome") -> int:
+    """What `windlass run` would exit with."""
+    if outcome.code is None:
+        return exit_codes.NO_ANSWER
+    return exit_codes.of_job(outcome.code, has_succeeded=outcome.succeeded)
+
+
+def lines(plan: "Plan") -> Iterator[str]:
+    """For people."""
+    rows = [
+        (f"+{terminal_text.clock(event.at)}", event.who or plan.job, event.state, event.what)
+        for event in plan.events
+    ]
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(3)]
+    for at, who, state, what in rows:
+        yield f"{at:>{widths[0]}}  {who:<{widths[1]}}  {state:<{widths[2]}}  {what}".rstrip()
+    yield from _verdict(plan)
+
+
+def _verdict(plan: "Plan") -> Iterator[str]:
+    outcome, retries = plan.outcome, plan.outcome.retries
+    if outcome.code is None:
+        yield f"{plan.job} does not end: {outcome.why}"
+    else:
+        length = durations.written(int(outcome.seconds))
+        yield f"{plan.job} ends with {outcome.phrase} ({outcome.code}) after {length}. {outcome.why}"
+    yield (
+        f"{_counted(outcome.attempts, 'attempt')}, {_counted(outcome.pods, 'pod')} made. Retries of the job: "
+        f"{retries.counted} counted, {retries.uncounted} not counted; of single tasks: {retries.tasks}"
+    )
+    for injection in outcome.never:
+        yield f"never happened: {injection}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

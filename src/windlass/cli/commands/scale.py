@@ -1,0 +1,49 @@
+"""`windlass scale`: see `windlass.client.scaling`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster_options, name_completion
+from windlass.cli.cluster_options import Where
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+
+EXPECTED = "ROLE=NUMBER, such as worker=4"
+
+
+@click.command()
+@click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
+@click.argument("roles", metavar="ROLE=NUMBER...", nargs=-1, required=True)
+@cluster_options.options
+def scale(name: str, roles: tuple[str, ...], where: Where) -> None:
+    """Give the roles of a job more tasks, or fewer, while it runs.
+
+    The completion policy follows in the same request: if all workers had to succeed, all of the new number have to.
+
+    \b
+        windlass scale digits worker=4
+        windlass scale digits worker=4 ps=2
+
+    Tasks that run already were told of the others at their start, and most libraries never ask again: TF_CONFIG and
+    WORLD_SIZE of a running task stay as they were. `windlass suspend`, `scale` and `resume` let all begin anew.
+    """
+    wanted = dict(map(_wanted, roles))
+    if len(wanted) < len(roles):
+        raise click.UsageError("a role is named twice")
+    cluster_options.run(where, lambda connection: _scale(connection, name, wanted))
+
+
+async def _scale(connection: "Connection", name: str, wanted: dict[str, int]) -> None:
+    from windlass.client import scaling
+
+    click.echo((await scaling.scale(connection, name, wanted)).message)
+
+
+def _wanted(written: str) -> tuple[str, int]:
+    role, _, number = written.partition("=")
+    is_number = number.isascii() and number.isdecimal() and len(number) < 10
+    if not role or not is_number:
+        raise click.UsageError(f"found {written!r}, expected {EXPECTED}")
+    return role, int(number)

@@ -1,0 +1,18 @@
+"""`windlass schema`: the JSON Schema of the job file, for editors."""
+
+import click
+
+from windlass.jobfile import schema as jobfile_schema
+
+
+@click.command()
+def schema() -> None:
+    """Print the JSON Schema of the job file.
+
+    Save it beside your job files, and begin each of them with a line that names it:
+
+    \b
+        windlass schema > job.schema.json
+        # yaml-language-server: $schema=job.schema.json
+    """
+    click.echo(jobfile_schema.published(), nl=False)

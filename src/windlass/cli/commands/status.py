@@ -1,0 +1,141 @@
+"""`windlass status`: one job, and each of its tasks."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster_options, name_completion
+from windlass.cli.cluster_options import Where
+from windlass.cli.terminal import tables
+from windlass.cli.terminal.tables import Column
+
+if TYPE_CHECKING:
+    from windlass.client.companions.status import CompanionView
+    from windlass.client.connection import Connection
+    from windlass.client.views import JobView, TaskView
+    from windlass.model.framework import Framework
+
+_TASKS = (
+    Column("TASK", 6, gives_way=True),
+    Column("STATE", 5),
+    Column("ATTEMPT", 1),
+    Column("EXIT", 4),
+    Column("NODE", 3, gives_way=True),
+    Column("IP", 2, gives_way=True),
+    Column("REASON", 0, gives_way=True),
+)
+_COMPANIONS = (
+    Column("COMPANION", 6),
+    Column("STATE", 5),
+    Column("URL", 4),
+    Column("REASON", 0, gives_way=True),
+)
+
+
+@click.command()
+@click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
+@click.option(
+    "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@cluster_options.options
+def status(name: str, form: str, where: Where) -> None:
+    """Say how a job stands, each of its tasks, and its companions. With -o json: the Framework as the cluster has it.
+
+    Companions that have outlived their job are told too. The URL of one is for the cluster, unless its Service leads
+    out of there; the command beside it opens it from this machine.
+
+    \b
+        windlass status digits
+        windlass status digits -o json | jq .status.state
+    """
+    cluster_options.run(where, lambda connection: _status(connection, name, form))
+
+
+async def _status(connection: "Connection", name: str, form: str) -> None:
+    import msgspec
+
+    from windlass.client import lookup
+    from windlass.client.companions import status as companion_status
+
+    framework = await lookup.find_if_any(connection, name)
+    if form == "json":
+        framework = framework or await lookup.find(connection, name)
+        click.echo(msgspec.json.format(await lookup.written(connection, framework)))
+        return
+    notes: list[str] = []
+    found = await companion_status.read(connection, name, notes.append)
+    if framework is None and not found:
+        raise await lookup.not_there(connection, name)
+    if framework is None:
+        click.echo(
+            f"there is no job {name} in the namespace {connection.namespace}; its companions are there:"
+        )
+    else:
+        click.echo("\n".join(lines(framework, datetime.now(UTC), tables.width())))
+    if found:
+        click.echo("\n".join(("", *companion_lines(found, tables.width()))))
+    for note in dict.fromkeys(notes if found else ()):
+        click.echo(note, err=True)
+
+
+def lines(framework: "Framework", now: datetime, room: int | None) -> Iterator[str]:
+    from windlass.client import views
+
+    view = views.job_view(framework)
+    yield from head(framework, view, now, room)
+    if view.tasks:
+        yield ""
+        yield tasks_table(view, room)
+
+
+def head(framework: "Framework", view: "JobView", now: datetime, room: int | None) -> Iterator[str]:
+    """Of the job itself."""
+    entered = tables.age(view.changed, now)
+    state = f"{view.state} for {entered}" if entered else f"{view.state}"
+    for title, text in (
+        ("job", f"{view.name} in the namespace {view.namespace}"),
+        ("state", state),
+        ("reason", view.reason),
+        ("tasks", tables.tasks(view.running, view.succeeded, view.failed, view.total)),
+        ("attempt", f"{view.attempt}, counted from 0" if view.attempt else ""),
+        ("age", tables.age(view.created, now)),
+        ("hint", _hint(framework, view, now)),
+    ):
+        if text:
+            yield tables.paragraph(title, text, room)
+    for condition in framework.status.conditions if framework.status is not None else ():
+        said = f"{condition.type} is {condition.status} for {tables.age(condition.last_transition_time, now)}"
+        more = f": {condition.message}" if condition.message and condition.message not in view.reason else ""
+        yield tables.paragraph("condition", f"{said}{more}", room)
+
+
+def _hint(framework: "Framework", view: "JobView", now: datetime) -> str:
+    """What there is to do where nothing goes on by itself."""
+    created = view.created
+    is_unseen = framework.status is None and created is not None and (now - created).total_seconds() > 5
+    if is_unseen:
+        return "no controller has seen it yet: is one running? `windlass install --apply` starts one"
+    return {
+        "Suspended": f"windlass resume {view.name}",
+        "Failed": f"windlass why {view.name}",
+    }.get(view.state, "")
+
+
+def tasks_table(view: "JobView", room: int | None) -> str:
+    return tables.table(_TASKS, [_row(task) for task in view.tasks], room)
+
+
+def companion_lines(found: "Sequence[CompanionView]", room: int | None) -> Iterator[str]:
+    """With the commands that lead to those which are not to be reached from here."""
+    rows = [[str(each.companion), each.state.value, each.url, each.reason] for each in found]
+    yield tables.table(_COMPANIONS, rows, room)
+    for each in found:
+        if not each.is_open_to_the_outside:
+            yield tables.paragraph("hint", f"{each.opens} -n {each.namespace}", room)
+
+
+def _row(task: "TaskView") -> list[str]:
+    code = "" if task.code is None else str(task.code)
+    return [task.name, task.state.value, str(task.attempt), code, task.node, task.ip, task.reason]

@@ -1,0 +1,22 @@
+"""`windlass suspend`: see `windlass.client.lifecycle`."""
+
+import click
+
+from windlass.cli import cluster_options, job_changes, name_completion
+from windlass.cli.cluster_options import Where
+
+
+@click.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=name_completion.jobs)
+@cluster_options.options
+def suspend(names: tuple[str, ...], where: Where) -> None:
+    """Take the pods of jobs away, and keep the jobs.
+
+    `windlass resume` starts them anew: a new attempt, which counts as no retry. Until then they wait, and need nothing.
+
+    \b
+        windlass suspend digits
+    """
+    from windlass.client import lifecycle
+
+    cluster_options.run(where, lambda connection: job_changes.change(connection, names, lifecycle.suspend))

@@ -1,0 +1,215 @@
+"""`windlass template`: render somebody's own Jinja template of Kubernetes objects.
+
+Nothing is written unless all is well.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from windlass.cli import job_files
+from windlass.cli.errors import CommandError
+from windlass.model import names
+from windlass.render.templates import Mode, wishes_of
+from windlass.runner import exit_codes
+from windlass.wire import diagnostics
+from windlass.wire.yaml.text import MOST_BYTES
+
+if TYPE_CHECKING:
+    from windlass.render.templates.rendering import Rendered
+
+STDOUT = "-"
+_OWN = {"project_name": "PROJECT", "ps_replicas": "PS", "worker_replicas": "WORKERS"}
+"""What the words of the command line are called in a template."""
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MOST_TEMPLATES = 100
+
+
+def _project(_: click.Context, parameter: click.Parameter, value: str) -> str:
+    if not re.fullmatch(names.DNS_LABEL_PATTERN, value):
+        expected = (
+            "expected lower-case letters, digits and hyphens, at most 63, with a letter or digit at both ends"
+        )
+        found = f"found {diagnostics.quoted(value)}, {expected}: jobs are called PROJECT-MODEL"
+        raise click.BadParameter(found, param=parameter)
+    return value
+
+
+def _assignments(_: click.Context, parameter: click.Parameter, written: tuple[str, ...]) -> dict[str, str]:
+    """KEY=VALUE, of which the last counts."""
+    found = {}
+    for each in written:
+        key, equals, value = each.partition("=")
+        if not equals or not _VARIABLE.fullmatch(key):
+            expected = "expected KEY=VALUE, with a KEY of letters, digits and underscores"
+            raise click.BadParameter(f"found {diagnostics.quoted(each)}, {expected}", param=parameter)
+        if key in _OWN:
+            raise click.BadParameter(f"{key} is what stands for {_OWN[key]} above", param=parameter)
+        found[key] = value
+    return found
+
+
+def _json_assignments(
+    context: click.Context, parameter: click.Parameter, written: tuple[str, ...]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in _assignments(context, parameter, written).items():
+        try:
+            found[key] = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise click.BadParameter(
+                f"{key}: found {diagnostics.quoted(value)}, which is no JSON; --set takes a text as it is",
+                param=parameter,
+            ) from error
+    return found
+
+
+@click.command()
+@click.argument("mode", type=click.Choice([str(mode) for mode in Mode]), metavar="single|cluster")
+@click.argument("template", metavar="TEMPLATE")
+@click.argument("project", metavar="PROJECT", callback=_project)
+@click.argument("ps", metavar="[PS]", type=click.IntRange(min=0), required=False)
+@click.argument("workers", metavar="[WORKERS]", type=click.IntRange(min=1), required=False)
+@click.option(
+    "--set",
+    "texts",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_assignments,
+    help="A variable of the template, as text. What the template sets itself wins.",
+)
+@click.option(
+    "--set-json",
+    "values",
+    multiple=True,
+    metavar="KEY=JSON",
+    callback=_json_assignments,
+    help="The same, of a number, a list, a mapping, true or false.",
+)
+@click.option("--out", default=STDOUT, metavar="FILE", help="In place of the standard output.")
+def template(
+    mode: str,
+    template: str,
+    project: str,
+    ps: int | None,
+    workers: int | None,
+    texts: dict[str, str],
+    values: dict[str, Any],
+    out: str,
+) -> None:
+    """Render a Jinja template of Kubernetes objects, for kubectl.
+
+    The template is given project_name, in the mode cluster ps_replicas and worker_replicas too, and what --set says.
+    `windlass init --template single` writes one to begin with; - reads it from the standard input.
+
+    \b
+        windlass template single tf_single_template.yaml.jinja web-predict > job.yaml
+        windlass template cluster tf_cluster_template.yaml.jinja web-predict 1 2 > job.yaml
+        kubectl create -f job.yaml
+    """
+    if out != STDOUT:
+        job_files.check_out(template, out)
+    given = {**texts, **values, "project_name": project, **_replicas(Mode(mode), ps, workers)}
+    found = _rendered(_source(template, mode), template, given, {*texts, *values})
+    for message in (*found.warnings, *found.errors):
+        click.echo(message, err=True)
+    if found.errors:
+        sys.exit(exit_codes.USAGE)
+    _write(found.text, out)
+
+
+def _replicas(mode: Mode, ps: int | None, workers: int | None) -> dict[str, int]:
+    if mode is Mode.SINGLE:
+        if ps is not None:
+            raise click.UsageError(
+                "single is one task, and takes no PS and WORKERS: `windlass template cluster` does"
+            )
+        return {}
+    if ps is None or workers is None:
+        raise click.UsageError(
+            "cluster needs PS and WORKERS, the numbers of parameter servers and of workers, such as 1 2"
+        )
+    return {"ps_replicas": ps, "worker_replicas": workers}
+
+
+def _source(file: str, mode: str) -> str:
+    try:
+        data = job_files.read(file)
+    except FileNotFoundError as error:
+        raise CommandError(
+            f"{file} is not there. `windlass init --template {mode}` writes a template to begin with.",
+            exit_codes.USAGE,
+        ) from error
+    except OSError as error:
+        raise CommandError(f"{file}: cannot be read: {error.strerror or error}", exit_codes.USAGE) from error
+    return _decoded(data, job_files.called(file))
+
+
+def _decoded(data: bytes, file: str) -> str:
+    if len(data) > MOST_BYTES:
+        raise CommandError(
+            f"{file} is larger than {MOST_BYTES // 2**20} MiB: no template is", exit_codes.USAGE
+        )
+    try:
+        return data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CommandError(
+            f"{file}:{line}: this is not UTF-8, and so no template", exit_codes.USAGE
+        ) from error
+
+
+def _rendered(source: str, file: str, given: Mapping[str, Any], asked: set[str]) -> "Rendered":
+    from windlass.render.templates import rendering
+    from windlass.render.templates.jinja import TemplateError
+
+    wishes = wishes_of(source)
+    others = dict(_beside(file, wishes.templates)) if wishes is not None else {}
+    unused = asked - wishes.variables if wishes is not None and not wishes.templates else set()
+    for key in sorted(unused):
+        click.echo(f"--set {key} changes nothing: the template sets it itself, or does not use it", err=True)
+    try:
+        return rendering.rendered(rendering.Template(source, job_files.called(file), given, others))
+    except TemplateError as error:
+        advice = _advice(error.problem)
+        raise CommandError(f"{error}{advice}", exit_codes.USAGE) from error
+
+
+def _advice(problem: str) -> str:
+    name = re.match(r'the variable "(\w+)" is not defined', problem)
+    if name is None:
+        return ""
+    if name[1] in ("ps_replicas", "worker_replicas"):
+        return " The mode cluster gives it."
+    return f' Give it with --set {name[1]}=VALUE, or write {{% set {name[1]} = "VALUE" %}} into the template.'
+
+
+def _beside(file: str, wanted: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The templates in the same folder that it includes, and those that these include."""
+    folder = Path(file).parent if file != job_files.STDIN else Path()
+    seen: set[str] = set()
+    waiting = list(wanted)
+    while waiting and len(seen) < _MOST_TEMPLATES:
+        name = waiting.pop()
+        is_here = ".." not in Path(name).parts and (folder / name).resolve().is_relative_to(folder.resolve())
+        if name in seen or not is_here or not (folder / name).is_file():
+            continue
+        seen.add(name)
+        source = _decoded((folder / name).read_bytes(), str(folder / name))
+        wishes = wishes_of(source)
+        waiting += wishes.templates if wishes is not None else ()
+        yield name, source
+
+
+def _write(text: str, out: str) -> None:
+    if out == STDOUT:
+        click.echo(text, nl=False)
+        return
+    from windlass.cli import atomic_files
+
+    atomic_files.write(Path(out), text, may_replace=True)

@@ -1,0 +1,32 @@
+"""`windlass tensorboard`: a way to the TensorBoard of a job."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import companion_forward
+from windlass.cli.companion_forward import Door
+from windlass.model.companions import Companion
+
+if TYPE_CHECKING:
+    from windlass.client.companions.status import CompanionView
+
+
+@click.command()
+@companion_forward.options(Companion.TENSORBOARD)
+def tensorboard(door: Door) -> None:
+    """Lead a port of this machine to the TensorBoard of a job, until Ctrl-C. Of a FILE, it is started here, without the
+    job.
+
+    \b
+        windlass tensorboard digits
+        windlass tensorboard digits --port 8080 --browser
+        windlass tensorboard job.yaml
+    """
+    companion_forward.open_it(door, meanwhile=_tell_of_runs)
+
+
+async def _tell_of_runs(url: str, view: "CompanionView") -> None:
+    from windlass.client.companions import tensorboard_runs
+
+    await tensorboard_runs.tell(url, view.logdir, companion_forward.say)

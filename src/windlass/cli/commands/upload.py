@@ -1,0 +1,248 @@
+"""`windlass upload`: see `windlass.client.upload.transfer`."""
+
+import asyncio
+import os
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from windlass.cli import cluster_options, parameters
+from windlass.cli.cluster_options import Where
+
+if TYPE_CHECKING:
+    from windlass.cli.terminal.progress_bar import ProgressBar
+    from windlass.client.connection import Connection
+    from windlass.client.upload.items import Cargo
+    from windlass.client.upload.shares import Share
+    from windlass.client.upload.transfer import Uploaded, Watch
+
+SHARE = "WINDLASS_SHARE"
+"""In the environment: where projects are, for those who always mean the same."""
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What somebody has written, as it is meant."""
+
+    share: "Share"
+    cargo: "Cargo"
+    label: str
+    """What the loader pod is found by."""
+
+
+class _Loader(msgspec.Struct, frozen=True):
+    image: str
+    timeout: float
+
+
+@click.command()
+@click.argument("what", metavar="PROJECT|PATH")
+@click.argument("target", metavar="[SHARE]", required=False)
+@click.option(
+    "--code",
+    "sent_code",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Goes to src/PROJECT of the share: a file, or what is in a folder. May be given again.",
+)
+@click.option(
+    "--data",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Goes to data/PROJECT of the share. May be given again.",
+)
+@click.option(
+    "--share",
+    metavar="SHARE",
+    help=f"/PATH of this machine, nfs://SERVER/PATH or pvc://CLAIM[/FOLDER]. Without it: {SHARE} of the environment.",
+)
+@click.option(
+    "--image",
+    default="busybox:stable",
+    show_default=True,
+    metavar="IMAGE",
+    help="Of the pod that mounts the share: any with sh, tar, head, wc and sha256sum.",
+)
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    callback=parameters.some_time,
+    default="5m",
+    show_default=True,
+    help="For the share to be mounted, and for how long nothing may move then, such as 90s or 10m.",
+)
+@click.option("--quiet", "-q", is_flag=True, help="Do not say how far it is.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to say what was done.",
+)
+@cluster_options.options
+def upload(
+    what: str,
+    target: str | None,
+    sent_code: tuple[Path, ...],
+    data: tuple[Path, ...],
+    share: str | None,
+    image: str,
+    timeout: float,
+    quiet: bool,
+    output: str,
+    where: Where,
+) -> None:
+    """Put the files of a project onto a share: code into src/PROJECT, data into data/PROJECT. Or PATH, as it is, into
+    the folder SHARE.
+
+    \b
+        windlass upload digits --code train.py --data mnist.npz --share nfs://nfs.example/exports
+        windlass upload digits --code ./src --data ./mnist --share /mnt/share
+        windlass upload ./data pvc://my-data
+        windlass upload weights.bin pvc://my-data/models
+
+    A share of the form /PATH is written to directly; onto the others files go through a small pod that mounts them.
+    What is there with the same checksum is not sent again, and what was cut goes on where it ended: run the same
+    command again. Other files stay as they are. CLAIM[:FOLDER] is short for pvc://CLAIM[/FOLDER].
+    """
+    written = _share_of(target, share, is_project=bool(sent_code or data))
+    asked = _asked(what, written, sent_code, data)
+    bar = None if quiet else _bar()
+    try:
+        done = _uploaded(asked, _Loader(image, timeout), _watch(bar), where)
+    finally:
+        if bar is not None:
+            bar.end()
+    click.echo(msgspec.json.encode(done).decode() if output == "json" else told(done, asked.share))
+
+
+def told(done: "Uploaded", share: "Share") -> str:
+    """In a sentence."""
+    from windlass.client.submit import code_archive
+
+    files = "1 file" if done.files == 1 else f"{done.files} files"
+    verb = "is" if done.files == 1 else "are"
+    counts = (
+        (done.sent, "sent"),
+        (done.resumed, "resumed"),
+        (done.skipped, "there already"),
+    )
+    said = ", ".join(f"{count} {word}" for count, word in counts if count)
+    how = f" ({said}: {code_archive.shown_size(done.bytes)} went)" if said else ""
+    return f"{files}, {code_archive.shown_size(done.size)}, {verb} on {share}{how}"
+
+
+# What was meant
+
+
+def _share_of(target: str | None, share: str | None, *, is_project: bool) -> str:
+    """Raises click.UsageError."""
+    from windlass.client.upload import shares
+
+    forms = "".join(f"\n  {form}" for form in shares.FORMS)
+    if is_project and target is not None:
+        raise click.UsageError(
+            f"found {target!r} beside --code or --data: a project's share is given by --share, one of:{forms}"
+        )
+    if not is_project and target is None:
+        raise click.UsageError(
+            "expected --code or --data with the files of the project, or a share behind the path: "
+            "`windlass upload PROJECT --code PATH --data PATH --share SHARE` or `windlass upload PATH SHARE`"
+        )
+    if not is_project and share is not None:
+        raise click.UsageError(f"found --share beside the share {target!r}: expected one of them")
+    found = target or share or os.environ.get(SHARE, "")
+    if not found:
+        raise click.UsageError(f"--share is missing, and {SHARE} is not set. Expected one of:{forms}")
+    return found
+
+
+def _asked(what: str, written: str, sent_code: tuple[Path, ...], data: tuple[Path, ...]) -> Asked:
+    """Raises click.UsageError and CommandError. All that is to be sent has been looked at then."""
+    from windlass.client import errors
+    from windlass.client.upload import items as upload_items
+    from windlass.client.upload import shares, transfer
+
+    is_project = bool(sent_code or data)
+    fault = shares.project_fault(what) if is_project else None
+    if fault:
+        raise click.UsageError(fault)
+    try:
+        share = shares.parse(written)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    sources = transfer.project_sources(what, sent_code, data) if is_project else {"": (Path(what),)}
+    try:
+        return Asked(share, upload_items.gather(sources), what if is_project else "")
+    except errors.ClientError as error:
+        raise cluster_options.explained(error) from error
+
+
+# What is done
+
+
+def _uploaded(asked: Asked, loader: _Loader, watch: "Watch", where: Where) -> "Uploaded":
+    from windlass.client import errors
+    from windlass.client.upload import transfer
+    from windlass.client.upload.shares import OnDisk
+
+    share = asked.share
+    if isinstance(share, OnDisk):
+        try:
+            return asyncio.run(transfer.to_folder(share, asked.cargo, watch))
+        except errors.ClientError as error:
+            raise cluster_options.explained(error) from error
+
+    async def use(connection: "Connection") -> "Uploaded":
+        from windlass.client.upload import pod_target
+
+        return await pod_target.upload(
+            connection,
+            share,
+            asked.cargo,
+            name=f"upload-{secrets.token_hex(4)}",
+            job=asked.label,
+            image=loader.image,
+            timeout=loader.timeout,
+            watch=watch,
+        )
+
+    return cluster_options.run(where, use)
+
+
+def _bar() -> "ProgressBar":
+    from windlass.cli.terminal.progress_bar import ProgressBar
+
+    columns = None
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        try:
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        except OSError:
+            columns = 80
+
+    def write(text: str) -> None:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+    return ProgressBar(write, time.monotonic, columns or (80 if columns == 0 else None))
+
+
+def _watch(bar: "ProgressBar | None") -> "Watch":
+    from windlass.cli.terminal import text as terminal_text
+    from windlass.client.upload.transfer import Watch
+
+    if bar is None:
+        return Watch()
+    return Watch(
+        compared=bar.compared,
+        planned=lambda plan: bar.begin(plan.left),
+        moved=bar.moved,
+        noted=lambda words: bar.note(f"windlass: {terminal_text.plain(words)}"),
+    )

@@ -1,0 +1,107 @@
+"""`windlass wait`: see `windlass.client.waiting`."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from windlass.cli import cluster_options, name_completion, parameters
+from windlass.cli.cluster_options import Where
+from windlass.cli.errors import CommandError
+from windlass.cli.terminal import tables
+from windlass.runner import exit_codes
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+    from windlass.client.views import JobView
+    from windlass.client.waiting import Until
+    from windlass.model.framework import Framework
+
+EXITS = (
+    "Exits with 0 only for success, with the completion code if that is one of 1..255, with 125 for any other or if "
+    "the job is deleted, and with 124 if it takes longer than --timeout."
+)
+
+
+@click.command(epilog=EXITS)
+@click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
+@click.option(
+    "--for",
+    "until",
+    type=click.Choice(["completed", "running", "deleted"]),
+    default="completed",
+    show_default=True,
+    help="Running: all tasks have run in this attempt.",
+)
+@parameters.timeout
+@cluster_options.options
+def wait(name: str, until: str, timeout: float | None, where: Where) -> None:
+    """Wait until a job has completed, and exit as it did. What happens on the way is said.
+
+    \b
+        windlass wait digits
+        windlass wait digits --for running --timeout 10m
+    """
+    sys.exit(cluster_options.run(where, lambda connection: _wait(connection, name, until, timeout)))
+
+
+async def _wait(connection: "Connection", name: str, until: str, timeout: float | None) -> int:
+    from windlass.client import lookup
+    from windlass.client.errors import NotInstalledError, NotThereError
+    from windlass.client.waiting import Until
+
+    try:
+        framework = await lookup.find(connection, name)
+    except NotInstalledError:
+        raise
+    except NotThereError as error:
+        if until != Until.DELETED:
+            raise
+        click.echo(str(error))
+        return exit_codes.SUCCESS
+    return await follow(connection, framework, Until(until), timeout)
+
+
+async def follow(
+    connection: "Connection",
+    framework: "Framework",
+    until: "Until",
+    timeout: float | None,
+    *,
+    to_stderr: bool = False,
+) -> int:
+    """Says what becomes of this Framework; what to exit with. Raises ClientError and CommandError."""
+    from windlass.client import waiting
+    from windlass.client.errors import CompletedError, GoneError
+    from windlass.client.waiting import Until
+
+    last = ""
+
+    def say(view: "JobView") -> None:
+        nonlocal last
+        line = told(view)
+        if line != last:
+            click.echo(line, err=to_stderr)
+        last = line
+
+    try:
+        view = await waiting.wait_for(connection, framework, until, timeout, say)
+    except GoneError as error:
+        raise CommandError(str(error), exit_codes.OTHER_CODE) from error
+    except CompletedError as error:
+        raise CommandError(str(error), exit_codes.of_job(error.code, has_succeeded=False)) from error
+    if until is Until.DELETED:
+        click.echo(f"{framework.name} is deleted")
+    if until is Until.COMPLETED:
+        return exit_codes.of_job(view.code, has_succeeded=view.has_succeeded)
+    return exit_codes.SUCCESS
+
+
+def told(view: "JobView") -> str:
+    """One line about a job as it is."""
+    if view.is_completed:
+        return f"{view.name}: {view.state}: {view.reason}"
+    counts = tables.tasks(view.running, view.succeeded, view.failed, view.total)
+    retried = f", attempt {view.attempt}" if view.attempt else ""
+    blocked = f": {view.reason}" if view.reason and not view.running else ""
+    return f"{view.name}: {view.state} ({counts}{retried}){blocked}"

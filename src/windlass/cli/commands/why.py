@@ -1,0 +1,129 @@
+"""`windlass why`: why a job failed, or what it waits for. `windlass.client.explain.explanation` finds it out."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from windlass.cli import cluster_options, name_completion
+from windlass.cli.cluster_options import Where
+from windlass.cli.commands import events as event_lines
+
+if TYPE_CHECKING:
+    from windlass.client.connection import Connection
+    from windlass.client.explain.explanation import Explanation
+    from windlass.client.explain.failures import Failure
+    from windlass.client.explain.retries import Retries
+
+
+@click.command()
+@click.argument("name", shell_complete=name_completion.jobs)
+@click.option(
+    "--lines",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Of the log to show.",
+)
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@cluster_options.options
+def why(name: str, lines: int, output: str, where: Where) -> None:
+    """Say why the job NAME failed: which task first, how, what it wrote last, and what the retry policies did.
+
+    Of a job that has not ended: what it waits for. Works after the pods are gone, by what the job's status keeps.
+
+    \b
+        windlass why digits
+    """
+    # What is heavy is imported here: `windlass --help` must not pay for it.
+    from windlass.client.explain import explanation as reading
+
+    async def read(connection: "Connection") -> "Explanation":
+        return await reading.read(connection, name, lines=lines)
+
+    found = cluster_options.run(where, read)
+    if output == "json":
+        click.echo(msgspec.json.encode(found))
+        return
+    for line in text(found, datetime.now(UTC)):
+        click.echo(event_lines.escaped(line))
+
+
+def text(found: "Explanation", now: datetime) -> Iterator[str]:
+    from windlass.client.explain import explanation as reading
+    from windlass.client.explain import pending
+
+    ago = f" ({reading.duration((now - found.since).total_seconds())} ago)" if found.since else ""
+    yield f"{found.summary}{ago}"
+    if found.advice:
+        yield found.advice
+    if found.failure is not None:
+        yield from _failure(found.failure, found)
+    if found.outcome is not None and found.outcome.because:
+        yield from ("", f"  decided   {found.outcome.because}")
+    yield from _retries(found, now)
+    if found.waits:
+        yield from ("", "Waiting")
+        for wait in found.waits:
+            yield f"  {pending.named(wait.tasks)}: {wait.reason}"
+    if found.history:
+        yield from ("", "Before")
+        for event in found.history:
+            yield f"  {event_lines.text(event)}"
+
+
+def _failure(failure: "Failure", found: "Explanation") -> Iterator[str]:
+    from windlass.client.explain import failures
+
+    yield ""
+    of_job = f" of attempt {found.attempt} of the job" if found.attempt else ""
+    yield f"  task      {failure.task}, attempt {failure.attempt}{of_job}"
+    yield f"  code      {failure.code} {failure.phrase}"
+    yield f"  class     {failure.failure_class}: {failures.meaning_of(failure.failure_class)}"
+    if failure.container:
+        details = [failure.container_reason] if failure.container_reason not in ("", "Error") else []
+        details += [f"signal {failure.signal}"] if failure.signal else []
+        yield f"  container {failure.container}" + (f" ({', '.join(details)})" if details else "")
+    if failure.node:
+        yield f"  node      {failure.node}"
+    if failure.at is not None:
+        yield f"  ended     {event_lines.clock(failure.at)}"
+    if failure.diagnostics and not failure.container:
+        yield f"  said      {failure.diagnostics}"
+    if failure.lines:
+        whence = "its log" if failure.lines_from == "log" else "what is kept of its log"
+        yield f"  last lines of {whence}:"
+        for line in failure.lines:
+            yield f"    {line}"
+    else:
+        yield "  it wrote nothing, or nothing is kept of it"
+
+
+def _retries(found: "Explanation", now: datetime) -> Iterator[str]:
+    """Of a job that has not come to retries yet, nothing."""
+    said = [
+        *_of(found.task_retries, "task", found.failure.task if found.failure is not None else "", now),
+        *_of(found.job_retries, "job", found.job, now),
+    ]
+    if said:
+        yield from ("", "Retries", *said)
+
+
+def _of(retries: "Retries | None", what: str, who: str, now: datetime) -> list[str]:
+    from windlass.client.explain import explanation as reading
+    from windlass.client.explain import retries as explain_retries
+
+    if retries is None or (retries.follows is None and not retries.total):
+        return []
+    lines = [f"  {what:<9} {explain_retries.in_words(retries)}"]
+    if retries.follows is not None:
+        at = ""
+        if retries.at is not None:
+            left = (retries.at - now).total_seconds()
+            when = f"in {reading.duration(left)}" if left > 0 else "now"
+            at = f", at {event_lines.clock(retries.at)} ({when})"
+        lines.append(f"  {'':<9} {explain_retries.next_in_words(retries, who)}{at}")
+    return lines

@@ -1,0 +1,186 @@
+"""What `windlass tensorboard`, `jupyter` and `hub` share: a port of this machine that leads to a companion of a job.
+
+How one is found and reached is in `windlass.client.companions.status`.
+"""
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from windlass.cli import cluster_options, name_completion, parameters
+from windlass.cli.cluster_options import Where
+from windlass.client.companions import browser
+from windlass.model.companions import Companion
+
+if TYPE_CHECKING:
+    from windlass.client.companions.status import CompanionView
+    from windlass.client.connection import Connection
+
+_SIGNS_OF_A_FILE = (".", "/")
+
+
+class Door(NamedTuple):
+    """What is asked for."""
+
+    companion: Companion
+    name: str
+    """Of a job, or of a file."""
+    port: int | None
+    address: str
+    opens_browser: bool
+    timeout: float
+    where: Where
+
+    @property
+    def is_of_a_file(self) -> bool:
+        return any(sign in self.name for sign in _SIGNS_OF_A_FILE)
+
+
+Before = Callable[["Connection", "CompanionView"], Coroutine[Any, Any, None]]
+"""Is done before anybody waits for the companion. May raise ClientError."""
+Meanwhile = Callable[[str, "CompanionView"], Coroutine[Any, Any, None]]
+"""Is done while the door is open. It is given the URL."""
+
+
+def options(companion: Companion) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Adds NAME and what all of them take: the command is given a `door`."""
+
+    def added(command: Callable[..., Any]) -> Callable[..., Any]:
+        def with_door(
+            name: str,
+            port: int | None,
+            address: str,
+            opens_browser: bool,
+            timeout: float,
+            where: Where,
+            **others: Any,
+        ) -> Any:
+            door = Door(companion, name, port, address, opens_browser, timeout, where)
+            return command(door=door, **others)
+
+        with_door.__name__, with_door.__doc__ = command.__name__, command.__doc__
+        with_door.__click_params__ = getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
+        placed = cluster_options.options(with_door)
+        for add in (
+            click.option(
+                "--timeout",
+                default="5m",
+                show_default=True,
+                metavar="DURATION",
+                callback=parameters.some_time,
+                help="Wait no longer than this until it answers.",
+            ),
+            click.option("--browser", "opens_browser", is_flag=True, help="Open it in a browser."),
+            click.option(
+                "--address",
+                default="127.0.0.1",
+                show_default=True,
+                metavar="ADDRESS",
+                help="Of this machine. 0.0.0.0 lets others in.",
+            ),
+            click.option(
+                "--port",
+                type=click.IntRange(0, 65535),
+                metavar="PORT",
+                help="Of this machine. Without it: the companion's. One that is taken gives way to the next free one.",
+            ),
+            click.argument("name", metavar="NAME|FILE", shell_complete=name_completion.jobs),
+        ):
+            add(placed)
+        return placed
+
+    return added
+
+
+def open_it(door: Door, before: Before | None = None, meanwhile: Meanwhile | None = None) -> None:
+    """Until Ctrl-C. Raises CommandError."""
+    if door.is_of_a_file:
+        sys.exit(_of_file(door))
+    cluster_options.run(door.where, lambda connection: _open(connection, door, before, meanwhile))
+
+
+def say(message: str) -> None:
+    """At once, also where it is read by a program."""
+    click.echo(message)
+    sys.stdout.flush()
+
+
+def note(message: str) -> None:
+    click.echo(f"windlass: {message}", err=True)
+
+
+def renewal(user: str = "") -> Before:
+    """Another password, shown before anybody waits: of one user of a hub, or that of a Jupyter."""
+
+    async def renew(connection: "Connection", view: "CompanionView") -> None:
+        from windlass.client.companions import passwords, resolution
+
+        password = await passwords.renew(connection, view, user)
+        say(resolution.shown_once(f"the new password of {user or view.companion}", password))
+
+    return renew
+
+
+def _of_file(door: Door) -> int:
+    from windlass.cli.commands import run
+
+    return run.companions_of(
+        door.name,
+        door.companion,
+        port=door.port,
+        address=door.address,
+        opens_browser=door.opens_browser,
+        timeout=door.timeout,
+    )
+
+
+async def _open(
+    connection: "Connection", door: Door, before: Before | None, meanwhile: Meanwhile | None
+) -> None:
+    from windlass.client.companions import status as companion_status
+    from windlass.client.companions.status import State
+
+    view = await companion_status.find(connection, door.name, door.companion, note)
+    if before is not None:
+        await before(connection, view)
+    if view.state is not State.RUNNING:
+        note(
+            f"waiting until {door.companion} of {door.name} answers{f': {view.reason}' if view.reason else ''}"
+        )
+    view = await companion_status.until_ready(connection, door.name, door.companion, door.timeout)
+    leading = companion_status.forward(connection, view, port=door.port, address=door.address, note=note)
+    with _until_interrupted() as interrupted:
+        async with leading as forward:
+            stays = "it goes on in the cluster"
+            say(f"{door.companion} of {door.name}: {forward.url}  (Ctrl-C ends this; {stays})")
+            if door.opens_browser:
+                await browser.open_at(forward.url, note)
+            await _while_open(interrupted, meanwhile(forward.url, view) if meanwhile is not None else None)
+
+
+async def _while_open(interrupted: asyncio.Event, doing: Coroutine[Any, Any, None] | None) -> None:
+    work = asyncio.create_task(doing) if doing is not None else None
+    try:
+        await interrupted.wait()
+    finally:
+        if work is not None:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+
+@contextlib.contextmanager
+def _until_interrupted() -> Iterator[asyncio.Event]:
+    """Set by Ctrl-C, and by whoever ends the process: that is how this is meant to end."""
+    loop, interrupted = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted.set)
+    try:
+        yield interrupted
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,170 @@
+"""The options of `windlass run`, and the command that may stand after `--`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+
+from windlass.cli import fault_options, parameters, preflight_options
+from windlass.cli.command_job import Asked
+from windlass.model.feature_annotations import Runtime
+
+_COMMAND = "windlass.run.command"
+_END_OF_OPTIONS = "--"
+
+
+class Given(msgspec.Struct, frozen=True):
+    """What the options say of the run."""
+
+    nodes: int = 1
+    network: str = "auto"
+    form: str = "text"
+    timeout: float | None = None
+    images: tuple[str, ...] = ()
+    config_maps: tuple[str, ...] = ()
+    injected: tuple[str, ...] = ()
+    logs: bool | None = None
+    """None: where there is no live view."""
+    keep: bool = False
+    companions_only: bool = False
+    no_preflight: bool = False
+    preflight_timeout: float | None = None
+    verbose: bool = False
+
+
+class WithCommand(click.Command):
+    """Takes what stands after `--` away before anything else is read: it belongs to somebody else."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if _END_OF_OPTIONS in args:
+            at = args.index(_END_OF_OPTIONS)
+            args, words = args[:at], args[at + 1 :]
+            if not words and not ctx.resilient_parsing:
+                raise click.UsageError("there is nothing after --, expected a command", ctx)
+            ctx.meta[_COMMAND] = tuple(words)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            is_about_a_word_too_many = type(error) is click.UsageError and _COMMAND not in ctx.meta
+            if not is_about_a_word_too_many:
+                raise
+            advice = "a command stands after --, as in: windlass run --workers 2 -- python train.py"
+            raise click.UsageError(f"{error.format_message()}: {advice}", ctx) from error
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[OPTIONS]", "FILE | -- COMMAND..."] if self.params else super().collect_usage_pieces(ctx)
+
+
+def all_of_them(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function is given `file`, `command`, `asked` and what is in `Given`."""
+
+    @click.pass_context
+    def command(
+        ctx: click.Context,
+        /,
+        file: str | None,
+        name: str,
+        runtime: str | None,
+        ps: int | None,
+        workers: int | None,
+        chief: int | None,
+        roles: tuple[str, ...],
+        env: tuple[str, ...],
+        barrier: bool,
+        **others: Any,
+    ) -> Any:
+        numbers = {"chief": chief, "ps": ps, "workers": workers}
+        asked = Asked(
+            name=name,
+            runtime=Runtime(runtime) if runtime is not None else None,
+            numbers={option: number for option, number in numbers.items() if number is not None},
+            roles=roles,
+            env=env,
+            has_barrier=barrier,
+        )
+        return function(file=file, command=ctx.meta.get(_COMMAND, ()), asked=asked, **others)
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    for add in reversed(_OPTIONS):
+        add(command)
+    return command
+
+
+_COUNT = click.IntRange(0, 10_000)
+_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.argument("file", metavar="FILE", required=False),
+    click.option(
+        "--logs/--no-logs",
+        default=None,
+        help="Show what tasks write, line by line, rather than the table; or show none of it.",
+    ),
+    click.option(
+        "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+    ),
+    click.option(
+        "--timeout",
+        metavar="DURATION",
+        callback=parameters.some_time,
+        help="Give up after this, such as 90s or 10m.",
+    ),
+    fault_options.option,
+    click.option("--keep", is_flag=True, help="Leave the cluster running, and say how to go on with it."),
+    click.option(
+        "--companions-only",
+        is_flag=True,
+        help="Start TensorBoard, Jupyter and the hub of the jobs, and no job. Ctrl-C ends them.",
+    ),
+    click.option(
+        "--nodes",
+        type=click.IntRange(1, 100),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Logical nodes.",
+    ),
+    click.option(
+        "--network",
+        type=click.Choice(["auto", "isolated", "shared"]),
+        default="auto",
+        show_default=True,
+        help="Whether pods have a network of their own, or an address each on that of the machine.",
+    ),
+    click.option(
+        "--image", "images", metavar="NAME=DIR", multiple=True, help="A local image. May be repeated."
+    ),
+    click.option(
+        "--config-map",
+        "config_maps",
+        metavar="NAME=PATH",
+        multiple=True,
+        help="A ConfigMap made from a file, or from the files of a folder. May be repeated.",
+    ),
+    preflight_options.no_preflight,
+    preflight_options.preflight_timeout,
+    click.option("--verbose", is_flag=True, help="Show what the cluster and the controller log, on stderr."),
+    click.option(
+        "--workers", type=_COUNT, metavar="N", help="Of a command: so many tasks of the role worker. [1]"
+    ),
+    click.option("--ps", type=_COUNT, metavar="N", help="Of a command: so many parameter servers."),
+    click.option("--chief", type=_COUNT, metavar="N", help="Of a command: so many chiefs, usually 1."),
+    click.option(
+        "--role",
+        "roles",
+        metavar="NAME=N",
+        multiple=True,
+        help="Of a command: another role. May be repeated.",
+    ),
+    click.option(
+        "--runtime",
+        type=click.Choice([str(runtime) for runtime in Runtime]),
+        help="Of a command: what its tasks are told of one another. [what the script imports]",
+    ),
+    click.option(
+        "--name", default="", metavar="NAME", help="Of a command: the job's name. [that of the script]"
+    ),
+    click.option(
+        "--env", metavar="NAME=VALUE", multiple=True, help="Of a command: a variable. May be repeated."
+    ),
+    click.option("--barrier", is_flag=True, help="Of a command: no task starts before all have an address."),
+)

@@ -1,0 +1,1 @@
+"""Terminal output: tables, text width, colours, progress bars, the live view."""

@@ -1,0 +1,187 @@
+"""What is known of a run at this moment: news of jobs and tasks come in, a `View` of them goes out.
+
+Nothing here draws, and nothing reads a clock.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from windlass.cli.terminal import text as terminal_text
+from windlass.cli.terminal.live_view import Head, Phase, Row, View
+from windlass.model import names
+from windlass.model.completion import CompletionCode
+from windlass.model.framework import Framework
+from windlass.model.states import OVER_STATES, State
+from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.runner.report import Advance, Line, LogLine, Topic
+from windlass.runner.run_plan import Job
+from windlass.runner.usage import Usage
+
+LONGEST_LINE = 1000
+"""So much of a line is looked at: nobody has a wider terminal."""
+
+_PHASES = {
+    State.ATTEMPT_CREATION_PENDING: Phase.WAITING,
+    State.ATTEMPT_CREATION_REQUESTED: Phase.STARTING,
+    State.ATTEMPT_PREPARING: Phase.STARTING,
+    State.ATTEMPT_RUNNING: Phase.RUNNING,
+    State.ATTEMPT_DELETION_PENDING: Phase.STOPPING,
+    State.ATTEMPT_DELETION_REQUESTED: Phase.STOPPING,
+    State.ATTEMPT_DELETING: Phase.STOPPING,
+    State.ATTEMPT_COMPLETED: Phase.RETRYING,
+}
+_ENDED_FROM_OUTSIDE = frozenset(
+    {
+        CompletionCode.STOP_FRAMEWORK_REQUESTED,
+        CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION,
+        CompletionCode.DELETE_TASK_REQUESTED,
+        CompletionCode.FRAMEWORK_SUSPENDED,
+    }
+)
+ROUTINE = ("Scheduled", "Running", "Succeeded", "Stopped")
+"""Reasons of lines that tell of a pod what the table shows anyway."""
+_ORDINARY = (*ROUTINE, "Failed", "Deleted", "Restarted")
+"""What is told of a pod's life. All other reasons are those of warnings."""
+
+
+class Board:
+    def __init__(self, jobs: Sequence[Job], began: datetime) -> None:
+        self._jobs = jobs
+        self._began = began
+        self._frameworks: dict[tuple[str, str], Framework] = {}
+        self._rows = {job.key: {name: Row(name) for name in job.tasks} for job in jobs}
+        self._attempts: dict[str, tuple[int, int]] = {}
+        """Of the job and of the task, by the task's name."""
+        self._job_of = {name: job.key for job in jobs for name in job.tasks}
+
+    def framework(self, job: Job, framework: Framework) -> None:
+        status = framework.status
+        if status is None:
+            return
+        self._frameworks[job.key] = framework
+        old = self._rows[job.key]
+        seen = {name: _seen(self._kept(name, old, status, task), task) for name, task in _tasks(job, status)}
+        waiting = {name: Row(name) for name in _wanted(job, framework) if name not in seen}
+        self._rows[job.key] = seen | waiting
+        self._job_of.update((name, job.key) for name in self._rows[job.key])
+
+    def line(self, said: LogLine) -> None:
+        text = said.line
+        if len(text) > LONGEST_LINE:
+            # What a bar of progress wrote last stands at its end.
+            text = text[-LONGEST_LINE:] if "\r" in text else text[:LONGEST_LINE]
+        if shown := terminal_text.plain(text).strip():
+            self._change(said.object, line=shown)
+
+    def reason(self, said: Line) -> None:
+        """What keeps a pod from running stands in its row, until it does run."""
+        is_trouble = said.event is Topic.POD and said.reason not in _ORDINARY
+        row = self._row(said.object)
+        has_begun = row is None or row.phase not in (Phase.WAITING, Phase.STARTING)
+        if is_trouble and not has_begun:
+            self._change(said.object, trouble=terminal_text.plain(said.message[:LONGEST_LINE]))
+
+    def advance(self, said: Advance) -> None:
+        told = terminal_text.plain(" ".join(f"{name}={value}" for name, value in said.values.items()))
+        words = {"line": told} if told else {}
+        self._change(said.object, progress=said.progress, remaining=said.remaining, **words)
+
+    def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
+        """By the namespace and the name of the pod."""
+        for job in self._jobs:
+            for name, row in self._rows[job.key].items():
+                pod = f"{job.name}-{name.removeprefix(job.prefix)}"
+                used = usage.get((job.namespace, pod)) if row.phase is Phase.RUNNING else None
+                cpu, memory = (used.cpu, used.memory) if used is not None else (None, None)
+                if (row.cpu, row.memory) != (cpu, memory):
+                    self._change(name, cpu=cpu, memory=memory)
+
+    def view(self, now: datetime, *, has_colours: bool = False) -> View:
+        rows = tuple(row for job in self._jobs for row in self._rows[job.key].values())
+        return View(tuple(self._head(job, now) for job in self._jobs), rows, has_colours)
+
+    def _kept(self, name: str, old: Mapping[str, Row], status: FrameworkStatus, task: TaskStatus) -> Row:
+        """What is still true of a task: of another attempt, nothing but its last line."""
+        row = old.get(name) or Row(name)
+        attempt = (status.attempt_status.id, task.attempt_status.id)
+        is_another = self._attempts.get(name, attempt) != attempt
+        self._attempts[name] = attempt
+        return Row(name, line=row.line) if is_another else row
+
+    def _head(self, job: Job, now: datetime) -> Head:
+        counts = tuple(Counter(row.phase for row in self._rows[job.key].values()).items())
+        framework = self._frameworks.get(job.key)
+        status = framework.status if framework is not None else None
+        if status is None:
+            return Head(job.name, "submitted", _seconds(now, self._began), tasks=counts)
+        end = status.completion_time or now
+        state = _state(status)
+        return Head(
+            job.name,
+            state,
+            _seconds(end, self._began),
+            status.retry_policy_status.total_retried_count,
+            counts,
+        )
+
+    def _row(self, name: str) -> Row | None:
+        key = self._job_of.get(name)
+        return self._rows[key].get(name) if key is not None else None
+
+    def _change(self, name: str, **fields: object) -> None:
+        row = self._row(name)
+        if row is not None:
+            self._rows[self._job_of[name]][name] = msgspec.structs.replace(row, **fields)
+
+
+def _tasks(job: Job, status: FrameworkStatus) -> Iterator[tuple[str, TaskStatus]]:
+    for role in status.attempt_status.roles:
+        for task in role.task_statuses:
+            yield f"{job.prefix}{names.host_name(role.name, task.index)}", task
+
+
+def _wanted(job: Job, framework: Framework) -> Iterator[str]:
+    for role in framework.spec.task_roles:
+        for index in range(role.task_number):
+            yield f"{job.prefix}{names.host_name(role.name, index)}"
+
+
+def _seen(row: Row, task: TaskStatus) -> Row:
+    attempt = task.attempt_status
+    phase, code = _phase(task)
+    is_getting_there = phase in (Phase.WAITING, Phase.STARTING)
+    return msgspec.structs.replace(
+        row,
+        phase=phase,
+        code=code,
+        attempt=attempt.id,
+        node=terminal_text.plain(attempt.pod_node_name or ""),
+        cpu=row.cpu if phase is Phase.RUNNING else None,
+        memory=row.memory if phase is Phase.RUNNING else None,
+        trouble=row.trouble if is_getting_there else "",
+    )
+
+
+def _phase(task: TaskStatus) -> tuple[Phase, int | None]:
+    completion = task.attempt_status.completion_status
+    if task.state not in OVER_STATES or completion is None:
+        return _PHASES.get(task.state, Phase.STOPPED), None
+    if not completion.type.is_failed:
+        return Phase.SUCCEEDED, None
+    if completion.code in _ENDED_FROM_OUTSIDE:
+        return Phase.STOPPED, None
+    return (Phase.FAILED if task.state is State.COMPLETED else Phase.RETRYING), completion.code
+
+
+def _state(status: FrameworkStatus) -> str:
+    completion = status.attempt_status.completion_status
+    if status.state is not State.COMPLETED or completion is None:
+        return _PHASES.get(status.state, Phase.STOPPED)
+    return f"{Phase.FAILED} ({completion.code})" if completion.type.is_failed else Phase.SUCCEEDED
+
+
+def _seconds(end: datetime, start: datetime) -> int:
+    return max(0, int((end - start).total_seconds()))

@@ -1,0 +1,278 @@
+"""The live view of a run: what is known of its jobs and tasks → the lines of a table. Pure.
+
+Where the terminal is narrow, columns are left out; where it is low, tasks are summarised, those in trouble last. What
+becomes of the lines is the business of `live_terminal`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+from windlass.cli.terminal import text as terminal_text
+from windlass.wire.progress import Progress
+
+GAP = "  "
+_LONGEST_NAME = 32
+_LONGEST_NODE = 16
+_BAR = 10
+_FULL, _EMPTY = "█", "░"
+_NO_AMOUNT = "-"
+
+
+class Phase(StrEnum):
+    """Where a task stands, in the word that is shown."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    RETRYING = "retrying"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One task."""
+
+    name: str
+    phase: Phase = Phase.WAITING
+    code: int | None = None
+    """That it failed with."""
+    attempt: int = 0
+    node: str = ""
+    cpu: float | None = None
+    """Cores."""
+    memory: int | None = None
+    """Bytes."""
+    progress: Progress | None = None
+    remaining: float | None = None
+    """Seconds until it is done, as far as one can say."""
+    line: str = ""
+    """The last one of its log. All text is plain: see `terminal_text`."""
+    trouble: str = ""
+    """What keeps it from running."""
+
+    @property
+    def is_in_trouble(self) -> bool:
+        return bool(self.trouble) or self.phase in (Phase.FAILED, Phase.RETRYING)
+
+
+class Head(msgspec.Struct, frozen=True):
+    """One job."""
+
+    name: str
+    state: str
+    seconds: int
+    """Since it was submitted, until it completed."""
+    attempt: int = 0
+    tasks: Sequence[tuple[Phase, int]] = ()
+    """How many of them are where."""
+
+
+class View(msgspec.Struct, frozen=True):
+    heads: tuple[Head, ...]
+    rows: tuple[Row, ...]
+    has_colours: bool = False
+
+
+class _Column(msgspec.Struct, frozen=True):
+    title: str
+    width: int
+    is_number: bool = False
+
+
+_STATE = _Column("STATE", 10)
+_ATTEMPT = _Column("ATTEMPT", 7, is_number=True)
+_CPU = _Column("CPU", 5, is_number=True)
+_MEMORY = _Column("MEMORY", 6, is_number=True)
+_PERCENT = _Column("DONE", 4, is_number=True)
+_PROGRESS = _Column("PROGRESS", _BAR + 5 + 8)
+_NARROWEST = 24
+_SHORTEST_LINE = 10
+_ENOUGH_OF_A_LINE = 24
+
+_COLOURS = {
+    Phase.WAITING: "33",
+    Phase.STARTING: "33",
+    Phase.RUNNING: "32",
+    Phase.STOPPING: "33",
+    Phase.RETRYING: "35",
+    Phase.SUCCEEDED: "32",
+    Phase.FAILED: "31",
+    Phase.STOPPED: "2",
+}
+_BOLD, _DIM = "1", "2"
+
+
+def render(view: View, width: int, height: int) -> list[str]:
+    """No more than `height` lines, none of which takes more than `width` columns."""
+    is_too_narrow = width < _NARROWEST
+    if is_too_narrow:
+        wider = render(msgspec.structs.replace(view, has_colours=False), _NARROWEST, height)
+        return [terminal_text.clipped(line, width) for line in wider]
+    height = max(height, 2)
+    heads = _heads(view, width, most=max(1, height // 3))
+    has_titles = height - len(heads) > 4
+    room = height - len(heads) - has_titles
+    shown, hidden = _chosen(view.rows, room)
+    columns = _columns(shown, width)
+    lines = list(heads)
+    if has_titles and shown:
+        titles = (terminal_text.right(c.title, c.width) if c.is_number else c.title for c in columns)
+        named = GAP.join(
+            terminal_text.fitted(title, column.width) for title, column in zip(titles, columns, strict=True)
+        )
+        lines.append(_painted(named.rstrip(), _DIM, view.has_colours))
+    lines.extend(_row(row, columns, view.has_colours) for row in shown)
+    if hidden:
+        lines.append(terminal_text.clipped(_summary(hidden), width))
+    return lines
+
+
+# Which tasks
+
+
+def _chosen(rows: Sequence[Row], room: int) -> tuple[Sequence[Row], Sequence[Row]]:
+    """Those that are shown, and those that are not."""
+    if len(rows) <= room:
+        return rows, ()
+    ordered = sorted(rows, key=_unimportance)
+    most = max(room - 1, 0)
+    return ordered[:most], ordered[most:]
+
+
+def _unimportance(row: Row) -> int:
+    if row.is_in_trouble:
+        return 0
+    return 2 if row.phase.is_over else 1
+
+
+def _summary(hidden: Sequence[Row]) -> str:
+    counts = counted(tuple(Counter(row.phase for row in hidden).items()))
+    return f"{terminal_text.ELLIPSIS} and {len(hidden)} more: {counts}"
+
+
+def counted(tasks: Sequence[tuple[Phase, int]]) -> str:
+    numbers = dict(tasks)
+    return ", ".join(f"{numbers[phase]} {phase}" for phase in Phase if numbers.get(phase))
+
+
+# How they look
+
+
+def _heads(view: View, width: int, most: int) -> list[str]:
+    heads, left_out = view.heads, ""
+    if len(heads) > most:
+        left_out = f"{terminal_text.ELLIPSIS} and {len(heads) - most + 1} more jobs"
+        heads = heads[: most - 1]
+    longest = max((terminal_text.cells(head.name) for head in heads), default=0)
+    lines = [_head(head, min(longest, width // 2), width, view.has_colours) for head in heads]
+    return [*lines, terminal_text.clipped(left_out, width)] if left_out else lines
+
+
+def _head(head: Head, longest: int, width: int, has_colours: bool) -> str:
+    attempt = f"{GAP}attempt {head.attempt}" if head.attempt else ""
+    name = terminal_text.fitted(head.name, longest)
+    rest = f"{GAP}{head.state} {clock(head.seconds)}{attempt}{GAP}{counted(head.tasks)}".rstrip()
+    return _painted(name, _BOLD, has_colours) + terminal_text.clipped(rest, width - longest)
+
+
+def _columns(rows: Sequence[Row], width: int) -> tuple[_Column, ...]:
+    """The last one has what the others leave. Which of the others are there is a question of room."""
+    longest = max((terminal_text.cells(row.name) for row in rows), default=4)
+    name = _Column("TASK", max(4, min(longest, _LONGEST_NAME, width // 3)))
+    widest_node = max((terminal_text.cells(row.node) for row in rows), default=0)
+    node = _Column("NODE", max(4, min(widest_node, _LONGEST_NODE)))
+    reports_progress = any(row.progress is not None for row in rows)
+    left = width - name.width - _STATE.width - 2 * len(GAP)
+    wanted = [
+        *([(_PERCENT, _SHORTEST_LINE)] if reports_progress else []),
+        *((column, _ENOUGH_OF_A_LINE) for column in (_ATTEMPT, _CPU, _MEMORY, node)),
+    ]
+    chosen = set()
+    for column, rest in wanted:
+        if left - column.width - len(GAP) >= rest:
+            left -= column.width + len(GAP)
+            chosen.add(column)
+    wider = _PROGRESS.width - _PERCENT.width
+    if _PERCENT in chosen and left - wider >= _ENOUGH_OF_A_LINE:
+        left -= wider
+        chosen = chosen - {_PERCENT} | {_PROGRESS}
+    order = (_ATTEMPT, node, _CPU, _MEMORY, _PERCENT, _PROGRESS)
+    return (name, _STATE, *(c for c in order if c in chosen), _Column("LAST LINE", max(left, 0)))
+
+
+def _row(row: Row, columns: Sequence[_Column], has_colours: bool) -> str:
+    parts = []
+    for column in columns:
+        text = _cell(row, column)
+        placed = (terminal_text.right if column.is_number else terminal_text.fitted)(text, column.width)
+        parts.append(_painted(placed, _COLOURS[row.phase], has_colours) if column is _STATE else placed)
+    return GAP.join(parts).rstrip()
+
+
+def _cell(row: Row, column: _Column) -> str:
+    match column.title:
+        case "TASK":
+            return row.name
+        case "STATE":
+            # A shell's codes are short, and known; the others stand among the reasons, in words.
+            return f"{row.phase} {row.code}" if row.code is not None and row.code > 0 else row.phase
+        case "ATTEMPT":
+            return str(row.attempt)
+        case "NODE":
+            return row.node or _NO_AMOUNT
+        case "CPU":
+            return f"{row.cpu:.0%}" if row.cpu is not None else _NO_AMOUNT
+        case "MEMORY":
+            return size(row.memory) if row.memory is not None else _NO_AMOUNT
+        case "DONE":
+            return _percent(row.progress)
+        case "PROGRESS":
+            return _bar(row.progress, None if row.phase.is_over else row.remaining)
+    return row.trouble or row.line
+
+
+def _percent(progress: Progress | None) -> str:
+    if progress is None:
+        return ""
+    # Never 100 % of what is not done.
+    return f"{int(progress.fraction * 100)}%" if progress.fraction is not None else str(progress.step)
+
+
+def _bar(progress: Progress | None, remaining: float | None) -> str:
+    if progress is None:
+        return ""
+    if progress.fraction is None:
+        return f"step {progress.step}"
+    full = int(progress.fraction * _BAR)
+    bar = _FULL * full + _EMPTY * (_BAR - full)
+    left = "" if progress.is_complete or remaining is None else clock(remaining)
+    return f"{bar} {_percent(progress):>4} {left:>7}"
+
+
+def clock(seconds: float) -> str:
+    """1:05, 2:00:00, or 3d."""
+    is_long = seconds >= 100 * 3600
+    return f"{int(seconds) // 86400}d" if is_long else terminal_text.clock(seconds)
+
+
+def size(amount: int) -> str:
+    """512Mi, 1.2Gi: in five characters or less."""
+    value, unit = amount / 1024, "Ki"
+    for larger in ("Mi", "Gi", "Ti"):
+        if value < 1000:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f}{unit}" if value < 10 and unit != "Ki" else f"{value:.0f}{unit}"
+
+
+def _painted(text: str, colour: str, has_colours: bool) -> str:
+    return f"\x1b[{colour}m{text}\x1b[0m" if has_colours and text else text

@@ -1,0 +1,205 @@
+"""How the lines of a run look, and how they get out. What is told, and when, is none of its business."""
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import BinaryIO, Protocol
+
+import msgspec
+
+from windlass.cli.terminal import colours, live_view
+from windlass.model.framework import Framework
+from windlass.runner.report import Advance, Line, LogLine, Source, Verdict
+from windlass.runner.run_plan import Job
+from windlass.runner.usage import Usage
+
+MOST_PENDING = 1000
+"""So many lines may wait for a slow reader before logs are not read on."""
+PROGRESS_EVERY = timedelta(seconds=10)
+"""Who reads lines does not want one for every step."""
+TEXT, JSON = "text", "json"
+
+_encode = msgspec.json.Encoder().encode
+_CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+"""Part of what is told comes from other people's containers: a line stays a line, and drives no terminal."""
+_PATTERN = ": PodPattern "
+"""What follows is how a pod ended, as JSON with the end of its log: people have just read both."""
+
+Said = Line | LogLine | Advance | Verdict
+
+
+class Audience(Protocol):
+    """Whoever a run is told to."""
+
+    wants_usage: bool
+    """Whether somebody looks at what tasks use."""
+
+    def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
+        """`when_closed` is called when nobody looks any more."""
+
+    def say(self, said: Said) -> None:
+        """Never waits."""
+
+    def framework(self, job: Job, framework: Framework) -> None:
+        """How a job stands."""
+
+    def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None: ...
+
+    async def room(self) -> None:
+        """Until the reader has caught up."""
+
+    def finish(self) -> None:
+        """Waits until all of it is written. Raises OSError if that could not be done."""
+
+
+class Style(msgspec.Struct, frozen=True):
+    """Of lines."""
+
+    form: str = TEXT
+    width: int = 0
+    """Of the longest name."""
+    colours: Mapping[str, int] = {}
+    """By the name of the task, where there are any."""
+    shows_logs: bool = True
+
+
+def rendered(said: Said, style: Style) -> bytes:
+    """One line, with its end."""
+    if style.form == JSON:
+        return _encode(said) + b"\n"
+    name = f"{said.object:<{style.width}}"
+    if isinstance(said, LogLine):
+        # As the container wrote it: who prints colours wants to see them. None of them goes beyond its line.
+        colour = style.colours.get(said.object)
+        end = "" if colour is None else colours.RESET
+        label = colours.painted(f"{name} |", colour)
+        return f"{label} {said.line}{end}\n".encode("utf-8", "surrogateescape")
+    message = _advance(said) if isinstance(said, Advance) else said.message.partition(_PATTERN)[0]
+    line = f"{_clock(said.time)}  {name}  {message.translate(_CONTROL_CHARACTERS)}\n"
+    return line.encode("utf-8", "backslashreplace")
+
+
+def _advance(said: Advance) -> str:
+    done = f"has done {said.step} of {said.total} steps" if said.total else f"has done {said.step} steps"
+    left = f"about {live_view.clock(said.remaining)} left" if said.remaining else ""
+    values = " ".join(f"{name}={value}" for name, value in said.values.items())
+    return ", ".join(part for part in (done, left, values) if part)
+
+
+def _clock(moment: datetime) -> str:
+    """That of the person who looks on."""
+    return moment.astimezone().strftime("%H:%M:%S.%f")[:-3]
+
+
+class Writer:
+    """Pieces are written by a thread: whoever reads them slowly holds up nobody who does not ask for room."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._pending: deque[bytes] = deque()
+        self._changed = threading.Condition()
+        self._is_over = False
+        self._is_writing = False
+        self._is_closed = False
+        self._refusal: OSError | None = None
+        self._when_closed: Callable[[], None] = lambda: None
+        self._when_room: Callable[[], None] = lambda: None
+        self._has_room = asyncio.Event()
+        self._thread = threading.Thread(target=self._write, name="output", daemon=True)
+        self._thread.start()
+
+    def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
+        self._when_closed = lambda: _call(loop, when_closed)
+        self._when_room = lambda: _call(loop, self._has_room.set)
+
+    @property
+    def is_idle(self) -> bool:
+        """All that it was given is written."""
+        return not self._pending and not self._is_writing
+
+    def write(self, piece: bytes) -> None:
+        with self._changed:
+            if not self._is_closed:
+                self._pending.append(piece)
+                self._changed.notify()
+
+    async def room(self) -> None:
+        while len(self._pending) > MOST_PENDING and not self._is_closed:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+    def finish(self) -> None:
+        with self._changed:
+            self._is_over = True
+            self._changed.notify()
+        self._thread.join()
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _write(self) -> None:
+        while (pieces := self._next()) is not None:
+            try:
+                self._stream.write(b"".join(pieces))
+                self._stream.flush()
+            except (OSError, ValueError) as error:
+                with self._changed:
+                    self._refusal = error if isinstance(error, OSError) else None
+                    self._is_closed = True
+                    self._pending.clear()
+                self._when_closed()
+                self._when_room()
+                return
+            self._is_writing = False
+            self._when_room()
+
+    def _next(self) -> list[bytes] | None:
+        with self._changed:
+            while not self._pending and not self._is_over:
+                self._changed.wait()
+            pieces = list(self._pending)
+            self._pending.clear()
+            self._is_writing = bool(pieces)
+            return pieces or None
+
+
+class Output:
+    """An audience that reads lines."""
+
+    wants_usage = False
+
+    def __init__(self, stream: BinaryIO, style: Style) -> None:
+        self._style = style
+        self._writer = Writer(stream)
+        self._last_advance: dict[str, datetime] = {}
+        self.attach = self._writer.attach
+        self.room = self._writer.room
+        self.finish = self._writer.finish
+
+    def say(self, said: Said) -> None:
+        if not isinstance(said, Advance) or self._is_worth_a_line(said):
+            self._writer.write(rendered(said, self._style))
+
+    def framework(self, job: Job, framework: Framework) -> None:
+        """Lines tell of what happens, not of how it stands."""
+
+    def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None:
+        """Nor of this."""
+
+    def _is_worth_a_line(self, said: Advance) -> bool:
+        if self._style.form == JSON:
+            return True
+        if self._style.shows_logs and said.source is Source.LOG:
+            return False
+        last = self._last_advance.get(said.object)
+        if last is not None and said.time - last < PROGRESS_EVERY and not said.progress.is_complete:
+            return False
+        self._last_advance[said.object] = said.time
+        return True
+
+
+def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
+        loop.call_soon_threadsafe(what)

@@ -1,0 +1,87 @@
+"""Another password for a companion that runs: its Secret gets the hash, and its pod is replaced."""
+
+import asyncio
+import base64
+
+import msgspec
+
+from windlass.client import lifecycle, listing
+from windlass.client.companions.status import CompanionView
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, NotThereError, RefusedError
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import AnsweredError, ConflictError, ForbiddenError, NotFoundError
+from windlass.kubeapi.resources import CONFIG_MAPS, DEPLOYMENTS, SECRETS
+from windlass.model.base import Json
+from windlass.render.companions import hub, password_files, passwords, servers
+from windlass.render.companions.resolved import ALL_USERS
+from windlass.wire import diagnostics
+
+
+async def renew(connection: Connection, view: CompanionView, user: str = ALL_USERS) -> str:
+    """The new one, which is known to nobody else. Of a hub: that of one user. Raises ClientError and ApiError."""
+    user = user.lower()  # a hub knows no capitals
+    secret = await _secret(connection, view)
+    hashes = password_files.hashes_in(view.companion, secret.get("data") or {})
+    if not hashes:
+        raise ClientError(f"the Secret {secret['metadata']['name']} has no passwords as Windlass writes them")
+    if user not in hashes:
+        users = await _users(connection, view) if ALL_USERS in hashes else list(hashes)
+        if users and user not in users:
+            raise NotThereError(f"{view} has no user {diagnostics.quoted(user)}, it has {', '.join(users)}")
+    password = passwords.generated()
+    # It takes a while, as it should.
+    hashed = await asyncio.to_thread(password_files.hashed, view.companion, password)
+    hashes = {**hashes, user: hashed}
+    await _write(connection, view, secret, hashes)
+    try:
+        await _replace_pod(connection, view, hashes)
+    except AnsweredError as error:
+        raise RefusedError(
+            f"the new password is {password}, and it holds as soon as the pod {view.pod} is replaced, which "
+            f"{connection.where} does not do: {error.failure.message}"
+        ) from error
+    return password
+
+
+async def _secret(connection: Connection, view: CompanionView) -> Json:
+    """That which its pod reads, by its labels, as all that belongs to a companion."""
+    listed = await listing.objects(connection, SECRETS, connection.namespace, view.label_selector)
+    for each in listed:
+        found: Json = msgspec.json.decode(each)
+        if found["metadata"]["name"] in view.secrets:
+            return found
+    raise NotThereError(
+        f"the password of {view} is in a Secret of your own, that of passwordFrom in its job file: write the hash of "
+        "another one into that"
+    )
+
+
+async def _users(connection: Connection, view: CompanionView) -> list[str]:
+    """Of a hub, if its job file names them. Whoever may not see that is not told of a name that is wrong."""
+    try:
+        answer = await connection.send(requests.get(CONFIG_MAPS, connection.namespace, view.name))
+    except (ForbiddenError, NotFoundError):
+        return []
+    return hub.users_in(msgspec.json.decode(answer).get("data") or {})
+
+
+async def _write(connection: Connection, view: CompanionView, secret: Json, hashes: dict[str, str]) -> None:
+    metadata = {name: secret["metadata"][name] for name in ("uid", "resourceVersion")}
+    texts = password_files.files(view.companion, hashes)
+    data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
+    try:
+        await lifecycle.merge(
+            connection, SECRETS, secret["metadata"]["name"], {"metadata": metadata, "data": data}
+        )
+    except ConflictError as error:
+        raise RefusedError("somebody else has just changed its passwords. Ask again.") from error
+
+
+async def _replace_pod(connection: Connection, view: CompanionView, hashes: dict[str, str]) -> None:
+    annotations = servers.password_annotation(view.companion, hashes)
+    change = {
+        "metadata": {"uid": view.uid},
+        "spec": {"template": {"metadata": {"annotations": annotations}}},
+    }
+    await lifecycle.merge(connection, DEPLOYMENTS, view.name, change)

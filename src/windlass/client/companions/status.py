@@ -1,0 +1,333 @@
+"""The companions of a job as a cluster has them: how they stand, where they are, and the way to them.
+
+They are found by their labels. Whoever may not see a part of them is told so, and learns less.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import NoReturn, TypeVar
+
+import msgspec
+
+from windlass.client import embedded, listing, lookup, pod_watcher, pods, workload_watcher
+from windlass.client.companions import objects as companion_objects
+from windlass.client.companions.objects import Deployment, Found, Service, ServicePort
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, NotThereError, RefusedError, TimedOutError
+from windlass.client.owned_objects import LONGEST_LABEL
+from windlass.client.pod_watcher import Crew
+from windlass.client.pods import ContainerStatus, Pod, PodSpec
+from windlass.client.port_forward import LOOPBACK, Forward
+from windlass.kubeapi.errors import ForbiddenError, NotFoundError
+from windlass.kubeapi.resources import DEPLOYMENTS, PODS, SERVICES, Resource
+from windlass.model import names
+from windlass.model.companions import Companion, ServiceType
+from windlass.model.pods import PodPhase
+from windlass.render.companions import servers
+
+READY_SECONDS = 300.0
+"""For so long one may take to answer: its image comes over the network."""
+
+_ONCE_IS_ENOUGH = (126, 127)
+"""What a shell exits with where there is no such program. It will not be there the next time either."""
+_ENOUGH = 2
+"""So often one may come to a bad end before it is given up."""
+_LOGDIR = "--logdir="
+
+Note = Callable[[str], None]
+"""Is told what could not be seen."""
+T = TypeVar("T")
+
+
+class State(StrEnum):
+    RUNNING = "Running"
+    """It answers."""
+    STARTING = "Starting"
+    """Its pod runs, and does not answer yet."""
+    WAITING = "Waiting"
+    """It has no pod, or that waits for something, such as a node or an image."""
+    FAILED = "Failed"
+    """It has come to a bad end, and may be tried again."""
+
+
+class CompanionView(msgspec.Struct, frozen=True, kw_only=True):
+    companion: Companion
+    job: str
+    namespace: str
+    name: str = ""
+    """Of its Deployment; empty where that is not to be seen."""
+    uid: str = ""
+    """Of its Deployment."""
+    state: State
+    reason: str = ""
+    pod: str = ""
+    """The name of the newest one."""
+    service: str = ""
+    service_type: str = ""
+    port: int = 0
+    """Of its Service."""
+    pod_port: int = 0
+    """Where its pod answers."""
+    url: str = ""
+    """From wherever it can be reached: see `is_open_to_the_outside`."""
+    is_open_to_the_outside: bool = False
+    """Otherwise the URL is one within the cluster, and `opens` leads there."""
+    is_kept: bool = False
+    """It stays when the job goes."""
+    logdir: str = ""
+    """What a TensorBoard watches."""
+    secrets: tuple[str, ...] = ()
+    """The names of those that its pod reads."""
+
+    def __str__(self) -> str:
+        return f"{self.companion} of {self.job}"
+
+    @property
+    def opens(self) -> str:
+        """The command that leads there from any machine."""
+        return f"windlass {self.companion} {self.job}"
+
+    @property
+    def label_selector(self) -> str:
+        return selector(self.job, self.companion)
+
+
+def selector(job: str, companion: Companion) -> str:
+    """The labels of all that belongs to one."""
+    return ",".join(f"{label}={value}" for label, value in servers.labels_of(job, companion).items())
+
+
+async def read(connection: Connection, job: str, note: Note = lambda _: None) -> tuple[CompanionView, ...]:
+    """Those of one job, in the order of `Companion`. Raises what `Connection.send` raises, but for refusals."""
+    if not lookup.can_be_a_name(job) or len(job) > LONGEST_LABEL:
+        return ()
+    labels = f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}"
+    found = Found(
+        companion_objects.by_companion(
+            map(companion_objects.decode_deployment, await _listed(connection, DEPLOYMENTS, labels, note))
+        ),
+        companion_objects.by_companion(
+            map(companion_objects.decode_service, await _listed(connection, SERVICES, labels, note))
+        ),
+        companion_objects.by_companion(map(pods.decode, await _listed(connection, PODS, labels, note))),
+    )
+    is_behind_nodes = any(service.spec.type == ServiceType.NODE_PORT for _, service in found.services)
+    # An embedded cluster gives node ports to Services, and nobody listens there.
+    has_node_ports = is_behind_nodes and not await embedded.is_embedded(connection)
+    return tuple(
+        _view(connection.namespace, job, each, found, has_node_ports=has_node_ports)
+        for each in Companion
+        if found.has(each)
+    )
+
+
+async def find(
+    connection: Connection, job: str, companion: Companion, note: Note = lambda _: None
+) -> CompanionView:
+    """Raises NotThereError, which says how one gets such a companion."""
+    found = {view.companion: view for view in await read(connection, job, note)}
+    if companion in found:
+        return found[companion]
+    if not found and await lookup.find_if_any(connection, job) is None:
+        raise await lookup.not_there(connection, job, await _jobs_with_any(connection))
+    has = f", it has {', '.join(found)}" if found else ""
+    raise NotThereError(
+        f"{job} has no {companion}{has}. Write `{companion}: {{}}` into its job file, and start it beside the job: "
+        "`windlass submit FILE --companions-only`"
+    )
+
+
+async def until_ready(
+    connection: Connection, job: str, companion: Companion, timeout: float | None = READY_SECONDS
+) -> CompanionView:
+    """As it is then. Raises ClientError: why it is not, with the last lines of its log."""
+    view = await find(connection, job, companion)
+    crew = Crew(connection, {}, label_selector=view.label_selector)
+    otherwise = f"{companion} of {job} does not answer"
+
+    async def crash() -> NoReturn:
+        await crew.until(lambda: _is_given_up(crew.pods))
+        raise RefusedError(f"{companion} of {job} cannot be started: {_how_it_ended(crew.pods[-1])}")
+
+    try:
+        with connection.explaining():
+            await workload_watcher.until(
+                _answering(connection, view, crew), crew, timeout, otherwise, crash()
+            )
+    except (RefusedError, TimedOutError) as error:
+        said = await workload_watcher.last_lines(connection, crew.pods[-1]) if crew.pods else ""
+        raise type(error)(f"{error}\n{said}" if said else str(error)) from error
+    return await find(connection, job, companion)
+
+
+def forward(
+    connection: Connection,
+    view: CompanionView,
+    *,
+    port: int | None = None,
+    address: str = LOOPBACK,
+    note: Note = lambda _: None,
+) -> Forward:
+    """A port of this machine that leads there, in a block. Without `port`: that of its Service. Raises ClientError."""
+    if not view.pod_port:
+        raise ClientError(f"{view.companion} of {view.job} does not say on which port it answers")
+    return Forward(
+        connection,
+        view.label_selector,
+        view.pod_port,
+        port=(view.port or view.pod_port) if port is None else port,
+        address=address,
+        note=note,
+    )
+
+
+async def _answering(connection: Connection, view: CompanionView, crew: Crew) -> None:
+    """Whoever may not see the Deployment looks at the pod."""
+    if view.uid:
+        await workload_watcher.seen(connection, DEPLOYMENTS, view, lambda found: found.is_available)
+    else:
+        await crew.until(lambda: bool(crew.pods) and crew.pods[-1].is_ready)
+
+
+# What is read of them
+
+
+async def _listed(connection: Connection, resource: Resource, labels: str, note: Note) -> list[msgspec.Raw]:
+    try:
+        return await listing.objects(connection, resource, connection.namespace, labels)
+    except ForbiddenError as error:
+        note(f"its companions are not to be seen whole: {error.failure.message}")
+        return []
+    except NotFoundError:
+        return []  # what serves Frameworks alone has no such kind
+
+
+async def _jobs_with_any(connection: Connection) -> set[str]:
+    """Some may have outlived their jobs."""
+    listed = await _listed(connection, DEPLOYMENTS, names.COMPANION_LABEL, lambda _: None)
+    return {
+        companion_objects.decode_deployment(each).metadata.labels.get(names.JOB_LABEL, "") for each in listed
+    } - {""}
+
+
+# What is made of that
+
+
+def _view(
+    namespace: str, job: str, companion: Companion, found: Found, *, has_node_ports: bool
+) -> CompanionView:
+    deployment = _first(companion, found.deployments) or Deployment()
+    service = _first(companion, found.services) or Service()
+    mine = sorted(_all(companion, found.pods), key=lambda pod: str(pod.metadata.creation_timestamp))
+    pod = mine[-1] if mine else None
+    state, reason = _standing(pod)
+    own = service.spec.ports[0] if service.spec.ports else ServicePort()
+    spec = deployment.spec.template.spec if deployment.metadata.uid or pod is None else pod.spec
+    declared = [port.container_port for each in spec.containers for port in each.ports]
+    outside = _outside(service, own, pod, has_node_ports=has_node_ports)
+    inside = f"{service.metadata.name}.{namespace}.svc:{own.port}" if service.metadata.name else ""
+    return CompanionView(
+        companion=companion,
+        job=job,
+        namespace=namespace,
+        name=deployment.metadata.name,
+        uid=deployment.metadata.uid,
+        state=state,
+        reason=reason,
+        pod=pod.name if pod is not None else "",
+        service=service.metadata.name,
+        service_type=service.spec.type,
+        port=own.port,
+        pod_port=own.target_port if isinstance(own.target_port, int) and own.target_port else _any(declared),
+        url=f"http://{outside or inside}/" if outside or inside else "",
+        is_open_to_the_outside=bool(outside),
+        is_kept=bool(deployment.metadata.uid) and not deployment.metadata.owner_references,
+        logdir=_logdir(spec),
+        secrets=tuple(volume.secret.secret_name for volume in spec.volumes if volume.secret is not None),
+    )
+
+
+def _all(companion: Companion, among: Sequence[tuple[Companion, T]]) -> list[T]:
+    return [found for each, found in among if each == companion]
+
+
+def _first(companion: Companion, among: Sequence[tuple[Companion, T]]) -> T | None:
+    return next(iter(_all(companion, among)), None)
+
+
+def _any(ports: Sequence[int]) -> int:
+    return ports[0] if ports else 0
+
+
+def _logdir(spec: PodSpec) -> str:
+    words = (word for container in spec.containers for word in container.command)
+    return next((word.removeprefix(_LOGDIR) for word in words if word.startswith(_LOGDIR)), "")
+
+
+def _outside(service: Service, own: ServicePort, pod: Pod | None, *, has_node_ports: bool) -> str:
+    """Host and port for who is not in the cluster; empty where there are none."""
+    match service.spec.type:
+        case ServiceType.LOAD_BALANCER:
+            given = service.status.load_balancer.ingress or ()
+            hosts = [each.ip or each.hostname for each in given]
+            return f"{_host(hosts[0])}:{own.port}" if hosts and hosts[0] else ""
+        case ServiceType.NODE_PORT if pod is not None and pod.status.host_ip and has_node_ports:
+            return f"{_host(pod.status.host_ip)}:{own.node_port}"
+    return ""
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+# How it stands
+
+
+def _standing(pod: Pod | None) -> tuple[State, str]:
+    if pod is None:
+        return State.WAITING, "there is no pod of it yet"
+    if pod.is_deleting:
+        return State.WAITING, f"the pod {pod.name} goes, and the next one is still to come"
+    if pod.is_ready:
+        return State.RUNNING, ""
+    if _has_failed(pod):
+        last = pod_watcher.last_words(pod).splitlines()[-1:]
+        return State.FAILED, ": ".join((_how_it_ended(pod), *last))
+    hindrance = pod_watcher.hindrance(pod)
+    return (State.WAITING, hindrance) if hindrance else (State.STARTING, "")
+
+
+def _has_failed(pod: Pod) -> bool:
+    """And is not under way again."""
+    return pod.status.phase == PodPhase.FAILED or any(map(_bad_ends, pod.container_statuses))
+
+
+def _is_given_up(found: Sequence[Pod]) -> bool:
+    if not found or found[-1].is_deleting:
+        return False
+    pod = found[-1]
+    is_hopeless = any(
+        _bad_ends(each) >= _ENOUGH or _exit_code(each) in _ONCE_IS_ENOUGH
+        for each in pod.container_statuses
+        if _bad_ends(each)
+    )
+    return pod.status.phase == PodPhase.FAILED or is_hopeless
+
+
+def _bad_ends(status: ContainerStatus) -> int:
+    """How often it has come to its end, of one that does not run now and ended badly."""
+    return status.restart_count + 1 if not status.is_running and _exit_code(status) else 0
+
+
+def _exit_code(status: ContainerStatus) -> int:
+    ended = status.state.terminated or status.last_state.terminated
+    return ended.exit_code if ended is not None else 0
+
+
+def _how_it_ended(pod: Pod) -> str:
+    """In one line. What it wrote is in its log."""
+    failed = pod_watcher.failed_container(pod)
+    if failed is None:
+        return f"the pod {pod.name} has failed"
+    again = f", {failed.restart_count + 1} times by now" if failed.restart_count else ""
+    return f"the pod {pod.name} ended with {_exit_code(failed)}{again}"

@@ -1,0 +1,1 @@
+"""`windlass why`: why a job failed, was retried or is pending."""

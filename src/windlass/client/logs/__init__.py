@@ -1,0 +1,1 @@
+"""Logs of tasks: read them once, merge them by time, or follow them."""

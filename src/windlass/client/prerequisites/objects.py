@@ -1,0 +1,270 @@
+"""The objects that a job needs before it starts: created, found again, given to its Framework, or taken back.
+
+Those that hold files are never deleted here, nor is the server of them.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from windlass.client import lifecycle, owned_objects, watching
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, NotThereError, RefusedError
+from windlass.client.lifecycle import FIELD_MANAGER
+from windlass.client.owned_objects import Belonging
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import (
+    AlreadyExistsError,
+    AnsweredError,
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    NotFoundError,
+)
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.companions import Companion
+from windlass.model.framework import Framework
+
+_KINDS = {kind.name: kind for kind in (*owned_objects.GOING, *owned_objects.STORAGE)}
+_RIGHTS = {kind.name for kind in owned_objects.RIGHTS}
+_CHANGEABLE = frozenset({"ConfigMap", "Deployment"})
+"""Of what stays, these follow the job file. Claims and volumes are as they were made, and so is an address."""
+_ATTEMPTS = 5
+
+
+class Object(msgspec.Struct, frozen=True):
+    """As the API server has it."""
+
+    body: Json
+    is_new: bool = True
+    """This call has made it."""
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def uid(self) -> str:
+        return str(self.body["metadata"]["uid"])
+
+    def goes_on(self, owner: str) -> bool:
+        """It belongs to nobody, or to the Framework with this uid."""
+        metadata = self.body["metadata"]
+        references = metadata.get("ownerReferences") or ()
+        owners = {each.get("uid") for each in references if each.get("kind") == names.KIND}
+        return not metadata.get("deletionTimestamp") and owners <= {owner}
+
+    @property
+    def belonging(self) -> Belonging:
+        return Belonging(_KINDS[self.body["kind"]], self.name, self.uid)
+
+    def __str__(self) -> str:
+        return str(self.belonging)
+
+
+Record = Callable[[Object], None]
+"""Is told of what was made, also if whoever waits for it does so no longer."""
+
+
+async def kept(connection: Connection, body: Json, job: str, record: Record) -> Object:
+    """One that outlives the job: created, or the one that an earlier submission has made. Raises RefusedError."""
+    try:
+        return await _create(connection, body, record)
+    except AlreadyExistsError:
+        found = await _found(connection, body, job)
+        if body["kind"] not in _CHANGEABLE:
+            return found
+        return await _brought_up_to_date(connection, _change(body, found))
+
+
+async def renewed(connection: Connection, body: Json, job: str, record: Record) -> Object:
+    """One that is this job's alone: what one of that name before has left goes first. Raises RefusedError."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return await _create(connection, body, record)
+        except AlreadyExistsError:
+            with contextlib.suppress(NotFoundError):
+                await _remove(connection, await _found(connection, body, job), waits=True)
+    raise _never_ending(body)
+
+
+async def adopted(
+    connection: Connection, body: Json, job: str, record: Record, *, owner: str = "", is_kept: bool = False
+) -> Object:
+    """One that goes on when it is nobody's, or that of the Framework with the uid `owner`: it follows the job file.
+
+    What belongs to a Framework of before goes first, as it would by itself. One that `is_kept` belongs to nobody from
+    now on. Raises RefusedError.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return await _create(connection, body, record)
+        except AlreadyExistsError:
+            with contextlib.suppress(NotFoundError, ConflictError):
+                found = await _found(connection, body, job)
+                if found.goes_on(owner):
+                    return await _patched(connection, _change(body, found, is_kept=is_kept))
+                await _remove(connection, found, waits=True)
+    raise _never_ending(body)
+
+
+async def remove(connection: Connection, made: Sequence[Object]) -> None:
+    """As well as it goes: whoever asks has something else to tell."""
+    for each in reversed(made):
+        with contextlib.suppress(ClientError, ApiError):
+            await _remove(connection, each, waits=False)
+
+
+async def give(connection: Connection, made: Sequence[Object], owner: Framework) -> None:
+    """They go when the Framework does. Raises AnsweredError."""
+    reference = {
+        "apiVersion": owner.api_version,
+        "kind": names.KIND,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    for each in made:
+        change = {"metadata": {"uid": each.uid, "ownerReferences": [reference]}}
+        await lifecycle.merge(connection, each.belonging.kind.resource, each.name, change)
+
+
+async def _create(connection: Connection, body: Json, record: Record) -> Object:
+    """A request that is under way is awaited in any case. Raises AlreadyExistsError and RefusedError."""
+    creation = asyncio.create_task(_created(connection, body, record))
+    try:
+        return await asyncio.shield(creation)
+    except asyncio.CancelledError:
+        await asyncio.gather(creation, return_exceptions=True)
+        raise
+
+
+async def _created(connection: Connection, body: Json, record: Record) -> Object:
+    kind = _KINDS[body["kind"]]
+    namespace = connection.namespace if kind.resource.is_namespaced else ""
+    request = requests.create(kind.resource, namespace, msgspec.json.encode(body), FIELD_MANAGER)
+    try:
+        made = _object(body, await connection.send(request))
+    except AlreadyExistsError:
+        raise
+    except NotFoundError as error:
+        raise _homeless(connection, body, error) from error
+    except AnsweredError as error:
+        raise _refused(connection, body, error) from error
+    record(made)
+    return made
+
+
+async def _found(connection: Connection, body: Json, job: str) -> Object:
+    """Raises NotFoundError, and RefusedError for somebody else's."""
+    resource, metadata = _KINDS[body["kind"]].resource, body["metadata"]
+    namespace = connection.namespace if resource.is_namespaced else ""
+    answer = await connection.send(requests.get(resource, namespace, metadata["name"]))
+    found = _object(body, answer, is_new=False)
+    if (found.body["metadata"].get("labels") or {}).get(names.JOB_LABEL) != job:
+        where = f" of the namespace {namespace}" if namespace else ""
+        raise RefusedError(
+            f"the {_called(body)}{where} is not Windlass's, and it has the name that the job {job} needs: rename one "
+            "of them"
+        )
+    return found
+
+
+async def _brought_up_to_date(connection: Connection, body: Json) -> Object:
+    try:
+        return await _patched(connection, body)
+    except (NotFoundError, ConflictError) as error:
+        raise _refused(connection, body, error) from error
+
+
+async def _patched(connection: Connection, body: Json) -> Object:
+    """As `kubectl apply` would: what is as it was stays untouched. Raises NotFoundError and ConflictError."""
+    resource, name = _KINDS[body["kind"]].resource, body["metadata"]["name"]
+    try:
+        return _object(body, await lifecycle.merge(connection, resource, name, body), is_new=False)
+    except (NotFoundError, ConflictError):
+        raise
+    except AnsweredError as error:
+        raise _refused(connection, body, error) from error
+
+
+def _change(body: Json, found: Object, *, is_kept: bool = False) -> Json:
+    """That makes of it what it should be: also what is in it no longer goes."""
+    metadata: Json = {**body["metadata"], "uid": found.uid}
+    if is_kept:
+        metadata["ownerReferences"] = None
+    written = {**body.get("data", {}), **body.get("stringData", {})}
+    gone = dict.fromkeys(set(found.body.get("data") or {}) - set(written))
+    files = {"data": {**gone, **body.get("data", {})}} if gone else {}
+    change = {**body, "metadata": metadata, **files}
+    if body["kind"] != "Deployment":
+        return change
+    template = body["spec"]["template"]
+    pod = _without_the_rest(template["spec"], found.body["spec"]["template"]["spec"])
+    return {**change, "spec": {**body["spec"], "template": {**template, "spec": pod}}}
+
+
+def _without_the_rest(wanted: Json, found: Json) -> Json:
+    """As a merge patch says it: what is not wanted is null. What a server fills in by itself, it fills in again."""
+    both = (name for name in wanted if isinstance(wanted[name], dict) and isinstance(found.get(name), dict))
+    within = {name: _without_the_rest(wanted[name], found[name]) for name in both}
+    return {**dict.fromkeys(found), **wanted, **within}
+
+
+async def _remove(connection: Connection, found: Object, *, waits: bool) -> None:
+    """Jobs with their pods, and pods at once: nobody needs what they would still do."""
+    kind = found.belonging.kind
+    request = requests.delete(
+        kind.resource,
+        connection.namespace,
+        found.name,
+        uid=found.uid,
+        grace_seconds=0 if kind.name == "Pod" else None,
+        propagation=owned_objects.FOREGROUND if kind.runs_pods and kind.name != "Pod" else "",
+    )
+    with contextlib.suppress(NotFoundError, ConflictError):
+        await connection.send(request)
+    if waits:
+        await watching.until_gone(connection, kind.resource, found.name, found.uid)
+
+
+def _object(body: Json, answer: bytes, *, is_new: bool = True) -> Object:
+    """Answers need not say of which kind they are."""
+    found: Json = msgspec.json.decode(answer)
+    return Object({**found, "apiVersion": body["apiVersion"], "kind": body["kind"]}, is_new)
+
+
+def _refused(connection: Connection, body: Json, error: AnsweredError) -> RefusedError:
+    said = f"{connection.where} does not take the {_called(body)}: {error.failure.message}"
+    if not isinstance(error, ForbiddenError) or body["kind"] not in _RIGHTS:
+        return RefusedError(said)
+    rights = "the right to make service accounts, roles and role bindings"
+    is_for_jupyter = body["metadata"]["labels"].get(names.COMPANION_LABEL) == Companion.JUPYTER
+    account = "Name a service account that is there (jupyter: {serviceAccount: …}), or ask"
+    return RefusedError(
+        f"{said.removesuffix('.')}. {account if is_for_jupyter else 'Ask'} for {rights} in the namespace "
+        f"{connection.namespace}."
+    )
+
+
+def _never_ending(body: Json) -> ClientError:
+    return ClientError(f"somebody else keeps writing the {_called(body)}. Submit again.")
+
+
+def _homeless(connection: Connection, body: Json, error: NotFoundError) -> ClientError:
+    """There is no such namespace, or no such kind."""
+    said = error.failure.message
+    if connection.namespace in said:
+        return NotThereError(
+            f"{connection.where} does not take the {_called(body)}: {said}. "
+            "A namespace is not made by submitting to it: choose one that is there, or create it first."
+        )
+    return RefusedError(f"{connection.where} knows no {body['kind']}, which the job needs: {said}")
+
+
+def _called(body: Json) -> str:
+    return f"{body['kind']} {body['metadata']['name']}"

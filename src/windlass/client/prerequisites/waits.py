@@ -1,0 +1,95 @@
+"""Until what a job needs before it starts is there: its NFS server, its data, an answer of its preflight. By watch.
+
+A pod that comes to nothing is given up before its time is over, where that can be known; `crews` says why.
+"""
+
+from collections.abc import Callable, Mapping
+
+from windlass.client import listing, pod_watcher, pods, workload_watcher
+from windlass.client.connection import Connection
+from windlass.client.errors import RefusedError, TimedOutError
+from windlass.client.pod_watcher import Crew, Places
+from windlass.client.prerequisites.objects import Object
+from windlass.client.workload_watcher import Workload
+from windlass.kubeapi.resources import PODS
+from windlass.model.pods import PodPhase
+
+SERVER_SECONDS = 300.0
+"""For so long an NFS server may take to answer: its image comes over the network, and its disk from somewhere."""
+START_SECONDS = 300.0
+"""For so long data may take until it begins to be loaded. How long that takes then is nobody's to say."""
+WITHOUT = "which --no-preflight, in Python preflight=False, leaves out"
+
+
+async def until_served(connection: Connection, deployment: Object) -> None:
+    """The NFS server can be mounted. Raises ClientError."""
+    crew = Crew(connection, {}, label_selector=_selector(deployment))
+    try:
+        await workload_watcher.until(
+            _seen(connection, deployment, lambda found: found.is_available),
+            crew,
+            SERVER_SECONDS,
+            f"the NFS server {deployment.name} does not answer",
+        )
+    except TimedOutError as error:
+        said = await workload_watcher.last_lines(connection, crew.pods[-1]) if crew.pods else ""
+        raise TimedOutError(f"{error}\n{said}" if said else str(error)) from error
+
+
+async def until_loaded(connection: Connection, job: Object, places: Places) -> None:
+    """The Job has succeeded. Raises ClientError, with the last lines of what failed."""
+    crew = Crew(connection, places, label_selector=_selector(job))
+    ended = await workload_watcher.until(
+        _seen(connection, job, lambda found: found.is_complete or found.failure is not None),
+        crew,
+        START_SECONDS,
+        "its data cannot be loaded",
+        may_go_on=lambda: crew.has_begun,
+    )
+    if not ended.is_complete:
+        said = await _last_words(connection, job) or ended.failure or "the Job does not say why"
+        raise RefusedError(f"its data could not be loaded: {said}")
+
+
+async def until_checked(connection: Connection, pod: Object, places: Places, seconds: float) -> None:
+    """Every file is where it is needed. Raises ClientError, which says what is not there."""
+    crew = Crew(connection, places, name=pod.name)
+    ended = await workload_watcher.until(
+        crew.until_over(),
+        crew,
+        seconds,
+        f"the preflight ({WITHOUT}) has no answer",
+        may_go_on=lambda: crew.is_pulling,
+    )
+    if ended.status.phase != PodPhase.SUCCEEDED:
+        said = pod_watcher.last_words(ended) or await workload_watcher.last_lines(connection, ended)
+        raise RefusedError(f"the preflight has failed: {said or 'it does not say why'}")
+
+
+async def _seen(connection: Connection, wanted: Object, is_so: Callable[[Workload], bool]) -> Workload:
+    """As soon as it is so. Raises GoneError and ApiError."""
+    return await workload_watcher.seen(connection, wanted.belonging.kind.resource, wanted, is_so)
+
+
+def _selector(workload: Object) -> str:
+    """Of a Job, the API server has chosen it."""
+    labels: Mapping[str, str] = workload.body["spec"]["selector"]["matchLabels"]
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
+# What was said at last
+
+
+async def _last_words(connection: Connection, job: Object) -> str:
+    """Of the newest pod that has failed: in which container, and what that wrote."""
+    listed = await listing.objects(connection, PODS, connection.namespace, _selector(job))
+    failed = [pod for pod in map(pods.decode, listed) if pod.status.phase == PodPhase.FAILED]
+    if not failed:
+        return ""
+    pod = max(failed, key=lambda each: str(each.metadata.creation_timestamp))
+    said = await workload_watcher.last_lines(connection, pod) or pod_watcher.last_words(pod)
+    container = pod_watcher.failed_container(pod)
+    ended = container.state.terminated if container is not None else None
+    if container is None or ended is None:
+        return said
+    return f"its step {container.name} ended with {ended.exit_code}{':' if said else ''} {said}".strip()

@@ -1,0 +1,1 @@
+"""Submit jobs: read a file, plan the objects, create them."""

@@ -1,0 +1,1 @@
+"""`windlass upload`: copy files to a local folder, an NFS share or a claim, and verify checksums."""

@@ -1,0 +1,166 @@
+"""An upload into a folder of this machine: a share that is mounted here, or the disk itself. No cluster is asked."""
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from windlass.client.errors import NotThereError, RefusedError
+from windlass.client.upload.items import Item, part_name
+from windlass.client.upload.target import GOES_ON, Access, Checked, Found, Kind, Reading, digest_of, hindrance
+
+
+class FolderPlace:
+    """The folder itself is never made: a share that is not mounted must not be filled as if it were."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def where(self) -> str:
+        return str(self._root)
+
+    def check(self) -> None:
+        """Raises ClientError."""
+        if not self._root.exists():
+            raise NotThereError(
+                f"there is no folder {self._root}: mount the share there, or make the folder if it is meant to be one "
+                "of this machine"
+            )
+
+    async def look(self, items: Sequence[Item]) -> Sequence[Found]:
+        with self._explaining("what is there cannot be read"):
+            return await asyncio.to_thread(lambda: [self._found(item) for item in items])
+
+    async def hindrances(self, folders: Sequence[str]) -> Sequence[str]:
+        with self._explaining("what is there cannot be read"):
+            found = await asyncio.to_thread(lambda: [self._access(folder) for folder in folders])
+        said = (hindrance(self.where, folder, access) for folder, access in zip(folders, found, strict=True))
+        return [each for each in said if each is not None]
+
+    async def room(self) -> int | None:
+        return (await asyncio.to_thread(shutil.disk_usage, self._root)).free
+
+    async def make(self, folders: Sequence[str]) -> None:
+        for folder in folders:
+            with self._explaining(f"{folder} cannot be made"):
+                (self._root / folder).mkdir(exist_ok=True)
+
+    async def write(self, reading: Reading) -> None:
+        part = self._root / part_name(reading.item.name)
+        explaining = self._explaining(f"{reading.item.name} cannot be written")
+        with explaining, self._alone(part) as file:
+            if os.fstat(file.fileno()).st_size > reading.at:
+                file.truncate(reading.at)
+            file.seek(reading.at)
+            async for piece in reading.pieces():
+                await asyncio.to_thread(_write, file, piece)
+
+    async def write_together(self, readings: Sequence[Reading]) -> None:
+        for reading in readings:
+            await self.write(reading)
+
+    async def settle(self, checked: Sequence[Checked]) -> Sequence[bool]:
+        return await asyncio.to_thread(lambda: [self._settled(each) for each in checked])
+
+    def _found(self, item: Item) -> Found:
+        target, part = self._root / item.name, self._root / part_name(item.name)
+        kind, size, digest, part_size, part_digest = _kind(target), -1, "", 0, ""
+        if kind is Kind.FILE:
+            size = target.stat().st_size
+        with contextlib.suppress(OSError):
+            if size == item.size:
+                digest = digest_of(str(target)).hexdigest()
+        with contextlib.suppress(OSError):
+            part_size = part.stat().st_size
+            part_digest = digest_of(str(part)).hexdigest() if 0 < part_size <= item.size else ""
+        return Found(kind, digest, part_size, part_digest)
+
+    def _settled(self, checked: Checked) -> bool:
+        name = checked.item.name
+        part = self._root / part_name(name)
+        with self._explaining(f"{name} cannot be written"), self._alone(part) as file:
+            is_right = digest_of(str(part)).hexdigest() == checked.digest
+            if not is_right:
+                part.unlink()
+                return False
+            os.fsync(file.fileno())
+            with contextlib.suppress(OSError):  # not every share has permissions
+                part.chmod(checked.item.mode)
+            part.replace(self._root / name)
+            return True
+
+    def _access(self, folder: str) -> Access:
+        path = self._root / folder
+        match _kind(path):
+            case Kind.NOTHING:
+                return Access.FINE
+            case Kind.FOLDER:
+                return Access.FINE if os.access(path, os.W_OK | os.X_OK) else Access.CLOSED
+            case Kind.FILE | Kind.OTHER:
+                return Access.TAKEN
+
+    @contextlib.contextmanager
+    def _alone(self, part: Path) -> Iterator[IO[bytes]]:
+        """The part, made if it is missing. Two uploads of one file would write into each other's: into what has its
+        name already, too, if one is done first. Unbuffered: what has arrived is there, whatever happens to us."""
+        with os.fdopen(os.open(part, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0) as file:
+            is_ours = _locked(file) and _is_still(part, file)
+            if not is_ours:
+                raise RefusedError(
+                    f"{self.where}: another upload writes {part.name} just now. Wait until that is done. {GOES_ON}"
+                )
+            yield file
+
+    @contextlib.contextmanager
+    def _explaining(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise RefusedError(
+                    f"{self.where}: {what}: no space is left. What has arrived is kept. Make room. {GOES_ON}"
+                ) from error
+            raise RefusedError(f"{self.where}: {what}: {error.strerror or error}. {GOES_ON}") from error
+
+
+def _locked(file: IO[bytes]) -> bool:
+    """Until it is closed. Where a share knows no locks, nobody has one."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _is_still(path: Path, file: IO[bytes]) -> bool:
+    """Whether the file has this name. It gets another one when it is whole."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _write(file: IO[bytes], piece: bytes) -> None:
+    """A disk that is nearly full takes a part of it first."""
+    left = memoryview(piece)
+    while left:
+        left = left[file.write(left) :]
+
+
+def _kind(path: Path) -> Kind:
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return Kind.NOTHING
+    if stat.S_ISREG(mode):
+        return Kind.FILE
+    return Kind.FOLDER if stat.S_ISDIR(mode) else Kind.OTHER

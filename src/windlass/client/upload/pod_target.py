@@ -1,0 +1,314 @@
+"""An upload through a pod that has mounted the share: small shell scripts do there what `upload_folders` does here.
+
+The image needs sh, tar, sha256sum, wc, head and df: busybox has them. Servers before Kubernetes 1.30 cannot tell a
+command that its input has ended: each script knows how many lines or bytes come. Names go in octal digits where a
+shell would see more in them than a name.
+"""
+
+import asyncio
+import os
+import re
+import tarfile
+from collections.abc import AsyncIterator, Sequence
+
+from windlass.client import exec as running
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, RefusedError, TimedOutError, UnreachableError
+from windlass.client.exec import Streams
+from windlass.client.upload import loader_pod, transfer
+from windlass.client.upload.items import Cargo, Item, part_name
+from windlass.client.upload.shares import Claim, Mounted
+from windlass.client.upload.target import GOES_ON, Access, Checked, Found, Kind, Reading, hindrance
+from windlass.client.upload.transfer import Uploaded, Watch
+from windlass.kubeapi.errors import ApiError, NotFoundError
+
+_PLAIN = re.compile(rb"[A-Za-z0-9_./-]")
+_LAST_WORDS = 500
+_END = 2 * tarfile.BLOCKSIZE
+
+_BEGINNING = r"""
+LC_ALL=C; export LC_ALL
+decode() {
+    case $1 in
+        .) decoded=$root ;;
+        *\\*) decoded=$(printf '%b_' "$1"); decoded=$root/${decoded%_} ;;
+        *) decoded=$root/$1 ;;
+    esac
+}
+sum() { set -- $(sha256sum < "$1"); printf %s "${1:--}"; }
+size() { set -- $(wc -c < "$1"); printf %s "${1:-0}"; }
+root=$1
+"""
+
+_LOOK = r"""
+count=$2
+while [ "$count" -gt 0 ]; do
+    count=$((count - 1))
+    read -r wanted name part || exit 90
+    kind=nothing digest=- part_size=0 part_digest=-
+    decode "$name"
+    if [ -f "$decoded" ]; then
+        kind=file
+        if [ "$(size "$decoded")" = "$wanted" ]; then digest=$(sum "$decoded"); fi
+    elif [ -d "$decoded" ]; then kind=folder
+    elif [ -e "$decoded" ]; then kind=other
+    fi
+    decode "$part"
+    if [ -f "$decoded" ]; then
+        part_size=$(size "$decoded")
+        if [ "$part_size" -gt 0 ] && [ "$part_size" -le "$wanted" ]; then part_digest=$(sum "$decoded"); fi
+    fi
+    echo "$kind $digest $part_size $part_digest"
+done
+"""
+
+_ACCESS = r"""
+count=$2
+while [ "$count" -gt 0 ]; do
+    count=$((count - 1))
+    read -r name || exit 90
+    decode "$name"
+    if [ -d "$decoded" ]; then
+        if [ -w "$decoded" ] && [ -x "$decoded" ]; then echo fine; else echo closed; fi
+    elif [ -e "$decoded" ]; then echo taken
+    else echo fine
+    fi
+done
+"""
+
+_ROOM = r"""
+df -P -k "$2" 2>/dev/null | { read -r _; read -r _ _ _ free _; echo "${free:--}"; }
+"""
+
+_MAKE = r"""
+mkdir -p "$root" || exit 91
+count=$2
+while [ "$count" -gt 0 ]; do
+    count=$((count - 1))
+    read -r name || exit 90
+    decode "$name"
+    mkdir -p "$decoded" || exit 91
+done
+"""
+
+_WRITE = r"""
+decode "$2"
+if [ "$3" = 0 ]; then
+    : > "$decoded" || exit 91
+elif [ "$(size "$decoded")" != "$3" ]; then
+    echo "somebody else writes to $decoded" >&2
+    exit 92
+fi
+head -c "$4" | cat >> "$decoded"  # busybox's head would not say that the disk is full
+"""
+
+_UNPACK = r"""
+head -c "$2" | tar -x -m -o -f - -C "$root"
+"""
+
+_SETTLE = r"""
+count=$2
+while [ "$count" -gt 0 ]; do
+    count=$((count - 1))
+    read -r wanted mode name part || exit 90
+    decode "$part"; from=$decoded
+    decode "$name"
+    if [ -f "$from" ] && [ "$(sum "$from")" = "$wanted" ]; then
+        chmod "$mode" "$from" 2>/dev/null
+        mv -f "$from" "$decoded" || exit 91
+        echo right
+    else
+        rm -f "$from"
+        echo wrong
+    fi
+done
+"""
+
+
+async def upload(
+    connection: Connection,
+    share: Mounted,
+    cargo: Cargo,
+    *,
+    name: str,
+    job: str = "",
+    image: str = loader_pod.IMAGE,
+    timeout: float | None = None,
+    watch: Watch | None = None,
+) -> Uploaded:
+    """`name` is that of the pod, and `job` what its label says; `timeout` is for its start, and for how long nothing
+    may move then. Raises ClientError."""
+    told = watch or Watch()
+    opened = loader_pod.opened(
+        connection, share, name=name, job=job or name, image=image, timeout=timeout, noted=told.noted
+    )
+    async with opened as pod:
+        return await transfer.upload(PodPlace(connection, pod, share, timeout), cargo, told)
+
+
+class PodPlace:
+    """`patience` is how long nothing may move while bytes are sent, in seconds."""
+
+    def __init__(self, connection: Connection, pod: str, share: Mounted, patience: float | None) -> None:
+        self._connection = connection
+        self._pod = pod
+        self._share = share
+        self._patience = patience
+        folder = share.folder if isinstance(share, Claim) else ""
+        self._mounted = loader_pod.MOUNTED
+        self._root = f"{self._mounted}/{folder}".rstrip("/")
+
+    @property
+    def where(self) -> str:
+        return str(self._share)
+
+    async def look(self, items: Sequence[Item]) -> Sequence[Found]:
+        lines = [f"{item.size} {encoded(item.name)} {encoded(part_name(item.name))}" for item in items]
+        return [_found(line) for line in await self._answers(_LOOK, lines, takes_its_time=True)]
+
+    async def hindrances(self, folders: Sequence[str]) -> Sequence[str]:
+        answers = await self._answers(_ACCESS, [encoded(folder or ".") for folder in folders])
+        said = (
+            hindrance(self.where, folder, Access(answer))
+            for folder, answer in zip(folders, answers, strict=True)
+        )
+        return [each for each in said if each is not None]
+
+    async def room(self) -> int | None:
+        """Of the volume: the folder in it may not be there yet."""
+        said = (await self._run(_ROOM, (self._mounted,), _lines(()), patience=self._patience)).strip()
+        return int(said) * 1024 if said.isdecimal() else None
+
+    async def make(self, folders: Sequence[str]) -> None:
+        lines = _lines([encoded(folder) for folder in folders])
+        await self._run(_MAKE, (str(len(folders)),), lines, patience=self._patience)
+
+    async def write(self, reading: Reading) -> None:
+        arguments = (encoded(part_name(reading.item.name)), str(reading.at), str(reading.left))
+        await self._run(_WRITE, arguments, reading.pieces(), patience=self._patience)
+
+    async def write_together(self, readings: Sequence[Reading]) -> None:
+        size = str(packed_size(readings))
+        await self._run(_UNPACK, (size,), packed(readings), patience=self._patience)
+
+    async def settle(self, checked: Sequence[Checked]) -> Sequence[bool]:
+        lines = [
+            f"{each.digest} {each.item.mode:o} {encoded(each.item.name)} {encoded(part_name(each.item.name))}"
+            for each in checked
+        ]
+        answers = await self._answers(_SETTLE, lines, takes_its_time=True)
+        return [answer == "right" for answer in answers]
+
+    async def _answers(self, script: str, lines: Sequence[str], *, takes_its_time: bool = False) -> list[str]:
+        """One line for each. Checksums of large files take their time, in which nothing is heard."""
+        if not lines:
+            return []
+        patience = None if takes_its_time else self._patience
+        written = await self._run(script, (str(len(lines)),), _lines(lines), patience=patience)
+        found = written.splitlines()
+        if len(found) != len(lines):
+            raise RefusedError(f"{self.where}: {len(found)} answers came for {len(lines)} files. {GOES_ON}")
+        return found
+
+    async def _run(
+        self, script: str, arguments: Sequence[str], sent: AsyncIterator[bytes], *, patience: float | None
+    ) -> str:
+        """What the script wrote. Raises ClientError."""
+        out, err = bytearray(), bytearray()
+        command = ("sh", "-c", _BEGINNING + script, "sh", self._root, *arguments)
+        here = Streams(stdout=out.extend, stderr=err.extend)
+        try:
+            code = await self._executed(command, here, sent, patience)
+        except NotFoundError as error:
+            raise UnreachableError(f"{self.where}: the pod that has mounted it is gone. {GOES_ON}") from error
+        except ApiError as error:
+            raise UnreachableError(
+                f"{self.where}: the connection to its pod is lost: {error}. {GOES_ON}"
+            ) from error
+        if code:
+            raise RefusedError(self._complaint(code, err.decode("utf-8", "replace").strip()))
+        return out.decode("utf-8", "replace")
+
+    def _complaint(self, code: int, said: str) -> str:
+        if "No space left" in said or "Disk quota" in said:
+            return f"{self.where}: no space is left. What has arrived is kept. Make room. {GOES_ON}"
+        why = said[-_LAST_WORDS:].removesuffix(".") or f"its pod ended the command with {code}"
+        return f"{self.where}: {why}. {GOES_ON}"
+
+    async def _executed(
+        self, command: Sequence[str], here: Streams, sent: AsyncIterator[bytes], patience: float | None
+    ) -> int:
+        """Whoever cannot read what is to be sent ends the command: it would wait for the rest."""
+        trouble: list[ClientError] = []
+        try:
+            async with asyncio.timeout(patience) as deadline:
+
+                async def stdin() -> AsyncIterator[bytes]:
+                    try:
+                        async for piece in sent:
+                            yield piece
+                            if patience is not None:
+                                deadline.reschedule(asyncio.get_running_loop().time() + patience)
+                    except ClientError as error:
+                        trouble.append(error)
+                        executing.cancel()
+
+                executing = asyncio.create_task(self._in_pod(command, here, stdin()))
+                try:
+                    return await executing
+                finally:
+                    executing.cancel()
+                    await asyncio.gather(executing, return_exceptions=True)
+        except TimeoutError as late:
+            raise TimedOutError(
+                f"{self.where}: nothing has moved for {patience:g} s: {loader_pod.said(self._share)} does not answer. "
+                f"{GOES_ON}"
+            ) from late
+        except asyncio.CancelledError:
+            if trouble:
+                raise trouble[0] from None
+            raise
+
+    async def _in_pod(self, command: Sequence[str], here: Streams, stdin: AsyncIterator[bytes]) -> int:
+        streams = Streams(stdout=here.stdout, stderr=here.stderr, stdin=stdin)
+        return await running.in_pod(self._connection, self._pod, loader_pod.CONTAINER, command, streams)
+
+
+def encoded(name: str) -> str:
+    """For a line of words, and for `printf %b`."""
+    return "".join(
+        chr(byte) if _PLAIN.match(bytes((byte,))) else f"\\0{byte:03o}" for byte in os.fsencode(name)
+    )
+
+
+async def packed(readings: Sequence[Reading]) -> AsyncIterator[bytes]:
+    """The parts of files as an archive. Whose the files are here means nothing there."""
+    for reading in readings:
+        yield _header(reading)
+        async for piece in reading.pieces():
+            yield piece
+        if padding := -reading.left % tarfile.BLOCKSIZE:
+            yield bytes(padding)
+    yield bytes(_END)
+
+
+def packed_size(readings: Sequence[Reading]) -> int:
+    contents = sum(reading.left + -reading.left % tarfile.BLOCKSIZE for reading in readings)
+    return sum(len(_header(reading)) for reading in readings) + contents + _END
+
+
+def _header(reading: Reading) -> bytes:
+    entry = tarfile.TarInfo(part_name(reading.item.name))
+    entry.size = reading.left
+    entry.mode = 0o600
+    return entry.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+
+
+def _found(line: str) -> Found:
+    kind, digest, part_size, part_digest = line.split()
+    return Found(Kind(kind), digest.strip("-"), int(part_size), part_digest.strip("-"))
+
+
+async def _lines(lines: Sequence[str]) -> AsyncIterator[bytes]:
+    if lines:
+        yield "".join(f"{line}\n" for line in lines).encode()

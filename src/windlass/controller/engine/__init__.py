@@ -1,0 +1,1 @@
+"""Queue, cache and executor: observe a Framework, decide, store, act."""

@@ -1,0 +1,1 @@
+"""Leader election and what a replica runs while it leads."""

@@ -1,0 +1,1 @@
+"""Events, metrics, logs, snapshots and health endpoints of the controller."""

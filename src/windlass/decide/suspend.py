@@ -1,0 +1,42 @@
+"""A Framework that is kept from running: executionType Create (statement 35) and suspend (A3)."""
+
+import msgspec
+
+from windlass.decide.builder import Draft
+from windlass.model.completion import CompletionCode, FrameworkAttemptCompletionStatus, framework_completion
+from windlass.model.framework import ExecutionType, FrameworkSpec
+
+
+def is_held(spec: FrameworkSpec) -> bool:
+    """Whether the next attempt has to wait. Create and Stop come before suspend."""
+    return spec.execution_type is ExecutionType.CREATE or is_suspended(spec)
+
+
+def is_suspended(spec: FrameworkSpec) -> bool:
+    return spec.suspend and spec.execution_type is ExecutionType.START
+
+
+def suspension(spec: FrameworkSpec) -> FrameworkAttemptCompletionStatus | None:
+    if not is_suspended(spec):
+        return None
+    return framework_completion(CompletionCode.FRAMEWORK_SUSPENDED, "spec.suspend is true")
+
+
+def hold(draft: Draft) -> None:
+    """Remembers since when: the time is left out of activeDeadlineSeconds."""
+    holding = draft.status.holding
+    if holding.since is None:
+        draft.status = msgspec.structs.replace(
+            draft.status, holding=msgspec.structs.replace(holding, since=draft.now)
+        )
+
+
+def release(draft: Draft) -> None:
+    holding = draft.status.holding
+    if holding.since is None:
+        return
+    held_sec = int((draft.now - holding.since).total_seconds())
+    draft.status = msgspec.structs.replace(
+        draft.status,
+        holding=msgspec.structs.replace(holding, since=None, total_sec=holding.total_sec + max(0, held_sec)),
+    )

@@ -1,0 +1,1 @@
+"""The job file: fields, checks, and positions in the source text."""

@@ -1,0 +1,284 @@
+"""A config with imports and resources: a tree → what is wrong with it, and the ClusterConfig that it says.
+
+Here stands what a field may hold. What comes out of a template of one's own is checked in `render.cluster_config`.
+"""
+
+import re
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from windlass.jobfile import names as jobfile_names
+from windlass.model import names, role_names
+from windlass.model.cluster_config import (
+    ClusterConfig,
+    Import,
+    JupyterService,
+    ResourceType,
+    TensorFlowCluster,
+)
+from windlass.wire import diagnostics, structural_validation
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.yaml import tree
+
+PROPERTIES: dict[str, type[msgspec.Struct]] = {
+    ResourceType.TENSORFLOW_CLUSTER: TensorFlowCluster,
+    ResourceType.JUPYTER_SERVICE: JupyterService,
+}
+"""Of the types that need no template of one's own."""
+
+_OF_OBJECTS = frozenset({"apiVersion", "kind"})
+
+
+def is_config(node: tree.Node) -> bool:
+    """It has imports, or a list of resources: those of a job file are a mapping."""
+    if not isinstance(node, tree.Mapping) or _OF_OBJECTS & node.entries.keys():
+        return False
+    return "imports" in node.entries or isinstance(node.entries.get("resources"), tree.Sequence)
+
+
+def paths(node: tree.Node) -> tuple[str, ...]:
+    """Of its imports, where files may lie. No path leads out of the folder of the config."""
+    written = (tree.text_of(tree.dig(item, "path")) for item in tree.items_of(tree.dig(node, "imports")))
+    return tuple(path for path in written if path and not _why_not_a_path(path))
+
+
+def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterator[Fault]:
+    """All faults of a config that stands at `path` of its document. `templates` are the paths at which files lie."""
+    yield from structural_validation.check(node, ClusterConfig, path)
+    yield from _check_imports(node, path, templates)
+    known = _known_types(node, templates)
+    missing = {name for each in _imports(node) for name in each.names} - known.keys()
+    resources, at = tree.dig(node, "resources"), diagnostics.field(path, "resources")
+    if resources is None or (isinstance(resources, tree.Sequence) and not resources.items):
+        message = (
+            "there are no resources, expected at least one, such as {type: tensorflow-cluster, properties: …}"
+        )
+        yield diagnostics.error(resources or node, at, message, Rule.MISSING_FIELD)
+    for index, resource in enumerate(tree.items_of(resources)):
+        # Of a template that is not there, enough has been said.
+        if tree.text_of(tree.dig(resource, "type")) not in missing:
+            yield from _check_resource(resource, diagnostics.item(at, index), known)
+    yield from _check_names(node, at)
+    yield from _check_tasks(node, at, known)
+
+
+def config_of(node: tree.Node) -> ClusterConfig:
+    """Of a node without errors. Properties stay as they were written: a template may tell null from nothing."""
+    written = tree.plain(node)
+    config: ClusterConfig = msgspec.convert(tree.without_nulls(written), ClusterConfig)
+    properties = [each.get("properties") or {} for each in written["resources"]]
+    resources = zip(config.resources, properties, strict=True)
+    return msgspec.structs.replace(
+        config,
+        resources=tuple(msgspec.structs.replace(each, properties=found) for each, found in resources),
+    )
+
+
+def template_of(config: ClusterConfig, resource_type: str, templates: Collection[str]) -> str | None:
+    """The path of the file of which such a resource is made, or None: Windlass makes it."""
+    fitting = (each.path for each in config.imports if resource_type in each.names)
+    return next((path for path in fitting if path in templates), None)
+
+
+def built_in(config: ClusterConfig, resource_type: str) -> ResourceType:
+    """What Windlass makes of it, by whichever name it is asked for."""
+    called = (each.names[0] for each in config.imports if resource_type in each.names)
+    return ResourceType(next(called, resource_type))
+
+
+# Imports
+
+
+def _check_imports(node: tree.Node, path: str, templates: Collection[str]) -> Iterator[Fault]:
+    at = diagnostics.field(path, "imports")
+    first_lines: dict[str, int] = {}
+    for index, item in enumerate(tree.items_of(tree.dig(node, "imports"))):
+        where = tree.dig(item, "path")
+        text = tree.text_of(where)
+        if where is None or text is None:
+            continue
+        item_path = diagnostics.field(diagnostics.item(at, index), "path")
+        refused = _why_not_a_path(text)
+        if refused:
+            yield diagnostics.error(where, item_path, f"found {diagnostics.quoted(text)}, {refused}")
+            continue
+        written = _import(item, text)
+        called = written.names[0]
+        if text not in templates and called not in PROPERTIES:
+            yield diagnostics.error(
+                where,
+                item_path,
+                f"there is no file {diagnostics.quoted(text)} beside the config, and no built-in type "
+                f"{diagnostics.quoted(called)}. {_did_you_mean(called, tuple(PROPERTIES))}",
+            )
+        elif called in first_lines:
+            message = f"{diagnostics.quoted(called)} is imported in line {first_lines[called]} too: remove one of them"
+            yield diagnostics.error(where, item_path, message, Rule.DUPLICATE_NAME)
+        first_lines.setdefault(called, where.line)
+
+
+def _why_not_a_path(text: str) -> str:
+    """Empty if it leads to a file in the folder of the config, or below."""
+    folders = text.replace("\\", "/").split("/")
+    if text.startswith(("/", "~", "\\")) or re.match(r"[A-Za-z]:", text):
+        return "expected a path relative to the config"
+    if ".." in folders:
+        return "which leads out of the folder of the config: put the template beside the config"
+    if not text or "\0" in text:
+        return "expected the name of a file"
+    return ""
+
+
+def _import(item: tree.Node, path: str) -> Import:
+    return Import(path=path, name=tree.text_of(tree.dig(item, "name")) or "")
+
+
+def _imports(node: tree.Node) -> tuple[Import, ...]:
+    items = tree.items_of(tree.dig(node, "imports"))
+    return tuple(_import(item, path) for item in items if (path := tree.text_of(tree.dig(item, "path"))))
+
+
+def _known_types(node: tree.Node, templates: Collection[str]) -> dict[str, type[msgspec.Struct] | None]:
+    """By name, with the properties of those that Windlass makes itself. Those need no import."""
+    known: dict[str, type[msgspec.Struct] | None] = dict(PROPERTIES)
+    for each in _imports(node):
+        if each.path in templates:
+            known.update(dict.fromkeys(each.names))
+        elif each.names[0] in PROPERTIES:
+            known.setdefault(each.path, PROPERTIES[each.names[0]])
+    return known
+
+
+# Resources
+
+
+def _check_resource(
+    node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
+) -> Iterator[Fault]:
+    place = tree.dig(node, "type")
+    text = tree.text_of(place)
+    if place is None or text is None:
+        return
+    if text not in known:
+        message = (
+            f"found {diagnostics.quoted(text)}, of which nothing is known here. "
+            f"{_did_you_mean(text, tuple(known))}"
+        )
+        yield diagnostics.error(place, diagnostics.field(path, "type"), message)
+        return
+    struct = known[text]
+    if struct is None or not isinstance(node, tree.Mapping):
+        return
+    yield from _check_first_letter(node.get("name"), diagnostics.field(path, "name"))
+    properties, at = node.get("properties"), diagnostics.field(path, "properties")
+    if properties is not None and not isinstance(properties, tree.Mapping):
+        return
+    yield from structural_validation.check(
+        properties or tree.Mapping({}, {}, node.line, node.column), struct, at
+    )
+    for field, rule in (
+        ("namespace", jobfile_names.check_namespace),
+        ("image", _check_image),
+    ):
+        value = tree.dig(properties, field)
+        if value is not None:
+            yield from rule(value, diagnostics.field(at, field))
+
+
+def _check_first_letter(node: tree.Node | None, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node) or ""
+    if node is not None and text[:1].isdecimal():
+        expected = "a letter at the beginning: Services are called after it, and their names may not begin with a digit"
+        yield from structural_validation.wrong_type(node, expected, path)
+
+
+def _check_image(node: tree.Node, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if text is not None and (not text or re.search(r"\s", text)):
+        yield from structural_validation.wrong_type(node, "the name of an image, without spaces", path)
+
+
+def _check_names(node: tree.Node, path: str) -> Iterator[Fault]:
+    first_lines: dict[str, int] = {}
+    for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
+        written = tree.dig(resource, "name")
+        place = written or tree.dig(resource, "type")
+        name = tree.text_of(place)
+        if place is None or not name:
+            continue
+        if name in first_lines:
+            at = diagnostics.field(diagnostics.item(path, index), "name")
+            found = "found" if written else "there is no name, and without one it is called"
+            message = (
+                f"{found} {diagnostics.quoted(name)}, as the resource in line {first_lines[name]} is: expected a name "
+                "of its own for every resource"
+            )
+            yield diagnostics.error(place, at, message, Rule.DUPLICATE_NAME)
+        first_lines.setdefault(name, place.line)
+
+
+# The tasks of clusters
+
+
+def _check_tasks(
+    node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
+) -> Iterator[Fault]:
+    """Services are called after the jobs, and not after the cluster: two clusters share one space of names."""
+    first_lines: dict[tuple[str, str], int] = {}
+    for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
+        if known.get(tree.text_of(tree.dig(resource, "type")) or "") is not TensorFlowCluster:
+            continue
+        properties = tree.dig(resource, "properties")
+        namespace = tree.text_of(tree.dig(properties, "namespace")) or ""
+        jobs = tree.dig(properties, "jobs")
+        at = diagnostics.field(diagnostics.field(diagnostics.item(path, index), "properties"), "jobs")
+        if isinstance(jobs, tree.Sequence) and not any(map(_has_tasks, jobs.items)):
+            message = (
+                "no job has a task: nothing would ever run. Expected one such as {name: worker, num_tasks: 2}"
+            )
+            yield diagnostics.error(jobs, at, message, Rule.NO_TASKS)
+        for number, job in enumerate(tree.items_of(jobs)):
+            name = tree.dig(job, "name")
+            if name is not None:
+                yield from _check_task_name(
+                    name, diagnostics.field(diagnostics.item(at, number), "name"), namespace, first_lines
+                )
+
+
+def _check_task_name(
+    node: tree.Node, path: str, namespace: str, first_lines: dict[tuple[str, str], int]
+) -> Iterator[Fault]:
+    yield from _check_first_letter(node, path)
+    name = tree.text_of(node)
+    if name is None:
+        return
+    if (namespace, name) in first_lines:
+        line = first_lines[namespace, name]
+        message = (
+            f"found {diagnostics.quoted(name)}, as the job in line {line} is called: expected another name"
+        )
+        yield diagnostics.error(node, path, message, Rule.DUPLICATE_NAME)
+    first_lines.setdefault((namespace, name), node.line)
+    if re.fullmatch(names.ROLE_NAME_PATTERN, name) and not role_names.is_member(name):
+        message = (
+            f"found {diagnostics.quoted(name)}, which looks at a cluster and is no server of it: expected "
+            "another name"
+        )
+        yield diagnostics.error(node, path, message)
+
+
+def _has_tasks(job: tree.Node) -> bool:
+    """Or says so in a way that cannot be read, which is a fault of its own."""
+    number = tree.dig(job, "num_tasks")
+    return not (isinstance(number, tree.Scalar) and number.value == 0)
+
+
+def _did_you_mean(name: str, known: tuple[str, ...]) -> str:
+    nearest = diagnostics.nearest(name, known)
+    listed = ", ".join(diagnostics.cut(each) for each in known)
+    return (
+        f"Did you mean {diagnostics.quoted(nearest)}? Known are: {listed}."
+        if nearest
+        else f"Known are: {listed}."
+    )

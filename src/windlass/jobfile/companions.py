@@ -1,0 +1,259 @@
+"""The companions of a job file: where their files are, who may log in, and by which names and ports they are known."""
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from windlass.jobfile import names as jobfile_names
+from windlass.jobfile import resources, storage
+from windlass.jobfile import volumes as jobfile_volumes
+from windlass.model.companions import (
+    HUB_PORT_WITHIN,
+    Companion,
+    Hub,
+    Jupyter,
+    PasswordFrom,
+    TensorBoard,
+)
+from windlass.wire import diagnostics, structural_validation
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.yaml import tree
+
+LONGEST_USER = 64
+
+_PORTS = {
+    Companion.TENSORBOARD: TensorBoard().port,
+    Companion.JUPYTER: Jupyter().port,
+    Companion.HUB: Hub().port,
+}
+SOURCES = structural_validation.field_names(PasswordFrom)
+"""Of a password."""
+_PASSWORD = "password"  # noqa: S105
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NOT_IN_NAMES = re.compile(r"[\s/]")
+
+Check = Callable[[tree.Node, str], Iterator[Fault]]
+
+
+def check(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    found: dict[Companion, tree.Mapping] = {}
+    for companion in Companion:
+        written, at = node.entries.get(companion), diagnostics.field(path, companion)
+        if isinstance(written, tree.Scalar) and written.value is None:
+            message = (
+                f"nothing stands here: write {companion}: {{}} for one without wishes, or remove the line"
+            )
+            yield diagnostics.error(node.keys[companion], at, message)
+        elif isinstance(written, tree.Mapping):
+            found[companion] = written
+            yield from _check_length(node, companion, path)
+            yield from _check_fields(written, at)
+    yield from _check_ports(found, path)
+    if (board := found.get(Companion.TENSORBOARD)) is not None:
+        yield from _check_logdir(node, board, path)
+        yield from _check_service(node, board, path)
+    if (jupyter := found.get(Companion.JUPYTER)) is not None:
+        yield from _check_folder(node, jupyter, diagnostics.field(path, Companion.JUPYTER))
+    if (hub := found.get(Companion.HUB)) is not None:
+        yield from _check_folder(node, hub, diagnostics.field(path, Companion.HUB))
+        yield from _check_users(hub, diagnostics.field(path, Companion.HUB))
+
+
+def is_told_otherwise(fault: Fault, path: str) -> bool:
+    """Of a fault of the shape of a job: whether it is one of a password, of which more is said here."""
+    places = (diagnostics.field(path, companion) for companion in Companion)
+    return fault.path in {diagnostics.field(place, _PASSWORD) for place in places}
+
+
+# What all of them have
+
+
+def _check_fields(companion: tree.Mapping, path: str) -> Iterator[Fault]:
+    for field, rule in _RULES.items():
+        value = companion.get(field)
+        if value is not None:
+            yield from rule(value, diagnostics.field(path, field))
+    if _PASSWORD in companion.entries:
+        yield diagnostics.error(
+            companion.keys[_PASSWORD],
+            diagnostics.field(path, _PASSWORD),
+            "a password belongs in no job file, which others read: write passwordFrom: {env: NAME} or {file: PATH}, or "
+            "remove it: then one is made up, and shown once",
+        )
+
+
+def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterator[Fault]:
+    name, longest = node.get("name"), storage.LONGEST_NAME
+    text = tree.text_of(name)
+    if name is not None and text is not None and len(text) <= longest < len(f"{text}-{companion}"):
+        yield diagnostics.error(
+            name,
+            diagnostics.field(path, "name"),
+            f"found {diagnostics.quoted(text)}, of {len(text)} characters: with {companion} a name has at most "
+            f"{longest - len(f'-{companion}')}, since {{name}}-{companion} may have {longest}",
+        )
+
+
+def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Fault]:
+    """On a machine whose pods share one address, two of one port would be one too many."""
+    taken = {HUB_PORT_WITHIN: "the hub within its pod"} if Companion.HUB in found else {}
+    for companion, written in found.items():
+        node = written.get("port")
+        port = node.value if isinstance(node, tree.Scalar) and type(node.value) is int else _PORTS[companion]
+        if port in taken:
+            at = diagnostics.field(diagnostics.field(path, companion), "port")
+            message = f"found {port}, which is the port of {taken[port]} too: expected another one"
+            yield diagnostics.error(node or written, at, message)
+        taken.setdefault(port, str(companion))
+
+
+def _check_password_from(node: tree.Node, path: str) -> Iterator[Fault]:
+    if not isinstance(node, tree.Mapping):
+        return
+    found = [source for source in SOURCES if storage.is_said(node.get(source))]
+    is_misspelt = any(diagnostics.nearest(key, SOURCES) for key in node.entries if key not in SOURCES)
+    if len(found) != 1 and not (is_misspelt and not found):
+        what = f"found {' and '.join(found)}" if found else "nothing says where the password is"
+        yield diagnostics.error(node, path, f"{what}, expected exactly one of {', '.join(SOURCES)}")
+    variable, file, secret = (node.get(source) for source in ("env", "file", "secret"))
+    text = tree.text_of(variable)
+    if variable is not None and text and not _VARIABLE.fullmatch(text):
+        expected = "the name of a variable, such as JUPYTER_PASSWORD: not the password itself"
+        message = f"found something else, expected {expected}"
+        yield diagnostics.error(variable, diagnostics.field(path, "env"), message, Rule.WRONG_VALUE)
+    if file is not None and "\0" in (tree.text_of(file) or ""):
+        yield from structural_validation.wrong_type(
+            file, "the path of a file", diagnostics.field(path, "file")
+        )
+    if secret is not None:
+        yield from jobfile_names.check_object(secret, diagnostics.field(path, "secret"))
+
+
+def _check_config(node: tree.Node, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if text is None:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(text, "config", "exec", dont_inherit=True)
+    except SyntaxError as error:
+        yield diagnostics.error(
+            node, path, f"this is not Python: {error.msg}, in line {error.lineno or 1} of it"
+        )
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        yield diagnostics.error(node, path, f"this cannot be read as Python: {error}")
+
+
+_RULES: dict[str, Check] = {
+    "image": jobfile_names.check_image,
+    "userImage": jobfile_names.check_image,
+    "resources": resources.check,
+    "serviceAccount": jobfile_names.check_object,
+    "passwordFrom": _check_password_from,
+    "config": _check_config,
+}
+
+
+# Where files are
+
+
+def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Fault]:
+    written, at = (
+        board.get("logdir"),
+        diagnostics.field(diagnostics.field(path, Companion.TENSORBOARD), "logdir"),
+    )
+    if written is not None:
+        yield from storage.check_place(node, written, at)
+        return
+    key = node.keys[Companion.TENSORBOARD]
+    default = tree.Scalar(TensorBoard().logdir, key.line, key.column)
+    for fault in storage.check_place(node, default, at):
+        message = f"it does not say what it watches, and without that it is {default.value}: {fault.message}"
+        yield msgspec.structs.replace(fault, message=message)
+
+
+def _check_folder(node: tree.Mapping, companion: tree.Mapping, path: str) -> Iterator[Fault]:
+    written, at = companion.get("folder"), diagnostics.field(path, "folder")
+    if written is None or not storage.is_said(written):
+        return
+    found = list(storage.check_place(node, written, at, is_written=True))
+    yield from found
+    if not found and (name := _read_only_volume(node, tree.text_of(written) or "")):
+        yield diagnostics.error(
+            written,
+            at,
+            f"found {diagnostics.quoted(tree.text_of(written))}, in the volume {name}, which is "
+            "readOnly: expected a path "
+            "in another one, to which notebooks can be written",
+        )
+
+
+def _read_only_volume(node: tree.Mapping, path: str) -> str:
+    """In which the path is, or nothing."""
+    volumes = storage.volumes_of(node)
+    places = {name: at for name, volume in volumes.items() if (at := tree.text_of(volume.get("at")))}
+    found = jobfile_volumes.volume_at(places, path)
+    if found is None:
+        return ""
+    flag = volumes[found[0]].get("readOnly")
+    return found[0] if isinstance(flag, tree.Scalar) and flag.value is True else ""
+
+
+# By which names they are known
+
+
+def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Fault]:
+    written, at = board.get("name"), diagnostics.field(diagnostics.field(path, Companion.TENSORBOARD), "name")
+    job = tree.text_of(node.get("name"))
+    name = TensorBoard().name if written is None else tree.text_of(written)
+    if written is not None and name and name[0].isdecimal():
+        expected = (
+            "a letter at the beginning: a Service is called so, and its name may not begin with a digit"
+        )
+        yield from structural_validation.wrong_type(written, expected, at)
+    others = {f"{job}-{companion}" for companion in (Companion.JUPYTER, Companion.HUB)}
+    if job and name in {job, f"{job}-nfs", *others}:
+        message = (
+            f"found {diagnostics.quoted(name)}, which another Service of the job is called: expected "
+            "another name, such as "
+            f"{diagnostics.quoted(f'{job}-{Companion.TENSORBOARD}')}"
+        )
+        yield diagnostics.error(written or node.keys[Companion.TENSORBOARD], at, message, Rule.DUPLICATE_NAME)
+
+
+def _check_users(hub: tree.Mapping, path: str) -> Iterator[Fault]:
+    users = _names(hub, "users")
+    for field in ("users", "admins"):
+        lines: dict[str, int] = {}
+        for item, name, at in _names(hub, field, path):
+            is_name = 0 < len(name) <= LONGEST_USER and name.isprintable() and not _NOT_IN_NAMES.search(name)
+            if not is_name:
+                expected = f'the name of a user: 1 to {LONGEST_USER} characters, without spaces and "/"'
+                yield from structural_validation.wrong_type(item, expected, at)
+            elif name.lower() in lines:
+                message = (
+                    f"found {diagnostics.quoted(name)}, who is in line {lines[name.lower()]} too, for a hub knows no "
+                    "capitals: remove one of them"
+                )
+                yield diagnostics.error(item, at, message, Rule.DUPLICATE_NAME)
+            elif field == "admins" and users and name.lower() not in {user.lower() for _, user, _ in users}:
+                message = (
+                    f"found {diagnostics.quoted(name)}, who is not among the users and could not log "
+                    "in: add the name to "
+                    "users"
+                )
+                yield diagnostics.error(item, at, message)
+            lines.setdefault(name.lower(), item.line)
+
+
+def _names(hub: tree.Mapping, field: str, path: str = "") -> list[tuple[tree.Node, str, str]]:
+    """Each with its node and its path."""
+    at = diagnostics.field(path, field)
+    return [
+        (item, name, diagnostics.item(at, index))
+        for index, item in enumerate(tree.items_of(hub.get(field)))
+        if (name := tree.text_of(item)) is not None
+    ]

@@ -1,0 +1,265 @@
+"""The job file: a tree → what is wrong with it, and the Job that it says.
+
+Here stands what a field may hold. What the fields mean together for a runtime, and whether the Framework that is made
+of them is a good one, is checked in `render.checking`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from windlass.jobfile import companions, resources, storage, volumes
+from windlass.jobfile import names as jobfile_names
+from windlass.model import names
+from windlass.model.framework import Framework
+from windlass.model.job import Job, Role
+from windlass.wire import (
+    commands,
+    diagnostics,
+    durations,
+    pod_schema,
+    semantic_validation,
+    structural_validation,
+)
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.yaml import tree
+
+FIELDS = structural_validation.field_names(Job)
+
+_OF_OBJECTS = frozenset({"apiVersion", "kind"})
+_OF_FRAMEWORKS = frozenset(structural_validation.field_names(Framework)) - _OF_OBJECTS
+
+Check = Callable[[tree.Node, str], Iterator[Fault]]
+
+
+def is_job(node: tree.Node) -> bool:
+    """Or was meant to be one: it does not say of which kind it is, as every object of Kubernetes does."""
+    if not isinstance(node, tree.Mapping) or not node.entries or _OF_OBJECTS & node.entries.keys():
+        return False
+    return any(key in FIELDS for key in node.entries) or not _OF_FRAMEWORKS & node.entries.keys()
+
+
+def check(node: tree.Node, path: str) -> Iterator[Fault]:
+    """All faults of a job file that stands at `path` of its document."""
+    for fault in structural_validation.check(node, Job, path):
+        if not companions.is_told_otherwise(fault, path):
+            yield fault
+    if not isinstance(node, tree.Mapping):
+        return
+    yield from _check_name(node, path)
+    yield from _check_roles(node, path)
+    yield from _check_what_roles_have_too(node, path)
+    for role, role_path in roles_of(node, path):
+        yield from _check_what_roles_have_too(role, role_path)
+    for field, rule in _RULES.items():
+        value = node.get(field)
+        if value is not None:
+            yield from rule(value, diagnostics.field(path, field))
+    yield from storage.check(node, path)
+    yield from companions.check(node, path)
+
+
+def job_of(node: tree.Node) -> Job:
+    """Of a node without errors."""
+    written = tree.plain(node)
+    job: Job = msgspec.convert(_with_pods_as_written(tree.without_nulls(written), written), Job)
+    return job
+
+
+def roles_of(node: tree.Node, path: str) -> Iterator[tuple[tree.Mapping, str]]:
+    """Those that are mappings, each with its path."""
+    roles = tree.dig(node, "roles")
+    for name, role in roles.entries.items() if isinstance(roles, tree.Mapping) else ():
+        if isinstance(role, tree.Mapping):
+            yield role, diagnostics.field(diagnostics.field(path, "roles"), name)
+
+
+def tasks_of(role: tree.Node) -> int:
+    """As far as the number can be read."""
+    node = tree.dig(role, "tasks")
+    if node is None:
+        return Role().tasks
+    return node.value if isinstance(node, tree.Scalar) and type(node.value) is int else 0
+
+
+def _with_pods_as_written(job: dict[str, Any], written: dict[str, Any]) -> dict[str, Any]:
+    """In what is merged into a pod template, a null takes a field away."""
+    if job.get("pod") is not None:
+        job["pod"] = written["pod"]
+    for name, role in (job.get("roles") or {}).items():
+        if role.get("pod") is not None:
+            role["pod"] = written["roles"][name]["pod"]
+    return job
+
+
+# Names and roles
+
+
+def _check_name(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    name = node.get("name")
+    text = tree.text_of(name) or ""
+    if name is not None and text[:1].isdecimal():
+        yield from structural_validation.wrong_type(
+            name,
+            "a letter at the beginning: a Service is called the same, and its name may not begin with a digit",
+            diagnostics.field(path, "name"),
+        )
+
+
+def _check_roles(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    roles, at = node.get("roles"), diagnostics.field(path, "roles")
+    is_misspelt = any(
+        diagnostics.nearest(key, FIELDS) == "roles" for key in node.entries if key not in FIELDS
+    )
+    if roles is None and not is_misspelt:
+        message = "the roles are missing, expected at least one, such as roles: {worker: {tasks: 2}}"
+        yield diagnostics.error(node, at, message, Rule.MISSING_FIELD)
+    if not isinstance(roles, tree.Mapping):
+        return
+    if not roles.entries:
+        message = "found no role, expected at least one, such as worker: {tasks: 2}"
+        yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
+        return
+    numbers = {name: tasks_of(role) for name, role in roles.entries.items()}
+    if not any(numbers.values()):
+        message = "no role has a task: nothing would ever run. Give one of them tasks"
+        yield diagnostics.error(roles, at, message, Rule.NO_TASKS)
+    if sum(numbers.values()) > semantic_validation.MOST_TASKS:
+        yield diagnostics.error(
+            roles,
+            at,
+            f"found {sum(numbers.values())} tasks, expected at most {semantic_validation.MOST_TASKS} "
+            "in all roles together: the "
+            "status of more cannot be stored. Divide them among several jobs.",
+        )
+    for name, number in numbers.items():
+        yield from _check_host_name(roles.keys[name], name, number, diagnostics.field(at, name))
+
+
+def _check_host_name(at: diagnostics.Located, role: str, tasks: int, path: str) -> Iterator[Fault]:
+    last = names.host_name(role, max(0, tasks - 1))
+    if re.fullmatch(names.ROLE_NAME_PATTERN, role) and len(last) > names.HOSTNAME_LIMIT:
+        yield diagnostics.error(
+            at,
+            path,
+            f"found {diagnostics.quoted(role)}, with which the last task is called "
+            f"{diagnostics.cut(last)}: a host name has at "
+            f"most {names.HOSTNAME_LIMIT} characters. Give the role a shorter name.",
+        )
+
+
+# What a job has, and each of its roles
+
+
+def _check_what_roles_have_too(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    for field, rule in _SHARED_RULES.items():
+        value = node.get(field)
+        if value is not None:
+            yield from rule(value, diagnostics.field(path, field))
+
+
+def _check_command(node: tree.Node, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if (text is not None and not text.strip()) or (isinstance(node, tree.Sequence) and not node.items):
+        yield diagnostics.error(
+            node, path, "the command is empty, expected a program, such as python train.py"
+        )
+    elif text is not None:
+        try:
+            commands.words(text)
+        except ValueError as refused:
+            yield diagnostics.error(
+                node,
+                path,
+                f"the command cannot be read ({str(refused).lower()}): close the quotation, or write its words as a "
+                "list",
+            )
+
+
+def _check_env(node: tree.Node, path: str) -> Iterator[Fault]:
+    for name, value in node.entries.items() if isinstance(node, tree.Mapping) else ():
+        if isinstance(value, tree.Mapping):
+            at = diagnostics.field(path, name)
+            yield from pod_schema.check_type(value, "V1EnvVarSource", at)
+            if len(value.entries) != 1:
+                known = "secretKeyRef, configMapKeyRef, fieldRef or resourceFieldRef"
+                yield diagnostics.error(
+                    value, at, f"found {len(value.entries)} sources, expected one: {known}"
+                )
+
+
+def _check_tolerations(node: tree.Node, path: str) -> Iterator[Fault]:
+    if isinstance(node, tree.Sequence):
+        yield from pod_schema.check_type(node, "[]V1Toleration", path)
+
+
+def _check_env_from(node: tree.Node, path: str) -> Iterator[Fault]:
+    if isinstance(node, tree.Sequence):
+        yield from pod_schema.check_type(node, "[]V1EnvFromSource", path)
+
+
+def _check_pod(node: tree.Node, path: str) -> Iterator[Fault]:
+    """A part of a template. The containers that every template needs are there without it."""
+    if isinstance(node, tree.Mapping):
+        yield from pod_schema.check(_with_containers(node), path)
+
+
+def _with_containers(pod: tree.Mapping) -> tree.Mapping:
+    spec = pod.get("spec")
+    if not isinstance(spec, tree.Mapping) or "containers" in spec.entries:
+        return pod
+    none = tree.Sequence((), spec.line, spec.column)
+    whole = msgspec.structs.replace(spec, entries={**spec.entries, "containers": none})
+    return msgspec.structs.replace(pod, entries={**pod.entries, "spec": whole})
+
+
+# What only a job has
+
+
+def _check_duration(node: tree.Node, path: str) -> Iterator[Fault]:
+    if _seconds(node) is None:
+        yield from structural_validation.wrong_type(node, durations.EXPECTED, path)
+
+
+def _check_deadline(node: tree.Node, path: str) -> Iterator[Fault]:
+    yield from _check_duration(node, path)
+    if _seconds(node) == 0:
+        yield from structural_validation.wrong_type(
+            node, "more than nothing: where there is no deadline, leave it out", path
+        )
+
+
+def _seconds(node: tree.Node) -> float | None:
+    """None if it is no duration. What is of another type altogether has been spoken of."""
+    if not isinstance(node, tree.Scalar) or type(node.value) not in (int, str):
+        return 1
+    try:
+        return durations.seconds(str(node.value))
+    except ValueError:
+        return None
+
+
+_SHARED_RULES: dict[str, Check] = {
+    "image": jobfile_names.check_image,
+    "command": _check_command,
+    "env": _check_env,
+    "resources": resources.check,
+    "nodeSelector": jobfile_names.check_labels,
+    "tolerations": _check_tolerations,
+    "pod": _check_pod,
+}
+_RULES: dict[str, Check] = {
+    "namespace": jobfile_names.check_namespace,
+    "envFrom": _check_env_from,
+    "volumes": volumes.check,
+    "shmSize": resources.check_memory,
+    "pendingDeadline": _check_deadline,
+    "activeDeadline": _check_deadline,
+    "ttl": _check_duration,
+    "serviceAccount": jobfile_names.check_object,
+    "imagePullSecrets": jobfile_names.check_objects,
+    "labels": jobfile_names.check_labels,
+    "annotations": jobfile_names.check_annotations,
+}

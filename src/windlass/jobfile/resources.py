@@ -1,0 +1,38 @@
+"""What a task, or a companion, of a job file needs: quantities as Kubernetes has them, and as people mean them."""
+
+import re
+from collections.abc import Iterator
+
+from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire.diagnostics import Fault
+from windlass.wire.yaml import tree
+
+_ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
+_LEAST_MEMORY = 1_000_000
+"""In bytes. Whoever writes less, and no unit, thinks of another one."""
+
+
+def check(node: tree.Node, path: str) -> Iterator[Fault]:
+    for field, rule in (("cpus", check_quantity), ("memory", check_memory)):
+        value = tree.dig(node, field)
+        if value is not None:
+            yield from rule(value, diagnostics.field(path, field))
+
+
+def check_quantity(node: tree.Node, path: str) -> Iterator[Fault]:
+    if not isinstance(node, tree.Scalar) or isinstance(node.value, bool):
+        return
+    text = str(node.value)
+    if not pod_schema.is_quantity(node) or text.startswith("-") or _ZERO.fullmatch(text):
+        yield from structural_validation.wrong_type(
+            node, "a quantity above 0, such as 2, 0.5, 500m or 4Gi", path
+        )
+
+
+def check_memory(node: tree.Node, path: str) -> Iterator[Fault]:
+    yield from check_quantity(node, path)
+    value = node.value if isinstance(node, tree.Scalar) else None
+    number = str(value)
+    if not isinstance(value, bool) and number.isdecimal() and 0 < int(number[:8]) < _LEAST_MEMORY:
+        message = f"found {number}, which is {number} bytes, and no program runs with that: did you mean {number}Gi?"
+        yield diagnostics.error(node, path, message)

@@ -1,0 +1,254 @@
+"""What a job file says of its storage beyond each volume alone: which files come where, and who serves them."""
+
+import re
+from collections.abc import Iterator
+
+from windlass.jobfile import names as jobfile_names
+from windlass.jobfile import volumes as jobfile_volumes
+from windlass.jobfile import web_addresses
+from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.yaml import tree
+
+LONGEST_NAME = 63
+"""Of a Service, and of a label."""
+SOURCES = ("url", "folder", "command")
+"""Of loadData."""
+
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
+_SUFFIXES = {"nfsServer": "-nfs", "loadData": "-load-data"}
+"""With which the name of a job is that of a Service, or of a Job."""
+_MOST_OF_A_SECRET = 1024 * 1024
+_OF_EACH_TASK = "emptyDir"
+_READ_ONLY = ("configMap", "secret")
+_SERVER_VOLUME = "nfs"
+
+
+def check(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    yield from _check_lengths(node, path)
+    yield from _check_secrets(node, path)
+    yield from _check_server(node, path)
+    yield from _check_nodes(node, path)
+    for index, need in enumerate(tree.items_of(node.get("needs"))):
+        yield from check_place(node, need, diagnostics.item(diagnostics.field(path, "needs"), index))
+    for index, entry in enumerate(tree.items_of(node.get("loadData"))):
+        if isinstance(entry, tree.Mapping):
+            yield from _check_entry(node, entry, diagnostics.item(diagnostics.field(path, "loadData"), index))
+
+
+def _check_lengths(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    name = node.get("name")
+    text = tree.text_of(name)
+    if name is None or text is None:
+        return
+    for field, suffix in _SUFFIXES.items():
+        if is_said(node.get(field)) and len(text) <= LONGEST_NAME < len(text + suffix):
+            yield diagnostics.error(
+                name,
+                diagnostics.field(path, "name"),
+                f"found {diagnostics.quoted(text)}, of {len(text)} characters: with {field} a name has at most "
+                f"{LONGEST_NAME - len(suffix)}, since {{name}}{suffix} may have {LONGEST_NAME}",
+            )
+
+
+# Secrets
+
+
+def _check_secrets(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    secrets = node.get("secrets")
+    if not isinstance(secrets, tree.Mapping):
+        return
+    at = diagnostics.field(path, "secrets")
+    size = sum(len((tree.text_of(value) or "").encode()) for value in secrets.entries.values())
+    if size > _MOST_OF_A_SECRET:
+        message = (
+            f"found {size} bytes, and a Secret holds {_MOST_OF_A_SECRET}: keep them in files of a volume"
+        )
+        yield diagnostics.error(secrets, at, message)
+    for name, value in secrets.entries.items():
+        if name == "." or name.startswith(".."):
+            yield diagnostics.error(
+                secrets.keys[name], diagnostics.field(at, name), "no Secret has an entry of this name"
+            )
+        if "\0" in (tree.text_of(value) or ""):
+            message = (
+                "there is a NUL in it, and no variable can have one: mount a Secret of your own as a volume"
+            )
+            yield diagnostics.error(value, diagnostics.field(at, name), message)
+    for variables, where in _variables(node, path):
+        for name, place in variables.keys.items():
+            if name in secrets.entries:
+                message = (
+                    f"{diagnostics.quoted(name)} is among the secrets too: expected it in one of the two"
+                )
+                yield diagnostics.error(place, diagnostics.field(where, name), message, Rule.DUPLICATE_NAME)
+
+
+def _variables(node: tree.Mapping, path: str) -> Iterator[tuple[tree.Mapping, str]]:
+    """Those of the job and of each role, with their paths."""
+    roles = node.get("roles")
+    holders = [(node, path)]
+    for name, role in roles.entries.items() if isinstance(roles, tree.Mapping) else ():
+        if isinstance(role, tree.Mapping):
+            holders.append((role, diagnostics.field(diagnostics.field(path, "roles"), name)))
+    for holder, where in holders:
+        env = holder.get("env")
+        if isinstance(env, tree.Mapping):
+            yield env, diagnostics.field(where, "env")
+
+
+# The server, and the machines
+
+
+def _check_server(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    server, at = node.get("nfsServer"), diagnostics.field(path, "nfsServer")
+    for name, volume in volumes_of(node).items():
+        where = diagnostics.field(diagnostics.field(path, "volumes"), name)
+        share = volume.get("share")
+        if share is not None and is_said(share) and server is None:
+            yield diagnostics.error(
+                share,
+                diagnostics.field(where, "share"),
+                "a share is a folder of the job's own NFS server, and it has none: add nfsServer: {size: 10Gi}, or use "
+                "nfs for a server that is there already",
+            )
+        if server is not None and name == _SERVER_VOLUME and is_said(volume.get("cephfs")):
+            yield diagnostics.error(
+                volume, where, "the claim of the NFS server has this name: give the volume another one"
+            )
+    if not isinstance(server, tree.Mapping):
+        return
+    size, image, storage_class = server.get("size"), server.get("image"), server.get("storageClass")
+    if isinstance(size, tree.Scalar) and not isinstance(size.value, bool) and not _is_amount(size):
+        yield from structural_validation.wrong_type(
+            size, "a size above 0, such as 10Gi", diagnostics.field(at, "size")
+        )
+    if image is not None:
+        yield from jobfile_names.check_image(image, diagnostics.field(at, "image"))
+    if storage_class is not None:
+        yield from jobfile_names.check_object(storage_class, diagnostics.field(at, "storageClass"))
+
+
+def _is_amount(size: tree.Scalar) -> bool:
+    text = str(size.value)
+    return pod_schema.is_quantity(size) and not text.startswith("-") and _ZERO.fullmatch(text) is None
+
+
+def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    """Every task has all volumes: some machine has to have them too."""
+    left: set[str] | None = None
+    for name, volume in volumes_of(node).items():
+        items = tree.items_of(volume.get("nodes"))
+        nodes = {text for item in items if (text := tree.text_of(item))}
+        if not nodes:
+            continue
+        left = nodes if left is None else left & nodes
+        if not left:
+            at = diagnostics.field(diagnostics.field(diagnostics.field(path, "volumes"), name), "nodes")
+            message = "no machine has this folder and those of the volumes above: every task has all volumes"
+            yield diagnostics.error(volume.keys["nodes"], at, message)
+            return
+
+
+# Files
+
+
+def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator[Fault]:
+    found = [source for source in SOURCES if is_said(entry.get(source))]
+    if len(found) != 1:
+        what = f"found {' and '.join(found)}" if found else "nothing says where the files come from"
+        yield diagnostics.error(entry, path, f"{what}, expected exactly one of {', '.join(SOURCES)}")
+    to, url, sha256, image = (entry.get(field) for field in ("to", "url", "sha256", "image"))
+    if to is not None:
+        yield from check_place(node, to, diagnostics.field(path, "to"), is_written=True)
+    if url is not None and is_said(url):
+        yield from _check_url(url, diagnostics.field(path, "url"))
+    if sha256 is not None and is_said(sha256):
+        yield from _check_sha256(sha256, diagnostics.field(path, "sha256"), is_of_url="url" in found)
+    if image is not None:
+        yield from jobfile_names.check_image(image, diagnostics.field(path, "image"))
+    command = entry.get("command")
+    is_blank = (tree.text_of(command) or "x").strip() == ""
+    if command is not None and (is_blank or (isinstance(command, tree.Sequence) and not command.items)):
+        message = "the command is empty, expected a program, such as python fetch.py"
+        yield diagnostics.error(command, diagnostics.field(path, "command"), message)
+
+
+def _check_url(node: tree.Node, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if text is None:
+        return
+    file = web_addresses.file_of(text)
+    if not web_addresses.is_complete(text):
+        yield from structural_validation.wrong_type(
+            node, "an address that begins with https://, http:// or ftp://", path
+        )
+    elif not file or not file.isprintable():
+        expected = "the address of a file, such as https://example.com/digits.tar.gz"
+        yield from structural_validation.wrong_type(node, expected, path)
+
+
+def _check_sha256(node: tree.Node, path: str, *, is_of_url: bool) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if text is not None and _SHA256.fullmatch(text) is None:
+        yield from structural_validation.wrong_type(
+            node, "a sha256: 64 digits from 0 to 9 and from a to f", path
+        )
+    if not is_of_url:
+        yield diagnostics.error(node, path, "a sha256 is that of a url, and there is none: remove it")
+
+
+def check_place(
+    node: tree.Mapping, place: tree.Node, path: str, *, is_written: bool = False
+) -> Iterator[Fault]:
+    """A path in a volume of the job `node`, in which all of its tasks see the same."""
+    text = tree.text_of(place)
+    if text is None:
+        return
+    if not jobfile_volumes.is_absolute(text) or "\0" in text or "\n" in text:
+        yield from structural_validation.wrong_type(
+            place, 'a path that begins with "/", without "..", such as /data', path
+        )
+        return
+    volumes = volumes_of(node)
+    places = {name: at for name, volume in volumes.items() if (at := tree.text_of(volume.get("at")))}
+    found = jobfile_volumes.volume_at(places, text)
+    if found is None:
+        known = (
+            f": they are at {', '.join(diagnostics.cut(at) for at in places.values())}"
+            if places
+            else ", and it has none"
+        )
+        yield diagnostics.error(
+            place, path, f"found {diagnostics.quoted(text)}, expected a path in a volume of the job{known}"
+        )
+        return
+    name, _ = found
+    if is_said(volumes[name].get(_OF_EACH_TASK)):
+        yield diagnostics.error(
+            place,
+            path,
+            f"found {diagnostics.quoted(text)}, in the volume {name}: each task has its own, empty at "
+            "its start. Expected a "
+            "path in a volume that is there before, such as nfs, share or pvc",
+        )
+    if is_written and any(is_said(volumes[name].get(kind)) for kind in _READ_ONLY):
+        yield diagnostics.error(
+            place,
+            path,
+            f"found {diagnostics.quoted(text)}, in the volume {name}, to which nobody can write: "
+            "expected a path in another "
+            "one",
+        )
+
+
+def volumes_of(node: tree.Mapping) -> dict[str, tree.Mapping]:
+    found = node.get("volumes")
+    entries = found.entries.items() if isinstance(found, tree.Mapping) else ()
+    return {name: volume for name, volume in entries if isinstance(volume, tree.Mapping)}
+
+
+def is_said(node: tree.Node | None) -> bool:
+    """An empty text counts as none."""
+    return node is not None and tree.text_of(node) != "" and node != tree.Sequence((), node.line, node.column)

@@ -1,0 +1,161 @@
+"""The volumes of a job file: each comes from one place, and is mounted at one of its own."""
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+
+from windlass.jobfile import names as jobfile_names
+from windlass.model.job import Volume
+from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire.diagnostics import Fault
+from windlass.wire.yaml import tree
+
+RESERVED = "windlass-"
+"""Volumes that Windlass adds are called so."""
+KINDS = ("hostPath", "share", "nfs", "pvc", "cephfs", "emptyDir", "configMap", "secret")
+
+_FIELDS = structural_validation.field_names(Volume)
+_PATHS = (("hostPath",), ("nfs", "path"), ("cephfs", "path"))
+_OBJECTS = (("pvc",), ("configMap",), ("secret",), ("cephfs", "secret"))
+_TEXTS = (("nfs", "server"), ("cephfs", "clusterID"), ("cephfs", "fsName"), ("cephfs", "secret"))
+_SHARE = re.compile(r"(/[A-Za-z0-9._-]+)+/?")
+
+
+def check(volumes: tree.Node, path: str) -> Iterator[Fault]:
+    first_lines: dict[str, int] = {}
+    for name, volume in volumes.entries.items() if isinstance(volumes, tree.Mapping) else ():
+        at = diagnostics.field(path, name)
+        if name.startswith(RESERVED):
+            message = f"names that begin with {RESERVED} are taken: give the volume another one"
+            yield diagnostics.error(volume, at, message)
+        if isinstance(volume, tree.Mapping):
+            yield from _check_kind(volume, at)
+            yield from _check_source(volume, at)
+            yield from _check_sub_path(volume.get("subPath"), diagnostics.field(at, "subPath"))
+            yield from _check_place(volume.get("at"), first_lines, diagnostics.field(at, "at"))
+
+
+def normal(path: str) -> str:
+    """An absolute path without what means nothing in it, so that the same places are the same text."""
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def volume_at(places: Mapping[str, str], path: str) -> tuple[str, str] | None:
+    """The volume in which a path is, of those that are at `places`, and the path below that. None: in none of them."""
+    whole = normal(path)
+    around = [name for name, at in places.items() if f"{whole}/".startswith(f"{normal(at)}/")]
+    if not around:
+        return None
+    nearest = max(around, key=lambda name: len(normal(places[name])))
+    return nearest, whole[len(normal(places[nearest])) :].strip("/")
+
+
+def is_absolute(text: str) -> bool:
+    return text.startswith("/") and ".." not in text.split("/")
+
+
+def _check_kind(volume: tree.Mapping, path: str) -> Iterator[Fault]:
+    kinds = [kind for kind in KINDS if not _is_empty(volume.get(kind))]
+    is_misspelt = any(
+        diagnostics.nearest(key, _FIELDS) in KINDS for key in volume.entries if key not in _FIELDS
+    )
+    if len(kinds) == 1 or (not kinds and is_misspelt):
+        return
+    found = f"found {' and '.join(kinds)}" if kinds else "nothing says where it comes from"
+    yield diagnostics.error(volume, path, f"{found}, expected exactly one of {', '.join(KINDS)}")
+
+
+def _is_empty(node: tree.Node | None) -> bool:
+    return node is None or tree.text_of(node) == ""
+
+
+def _check_source(volume: tree.Mapping, path: str) -> Iterator[Fault]:
+    for keys in _PATHS:
+        node = tree.dig(volume, *keys)
+        text = tree.text_of(node)
+        if node is not None and text and not is_absolute(text):
+            yield from structural_validation.wrong_type(
+                node,
+                'a path that begins with "/", without ".."',
+                functools.reduce(diagnostics.field, keys, path),
+            )
+    for keys in _TEXTS:
+        node = tree.dig(volume, *keys)
+        text = tree.text_of(node)
+        if node is not None and text is not None and re.fullmatch(r"\S+", text) is None:
+            yield from structural_validation.wrong_type(
+                node, "a name without spaces", functools.reduce(diagnostics.field, keys, path)
+            )
+    for keys in _OBJECTS:
+        node = tree.dig(volume, *keys)
+        if node is not None:
+            yield from jobfile_names.check_object(node, functools.reduce(diagnostics.field, keys, path))
+    yield from _check_share(volume.get("share"), diagnostics.field(path, "share"))
+    yield from _check_nodes(volume, path)
+    ceph_namespace = tree.dig(volume, "cephfs", "secretNamespace")
+    if ceph_namespace is not None:
+        yield from jobfile_names.check_namespace(
+            ceph_namespace, diagnostics.field(diagnostics.field(path, "cephfs"), "secretNamespace")
+        )
+    empty_dir = volume.get("emptyDir")
+    if isinstance(empty_dir, tree.Mapping):
+        yield from pod_schema.check_type(
+            empty_dir, "V1EmptyDirVolumeSource", diagnostics.field(path, "emptyDir")
+        )
+
+
+def _check_share(node: tree.Node | None, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if node is None or not text:
+        return
+    is_good = is_absolute(text) and "." not in text.split("/") and _SHARE.fullmatch(text) is not None
+    if not is_good:
+        expected = (
+            'a folder of the NFS server, such as /data or /output/digits: "/" at its beginning, letters, digits, '
+            'hyphens, underscores and dots, and no ".."'
+        )
+        yield from structural_validation.wrong_type(node, expected, path)
+
+
+def _check_nodes(volume: tree.Mapping, path: str) -> Iterator[Fault]:
+    nodes, at = volume.get("nodes"), diagnostics.field(path, "nodes")
+    if nodes is None or not tree.items_of(nodes):
+        return
+    if _is_empty(volume.get("hostPath")):
+        message = "nodes are those that have the folder of a hostPath, and this volume has none: remove them"
+        yield diagnostics.error(volume.keys["nodes"], at, message)
+    for index, node in enumerate(tree.items_of(nodes)):
+        if tree.text_of(node) == "":
+            yield from structural_validation.wrong_type(
+                node, "the name of a node", diagnostics.item(at, index)
+            )
+        yield from jobfile_names.check_object(node, diagnostics.item(at, index))
+
+
+def _check_sub_path(node: tree.Node | None, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node) or ""
+    if node is not None and (text.startswith("/") or ".." in text.split("/")):
+        yield from structural_validation.wrong_type(
+            node, 'a path inside the volume, without "/" at its beginning and without ".."', path
+        )
+
+
+def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if node is None or text is None:
+        return
+    if not is_absolute(text) or ":" in text or normal(text) == "/":
+        yield from structural_validation.wrong_type(
+            node, 'a path that begins with "/", without ".." and ":", such as /data', path
+        )
+        return
+    if normal(text) in first_lines:
+        first = first_lines[normal(text)]
+        yield diagnostics.error(
+            node,
+            path,
+            f"found {diagnostics.quoted(text)}, where the volume of line {first} is too: expected a "
+            "path of its own for "
+            "every volume",
+        )
+    first_lines.setdefault(normal(text), node.line)

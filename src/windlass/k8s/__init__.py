@@ -1,0 +1,1 @@
+"""Kubernetes knowledge without I/O that all packages share: types, quantities, names, patches, errors, times."""

@@ -1,0 +1,261 @@
+"""JSON patches (RFC 6902) and merge patches (RFC 7386), applied as Kubernetes applies them.
+
+Everything here is a function of its arguments. What it answers shares nothing with what it was given, so that either
+may be changed afterwards. Where Kubernetes is laxer than the RFCs, so is this: a client written against Kubernetes
+must not notice a difference. Strategic merge patches, which need to know an object's types, are in `strategic`.
+"""
+
+import copy
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import msgspec
+
+from windlass.k8s import api_errors
+
+MAX_OPERATIONS = 10_000
+# What all the copy operations of one patch may add to an object: without a limit, some thirty of them fill any memory.
+MAX_COPIED_BYTES = 3 * 1024 * 1024
+
+_INDEX = re.compile(r"[+-]?[0-9]{1,18}")
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def refusing_bottomless(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A document may be nested as deeply as the interpreter can follow it; a deeper one is the client's fault."""
+
+    @functools.wraps(function)
+    def guarded(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except RecursionError as error:
+            raise api_errors.bad_request("exceeded max depth") from error
+
+    return guarded
+
+
+def independent(value: Any) -> Any:
+    """A copy that shares nothing with the JSON value that it was made from."""
+    try:
+        return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
+    except OverflowError:
+        # A whole number of more than 64 bits, which JSON can have.
+        return copy.deepcopy(value)
+
+
+def json_type(value: Any) -> str:
+    """What a JSON value is, as a message of Kubernetes names it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case str():
+            return "string"
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case _:
+            return "number"
+
+
+@refusing_bottomless
+def json_patch(obj: Any, operations: Any) -> Any:
+    """The object after all operations; the first that does not apply refuses the whole patch."""
+    document = _Document(independent(obj))
+    for operation in _checked(independent(operations)):
+        document.apply(operation)
+    return document.root
+
+
+@refusing_bottomless
+def merge_patch(obj: Any, patch: Any) -> Any:
+    if patch is None:
+        raise api_errors.bad_request("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        raise undecodable(patch, "map[string]interface {}", "error decoding patch: ")
+    return _merged(independent(obj), independent(patch))
+
+
+def _merged(target: Any, patch: Any) -> Any:
+    if isinstance(patch, list):
+        # The RFC takes a list as it is; Kubernetes leaves the nulls in it out, as everywhere else.
+        return [_merged(None, item) for item in patch if item is not None]
+    if not isinstance(patch, dict):
+        return patch
+    result = target if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merged(result.get(key), value)
+    return result
+
+
+def _checked(operations: Any) -> list[dict[str, Any]]:
+    if operations is None:
+        return []
+    if not isinstance(operations, list):
+        raise undecodable(operations, "[]handlers.jsonPatchOp", "error decoding patch: ")
+    for operation in operations:
+        if operation is not None and not isinstance(operation, dict):
+            raise undecodable(operation, "handlers.jsonPatchOp", "error decoding patch: ")
+    if len(operations) > MAX_OPERATIONS:
+        raise api_errors.ApiError(
+            413,
+            "RequestEntityTooLarge",
+            f"Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS},"
+            f" got {len(operations)}",
+        )
+    return [operation or {} for operation in operations]
+
+
+def undecodable(value: Any, wanted: str, prefix: str = "") -> api_errors.ApiError:
+    """Return the error of Kubernetes' JSON decoder for a value of another type than the `wanted` type of Go."""
+    return api_errors.bad_request(
+        f"{prefix}json: cannot unmarshal {json_type(value)} into Go value of type {wanted}"
+    )
+
+
+def inapplicable() -> api_errors.ApiError:
+    """Kubernetes says this, and no more, of every patch that is well formed and cannot be applied."""
+    return api_errors.ApiError(
+        422, "Invalid", "the server rejected our request due to an error in our request", {}
+    )
+
+
+def _refuse() -> NoReturn:
+    raise inapplicable()
+
+
+class _Document:
+    """A document while it is patched."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self._copied_bytes = 0
+
+    def apply(self, operation: dict[str, Any]) -> None:
+        match operation:
+            case {"op": "add"}:
+                self._add(_path(operation, "path"), operation.get("value"))
+            case {"op": "remove"}:
+                self._remove(_path(operation, "path"))
+            case {"op": "replace"}:
+                self._replace(_path(operation, "path"), operation.get("value"))
+            case {"op": "move"}:
+                self._move(_path(operation, "from"), _path(operation, "path"))
+            case {"op": "copy"}:
+                self._copy(_path(operation, "from"), _path(operation, "path"))
+            case {"op": "test"}:
+                self._test(_path(operation, "path"), operation.get("value"))
+            case _:
+                _refuse()
+
+    def _parent(self, path: list[str]) -> Any:
+        if not path:
+            _refuse()
+        container = self.root
+        for token in path[:-1]:
+            container = _member(container, token)
+        return container
+
+    def _add(self, path: list[str], value: Any) -> None:
+        container = self._parent(path)
+        match container:
+            case dict():
+                container[path[-1]] = value
+            case list() if path[-1] == "-":
+                container.append(value)
+            case list():
+                container.insert(_index(path[-1], len(container) + 1), value)
+            case _:
+                _refuse()
+
+    def _remove(self, path: list[str]) -> None:
+        container = self._parent(path)
+        match container:
+            case dict() if path[-1] in container:
+                del container[path[-1]]
+            case list():
+                del container[_index(path[-1], len(container))]
+            case _:
+                _refuse()
+
+    def _replace(self, path: list[str], value: Any) -> None:
+        if not path:
+            self.root = value if isinstance(value, dict | list) else _refuse()
+            return
+        container = self._parent(path)
+        match container:
+            case dict():
+                # The RFC asks for a member that exists; Kubernetes does not.
+                container[path[-1]] = value
+            case list():
+                container[_index(path[-1], len(container))] = value
+            case _:
+                _refuse()
+
+    def _move(self, source: list[str], target: list[str]) -> None:
+        value = _member(self._parent(source), source[-1])
+        self._remove(source)
+        self._add(target, value)
+
+    def _copy(self, source: list[str], target: list[str]) -> None:
+        value = _member(self._parent(source), source[-1])
+        self._copied_bytes += len(msgspec.json.encode(value))
+        if self._copied_bytes > MAX_COPIED_BYTES:
+            _refuse()
+        self._add(target, independent(value))
+
+    def _test(self, path: list[str], value: Any) -> None:
+        found = _member(self._parent(path), path[-1]) if path else self.root
+        if not _same(found, value):
+            _refuse()
+
+
+def _path(operation: dict[str, Any], name: str) -> list[str]:
+    """The keys that a JSON pointer names. None of them: the whole document."""
+    text = operation.get(name)
+    if not isinstance(text, str):
+        _refuse()
+    if text and "/" not in text:
+        _refuse()
+    return [token.replace("~1", "/").replace("~0", "~") for token in text.split("/")[1:]]
+
+
+def _member(container: Any, token: str) -> Any:
+    """What a key names. A member that is missing is null to Kubernetes, which `test` and `copy` rely on."""
+    match container:
+        case dict():
+            return container.get(token)
+        case list():
+            return container[_index(token, len(container))]
+        case _:
+            _refuse()
+
+
+def _index(token: str, size: int) -> int:
+    """Beyond the RFC, Kubernetes counts a negative index from the end, and allows a sign and leading zeros."""
+    if not _INDEX.fullmatch(token):
+        _refuse()
+    index = int(token)
+    if not -size <= index < size:
+        _refuse()
+    return index % size
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Are they the same JSON? Not Python's equality, to which true is 1."""
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(_same(value, right[key]) for key, value in left.items())
+    if isinstance(left, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    return bool(left == right)

@@ -1,0 +1,388 @@
+"""Strategic merge patches: merge patches that know which lists of Kubernetes' own kinds are merged, and by which key.
+
+A patch may say what to do with a map or with an item of a list (`$patch`), which items to take out of a list of plain
+values (`$deleteFromPrimitiveList/<field>`), in which order a list shall be (`$setElementOrder/<field>`), and which
+fields to keep (`$retainKeys`). Custom resources have no strategic merge patch, since nothing says how to merge them.
+
+Kubernetes answers many a bad patch with 500 and no reason. So does this.
+"""
+
+import re
+from collections.abc import Callable, Hashable
+from typing import Any, NoReturn
+
+import msgspec
+
+from windlass.k8s import api_errors, json_patch
+from windlass.k8s import types as k8s_types
+
+Object = dict[str, Any]
+
+_DIRECTIVE = "$patch"
+_RETAIN_KEYS = "$retainKeys"
+_SET_ORDER = "$setElementOrder"
+_DELETE_VALUES = "$deleteFromPrimitiveList"
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """How a field is merged: Kubernetes' patchStrategy and, for a list of objects, its patchMergeKey."""
+
+    strategy: str
+    key: str = ""
+
+    @property
+    def merges(self) -> bool:
+        return "merge" in self.strategy.split(",")
+
+
+def _by(key: str) -> Rule:
+    return Rule("merge", key)
+
+
+_BY_NAME = _by("name")
+_BY_TYPE = _by("type")
+# Volumes and claims are unions: a client that changes their kind says which fields remain.
+_BY_NAME_RETAINING = Rule("merge,retainKeys", "name")
+_PLAIN_VALUES = Rule("merge")
+
+_CONTAINER = {
+    "env": _BY_NAME,
+    "ports": _by("containerPort"),
+    "volumeDevices": _by("devicePath"),
+    "volumeMounts": _by("mountPath"),
+}
+
+# Per type, the fields that have a rule. All other lists are replaced as a whole, all other maps merged.
+RULES: dict[str, dict[str, Rule]] = {
+    "V1Container": _CONTAINER,
+    "V1ContainerStatus": {"allocatedResourcesStatus": _BY_NAME, "volumeMounts": _by("mountPath")},
+    "V1DeploymentSpec": {"strategy": Rule("retainKeys")},
+    "V1DeploymentStatus": {"conditions": _BY_TYPE},
+    "V1EphemeralContainer": _CONTAINER,
+    "V1JSONSchemaProps": {"x-kubernetes-validations": _by("rule")},
+    "V1JobSchedulingConfiguration": {"resourceClaims": _BY_NAME},
+    "V1JobStatus": {"conditions": _BY_TYPE},
+    "V1NamespaceStatus": {"conditions": _BY_TYPE},
+    "V1NodeAllocatableResourceClaimStatus": {"mapping": _BY_NAME, "overhead": _BY_NAME},
+    "V1NodeSpec": {"podCIDRs": _PLAIN_VALUES},
+    "V1NodeStatus": {"addresses": _BY_TYPE, "conditions": _BY_TYPE},
+    "V1ObjectMeta": {"finalizers": _PLAIN_VALUES, "ownerReferences": _by("uid")},
+    "V1PersistentVolumeClaimStatus": {"conditions": _BY_TYPE},
+    "V1PodSpec": {
+        "containers": _BY_NAME,
+        "ephemeralContainers": _BY_NAME,
+        "evictionResponders": _BY_NAME,
+        "hostAliases": _by("ip"),
+        "imagePullSecrets": _BY_NAME,
+        "initContainers": _BY_NAME,
+        "resourceClaims": _BY_NAME_RETAINING,
+        "schedulingGates": _BY_NAME,
+        "topologySpreadConstraints": _by("topologyKey"),
+        "volumes": _BY_NAME_RETAINING,
+    },
+    "V1PodStatus": {
+        "conditions": _BY_TYPE,
+        "hostIPs": _by("ip"),
+        "nodeAllocatableResourceClaimStatuses": _by("resourceClaimName"),
+        "podIPs": _by("ip"),
+        "resourceClaimStatuses": _BY_NAME_RETAINING,
+    },
+    "V1PodVolumeHealth": {"healthConditions": _by("status")},
+    "V1ReplicaSetStatus": {"conditions": _BY_TYPE},
+    "V1ServiceAccount": {"secrets": _BY_NAME},
+    "V1ServiceSpec": {"ports": _by("port")},
+    "V1ServiceStatus": {"conditions": _BY_TYPE},
+    "V1StatefulSetStatus": {"conditions": _BY_TYPE},
+    "V1VolumeHealthStatus": {"healthConditions": _by("status")},
+}
+_REPLACED = Rule("replace")
+
+# Of a type's name, what Kubernetes does not print: `V1Container`, `RbacV1Subject`.
+_VERSION = re.compile(r"^([A-Z][a-z]+)?V\d+((alpha|beta)\d+)?")
+
+
+@json_patch.refusing_bottomless
+def strategic_merge_patch(obj: Object, patch: Any, type_name: str) -> Object:
+    """The object, of a type of `kubernetes_types`, after the patch."""
+    if patch is None:
+        patch = {}
+    if not isinstance(patch, dict):
+        raise json_patch.undecodable(patch, "map[string]interface {}")
+    return _merged(json_patch.independent(obj), json_patch.independent(patch), type_name)
+
+
+def _merged(original: Object, patch: Object, type_name: str) -> Object:
+    if _DIRECTIVE in patch:
+        return _replaced(patch)
+    if _RETAIN_KEYS in patch:
+        _retain(original, patch, patch.pop(_RETAIN_KEYS))
+    for key in [key for key in patch if key.startswith(_SET_ORDER)]:
+        _merge_ordered(original, patch, key, patch.pop(key), type_name)
+    for key, value in patch.items():
+        if key.startswith(_DELETE_VALUES):
+            _delete_values(original, key, value, type_name)
+        else:
+            _merge_field(original, key, value, type_name)
+    return original
+
+
+def _replaced(patch: Object) -> Object:
+    directive = patch[_DIRECTIVE]
+    if directive not in ("replace", "delete"):
+        _refuse_directive(directive, patch)
+    return _plain_map(patch) if directive == "replace" else {}
+
+
+def _retain(original: Object, patch: Object, keys: Any) -> None:
+    is_a_list_of_names = isinstance(keys, list) and all(isinstance(key, str) for key in keys)
+    if not is_a_list_of_names or any(_is_set(key, value) and key not in keys for key, value in patch.items()):
+        raise api_errors.bad_request("invalid patch format of retainKeys")
+    for key in original.keys() - set(keys):
+        del original[key]
+
+
+def _is_set(key: str, value: Any) -> bool:
+    return value is not None and not key.startswith((_DELETE_VALUES, _SET_ORDER))
+
+
+def _merge_field(original: Object, key: str, value: Any, type_name: str) -> None:
+    current = original.get(key)
+    if value is None:
+        original.pop(key, None)
+    elif isinstance(value, dict) and isinstance(current, dict):
+        original[key] = _merged(current, value, _field_type(type_name, key))
+    elif isinstance(value, list) and isinstance(current, list):
+        original[key] = _merged_list(current, value, _item_type(type_name, key), _rule(type_name, key))
+    elif isinstance(value, dict) and _is_deletion(value):
+        original.pop(key, None)
+    else:
+        original[key] = _plain(value)
+
+
+def _delete_values(original: Object, key: str, values: Any, type_name: str) -> None:
+    _, slash, field = key.partition("/")
+    current = original.get(field)
+    if not slash:
+        raise api_errors.bad_request("invalid patch format of primitive list")
+    if not isinstance(values, list) or not isinstance(current, list):
+        return
+    if _rule(type_name, field) != _PLAIN_VALUES:
+        raise api_errors.bad_request("invalid patch format of primitive list")
+    _check_items(current, values)
+    original[field] = [value for value in current if value not in values]
+
+
+def _merge_ordered(original: Object, patch: Object, key: str, order: Any, type_name: str) -> None:
+    """Merges the list that a `$setElementOrder` is about, and takes it out of the patch."""
+    _, slash, field = key.partition("/")
+    if not isinstance(order, list):
+        _refuse_type(order)
+    if not slash:
+        raise api_errors.bad_request("invalid patch format of setElementOrder list")
+    for holder in (original, patch):
+        if not isinstance(holder.get(field, []), list):
+            _refuse_type(holder[field])
+    item_type, rule = _item_type(type_name, field), _rule(type_name, field)
+    if field not in original and field not in patch:
+        return
+    current, changes = original.get(field, []), patch.pop(field, None)
+    _check_order(changes or [], order, rule)
+    merged = current if changes is None else _merged_list(current, changes, item_type, rule)
+    original[field] = _ordered(merged, order, current, rule)
+
+
+def _check_order(items: list[Any], order: list[Any], rule: Rule) -> None:
+    """Items of a patch must be in the order that the patch itself asks for."""
+    if not items or not order:
+        return
+    identity = _identity(rule)
+    remaining = map(identity, order)
+    changed = [item for item in items if not (isinstance(item, dict) and _DIRECTIVE in item)]
+    # `in` uses up what it passes, so that each is looked for behind the one before it.
+    if not all(identity(item) in remaining for item in changed):
+        _refuse(f"The order in patch list:\n{_go(items)}\n doesn't match {_SET_ORDER} list:\n{_go(order)}\n")
+
+
+def _merged_list(original: list[Any], patch: list[Any], item_type: str, rule: Rule) -> list[Any]:
+    if not rule.merges:
+        return [_plain(item) for item in patch if not _is_directive(item)]
+    if not original and not patch:
+        return original
+    _check_items(original, patch)
+    if not rule.key:
+        distinct = {_identity(rule)(item): item for item in original + patch}
+        return _ordered(list(distinct.values()), patch, original, rule)
+    return _merged_objects(original, patch, item_type, rule)
+
+
+def _merged_objects(original: list[Any], patch: list[Any], item_type: str, rule: Rule) -> list[Any]:
+    identity = _identity(rule)
+    directives = [item for item in patch if _is_directive(item)]
+    deleted = {identity(item) for item in directives if _is_deletion(item)}
+    changes = [item for item in patch if not _is_directive(item)]
+    if any(item[_DIRECTIVE] == "replace" for item in directives):
+        return _ordered([_plain(item) for item in changes], [], [], rule)
+    kept = [item for item in original if identity(item) not in deleted]
+    merged = list(kept)
+    positions = _positions(merged, identity)
+    for item in changes:
+        position = positions.get(identity(item))
+        if position is None:
+            positions[identity(item)] = len(merged)
+            merged.append(_plain(item))
+        else:
+            merged[position] = _merged(merged[position], item, item_type)
+    return _ordered(merged, changes, kept, rule)
+
+
+def _ordered(items: list[Any], wanted: list[Any], server: list[Any], rule: Rule) -> list[Any]:
+    """Items that the patch names stand in its order, the others in the server's.
+
+    One that the patch does not name keeps its place before the next item that the server had behind it.
+    """
+    identity = _identity(rule)
+    place, server_place = _positions(wanted, identity), _positions(server, identity)
+    named = [item for item in items if identity(item) in place]
+    named.sort(key=lambda item: place[identity(item)])
+    others = [item for item in items if identity(item) not in place]
+    others.sort(key=lambda item: server_place.get(identity(item), len(server)))
+    result: list[Any] = []
+    for item in named:
+        behind = server_place.get(identity(item), -1)
+        while others and server_place.get(identity(others[0]), behind) < behind:
+            result.append(others.pop(0))
+        result.append(item)
+    return result + others
+
+
+def _positions(items: list[Any], identity: Callable[[Any], Hashable]) -> dict[Hashable, int]:
+    positions: dict[Hashable, int] = {}
+    for position, item in enumerate(items):
+        positions.setdefault(identity(item), position)
+    return positions
+
+
+def _identity(rule: Rule) -> Callable[[Any], Hashable]:
+    """What makes two items of a list the same: the value of the merge key, or the value itself."""
+
+    def identity(item: Any) -> Hashable:
+        value = item
+        if rule.key:
+            if not isinstance(item, dict):
+                _refuse(f"expected a map[string]interface {{}}, but received a {_go_type(item)}")
+            if rule.key not in item:
+                _refuse(f"map: {_go(item)} does not contain declared merge key: {rule.key}")
+            value = item[rule.key]
+        if isinstance(value, dict | list):
+            _refuse("cannot merge lists without merge key for struct")
+        return type(value), value
+
+    return identity
+
+
+def _check_items(*lists: list[Any]) -> None:
+    """The items of lists that are merged must be of one type, which is not a list."""
+    kinds = [type(item) for items in lists for item in items]
+    if kinds and kinds[0] is list:
+        raise json_patch.inapplicable()
+    if len(set(kinds)) > 1:
+        _refuse(f"list element types are not identical: {_go(list(lists))}")
+
+
+def _plain(value: Any) -> Any:
+    """A value of a patch that there is nothing to merge with: without nulls and directives."""
+    if isinstance(value, dict):
+        return _replaced(value) if _DIRECTIVE in value else _plain_map(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value if not _is_directive(item)]
+    return value
+
+
+def _plain_map(patch: Object) -> Object:
+    return {
+        key: _plain(value)
+        for key, value in patch.items()
+        if value is not None
+        and key not in (_DIRECTIVE, _RETAIN_KEYS)
+        and not key.startswith((_DELETE_VALUES, _SET_ORDER))
+        and not _is_deletion(value)
+    }
+
+
+def _is_directive(item: Any) -> bool:
+    """Does an item of a list say what to do with the list, rather than being one of its items?"""
+    if not isinstance(item, dict) or _DIRECTIVE not in item:
+        return False
+    directive = item[_DIRECTIVE]
+    if directive == "merge":
+        _refuse("merging lists cannot yet be specified in the patch")
+    if directive not in ("replace", "delete"):
+        _refuse_directive(directive, item)
+    return True
+
+
+def _is_deletion(value: Any) -> bool:
+    return isinstance(value, dict) and value.get(_DIRECTIVE) == "delete"
+
+
+def _rule(type_name: str, field: str) -> Rule:
+    return RULES.get(type_name, {}).get(field, _REPLACED)
+
+
+def _field_type(type_name: str, field: str) -> str:
+    if type_name.startswith("{}"):
+        _refuse("merging an object in json but data type is not struct, instead is: map")
+    known = k8s_types.types().get(type_name)
+    if known is None or field not in known.fields:
+        struct = _VERSION.sub("", type_name) if known else "JSON"
+        _refuse(f"unable to find api field in struct {struct} for the json field {api_errors.shown(field)}")
+    return known.fields[field]
+
+
+def _item_type(type_name: str, field: str) -> str:
+    declared = _field_type(type_name, field)
+    if not declared.startswith("[]"):
+        _refuse("expected slice or array type, but got: struct")
+    return declared.removeprefix("[]")
+
+
+def _refuse(message: str) -> NoReturn:
+    raise api_errors.ApiError(500, "", message)
+
+
+def _refuse_directive(directive: Any, patch: Object) -> NoReturn:
+    shown = directive if isinstance(directive, str) else f"%!s({_go_type(directive)}={_go(directive)})"
+    _refuse(f"unknown patch type: {shown} in map: {_go(patch)}")
+
+
+def _refuse_type(value: Any) -> NoReturn:
+    _refuse(f"expected a []interface {{}}, but received a {_go_type(value)}")
+
+
+def _go(value: Any) -> str:
+    """A value as Go prints it, since Kubernetes quotes patches that way."""
+    match value:
+        case None:
+            return "<nil>"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return f"map[{' '.join(f'{key}:{_go(value[key])}' for key in sorted(value))}]"
+        case list():
+            return f"[{' '.join(map(_go, value))}]"
+        case _:
+            return str(value)
+
+
+_GO_TYPES = {
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    str: "string",
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+}
+
+
+def _go_type(value: Any) -> str:
+    return _GO_TYPES.get(type(value), "%!s(<nil>)")

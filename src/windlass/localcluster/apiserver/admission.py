@@ -1,0 +1,234 @@
+"""What comes in from a client, before anything is done with it: is it an object of the kind, whole, fresh, and allowed?
+
+All of this is pure. What an object becomes is said by the strategy of its kind; what is stored, by `lifecycle`.
+"""
+
+from collections.abc import Callable
+from typing import NoReturn, cast
+
+import msgspec
+
+from windlass.k8s import api_errors
+from windlass.k8s.api_errors import ApiError, Fault
+from windlass.localcluster.apiserver import metadata
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
+from windlass.localcluster.apiserver.schemas import typed
+from windlass.localcluster.apiserver.strategy import Object
+
+_STALE = "the object has been modified; please apply your changes to the latest version and try again"
+_metadata_schema = typed.compile_type("V1ObjectMeta", {})
+
+Change = Callable[[Object], Object]
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """A change of which the client sent the difference alone."""
+
+    apply: Change
+
+    def __call__(self, obj: Object) -> Object:
+        return self.apply(obj)
+
+
+def as_version(kind: Kind, obj: Object) -> Object:
+    """An object as one version of its kind shows it now."""
+    if kind.reads_through_schema:
+        kind.schema.prune(obj)
+        kind.schema.default(obj)
+    if obj["apiVersion"] == kind.api_version:
+        return obj
+    return {**obj, "apiVersion": kind.api_version}
+
+
+def received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
+    """The object that was sent: of this kind, without what the kind does not know, and with its defaults."""
+    check_identity(kind, given)
+    meta = given.get("metadata")
+    if not isinstance(meta, dict | None):
+        _refuse_metadata(kind, meta)
+    new: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta or {}}
+    new.update(item for item in given.items() if item[0] not in new)
+    if isinstance(kind.schema, typed.TypedSchema):
+        kind.schema.check_types(new, kind.kind, kind.version)
+        dropped = kind.schema.prune(new)
+    else:
+        _metadata_schema.check_types(new["metadata"], kind.kind, kind.version)
+        dropped = [f"metadata.{path}" for path in _metadata_schema.prune(new["metadata"])]
+        dropped += kind.schema.prune(new)
+    warnings = tuple(f'unknown field "{path}"' for path in dropped)
+    if warnings and options.field_validation == "Strict":
+        raise api_errors.bad_request(f"strict decoding error: {', '.join(warnings)}")
+    kind.schema.default(new)
+    return new, warnings if options.field_validation == "Warn" else ()
+
+
+def changed(kind: Kind, change: Change, old: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
+    """What a change makes of an object. A patch that leaves no object of the kind is at fault as a whole."""
+    if not isinstance(change, Patch):
+        return received(kind, change(old), options)
+    changed = change(old)
+    try:
+        return received(kind, changed, options)
+    except ApiError as error:
+        if error.code != 400 or options.field_validation == "Strict":
+            raise
+        _, _, why = error.message.rpartition(f" cannot be handled as a {kind.kind}: ")
+        raise api_errors.unpatchable(changed, why) from error
+
+
+def _refuse_metadata(kind: Kind, meta: object) -> NoReturn:
+    """Reject metadata that is not an object, as Kubernetes' decoder does."""
+    if isinstance(kind.schema, typed.TypedSchema):
+        kind.schema.check_types({"metadata": meta}, kind.kind, kind.version)
+    _metadata_schema.check_types(cast("Object", meta), kind.kind, kind.version)
+    raise AssertionError("metadata of a wrong type was accepted")
+
+
+def check_identity(kind: Kind, given: Object) -> None:
+    """The object must be of this kind. Of a built-in kind, the path says enough."""
+    for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
+        found = given.get(field)
+        if not found and kind.is_custom:
+            name = field[0].upper() + field[1:]
+            raise api_errors.bad_request(f"Object '{name}' is missing in the object provided")
+        if found and found != expected and field == "kind" and kind.is_custom:
+            meta = given.get("metadata")
+            name = str(meta.get("name", "")) if isinstance(meta, dict) else ""
+            fault = api_errors.invalid_value("kind", found, f"must be {expected}")
+            raise api_errors.invalid(kind.group, str(found), name, [fault])
+        if found and found != expected:
+            what = "API version" if field == "apiVersion" else field
+            raise api_errors.bad_request(
+                f"the {what} in the data ({found}) does not match the expected {what} ({expected})"
+            )
+
+
+def check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
+    if not kind.namespaced:
+        meta.pop("namespace", None)
+    elif meta.setdefault("namespace", namespace) != namespace:
+        raise api_errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
+    """An update must be one of the object at its path."""
+    if not meta.get("name"):
+        raise api_errors.bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )
+    if meta["name"] != name:
+        raise api_errors.bad_request(
+            f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
+        )
+    if kind.namespaced and meta.setdefault("namespace", namespace) != namespace:
+        raise api_errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if not kind.namespaced:
+        meta.pop("namespace", None)
+
+
+def check_freshness(kind: Kind, meta: Object, old: Object) -> None:
+    version, uid = meta.get("resourceVersion"), meta.get("uid")
+    name = old["name"]
+    if not version and not kind.strategy.allows_blind_update:
+        fault = Fault(
+            "metadata.resourceVersion",
+            "FieldValueInvalid",
+            "Invalid value: 0: must be specified for an update",
+        )
+        raise api_errors.invalid(kind.group, kind.plural, name, [fault])
+    if uid and uid != old["uid"]:
+        why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
+        raise api_errors.conflict(kind.group, kind.plural, name, why)
+    if version and version != old["resourceVersion"]:
+        raise api_errors.conflict(kind.group, kind.plural, name, _STALE)
+
+
+def carry_over(new: Object, old: Object) -> None:
+    metadata.carry_over(new, old)
+    for field in ("managedFields", "selfLink"):
+        new["metadata"].pop(field, None)
+
+
+def shape_faults(kind: Kind, new: Object) -> list[Fault]:
+    """What the schema says of a custom resource. What a built-in kind requires is said by its strategy."""
+    return kind.schema.validate(new) if kind.is_custom else []
+
+
+def status_faults(kind: Kind, new: Object) -> list[Fault]:
+    """Return what the schema says of the status of a custom resource.
+
+    Kubernetes validates nothing else when a status is written, and names the fields in its messages from there.
+    """
+    faults = [fault for fault in shape_faults(kind, new) if fault.field.startswith(("status", "<nil>"))]
+    return [
+        msgspec.structs.replace(fault, message=fault.message.replace("status.", "", 1))
+        if f"{fault.field} in body" in fault.message
+        else fault
+        for fault in faults
+    ]
+
+
+def metadata_faults(kind: Kind, new: Object) -> list[Fault]:
+    return metadata.validate_metadata(
+        new,
+        namespaced=kind.namespaced,
+        name_rule=metadata.name_rule(kind.resource),
+        is_custom=kind.is_custom or kind.group == "apiextensions.k8s.io",
+    )
+
+
+def keep_status(kind: Kind, new: Object, old: Object) -> None:
+    for field in kind.strategy.status_fields:
+        new.pop(field, None)
+        if field in old:
+            new[field] = old[field]
+
+
+def with_status_alone(kind: Kind, new: Object, old: Object) -> Object:
+    result = {field: value for field, value in old.items() if field not in kind.strategy.status_fields}
+    result["metadata"] = dict(old["metadata"])
+    for field in kind.strategy.status_fields:
+        if field in new:
+            result[field] = new[field]
+    if kind.strategy.status_may_relabel:
+        for field in ("labels", "annotations", "finalizers"):
+            result["metadata"].pop(field, None)
+            if field in new["metadata"]:
+                result["metadata"][field] = new["metadata"][field]
+    return result
+
+
+def is_desired_otherwise(kind: Kind, new: Object, old: Object) -> bool:
+    is_annotated_otherwise = new["metadata"].get("annotations") != old["metadata"].get("annotations")
+    if kind.strategy.counts_annotations and is_annotated_otherwise:
+        return True
+    fields = {*new, *old} - {"metadata", "apiVersion", *kind.strategy.status_fields}
+    return any(_desired(kind, new, field) != _desired(kind, old, field) for field in fields)
+
+
+def _desired(kind: Kind, obj: Object, field: str) -> object:
+    uncounted = kind.strategy.uncounted_spec_fields
+    if field == "spec" and uncounted:
+        return {name: value for name, value in (obj.get("spec") or {}).items() if name not in uncounted}
+    return obj.get(field)
+
+
+def refuse(kind: Kind, name: str, faults: list[Fault]) -> None:
+    if faults:
+        # The same may have been found in two ways.
+        raise api_errors.invalid(kind.group, kind.kind, name, list(dict.fromkeys(faults)))
+
+
+def check_preconditions(kind: Kind, meta: Object, options: DeleteOptions) -> None:
+    pairs = (("UID", options.uid, meta["uid"]), ("ResourceVersion", options.version, meta["resourceVersion"]))
+    for what, wanted, found in pairs:
+        if wanted and wanted != found:
+            happened = "deleted and then recreated" if what == "UID" else "modified"
+            why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})."
+            why += f" The object might have been {happened}"
+            raise api_errors.conflict(kind.group, kind.kind, meta["name"], why)

@@ -1,0 +1,93 @@
+"""The small checks of which the kinds' own are made."""
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from windlass.k8s import api_errors, formats
+from windlass.k8s.api_errors import Fault
+
+NOT_NEGATIVE = "must be greater than or equal to 0"
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+
+
+def each(field: str, value: object, problems: Iterable[str]) -> Iterator[Fault]:
+    """A fault for each thing that is wrong with one value."""
+    for problem in problems:
+        yield api_errors.invalid_value(field, value, problem)
+
+
+def named(field: str, value: str | None, rule: formats.Rule) -> Iterator[Fault]:
+    """A name that must be there and follow its rule."""
+    if not value:
+        yield api_errors.required(field)
+        return
+    yield from each(field, value, rule(value))
+
+
+def optionally_named(field: str, value: str | None, rule: formats.Rule) -> Iterator[Fault]:
+    if value:
+        yield from each(field, value, rule(value))
+
+
+def present(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[Fault]:
+    for key in keys:
+        if not holder.get(key):
+            yield api_errors.required(f"{path}.{key}")
+
+
+def not_negative(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[Fault]:
+    for key in keys:
+        if (holder.get(key) or 0) < 0:
+            yield api_errors.invalid_value(f"{path}.{key}", holder[key], NOT_NEGATIVE)
+
+
+def one_of(field: str, value: str | None, choices: Iterable[str]) -> Iterator[Fault]:
+    """One of a few words, and there."""
+    if not value:
+        yield api_errors.required(field)
+    elif value not in choices:
+        yield api_errors.not_supported(field, value, choices)
+
+
+def not_among(field: str, value: object) -> Fault:
+    """Names something that is not there."""
+    return Fault(field, "FieldValueNotFound", f"Not found: {api_errors.shown(value)}")
+
+
+def unchanged(field: str, new: object, old: object) -> Iterator[Fault]:
+    if new != old:
+        yield api_errors.invalid_value(field, new, "field is immutable")
+
+
+def port(field: str, value: int | str) -> Iterator[Fault]:
+    """A port by its number or its name."""
+    problems = formats.port_name(value) if isinstance(value, str) else formats.port_number(value)
+    yield from each(field, value, problems)
+
+
+def indexed(items: Iterable[Any] | None, path: str) -> Iterator[tuple[Any, str]]:
+    """Each item of a list with its path."""
+    for index, item in enumerate(items or ()):
+        yield item, f"{path}[{index}]"
+
+
+def reachable(field: str, address: str) -> Iterator[Fault]:
+    """An address that does not mean something else to each machine."""
+    if not formats.is_ip_address(address):
+        yield api_errors.invalid_value(field, address, "must be a valid IP address")
+        return
+    parsed = ipaddress.ip_address(address)
+    if parsed.is_unspecified:
+        yield api_errors.invalid_value(field, address, "may not be unspecified (0.0.0.0)")
+    if parsed.is_loopback:
+        yield api_errors.invalid_value(
+            field, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)"
+        )
+    if parsed.is_link_local:
+        yield api_errors.invalid_value(
+            field, address, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+        )
+    if parsed in ipaddress.ip_network("224.0.0.0/24") or parsed in ipaddress.ip_network("ff02::/16"):
+        problem = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+        yield api_errors.invalid_value(field, address, problem)

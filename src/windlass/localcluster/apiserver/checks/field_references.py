@@ -1,0 +1,89 @@
+"""References of a pod to itself: `fieldRef` and `resourceFieldRef`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.k8s import api_errors, formats, quantities
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import basics
+
+IN_ENVIRONMENT = (
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+)
+IN_VOLUMES = (
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+)
+_KNOWN = {*IN_ENVIRONMENT, *IN_VOLUMES, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
+_WITH_KEY = ("metadata.annotations", "metadata.labels")
+_SUBSCRIPT = re.compile(r"(.*)\['(.*)'\]")
+
+_RESOURCES = (
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.memory",
+)
+_OF_CPU = ("1m", "1")
+_OF_BYTES = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
+_DIVISORS = {
+    "cpu": (_OF_CPU, "values 1m and 1 are supported with the cpu resource"),
+    "memory": (_OF_BYTES, f"values {', '.join(_OF_BYTES)} are supported with the memory resource"),
+    "ephemeral-storage": (
+        _OF_BYTES,
+        f"values {', '.join(_OF_BYTES)} are supported with the local ephemeral storage resource",
+    ),
+}
+
+
+def of_a_field(reference: Mapping[str, Any], path: str, allowed: tuple[str, ...]) -> Iterator[Fault]:
+    version, field = reference.get("apiVersion", ""), reference.get("fieldPath", "")
+    if not version or not field:
+        yield api_errors.required(f"{path}.apiVersion" if not version else f"{path}.fieldPath")
+        return
+    subscript = _SUBSCRIPT.fullmatch(field)
+    problem = _unknown(version, field, subscript)
+    if problem:
+        yield api_errors.invalid_value(f"{path}.fieldPath", field, f"error converting fieldPath: {problem}")
+    elif subscript:
+        key = subscript[2]
+        lowered = key.lower() if subscript[1] == "metadata.annotations" else key
+        yield from basics.each(path, key, formats.qualified_name(lowered))
+    elif field not in allowed:
+        yield api_errors.not_supported(f"{path}.fieldPath", field, allowed)
+
+
+def of_a_resource(reference: Mapping[str, Any], path: str, *, in_volume: bool = False) -> Iterator[Fault]:
+    resource = reference.get("resource", "")
+    if in_volume and not reference.get("containerName"):
+        yield api_errors.required(f"{path}.containerName")
+    elif not resource:
+        yield api_errors.required(f"{path}.resource")
+    elif resource not in _RESOURCES:
+        yield api_errors.not_supported(f"{path}.resource", resource, _RESOURCES)
+    divisor = quantities.canonical(reference.get("divisor") or "0")
+    supported, detail = _DIVISORS.get(resource.partition(".")[2], ((), ""))
+    if detail and divisor != "0" and divisor not in supported:
+        yield api_errors.invalid_value(f"{path}.divisor", resource, f"only divisor's {detail}")
+
+
+def _unknown(version: str, field: str, subscript: re.Match[str] | None) -> str:
+    if version != "v1":
+        return f"unsupported pod version: {version}"
+    if subscript:
+        return "" if subscript[1] in _WITH_KEY else f"field label does not support subscript: {field}"
+    return "" if field in _KNOWN else f"field label not supported: {field}"

@@ -1,0 +1,98 @@
+"""Requests and limits: known resources in amounts that can be had."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.k8s import api_errors, formats, quantities
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import basics
+
+_OF_CONTAINERS = ("cpu", "memory", "ephemeral-storage")
+_COUNTED = (
+    "pods",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "configmaps",
+    "persistentvolumeclaims",
+    "services.nodeports",
+    "services.loadbalancers",
+)
+_OTHERS_KNOWN = ("storage", *(f"{kind}.{name}" for kind in ("requests", "limits") for name in _OF_CONTAINERS))
+_HUGE_PAGES = "hugepages-"
+
+
+def faults(resources: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    """`resources` holds the limits and requests of a container."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    for name, amount in limits.items():
+        yield from _entry_faults(name, amount, f"{path}.limits[{name}]")
+    for name, amount in requests.items():
+        yield from _entry_faults(name, amount, f"{path}.requests[{name}]")
+        yield from _comparison_faults(name, amount, limits.get(name), path)
+    names = {*limits, *requests}
+    if any(map(_is_huge_page, names)) and not names & {"cpu", "memory"}:
+        yield api_errors.forbidden_field(path, "HugePages require cpu or memory")
+
+
+def amount_faults(name: str, amount: str, field: str) -> Iterator[Fault]:
+    """Not negative, and whole where only whole ones can be had."""
+    value = quantities.parse(amount)
+    if value < 0:
+        yield api_errors.invalid_value(field, quantities.canonical(amount), basics.NOT_NEGATIVE)
+    if (name in _COUNTED or _is_extended(name)) and value % 1:
+        yield api_errors.invalid_value(field, quantities.canonical(amount), "must be an integer")
+
+
+def _entry_faults(name: str, amount: str, field: str) -> Iterator[Fault]:
+    yield from _name_faults(name, field)
+    yield from amount_faults(name, amount, field)
+
+
+def _comparison_faults(name: str, amount: str, limit: str | None, path: str) -> Iterator[Fault]:
+    may_overcommit = _is_native(name) and not _is_huge_page(name)
+    if limit is None:
+        if not may_overcommit:
+            problem = "Limit must be set for non overcommitable resources"
+            yield api_errors.required(f"{path}.limits", problem)
+        return
+    requested, allowed = quantities.parse(amount), quantities.parse(limit)
+    written, most = quantities.canonical(amount), quantities.canonical(limit)
+    if requested != allowed and not may_overcommit:
+        yield api_errors.invalid_value(
+            f"{path}.requests", written, f"must be equal to {name} limit of {most}"
+        )
+    elif requested > allowed:
+        yield api_errors.invalid_value(
+            f"{path}.requests", written, f"must be less than or equal to {name} limit of {most}"
+        )
+
+
+def _name_faults(name: str, field: str) -> Iterator[Fault]:
+    problems = formats.qualified_name(name)
+    yield from basics.each(field, name, problems)
+    if "/" not in name:
+        is_of_containers = name in _OF_CONTAINERS or _is_huge_page(name)
+        if not problems and not is_of_containers and name not in (*_COUNTED, *_OTHERS_KNOWN):
+            problem = "must be a standard resource type or fully qualified"
+            yield api_errors.invalid_value(field, name, problem)
+        if not is_of_containers:
+            yield api_errors.invalid_value(field, name, "must be a standard resource for containers")
+    elif not _is_native(name) and not _is_extended(name):
+        yield api_errors.invalid_value(field, name, "doesn't follow extended resource name standard")
+
+
+def _is_huge_page(name: str) -> bool:
+    return name.startswith(_HUGE_PAGES)
+
+
+def _is_native(name: str) -> bool:
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def _is_extended(name: str) -> bool:
+    """A resource of a device plugin, such as `nvidia.com/gpu`."""
+    return not (
+        _is_native(name) or name.startswith("requests.") or formats.qualified_name(f"requests.{name}")
+    )

@@ -1,0 +1,55 @@
+"""Security contexts: identifiers in range, and no two wishes that exclude each other."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.k8s import api_errors, formats
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import basics
+
+Context = Mapping[str, Any]
+_LARGEST_ID = 2**31 - 1
+_CHANGE_POLICIES = ("Always", "OnRootMismatch")
+
+
+def of_container(context: Context, path: str) -> Iterator[Fault]:
+    yield from _identifiers(context, path, "runAsUser", "runAsGroup")
+    if context.get("allowPrivilegeEscalation") is not False:
+        return
+    if context.get("privileged"):
+        problem = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+        yield api_errors.invalid_value(path, context, problem)
+    if "CAP_SYS_ADMIN" in ((context.get("capabilities") or {}).get("add") or ()):
+        problem = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
+        yield api_errors.invalid_value(path, context, problem)
+
+
+def of_pod(spec: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    """`path` is the spec's."""
+    context, at = spec.get("securityContext") or {}, f"{path}.securityContext"
+    if spec.get("hostNetwork"):
+        yield from _host_ports_that_differ(spec.get("containers") or [], f"{path}.containers")
+    yield from _identifiers(context, at, "fsGroup", "runAsUser", "runAsGroup")
+    for group, field in basics.indexed(context.get("supplementalGroups"), f"{at}.supplementalGroups"):
+        yield from basics.each(field, group, formats.between(group, 0, _LARGEST_ID))
+    if spec.get("shareProcessNamespace") and spec.get("hostPID"):
+        problem = "ShareProcessNamespace and HostPID cannot both be enabled"
+        yield api_errors.invalid_value(f"{path}.shareProcessNamespace", True, problem)
+    policy = context.get("fsGroupChangePolicy")
+    if policy is not None and policy not in _CHANGE_POLICIES:
+        yield api_errors.not_supported(f"{at}.fsGroupChangePolicy", policy, _CHANGE_POLICIES)
+
+
+def _identifiers(context: Context, path: str, *keys: str) -> Iterator[Fault]:
+    for key in keys:
+        value = context.get(key)
+        if value is not None:
+            yield from basics.each(f"{path}.{key}", value, formats.between(value, 0, _LARGEST_ID))
+
+
+def _host_ports_that_differ(containers: list[dict[str, Any]], path: str) -> Iterator[Fault]:
+    for container, at in basics.indexed(containers, path):
+        for port, port_at in basics.indexed(container.get("ports"), f"{at}.ports"):
+            if port.get("hostPort", 0) != port.get("containerPort", 0):
+                problem = "must match `containerPort` when `hostNetwork` is true"
+                yield api_errors.invalid_value(f"{port_at}.hostPort", port.get("hostPort", 0), problem)

@@ -1,0 +1,135 @@
+"""Every fault of a service's spec."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.k8s import api_errors, formats
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver import metadata
+from windlass.localcluster.apiserver.checks import basics
+
+Spec = Mapping[str, Any]
+
+HEADLESS = "None"
+_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_AFFINITIES = ("ClientIP", "None")
+_FAMILIES = ("IPv4", "IPv6")
+_FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+_TRAFFIC_POLICIES = ("Cluster", "Local")
+_LONGEST_AFFINITY = 86400
+
+
+def faults(spec: Spec) -> Iterator[Fault]:
+    kind = spec.get("type", "")
+    is_headless = spec.get("clusterIPs") == [HEADLESS]
+    if not spec.get("ports") and not is_headless and kind != "ExternalName":
+        yield api_errors.required("spec.ports")
+    if is_headless and kind in ("LoadBalancer", "NodePort"):
+        problem = f"may not be set to 'None' for {kind} services"
+        yield api_errors.invalid_value("spec.clusterIPs[0]", HEADLESS, problem)
+    if kind == "ExternalName":
+        yield from _external_name_faults(spec)
+    yield from _port_faults(spec.get("ports") or [], kind)
+    yield from metadata.label_faults(spec.get("selector"), "spec.selector")
+    yield from basics.one_of("spec.sessionAffinity", spec.get("sessionAffinity"), _AFFINITIES)
+    yield from _affinity_faults(spec)
+    if kind != "ExternalName":
+        yield from _address_faults(spec)
+    for address, at in basics.indexed(spec.get("externalIPs"), "spec.externalIPs"):
+        problems = formats.ip_address(address)
+        yield from basics.each(at, address, problems)
+        if not problems:
+            yield from basics.reachable(at, address)
+    yield from basics.one_of("spec.type", kind, _TYPES)
+    yield from _traffic_faults(spec, kind)
+
+
+def _external_name_faults(spec: Spec) -> Iterator[Fault]:
+    for key in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+        if spec.get(key):
+            yield api_errors.forbidden_field(f"spec.{key}", "may not be set for ExternalName services")
+    name = spec.get("externalName", "").removesuffix(".")
+    yield from basics.named("spec.externalName", name, formats.dns_subdomain)
+
+
+def _port_faults(ports: list[Spec], kind: str) -> Iterator[Fault]:
+    names: set[str] = set()
+    for port, at in basics.indexed(ports, "spec.ports"):
+        name = port.get("name", "")
+        if not name and len(ports) > 1:
+            yield api_errors.required(f"{at}.name")
+        yield from basics.optionally_named(f"{at}.name", name, formats.dns_label)
+        if name and name in names:
+            yield api_errors.duplicate(f"{at}.name", name)
+        names.add(name)
+        number = port.get("port", 0)
+        yield from basics.each(f"{at}.port", number, formats.port_number(number))
+        yield from basics.one_of(f"{at}.protocol", port.get("protocol"), basics.PROTOCOLS)
+        yield from basics.port(f"{at}.targetPort", port.get("targetPort", 0))
+        if kind == "ClusterIP" and port.get("nodePort"):
+            yield api_errors.forbidden_field(f"{at}.nodePort", "may not be used when `type` is 'ClusterIP'")
+    yield from _taken_twice(ports, "nodePort")
+    yield from _taken_twice(ports, "port")
+
+
+def _taken_twice(ports: list[Spec], key: str) -> Iterator[Fault]:
+    taken: set[tuple[str, int]] = set()
+    for port, at in basics.indexed(ports, "spec.ports"):
+        if not port.get(key):
+            continue
+        place = (port.get("protocol", ""), port[key])
+        if place in taken and key == "port":
+            yield api_errors.duplicate(at, {"protocol": place[0], "port": place[1]})
+        elif place in taken:
+            yield api_errors.duplicate(f"{at}.{key}", place[1])
+        taken.add(place)
+
+
+def _affinity_faults(spec: Spec) -> Iterator[Fault]:
+    if spec.get("sessionAffinity") != "ClientIP":
+        return
+    seconds = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"]
+    if not 0 < seconds <= _LONGEST_AFFINITY:
+        field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
+        problem = f"must be greater than 0 and less than {_LONGEST_AFFINITY}"
+        yield api_errors.invalid_value(field, seconds, problem)
+
+
+def _address_faults(spec: Spec) -> Iterator[Fault]:
+    address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    if address and addresses[:1] != [address]:
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, "element [0] must match clusterIP")
+    if not address and addresses:
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, "must be empty when clusterIP is empty")
+    for family, at in basics.indexed(spec.get("ipFamilies"), "spec.ipFamilies"):
+        if family not in _FAMILIES:
+            yield api_errors.not_supported(at, family, _FAMILIES)
+    policy = spec.get("ipFamilyPolicy")
+    if policy is not None and policy not in _FAMILY_POLICIES:
+        yield api_errors.not_supported("spec.ipFamilyPolicy", policy, _FAMILY_POLICIES)
+    if HEADLESS in addresses[:1] and len(addresses) > 1:
+        yield api_errors.invalid_value(
+            "spec.clusterIPs", addresses, "'None' must be the first and only value"
+        )
+    for one, at in basics.indexed(addresses, "spec.clusterIPs"):
+        if one != HEADLESS or at != "spec.clusterIPs[0]":
+            yield from basics.each(at, one, formats.ip_address(one))
+    if len(addresses) > 2:
+        yield api_errors.invalid_value("spec.clusterIPs", addresses, "may only hold up to 2 values")
+
+
+def _traffic_faults(spec: Spec, kind: str) -> Iterator[Fault]:
+    outside, inside = spec.get("externalTrafficPolicy"), spec.get("internalTrafficPolicy")
+    if outside is not None and kind not in ("LoadBalancer", "NodePort"):
+        problem = "may only be set for externally-accessible services"
+        yield api_errors.invalid_value("spec.externalTrafficPolicy", outside, problem)
+    elif outside is not None and outside not in _TRAFFIC_POLICIES:
+        yield api_errors.not_supported("spec.externalTrafficPolicy", outside, _TRAFFIC_POLICIES)
+    if inside is not None and inside not in _TRAFFIC_POLICIES:
+        yield api_errors.not_supported("spec.internalTrafficPolicy", inside, _TRAFFIC_POLICIES)
+    if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
+        problem = "may only be used when `type` is 'LoadBalancer'"
+        yield api_errors.forbidden_field("spec.allocateLoadBalancerNodePorts", problem)
+    if spec.get("loadBalancerSourceRanges") and kind != "LoadBalancer":
+        problem = "may only be used when `type` is 'LoadBalancer'"
+        yield api_errors.forbidden_field("spec.LoadBalancerSourceRanges", problem)

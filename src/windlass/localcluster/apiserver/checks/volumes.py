@@ -1,0 +1,201 @@
+"""The volumes of a pod: each has a name of its own and one source that makes sense."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from windlass.k8s import api_errors, formats, quantities
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import basics, field_references
+
+_HOST_PATH_TYPES = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
+_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+_LONGEST_TOKEN_SECONDS = 2**32
+_SHORTEST_TOKEN_SECONDS = 600
+
+Source = Mapping[str, Any]
+
+
+def faults(volumes: list[dict[str, Any]], path: str) -> Iterator[Fault]:
+    names: set[str] = set()
+    for volume, at in basics.indexed(volumes, path):
+        found = [*_volume_faults(volume, at)]
+        name = volume.get("name", "")
+        if name in names:
+            found.append(api_errors.duplicate(f"{at}.name", name))
+        if not found:
+            names.add(name)
+        yield from found
+
+
+def usable(volumes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The volumes that a mount may name: a broken one is as good as absent."""
+    return {volume["name"]: volume for volume in reversed(volumes) if not [*_volume_faults(volume, "")]}
+
+
+def _volume_faults(volume: Source, path: str) -> Iterator[Fault]:
+    known = [key for key in _SOURCES if key in volume]
+    sources = known + [key for key in volume if key not in (*_SOURCES, "name")]
+    for extra in sources[1:]:
+        yield api_errors.forbidden_field(f"{path}.{extra}", "may not specify more than 1 volume type")
+    if sources:
+        first = sources[0]
+        yield from _SOURCES.get(first, _nothing)(volume[first] or {}, f"{path}.{first}")
+    yield from basics.named(f"{path}.name", volume.get("name"), formats.dns_label)
+
+
+def _nothing(source: Source, path: str) -> Iterator[Fault]:  # noqa: ARG001
+    return iter(())
+
+
+def _empty_dir(source: Source, path: str) -> Iterator[Fault]:
+    if "sizeLimit" in source and quantities.parse(source["sizeLimit"]) < 0:
+        problem = "SizeLimit field must be a valid resource quantity"
+        yield api_errors.forbidden_field(f"{path}.sizeLimit", problem)
+
+
+def _host_path(source: Source, path: str) -> Iterator[Fault]:
+    if not source.get("path"):
+        yield api_errors.required(f"{path}.path")
+        return
+    yield from backsteps(source["path"], f"{path}.path")
+    if source.get("type", "") not in _HOST_PATH_TYPES:
+        yield api_errors.not_supported(f"{path}.type", source["type"], _HOST_PATH_TYPES)
+
+
+def _secret(source: Source, path: str) -> Iterator[Fault]:
+    yield from basics.present(source, path, "secretName")
+    yield from _mode(source, "defaultMode", path)
+    yield from _items(source, path)
+
+
+def _config_map(source: Source, path: str) -> Iterator[Fault]:
+    yield from basics.present(source, path, "name")
+    yield from _mode(source, "defaultMode", path)
+    yield from _items(source, path)
+
+
+def _claim(source: Source, path: str) -> Iterator[Fault]:
+    yield from basics.present(source, path, "claimName")
+
+
+def _nfs(source: Source, path: str) -> Iterator[Fault]:
+    yield from basics.present(source, path, "server", "path")
+    if not source.get("path", "").startswith("/"):
+        yield api_errors.invalid_value(f"{path}.path", source.get("path", ""), "must be an absolute path")
+
+
+def _downward(source: Source, path: str) -> Iterator[Fault]:
+    yield from _mode(source, "defaultMode", path)
+    for file in source.get("items") or ():
+        yield from _downward_file(file, path)
+
+
+def _projected(source: Source, path: str) -> Iterator[Fault]:
+    yield from _mode(source, "defaultMode", path)
+    taken: set[str] = set()
+    for projection, at in basics.indexed(source.get("sources"), f"{path}.sources"):
+        yield from _projection(projection, at)
+        yield from _taken_twice(projection, taken, path)
+        if len(projection) > 1:
+            yield api_errors.forbidden_field(at, "may not specify more than 1 volume type")
+
+
+def _projection(projection: Source, path: str) -> Iterator[Fault]:
+    for kind in ("secret", "configMap"):
+        if kind in projection:
+            yield from basics.present(projection[kind], f"{path}.{kind}", "name")
+            yield from _items(projection[kind], f"{path}.{kind}")
+    for file in (projection.get("downwardAPI") or {}).get("items") or ():
+        yield from _downward_file(file, f"{path}.downwardAPI")
+    token = projection.get("serviceAccountToken")
+    if token is None:
+        return
+    seconds, field = token.get("expirationSeconds", 0), f"{path}.serviceAccountToken.expirationSeconds"
+    if seconds < _SHORTEST_TOKEN_SECONDS:
+        yield api_errors.invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
+    if seconds > _LONGEST_TOKEN_SECONDS:
+        yield api_errors.invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
+    yield from basics.present(token, f"{path}.serviceAccountToken", "path")
+
+
+def _taken_twice(projection: Source, taken: set[str], path: str) -> Iterator[Fault]:
+    for kind in ("secret", "configMap", "downwardAPI"):
+        source = projection.get(kind) or {}
+        for item in source.get("items") or ():
+            place = item.get("path")
+            if place in taken:
+                yield api_errors.invalid_value(path, source.get("name", place), "conflicting duplicate paths")
+            elif place:
+                taken.add(place)
+
+
+def _items(source: Source, path: str) -> Iterator[Fault]:
+    for item, at in basics.indexed(source.get("items"), f"{path}.items"):
+        yield from basics.present(item, at, "key", "path")
+        yield from _file_path(item.get("path", ""), f"{at}.path")
+        yield from _mode(item, "mode", at)
+
+
+def _downward_file(file: Source, path: str) -> Iterator[Fault]:
+    yield from basics.present(file, path, "path")
+    yield from _file_path(file.get("path", ""), f"{path}.path")
+    if "fieldRef" in file:
+        yield from field_references.of_a_field(
+            file["fieldRef"], f"{path}.fieldRef", field_references.IN_VOLUMES
+        )
+        if "resourceFieldRef" in file:
+            problem = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            yield api_errors.invalid_value(path, "resource", problem)
+    elif "resourceFieldRef" in file:
+        yield from field_references.of_a_resource(
+            file["resourceFieldRef"], f"{path}.resourceFieldRef", in_volume=True
+        )
+    else:
+        yield api_errors.required(path, "one of fieldRef and resourceFieldRef is required")
+    yield from _mode(file, "mode", path)
+
+
+def _mode(source: Source, key: str, path: str) -> Iterator[Fault]:
+    if not 0 <= (source.get(key) or 0) <= 0o777:
+        yield api_errors.invalid_value(f"{path}.{key}", source[key], _MODE)
+
+
+def _file_path(written: str, field: str) -> Iterator[Fault]:
+    yield from descending(written, field)
+    if written.startswith("..") and not written.startswith("../"):
+        yield api_errors.invalid_value(field, written, "must not start with '..'")
+
+
+def descending(written: str, field: str) -> Iterator[Fault]:
+    """A path that stays below the folder in which it starts."""
+    if written.startswith("/"):
+        yield api_errors.invalid_value(field, written, "must be a relative path")
+    yield from backsteps(written, field)
+
+
+def backsteps(written: str, field: str) -> Iterator[Fault]:
+    if ".." in written.split("/"):
+        yield api_errors.invalid_value(field, written, "must not contain '..'")
+
+
+# In the order in which Kubernetes looks for them: of two sources, the later one is refused.
+# Sources that belong to clouds and storage systems are kept as they are, since nothing here could use them.
+_SOURCES: dict[str, Callable[[Source, str], Iterator[Fault]]] = {
+    "emptyDir": _empty_dir,
+    "hostPath": _host_path,
+    "secret": _secret,
+    "nfs": _nfs,
+    "persistentVolumeClaim": _claim,
+    "downwardAPI": _downward,
+    "configMap": _config_map,
+    "projected": _projected,
+}

@@ -1,0 +1,283 @@
+"""The rules for a definition of custom resources: its group, scope, names, versions, subresources and columns.
+
+Whether a version's schema can be served is `definition_schemas`' question. Faults are told as Kubernetes tells them:
+what all versions have in common is called `spec.validation`, `spec.subresources` and `spec.additionalPrinterColumns`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from windlass.k8s import api_errors, formats
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.definitions import names as definitions_names
+from windlass.localcluster.apiserver.definitions import schemas
+
+Object = dict[str, Any]
+
+_SCOPES = ("Cluster", "Namespaced")
+_CONVERSIONS = ("None", "Webhook")
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+_LONGEST_WARNING = 256
+_COMMON = {
+    "schema": "spec.validation",
+    "subresources": "spec.subresources",
+    "additionalPrinterColumns": "spec.additionalPrinterColumns",
+}
+# What would be lost if the schema of the status were taken out of the whole.
+_AT_THE_ROOT_BESIDE_A_STATUS = frozenset(
+    {
+        *(
+            "description",
+            "type",
+            "format",
+            "title",
+            "externalDocs",
+            "example",
+            "required",
+            "items",
+            "properties",
+        ),
+        *(
+            "maximum",
+            "exclusiveMaximum",
+            "minimum",
+            "exclusiveMinimum",
+            "multipleOf",
+            "maxLength",
+            "minLength",
+        ),
+        *("pattern", "maxItems", "minItems", "uniqueItems"),
+        *("x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations"),
+    }
+)
+
+
+def name_faults(definition: Object) -> Iterator[Fault]:
+    spec, name = definition.get("spec") or {}, definition["metadata"].get("name", "")
+    names = spec.get("names") or {}
+    if name and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
+        yield api_errors.invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+
+
+def spec_faults(spec: Object) -> Iterator[Fault]:
+    """Return every fault of a spec, in the order in which Kubernetes reports them."""
+    versions = spec.get("versions") or []
+    common = {field: path for field, path in _COMMON.items() if _is_common(versions, field)}
+    yield from _group_faults(spec.get("group"))
+    yield from _choice_faults("spec.scope", spec.get("scope"), _SCOPES, is_required=True)
+    for index, version in enumerate(versions):
+        if (version.get("schema") or {}).get("openAPIV3Schema") is None:
+            yield api_errors.required(f"spec.versions[{index}].schema.openAPIV3Schema")
+    for index, version in enumerate(versions):
+        yield from _version_faults(version, f"spec.versions[{index}]", common)
+    yield from _storage_faults(versions)
+    yield from _names_faults(spec.get("names") or {})
+    for field, path in common.items():
+        yield from _part_faults(versions[0], field, path)
+    yield from _conversion_faults(spec.get("conversion") or {})
+
+
+def preservation_faults(spec: Object) -> Iterator[Fault]:
+    if spec.get("preserveUnknownFields"):
+        why = (
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema"
+            " instead"
+        )
+        yield api_errors.invalid_value("spec.preserveUnknownFields", True, why)
+
+
+def stored_version_faults(definition: Object) -> Iterator[Fault]:
+    """Objects may be stored in each of `status.storedVersions`, so every one must remain in the spec."""
+    stored = (definition.get("status") or {}).get("storedVersions") or []
+    versions = definition["spec"].get("versions") or []
+    field = "status.storedVersions"
+    if not stored:
+        yield api_errors.invalid_value(field, None, "must have at least one stored version")
+        return
+    for version in versions:
+        if version.get("storage") and version.get("name") not in stored:
+            yield api_errors.invalid_value(
+                field, stored, f"must have the storage version {version.get('name')}"
+            )
+    names = [version.get("name") for version in versions]
+    for index, name in enumerate(stored):
+        if name not in names:
+            why = (
+                f"missing from spec.versions; {name} was previously a storage version, and must remain in"
+                f" spec.versions until a storage migration ensures no data remains persisted in {name} and removes"
+                f" {name} from status.storedVersions"
+            )
+            yield api_errors.invalid_value(f"{field}[{index}]", name, why)
+
+
+def update_faults(new: Object, old: Object) -> Iterator[Fault]:
+    """What may not change: where the objects are stored, and under which name."""
+    fixed = ["group", "names.plural"]
+    if definitions_names.is_established(old):
+        fixed += ["scope", "names.kind"]
+    for path in fixed:
+        value = _at(new, path)
+        if value != _at(old, path):
+            yield api_errors.invalid_value(f"spec.{path}", value, "field is immutable")
+
+
+def _at(definition: Object, path: str) -> object:
+    value: Any = definition["spec"]
+    for key in path.split("."):
+        value = (value or {}).get(key)
+    return value
+
+
+def _is_common(versions: list[Object], field: str) -> bool:
+    return bool(versions) and all(version.get(field) == versions[0].get(field) for version in versions)
+
+
+def _group_faults(group: str | None) -> Iterator[Fault]:
+    if not group:
+        yield api_errors.required("spec.group")
+    elif problems := formats.dns_subdomain(group):
+        yield api_errors.invalid_value("spec.group", group, ",".join(problems))
+    elif "." not in group:
+        yield api_errors.invalid_value("spec.group", group, "should be a domain with at least one dot")
+
+
+def _choice_faults(
+    path: str, value: str | None, choices: tuple[str, ...], *, is_required: bool = False
+) -> Iterator[Fault]:
+    if not value and is_required:
+        yield api_errors.required(path)
+    elif value and value not in choices:
+        yield api_errors.not_supported(path, value, choices)
+
+
+def _version_faults(version: Object, path: str, common: dict[str, str]) -> Iterator[Fault]:
+    name = version.get("name", "")
+    if problems := formats.dns_1035_label(name):
+        yield api_errors.invalid_value(f"{path}.name", name, ",".join(problems))
+    warning = version.get("deprecationWarning")
+    for problem in _warning_problems(warning, bool(version.get("deprecated"))):
+        yield api_errors.invalid_value(f"{path}.deprecationWarning", warning, problem)
+    for field in _COMMON:
+        if field not in common:
+            yield from _part_faults(version, field, f"{path}.{field}")
+
+
+def _warning_problems(warning: str | None, is_deprecated: bool) -> Iterator[str]:
+    if warning is None:
+        return
+    if not is_deprecated:
+        yield "can only be set for deprecated versions"
+    elif not warning:
+        yield "must not be an empty string"
+    elif len(warning) > _LONGEST_WARNING:
+        yield f"must be <= {_LONGEST_WARNING} characters long"
+
+
+def _storage_faults(versions: list[Object]) -> Iterator[Fault]:
+    names = [version.get("name", "") for version in versions]
+    shown = [{key: version.get(key) for key in ("name", "served", "storage")} for version in versions]
+    if len(set(names)) < len(names):
+        yield api_errors.invalid_value("spec.versions", shown, "must contain unique version names")
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        why = "must have exactly one version marked as storage version"
+        yield api_errors.invalid_value("spec.versions", shown, why)
+    # Kubernetes keeps the name of the first version in a field of its own too, which no client sees.
+    if names and names[0] and (problems := formats.dns_1035_label(names[0])):
+        yield api_errors.invalid_value("spec.version", names[0], ",".join(problems))
+
+
+def _names_faults(names: Object) -> Iterator[Fault]:
+    for field in ("plural", "singular", "kind", "listKind"):
+        if not names.get(field):
+            yield api_errors.required(f"spec.names.{field}")
+    for field in ("plural", "singular"):
+        if names.get(field) and (problems := formats.dns_1035_label(names[field])):
+            yield api_errors.invalid_value(f"spec.names.{field}", names[field], ",".join(problems))
+    for field in ("kind", "listKind"):
+        if names.get(field) and (problems := formats.dns_1035_label(names[field].lower())):
+            why = f"may have mixed case, but should otherwise match: {','.join(problems)}"
+            yield api_errors.invalid_value(f"spec.names.{field}", names[field], why)
+    if names.get("kind") and names["kind"] == names.get("listKind"):
+        yield api_errors.invalid_value(
+            "spec.names.listKind", names["kind"], "kind and listKind may not be the same"
+        )
+    for field in ("shortNames", "categories"):
+        for index, name in enumerate(names.get(field) or ()):
+            if problems := formats.dns_1035_label(name):
+                yield api_errors.invalid_value(f"spec.names.{field}[{index}]", name, ",".join(problems))
+
+
+def _part_faults(version: Object, field: str, path: str) -> Iterator[Fault]:
+    """What is wrong with the schema, the subresources or the columns of a version."""
+    value = version.get(field)
+    if not value:
+        return
+    if field == "subresources":
+        yield from _scale_faults(value.get("scale"), path)
+    elif field == "additionalPrinterColumns":
+        for index, column in enumerate(value):
+            yield from _column_faults(column, f"{path}[{index}]")
+    elif value.get("openAPIV3Schema") is not None:
+        has_status = (version.get("subresources") or {}).get("status") is not None
+        yield from _root_faults(value["openAPIV3Schema"], f"{path}.openAPIV3Schema", has_status)
+
+
+def _root_faults(schema: Object, path: str, has_status: bool) -> Iterator[Fault]:
+    others = [key for key in schema if key not in _AT_THE_ROOT_BESIDE_A_STATUS]
+    if has_status and others:
+        why = f"{others[0]} is not allowed at the root of the schema if the status subresource is enabled"
+        yield api_errors.invalid_value(path, others[0], why)
+    if schema.get("nullable"):
+        yield api_errors.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root")
+    yield from schemas.schema_faults(schema, path)
+
+
+def _scale_faults(scale: Object | None, path: str) -> Iterator[Fault]:
+    places = {
+        "specReplicasPath": ((".spec.",), "should be a json path under .spec"),
+        "statusReplicasPath": ((".status.",), "should be a json path under .status"),
+        "labelSelectorPath": ((".spec.", ".status."), "should be a json path under either .spec or .status"),
+    }
+    for field, (prefixes, why) in places.items():
+        value = (scale or {}).get(field)
+        if not value:
+            continue
+        at = f"{path}.scale.{field}"
+        if faults := list(_json_path_faults(value, at)):
+            yield from faults
+        elif not value.startswith(prefixes):
+            yield api_errors.invalid_value(at, value, why)
+
+
+def _column_faults(column: Object, path: str) -> Iterator[Fault]:
+    if not column.get("name"):
+        yield api_errors.required(f"{path}.name")
+    types = f"must be one of {','.join(_COLUMN_TYPES)}"
+    if not column.get("type"):
+        yield api_errors.required(f"{path}.type", types)
+    elif column["type"] not in _COLUMN_TYPES:
+        yield api_errors.invalid_value(f"{path}.type", column["type"], types)
+    if column.get("format") and column["format"] not in _COLUMN_FORMATS:
+        why = f"must be one of {','.join(_COLUMN_FORMATS)}"
+        yield api_errors.invalid_value(f"{path}.format", column["format"], why)
+    if not column.get("jsonPath"):
+        yield api_errors.required(f"{path}.JSONPath")
+    else:
+        yield from _json_path_faults(column["jsonPath"], f"{path}.JSONPath")
+
+
+def _json_path_faults(value: str, path: str) -> Iterator[Fault]:
+    if not value.startswith("."):
+        yield api_errors.invalid_value(path, value, "must be a simple json path starting with .")
+
+
+def _conversion_faults(conversion: Object) -> Iterator[Fault]:
+    strategy = conversion.get("strategy")
+    yield from _choice_faults("spec.conversion.strategy", strategy, _CONVERSIONS)
+    if strategy == "Webhook":
+        why = "conversion webhooks are not supported here: versions may differ in nothing but their schemas"
+        yield api_errors.invalid_value("spec.conversion.strategy", strategy, why)
+    elif conversion.get("webhook") is not None:
+        why = "should not be set when strategy is not set to Webhook"
+        yield api_errors.forbidden_field("spec.conversion.webhook", why)

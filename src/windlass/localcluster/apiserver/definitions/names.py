@@ -1,0 +1,70 @@
+"""Which of the names that a definition of custom resources asks for it gets, and what its status says of that.
+
+A definition is established the moment that it is stored, except one that wants a name which another of its group has:
+that one waits until it is updated.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from windlass.localcluster.apiserver.strategy import Object, World
+
+_GROUP = "apiextensions.k8s.io"
+_PLURAL = "customresourcedefinitions"
+_RESOURCE_NAMES = ("plural", "singular", "shortNames")
+_KIND_NAMES = ("kind", "listKind")
+
+
+def is_established(definition: Object) -> bool:
+    return _has_condition(definition, "Established", "True")
+
+
+def is_refused(definition: Object) -> bool:
+    return _has_condition(definition, "Established", "False")
+
+
+def accept(new: Object, world: World) -> None:
+    """Take the names that no other definition of the group has, and say whether those were all."""
+    status, wanted = new["status"], new["spec"].get("names") or {}
+    others = [one for one in world.objects(_GROUP, _PLURAL) if _may_clash(one, new)]
+    accepted = {"categories": wanted["categories"]} if wanted.get("categories") else {}
+    why = ("True", "NoConflicts", "no conflicts found")
+    for fields in (_RESOURCE_NAMES, _KIND_NAMES):
+        taken = {name for one in others for name in _names(one["status"].get("acceptedNames") or {}, fields)}
+        for field in fields:
+            if clashes := [name for name in _names(wanted, (field,)) if name in taken]:
+                reason = f"{field[0].upper()}{field[1:]}Conflict"
+                why = ("False", reason, ", ".join(f'"{name}" is already in use' for name in clashes))
+            elif wanted.get(field):
+                accepted[field] = wanted[field]
+    status["acceptedNames"] = accepted
+    _set_condition(status, "NamesAccepted", *why, world)
+    if why[0] == "True":
+        told = ("True", "InitialNamesAccepted", "the initial names have been accepted")
+        _set_condition(status, "Established", *told, world)
+    elif not is_established(new):
+        _set_condition(status, "Established", "False", "NotAccepted", "not all names are accepted", world)
+
+
+def _may_clash(other: Object, new: Object) -> bool:
+    is_itself = other["metadata"]["name"] == new["metadata"].get("name")
+    return not is_itself and other["spec"]["group"] == new["spec"].get("group")
+
+
+def _names(names: Object, fields: Iterable[str]) -> Iterator[str]:
+    for field in fields:
+        value: Any = names.get(field) or []
+        yield from [value] if isinstance(value, str) else value
+
+
+def _has_condition(definition: Object, kind: str, status: str) -> bool:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == kind and one.get("status") == status for one in conditions)
+
+
+def _set_condition(status: Object, kind: str, value: str, reason: str, message: str, world: World) -> None:
+    former = next((one for one in status["conditions"] if one["type"] == kind), None)
+    since = former["lastTransitionTime"] if former and former["status"] == value else world.now()
+    said = {"status": value, "lastTransitionTime": since, "reason": reason, "message": message}
+    others = [one for one in status["conditions"] if one["type"] != kind]
+    status["conditions"] = [*others, {"type": kind, **said}]

@@ -1,0 +1,356 @@
+"""Is the OpenAPI schema in a definition of custom resources one that Kubernetes can serve: a structural one?
+
+Three looks: what may stand in a schema at all, whether it says of every field what it is, and, when all that is well,
+whether its defaults are valid. The definition's types have been checked before.
+"""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from windlass.k8s import api_errors
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.schemas import structural, structural_checks
+from windlass.model import expressions
+
+JsonSchema = dict[str, Any]
+
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_IDENTITY = ("apiVersion", "kind", "metadata")
+_NOT_SUPPORTED = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
+_JUNCTORS = ("allOf", "anyOf", "oneOf")
+_INTEGER_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_PRESERVES = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_INT_OR_STRING = "x-kubernetes-int-or-string"
+_LIST_TYPE = "x-kubernetes-list-type"
+_MAP_TYPE = "x-kubernetes-map-type"
+_MAP_KEYS = "x-kubernetes-list-map-keys"
+_OF_VALUE_VALIDATION = {
+    **dict.fromkeys(("type", "title", "description", _MAP_KEYS), "must be empty to be structural"),
+    **dict.fromkeys(
+        ("additionalProperties", "default", _LIST_TYPE, _MAP_TYPE), "must be undefined to be structural"
+    ),
+    **dict.fromkeys(("nullable", _PRESERVES, _EMBEDDED, _INT_OR_STRING), "must be false to be structural"),
+}
+"""What a schema below allOf, anyOf, oneOf or not may not say: there, values are only judged."""
+
+_UNREADABLE = (*_NOT_SUPPORTED, "items", _PRESERVES)
+"""With a fault of one of these, there is no schema to look at further."""
+
+_NO_TYPE = {
+    "root": "must not be empty at the root",
+    "item": "must not be empty for specified array items",
+    "field": "must not be empty for specified object fields",
+}
+
+
+def schema_faults(schema: JsonSchema, path: str) -> list[Fault]:
+    """Every fault of a whole openAPIV3Schema."""
+    faults = list(_openapi_faults(schema, path, _Place(is_root=True)))
+    if any(fault.field.rpartition(".")[2] in _UNREADABLE for fault in faults):
+        return faults
+    not_structural = [
+        *_structural_faults(schema, path, "root"),
+        *_completeness_faults(schema, schema, path, path),
+    ]
+    if not_structural:
+        return [*faults, *sorted(not_structural, key=str)]
+    return faults or list(_default_faults(schema, path))
+
+
+class _Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where in the whole a schema stands."""
+
+    is_root: bool = False
+    is_in_metadata: bool = False
+    why_no_default: str = ""
+
+    def of_property(self, name: str, *, is_identity: bool) -> "_Place":
+        if not is_identity:
+            return msgspec.structs.replace(self, is_root=False)
+        why = f"in top-level {name}" if self.is_root else self.why_no_default
+        return _Place(is_in_metadata=True, why_no_default=why)
+
+    def of_additional(self) -> "_Place":
+        why = (
+            "inside additionalProperties applying to object metadata"
+            if self.is_in_metadata
+            else self.why_no_default
+        )
+        return msgspec.structs.replace(self, is_root=False, why_no_default=why)
+
+    def below(self) -> "_Place":
+        return msgspec.structs.replace(self, is_root=False)
+
+
+# What may stand in a schema
+
+
+def _openapi_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[Fault]:
+    yield from _unsupported_faults(schema, path, place)
+    if schema.get("uniqueItems"):
+        why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        yield api_errors.forbidden_field(f"{path}.uniqueItems", why)
+    additional, properties = schema.get("additionalProperties"), schema.get("properties") or {}
+    if additional is not None and additional is not True and properties:
+        why = "additionalProperties and properties are mutual exclusive"
+        yield api_errors.forbidden_field(f"{path}.additionalProperties", why)
+    if isinstance(additional, dict):
+        yield from _openapi_faults(additional, f"{path}.additionalProperties", place.of_additional())
+    for name, value in properties.items():
+        is_identity = name in _IDENTITY and (place.is_root or bool(schema.get(_EMBEDDED)))
+        below = place.of_property(name, is_identity=is_identity)
+        yield from _openapi_faults(value, f"{path}.properties[{name}]", below)
+    if isinstance(schema.get("items"), dict):
+        yield from _openapi_faults(schema["items"], f"{path}.items", place.below())
+    for branch, at in _value_validations(schema, path):
+        yield from _openapi_faults(branch, at, place.below())
+    yield from _extension_faults(schema, path)
+
+
+def _unsupported_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[Fault]:
+    name = schema.get("type")
+    if name and name not in _TYPES:
+        yield api_errors.not_supported(f"{path}.type", name, _TYPES)
+    if name == "null":
+        why = "type cannot be set to null, use nullable as an alternative"
+        yield api_errors.forbidden_field(f"{path}.type", why)
+    if schema.get("default") is not None and place.why_no_default:
+        yield api_errors.forbidden_field(f"{path}.default", f"must not be set {place.why_no_default}")
+    for key in _NOT_SUPPORTED:
+        if schema.get(key) is not None:
+            yield api_errors.forbidden_field(f"{path}.{key}", f"{key} is not supported")
+    if isinstance(schema.get("items"), list):
+        yield api_errors.forbidden_field(f"{path}.items", "items must be a schema object and not an array")
+    if place.is_in_metadata and schema.get(_EMBEDDED):
+        yield api_errors.forbidden_field(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta")
+
+
+def _extension_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
+    if schema.get(_PRESERVES) is False:
+        yield api_errors.invalid_value(f"{path}.{_PRESERVES}", False, "must be true or undefined")
+    for extension, kind, choices in (
+        (_MAP_TYPE, "object", ("atomic", "granular")),
+        (_LIST_TYPE, "array", ("atomic", "set", "map")),
+    ):
+        chosen = schema.get(extension)
+        if chosen is None:
+            continue
+        if schema.get("type") != kind:
+            yield _needs_type(schema, path, f"must be {kind} if {extension} is specified")
+        if chosen not in choices:
+            yield api_errors.not_supported(f"{path}.{extension}", chosen, choices)
+    list_type = schema.get(_LIST_TYPE)
+    if schema.get(_MAP_KEYS) and list_type != "map":
+        at, why = f"{path}.{_LIST_TYPE}", f"must be map if {_MAP_KEYS} is non-empty"
+        yield (
+            api_errors.required(at, why)
+            if list_type is None
+            else api_errors.invalid_value(at, list_type, why)
+        )
+    if list_type == "map":
+        yield from _map_faults(schema, path)
+    if list_type == "set":
+        yield from _set_faults(schema, path)
+    if list_type in ("set", "map") and _items_of(schema).get("nullable"):
+        why = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
+        yield api_errors.forbidden_field(f"{path}.items.nullable", why)
+
+
+def _needs_type(schema: JsonSchema, path: str, why: str) -> Fault:
+    found = schema.get("type")
+    return (
+        api_errors.invalid_value(f"{path}.type", found, why)
+        if found
+        else api_errors.required(f"{path}.type", why)
+    )
+
+
+def _items_of(schema: JsonSchema) -> JsonSchema:
+    items = schema.get("items")
+    return items if isinstance(items, dict) else {}
+
+
+def _set_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
+    items = _items_of(schema)
+    extension = {"array": _LIST_TYPE, "object": _MAP_TYPE}.get(items.get("type", ""), "")
+    found = items.get(extension, "atomic" if extension == _LIST_TYPE else None)
+    if extension and found != "atomic":
+        why = f"must be atomic as item of a list with {_LIST_TYPE}=set"
+        yield api_errors.invalid_value(f"{path}.items.{extension}", found or "null", why)
+
+
+def _map_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
+    keys, items = schema.get(_MAP_KEYS) or [], _items_of(schema)
+    if not keys:
+        yield api_errors.required(f"{path}.{_MAP_KEYS}", f"must not be empty if {_LIST_TYPE} is map")
+    if schema.get("items") is None:
+        yield api_errors.required(f"{path}.items", f"must have a schema if {_LIST_TYPE} is map")
+        return
+    if items.get("type") != "object":
+        why = f"must be object if parent array's {_LIST_TYPE} is map"
+        yield api_errors.invalid_value(f"{path}.items.type", items.get("type", ""), why)
+        return
+    for index, key in enumerate(keys):
+        if key in keys[:index]:
+            yield api_errors.invalid_value(f"{path}.{_MAP_KEYS}", keys, "must not contain duplicate entries")
+        elif key not in (items.get("properties") or {}):
+            why = "entries must all be names of item properties"
+            yield api_errors.invalid_value(f"{path}.{_MAP_KEYS}", keys, why)
+        else:
+            yield from _map_key_faults(items, key, f"{path}.items.properties[{key}]")
+
+
+def _map_key_faults(items: JsonSchema, key: str, path: str) -> Iterator[Fault]:
+    schema = items["properties"][key]
+    if schema.get("type") in ("array", "object"):
+        why = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
+        yield api_errors.invalid_value(f"{path}.type", schema["type"], why)
+    this = f"this property is in {_MAP_KEYS}, so it"
+    if key not in (items.get("required") or []) and schema.get("default") is None:
+        yield api_errors.required(f"{path}.default", f"{this} must have a default or be a required property")
+    if schema.get("nullable"):
+        yield api_errors.forbidden_field(f"{path}.nullable", f"{this} cannot be nullable")
+
+
+def _value_validations(schema: JsonSchema, path: str) -> Iterator[tuple[JsonSchema, str]]:
+    for junctor in _JUNCTORS:
+        for index, branch in enumerate(schema.get(junctor) or ()):
+            yield branch, f"{path}.{junctor}[{index}]"
+    if schema.get("not") is not None:
+        yield schema["not"], f"{path}.not"
+
+
+# Does it say of every field what it is
+
+
+def _structural_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Fault]:
+    if schema.get("type") == "array" and schema.get("items") is None:
+        yield api_errors.required(f"{path}.items", "must be specified")
+    if isinstance(schema.get("items"), dict):
+        yield from _structural_faults(schema["items"], f"{path}.items", "item")
+    for name, value in (schema.get("properties") or {}).items():
+        yield from _structural_faults(value, f"{path}.properties[{name}]", "field")
+    additional = schema.get("additionalProperties")
+    if additional is not None and level == "root":
+        yield api_errors.forbidden_field(f"{path}.additionalProperties", "must not be used at the root")
+    if isinstance(additional, dict):
+        yield from _structural_faults(additional, f"{path}.additionalProperties", "field")
+    yield from _type_faults(schema, path, level)
+    yield from _identity_faults(schema, path, level)
+    yield from _judging_faults(schema, path, is_judging=False, may_have_idiom=True)
+
+
+def _type_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Fault]:
+    name, is_embedded = schema.get("type"), bool(schema.get(_EMBEDDED))
+    if schema.get(_INT_OR_STRING):
+        for extension in (_PRESERVES, _EMBEDDED):
+            if schema.get(extension):
+                why = f"must be false if {_INT_OR_STRING} is true"
+                yield api_errors.invalid_value(f"{path}.{extension}", True, why)
+    if is_embedded and name != "object":
+        yield _needs_type(schema, path, f"must be object if {_EMBEDDED} is true")
+    elif not name and not schema.get(_INT_OR_STRING) and not schema.get(_PRESERVES):
+        yield api_errors.required(f"{path}.type", _NO_TYPE[level])
+    if is_embedded and schema.get("additionalProperties") is not None:
+        why = f"must not be used if {_EMBEDDED} is set"
+        yield api_errors.forbidden_field(f"{path}.additionalProperties", why)
+    if level == "root" and name and name != "object":
+        yield api_errors.invalid_value(f"{path}.type", name, "must be object at the root")
+    if is_embedded and not schema.get(_PRESERVES) and not schema.get("properties"):
+        why = f"must not be empty if {_EMBEDDED} is true without {_PRESERVES}"
+        yield api_errors.required(f"{path}.properties", why)
+
+
+def _identity_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Fault]:
+    properties = schema.get("properties") or {}
+    if level == "root" or schema.get(_EMBEDDED):
+        for name, kind in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
+            found = properties[name].get("type", "") if name in properties else kind
+            if found != kind:
+                yield api_errors.invalid_value(f"{path}.properties[{name}].type", found, f"must be {kind}")
+    metadata = properties.get("metadata") or {}
+    named = set(metadata.get("properties") or {})
+    if level == "root" and (
+        metadata.keys() - {"type", "properties", "default"} or named - {"name", "generateName"}
+    ):
+        why = (
+            "must not specify anything other than name and generateName, but metadata is implicitly specified"
+        )
+        yield api_errors.forbidden_field(f"{path}.properties[metadata]", why)
+
+
+def _judging_faults(
+    schema: JsonSchema, path: str, *, is_judging: bool, may_have_idiom: bool
+) -> Iterator[Fault]:
+    """What is wrong with the parts of a schema that only judge values.
+
+    The idiom is `anyOf` an integer or a string: types may be named there, and in the `anyOf` of the first `allOf`.
+    """
+    has_idiom = may_have_idiom and schema.get("anyOf") == _INTEGER_OR_STRING
+    for branch, at in _value_validations(schema, path):
+        if not (has_idiom and at.startswith(f"{path}.anyOf[")):
+            may_have_it_below = not is_judging and at == f"{path}.allOf[0]"
+            yield from _nested_faults(branch, at, may_have_idiom=may_have_it_below)
+    if schema.get("pattern"):
+        try:
+            expressions.compile_expression(schema["pattern"])
+        except expressions.ExpressionError as error:
+            why = f"must be a valid regular expression, but isn't: {error}"
+            yield api_errors.invalid_value(f"{path}.pattern", schema["pattern"], why)
+
+
+def _nested_faults(schema: JsonSchema, path: str, *, may_have_idiom: bool = False) -> Iterator[Fault]:
+    yield from _judging_faults(schema, path, is_judging=True, may_have_idiom=may_have_idiom)
+    if isinstance(schema.get("items"), dict):
+        yield from _nested_faults(schema["items"], f"{path}.items")
+    for name, value in (schema.get("properties") or {}).items():
+        yield from _nested_faults(value, f"{path}.properties[{name}]")
+    for key, why in _OF_VALUE_VALIDATION.items():
+        if schema.get(key) or (key in ("default", "additionalProperties") and schema.get(key) is not None):
+            yield api_errors.forbidden_field(f"{path}.{key}", why)
+    if "metadata" in (schema.get("properties") or {}):
+        why = "must not be specified in a nested context"
+        yield api_errors.forbidden_field(f"{path}.properties[metadata]", why)
+
+
+def _completeness_faults(judging: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[Fault]:
+    """A field that the root judges somewhere (`at`) must be said to be there (`path`)."""
+    for branch, branch_at in _value_validations(judging, at):
+        yield from _branch_faults(branch, schema, path, branch_at)
+
+
+def _branch_faults(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[Fault]:
+    yield from _completeness_faults(branch, schema, path, at)
+    pairs = [(f".properties[{name}]", value) for name, value in (branch.get("properties") or {}).items()]
+    known = {f".properties[{name}]": value for name, value in (schema.get("properties") or {}).items()}
+    if isinstance(branch.get("items"), dict):
+        pairs.append((".items", branch["items"]))
+        known |= {".items": _items_of(schema)} if schema.get("items") else {}
+    for step, value in pairs:
+        if step in known:
+            yield from _branch_faults(value, known[step], path + step, at + step)
+        else:
+            yield api_errors.required(path + step, f"because it is defined in {at}{step}")
+
+
+# Are the defaults valid
+
+
+def _default_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
+    default = schema.get("default")
+    if default is not None:
+        pruned = {"value": copy.deepcopy(default)}
+        whole = structural.compile_schema({"type": "object", "properties": {"value": schema}})
+        if whole.prune(pruned):
+            yield api_errors.invalid_value(f"{path}.default", default, "must not have unknown fields")
+        for fault in structural_checks.compile_validation(schema)(default):
+            field = f"{path}.default.{fault.field}" if fault.field not in ("", "<nil>") else f"{path}.default"
+            yield msgspec.structs.replace(fault, field=field)
+    if isinstance(schema.get("items"), dict):
+        yield from _default_faults(schema["items"], f"{path}.items")
+    for name, value in (schema.get("properties") or {}).items():
+        yield from _default_faults(value, f"{path}.properties[{name}]")

@@ -1,0 +1,302 @@
+"""Requests about objects: from method, path and query to what `Lifecycle`, `lists` and `watches` do, and back."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from urllib.parse import parse_qsl
+
+import msgspec
+from aiohttp import web
+
+from windlass.k8s import api_errors, formats
+from windlass.localcluster.apiserver import (
+    admission,
+    bodies,
+    lists,
+    request_bodies,
+    responses,
+    selection,
+    subresources,
+    watches,
+)
+from windlass.localcluster.apiserver.admission import Change
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.lifecycle import Lifecycle
+from windlass.localcluster.apiserver.openapi import discovery
+from windlass.localcluster.apiserver.options import (
+    delete_options,
+    is_true,
+    resource_version,
+    whole_number,
+    write_options,
+)
+from windlass.localcluster.apiserver.request_bodies import Received
+from windlass.localcluster.apiserver.request_targets import Target
+from windlass.localcluster.apiserver.responses import Form
+from windlass.localcluster.apiserver.strategy import Object
+from windlass.localcluster.apiserver.streams.handlers import PodRuntime
+from windlass.localcluster.apiserver.watches import Watch, Watches
+from windlass.localcluster.store_types import ForgottenError, place_of
+
+_NOTHING = Received("", b"")
+Settled = Callable[[], Awaitable[None]]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A request, with the kind and the object or list that it is about."""
+
+    request: web.BaseRequest
+    kind: Kind
+    target: Target
+    query: dict[str, str]
+    received: Received
+
+    @property
+    def form(self) -> Form:
+        return responses.form_of(self.request.headers.get("Accept", ""), self.query)
+
+
+class Api:
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        watches: Watches,
+        body_seconds: float,
+        settled: Settled,
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._watches = watches
+        self.runtime: PodRuntime | None = None
+        self._body_seconds = body_seconds
+        self._settled = settled
+        self._on_object: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
+            "GET": self._get,
+            "PUT": self._update,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }
+        self._on_list: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
+            "GET": self._list_or_watch,
+            "POST": self._create,
+            "DELETE": self._delete_collection,
+        }
+
+    async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        kind = self._lifecycle.registry.find(target.group, target.version, target.plural)
+        if kind is None or not _is_a_path_of(kind, target):
+            raise api_errors.no_such_path()
+        _check_name(target.name)
+        _check_name(target.namespace)
+        query = _query_of(request.query_string) if request.query_string else {}
+        call = Call(request, kind, target, query, await self._receive(request))
+        if target.subresource:
+            return await self._on_subresource(call)
+        methods = self._on_object if target.name else self._on_list
+        handler = methods.get(request.method)
+        is_list_of_all_namespaces = kind.namespaced and not target.namespace and not target.name
+        is_refused = (is_list_of_all_namespaces and request.method != "GET") or (
+            request.method == "DELETE" and not target.name and "deletecollection" not in discovery.verbs(kind)
+        )
+        if handler is None or is_refused:
+            raise api_errors.method_not_allowed()
+        return await handler(call)
+
+    async def _receive(self, request: web.BaseRequest) -> Received:
+        return _NOTHING if request.method == "GET" else await request_bodies.read(request, self._body_seconds)
+
+    async def _get(self, call: Call) -> web.StreamResponse:
+        body = self._lifecycle.get(call.kind, call.target.namespace, call.target.name)
+        form = call.form
+        return responses.response(200, responses.object_body(call.kind, body, form, self._now()), form)
+
+    async def _list_or_watch(self, call: Call) -> web.StreamResponse:
+        chosen = _selection(call)
+        if is_true(call.query.get("watch", "")):
+            return await self._watch(call, chosen)
+        form = call.form
+        listed = lists.listed(self._lifecycle.store, call.kind, call.target.namespace, chosen, call.query)
+        return responses.response(200, responses.list_body(call.kind, listed, form, self._now()), form)
+
+    async def _create(self, call: Call) -> web.StreamResponse:
+        return self._store_new(call, call.received.as_object(), "CreateOptions")
+
+    def _store_new(self, call: Call, given: Object, options_kind: str) -> web.StreamResponse:
+        options = write_options(call.query, options_kind)
+        form = call.form
+        written = self._lifecycle.create(call.kind, call.target.namespace, given, options)
+        shown = responses.object_body(call.kind, written.body, form, self._now())
+        return responses.response(201, shown, form, written.warnings)
+
+    async def _update(self, call: Call) -> web.StreamResponse:
+        given = call.received.as_object()
+        if call.kind.strategy.creates_on_update and not call.target.subresource:
+            place = place_of(call.target.namespace, call.target.name)
+            if self._lifecycle.store.get(call.kind.resource, place) is None:
+                meta = given.get("metadata")
+                if isinstance(meta, dict | None):
+                    admission.check_path(call.kind, dict(meta or {}), call.target.namespace, call.target.name)
+                return self._store_new(call, given, "UpdateOptions")
+        return self._write(call, lambda _: given, "UpdateOptions")
+
+    async def _patch(self, call: Call) -> web.StreamResponse:
+        return self._write(call, call.received.as_patch(call.kind.type_name), "PatchOptions")
+
+    def _write(self, call: Call, change: Change, options_kind: str) -> web.StreamResponse:
+        options = write_options(call.query, options_kind)
+        form, target = call.form, call.target
+        written = self._lifecycle.update(
+            call.kind, target.namespace, target.name, change, options, target.subresource
+        )
+        shown = responses.object_body(call.kind, written.body, form, self._now())
+        return responses.response(200, shown, form, written.warnings)
+
+    async def _delete(self, call: Call) -> web.StreamResponse:
+        options = delete_options(call.query, call.received.as_options())
+        form, target, kind = call.form, call.target, call.kind
+        deleted = self._lifecycle.delete(kind, target.namespace, target.name, options)
+        if deleted.is_gone and not kind.strategy.returns_deleted:
+            return responses.response(200, bodies.encode(_went(kind, deleted.body)), form)
+        is_accepted = not deleted.is_gone and options.orphan is False
+        shown = responses.object_body(kind, deleted.body, form, self._now())
+        return responses.response(202 if is_accepted else 200, shown, form)
+
+    async def _delete_collection(self, call: Call) -> web.StreamResponse:
+        options = delete_options(call.query, call.received.as_options())
+        kind, namespace, form = call.kind, call.target.namespace, call.form
+        listed = lists.listed(self._lifecycle.store, kind, namespace, _selection(call), call.query)
+        for body in listed.bodies:
+            meta = bodies.decode_stored(body)["metadata"]
+            try:
+                self._lifecycle.delete(kind, meta.get("namespace", ""), meta["name"], options)
+            except api_errors.ApiError as error:
+                if error.code != 404:
+                    raise
+        return responses.response(200, responses.list_body(kind, listed, form, self._now()), form)
+
+    async def _on_subresource(self, call: Call) -> web.StreamResponse:
+        name, method = call.target.subresource, call.request.method
+        if name not in call.kind.subresources:
+            if call.kind.is_custom:
+                raise api_errors.not_found(call.kind.group, call.kind.plural, call.target.name)
+            raise api_errors.no_such_path()
+        if name in ("status", "finalize"):
+            handler = self._on_object.get(method)
+            if handler is None or method == "DELETE":
+                raise api_errors.method_not_allowed()
+            return await handler(call)
+        served = subresources.SERVED[name]
+        if method not in served.methods:
+            raise api_errors.method_not_allowed()
+        obj = self._lifecycle.read(call.kind, call.target.namespace, call.target.name)
+        asked = subresources.Asked(
+            call.request, call.kind, obj, call.query, call.received, self._lifecycle, self.runtime
+        )
+        return await served.answer(asked)
+
+    async def _watch(self, call: Call, chosen: selection.Selection) -> web.StreamResponse:
+        watch = _watch_of(call, chosen)
+        response = web.StreamResponse(
+            headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
+        )
+        response.enable_chunked_encoding()
+        show = responses.event_shower(call.kind, call.form, self._now)
+        try:
+            feed = self._watches.open(watch, show)
+        except ForgottenError:
+            await response.prepare(call.request)
+            await response.write(watches.error_line(watches.too_old(watch.since or 0, self._lifecycle.store)))
+            await response.write_eof()
+            return response
+        transport = call.request.transport
+        if transport is not None:
+            feed.let_go = transport.abort
+        try:
+            # What it begins with may have been written in this very turn.
+            await self._settled()
+            await response.prepare(call.request)
+            await self._send(watch, feed, response)
+            await response.write_eof()
+        except (ConnectionError, TimeoutError):
+            # Gone, or so slow that it must come back: what it has not read is not kept.
+            if transport is not None:
+                transport.abort()
+        finally:
+            self._watches.leave(watch, feed)
+        return response
+
+    async def _send(self, watch: Watch, feed: watches.Feed, response: web.StreamResponse) -> None:
+        clock = asyncio.get_running_loop().time
+        end = clock() + watch.seconds
+        pause = watches.SECONDS_BETWEEN_BOOKMARKS if watch.with_bookmarks else watch.seconds
+        while not feed.is_closed and not feed.is_behind:
+            lines = await feed.take(min(pause, end - clock()))
+            if not lines and watch.with_bookmarks and not feed.is_closed:
+                lines = watches.bookmark_line(watch.kind, self._lifecycle.store.committed)
+            if lines:
+                async with asyncio.timeout(min(watches.SECONDS_TO_READ, max(end - clock(), 1))):
+                    await response.write(lines)
+            if clock() >= end:
+                return
+
+    def _now(self) -> datetime:
+        return self._lifecycle.clock()
+
+
+def _query_of(text: str) -> dict[str, str]:
+    """Of a parameter that stands there twice, the first counts."""
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
+        query.setdefault(name, value)
+    return query
+
+
+def _is_a_path_of(kind: Kind, target: Target) -> bool:
+    if kind.namespaced:
+        return bool(target.namespace) or not target.name
+    return not target.namespace
+
+
+def _check_name(name: str) -> None:
+    if "/" in name:
+        raise api_errors.no_such_path()
+    problems = formats.path_segment(name) if name else []
+    if problems:
+        raise api_errors.bad_request(
+            f"Name parameter invalid: {api_errors.shown(name)}: {', '.join(problems)}"
+        )
+
+
+def _selection(call: Call) -> selection.Selection:
+    query = call.query
+    return selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), call.kind)
+
+
+def _watch_of(call: Call, chosen: selection.Selection) -> Watch:
+    query = call.query
+    text = query.get("resourceVersion") or "0"
+    version = resource_version(text)
+    seconds = min(
+        whole_number("timeoutSeconds", query.get("timeoutSeconds") or "0"), 10 * watches.LONGEST_SECONDS
+    )
+    sends_initial = query.get("sendInitialEvents", "")
+    with_bookmarks = is_true(query.get("allowWatchBookmarks", ""))
+    begins_with_all = text == "0" or is_true(sends_initial)
+    if sends_initial and not is_true(sends_initial):
+        begins_with_all = False
+    return Watch(
+        kind=call.kind,
+        namespace=call.target.namespace,
+        selection=chosen,
+        since=None if begins_with_all else version,
+        with_bookmarks=with_bookmarks,
+        seconds=float(seconds) if seconds > 0 else watches.LONGEST_SECONDS,
+        marks_initial_end=is_true(sends_initial) and with_bookmarks,
+    )
+
+
+def _went(kind: Kind, body: bytes) -> Object:
+    meta = bodies.decode_stored(body)["metadata"]
+    details = {"name": meta["name"], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}
+    if not kind.group:
+        del details["group"]
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

@@ -1,0 +1,84 @@
+"""PersistentVolumeClaims: what is claimed does not change, except that a bound claim may grow."""
+
+import copy
+from collections.abc import Iterator
+
+from windlass.k8s import api_errors, formats, quantities
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import basics, label_selectors
+from windlass.localcluster.apiserver.checks import resources as check_resources
+from windlass.localcluster.apiserver.kinds import pod_spec_defaults
+from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+
+_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_VOLUME_MODES = ("Block", "Filesystem")
+_FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+
+
+# Holds a claim that is deleted while a pod uses it.
+PROTECTION = "kubernetes.io/pvc-protection"
+
+
+class ClaimStrategy(Strategy):
+    returns_deleted = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        _write_amounts(new)
+        meta = new["metadata"]
+        if PROTECTION not in meta.get("finalizers", ()):
+            meta["finalizers"] = [*meta.get("finalizers", ()), PROTECTION]
+        new["status"] = {"phase": "Pending"}
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        _write_amounts(new)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        return spec_faults(new.get("spec") or {}, "spec")
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        spec, former = copy.deepcopy(new["spec"]), old["spec"]
+        if not former.get("volumeName") and "volumeName" in spec:
+            del spec["volumeName"]
+        before, after = (_storage(one) for one in (former, spec))
+        if (new.get("status") or {}).get("phase") == "Bound" and after:
+            spec["resources"]["requests"]["storage"] = before
+        if spec != former:
+            yield api_errors.forbidden_field("spec", _FIXED)
+        if quantities.parse(after) < quantities.parse(before):
+            problem = "field can not be less than previous value"
+            yield api_errors.forbidden_field("spec.resources.requests.storage", problem)
+
+
+def spec_faults(spec: Object, path: str) -> Iterator[Fault]:
+    modes = spec.get("accessModes")
+    if not modes:
+        yield api_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
+    yield from label_selectors.faults(spec.get("selector") or {}, f"{path}.selector")
+    for mode in modes or ():
+        if mode not in _MODES:
+            yield api_errors.not_supported(f"{path}.accessModes", mode, _MODES)
+    yield from _storage_faults(spec, f"{path}.resources[storage]")
+    name = spec.get("storageClassName")
+    yield from basics.optionally_named(f"{path}.storageClassName", name, formats.dns_subdomain)
+    mode = spec.get("volumeMode")
+    if mode is not None and mode not in _VOLUME_MODES:
+        yield api_errors.not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)
+
+
+def _storage_faults(spec: Object, field: str) -> Iterator[Fault]:
+    storage = _storage(spec)
+    if not storage:
+        yield api_errors.required(field)
+    elif quantities.parse(storage) <= 0:
+        yield api_errors.invalid_value(field, storage, "must be greater than zero")
+    else:
+        yield from check_resources.amount_faults("storage", storage, field)
+
+
+def _storage(spec: Object) -> str:
+    return str(((spec.get("resources") or {}).get("requests") or {}).get("storage", ""))
+
+
+def _write_amounts(new: Object) -> None:
+    resources = (new.get("spec") or {}).get("resources") or {}
+    pod_spec_defaults.write_amounts(resources, "limits", "requests")

@@ -1,0 +1,173 @@
+"""Definitions of custom resources: what is peculiar to them, and the kinds that they add to the table.
+
+Deleting the objects of a definition that goes is not done here.
+"""
+
+from collections.abc import Iterable
+
+from windlass.k8s import api_errors
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.definitions import checks
+from windlass.localcluster.apiserver.definitions import names as definitions_names
+from windlass.localcluster.apiserver.kinds.custom import CustomStrategy
+from windlass.localcluster.apiserver.kinds.kind import Column, Kind
+from windlass.localcluster.apiserver.schemas import structural, typed
+from windlass.localcluster.apiserver.schemas.defaults import DEFAULTS
+from windlass.localcluster.apiserver.strategy import Object, ScalePaths, Strategy, World
+
+_AGE = Column(
+    name="Age", type="date", path=".metadata.creationTimestamp", description="When the object was created"
+)
+
+
+_APPROVAL = "api-approved.kubernetes.io"
+
+# Holds a definition that is deleted until its objects are gone.
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+_TERMINATING = {
+    "type": "Terminating",
+    "status": "True",
+    "reason": "InstanceDeletionPending",
+    "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+}
+_schema = typed.compile_type("V1CustomResourceDefinition", DEFAULTS)
+
+
+class DefinitionStrategy(Strategy):
+    counts_generations = True
+    allows_blind_update = False
+    marks_own_deletion = True
+    status_may_relabel = False
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        _fill_in(new.setdefault("spec", {}))
+        new["status"] = {"conditions": []}
+        definitions_names.accept(new, world)
+        _remember_stored_version(new)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        _fill_in(new.setdefault("spec", {}))
+        new.setdefault("status", {"conditions": []})
+        if new["spec"].get("names") != new["status"].get("acceptedNames"):
+            definitions_names.accept(new, world)
+        _remember_stored_version(new)
+
+    def mark_deleted(self, new: Object, world: World) -> None:
+        meta, status = new["metadata"], new.setdefault("status", {})
+        if CLEANUP not in meta.get("finalizers", ()):
+            meta["finalizers"] = [*meta.get("finalizers", ()), CLEANUP]
+        conditions = [one for one in status.get("conditions") or () if one["type"] != "Terminating"]
+        status["conditions"] = [*conditions, {**_TERMINATING, "lastTransitionTime": world.now()}]
+
+    def validate_create(self, new: Object) -> Iterable[Fault]:
+        return checks.name_faults(new)
+
+    def validate(self, new: Object) -> Iterable[Fault]:
+        faults = [
+            *checks.spec_faults(new["spec"]),
+            *checks.stored_version_faults(new),
+            *_group_faults(new),
+            *checks.preservation_faults(new["spec"]),
+        ]
+        # Stored definitions are compiled at each start: reject one that is incomplete or cannot be compiled.
+        return faults or _schema.validate(new) or _compile_faults(new)
+
+    def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
+        return checks.update_faults(new, old)
+
+
+def _group_faults(definition: Object) -> Iterable[Fault]:
+    group = (definition.get("spec") or {}).get("group") or ""
+    is_protected = group.endswith((".k8s.io", ".kubernetes.io"))
+    if is_protected and not (definition["metadata"].get("annotations") or {}).get(_APPROVAL):
+        field = f"metadata.annotations[{_APPROVAL}]"
+        yield api_errors.required(field, "protected groups must have approval annotation")
+
+
+def _compile_faults(definition: Object) -> Iterable[Fault]:
+    try:
+        kinds_of(definition)
+    except RecursionError:
+        yield api_errors.invalid_value("spec.versions", "<schema>", "the schema is nested too deeply")
+
+
+def kinds_of(definition: Object) -> tuple[Kind, ...]:
+    """A row for each version of a valid definition; none while its names are not accepted."""
+    if definitions_names.is_refused(definition):
+        return ()
+    spec = definition["spec"]
+    return tuple(_kind(definition, version) for version in spec["versions"])
+
+
+def _kind(definition: Object, version: Object) -> Kind:
+    spec, meta = definition["spec"], definition["metadata"]
+    names, openapi = spec["names"], version["schema"]["openAPIV3Schema"]
+    subresources = version.get("subresources") or {}
+    scale, has_status = subresources.get("scale"), subresources.get("status") is not None
+    return Kind(
+        group=spec["group"],
+        version=version["name"],
+        kind=names["kind"],
+        plural=names["plural"],
+        singular=names.get("singular") or names["kind"].lower(),
+        namespaced=spec["scope"] == "Namespaced",
+        list_kind=names.get("listKind") or f"{names['kind']}List",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=(*(["status"] if has_status else []), *(["scale"] if scale else [])),
+        schema=structural.compile_schema(openapi),
+        published_schema=openapi,
+        columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ()) or (_AGE,),
+        selectable=tuple(
+            field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
+        ),
+        is_going="deletionTimestamp" in meta,
+        is_served=bool(version.get("served")),
+        reads_through_schema=meta.get("generation", 1) > 1,
+        strategy=CustomStrategy(has_status=has_status, scale=_scale_paths(scale) if scale else None),
+    )
+
+
+def _column(column: Object) -> Column:
+    path = column["jsonPath"]
+    return Column(
+        name=column["name"],
+        type=column["type"],
+        path=path,
+        description=column.get("description")
+        or f"Custom resource definition column (in JSONPath format): {path}",
+        format=column.get("format", ""),
+        priority=column.get("priority", 0),
+    )
+
+
+def _scale_paths(scale: Object) -> ScalePaths:
+    return ScalePaths(
+        spec_replicas=scale["specReplicasPath"],
+        status_replicas=scale["statusReplicasPath"],
+        selector=scale.get("labelSelectorPath", ""),
+    )
+
+
+def _fill_in(spec: Object) -> None:
+    names = spec.get("names") or {}
+    if kind := names.get("kind"):
+        names["singular"] = names.get("singular") or kind.lower()
+        names["listKind"] = names.get("listKind") or f"{kind}List"
+    spec.setdefault("conversion", {"strategy": "None"})
+    if spec.get("preserveUnknownFields") is False:
+        del spec["preserveUnknownFields"]
+    for version in spec.get("versions") or ():
+        version.setdefault("served", False)
+        version.setdefault("storage", False)
+
+
+def _remember_stored_version(new: Object) -> None:
+    stored: list[str] = new["status"].setdefault("storedVersions", [])
+    for version in new["spec"].get("versions") or ():
+        if version.get("storage"):
+            if version.get("name") not in stored:
+                stored.append(version.get("name"))
+            return

@@ -1,0 +1,134 @@
+"""Jobs: pods that are known by labels which the server generates, and a template that never changes."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.k8s import api_errors
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import basics, label_selectors, pod_specs
+from windlass.localcluster.apiserver.kinds import pod_spec_defaults
+from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+
+_RESTART_POLICIES = ("OnFailure", "Never")
+_COMPLETION_MODES = ("Indexed", "NonIndexed")
+_UID = "batch.kubernetes.io/controller-uid"
+_NAME = "batch.kubernetes.io/job-name"
+# The labels have older names too, by which they are still found.
+_UID_LABELS = (_UID, "controller-uid")
+_NAME_LABELS = (_NAME, "job-name")
+_BACKOFF_LIMIT = 6
+_NO_BACKOFF_LIMIT = 2**31 - 1
+_COUNTS = (
+    *("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"),
+    *("backoffLimitPerIndex", "maxFailedIndexes"),
+)
+
+
+class JobStrategy(Strategy):
+    counts_generations = True
+    # Kubernetes keeps the pods of a job unless it is told otherwise, as its first releases did.
+    default_propagation = "Orphan"
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        spec = new.setdefault("spec", {})
+        _fill(spec)
+        if not spec.get("manualSelector"):
+            _generate_labels(new)
+        _label(new)
+        new["status"] = {}
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        _fill(new.setdefault("spec", {}))
+        _label(new)
+
+    def validate_create(self, new: Object) -> Iterator[Fault]:
+        spec = new.get("spec") or {}
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        if not spec.get("manualSelector"):
+            yield from _generation_faults(new["metadata"], spec.get("selector"), labels or {})
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        spec = new.get("spec") or {}
+        template = spec.get("template") or {}
+        labels = (template.get("metadata") or {}).get("labels")
+        yield from basics.not_negative(spec, "spec", *_COUNTS)
+        yield from _mode_faults(spec)
+        yield from pod_specs.template_faults(template, "spec.template")
+        yield from _restart_policy_faults((template.get("spec") or {}).get("restartPolicy"))
+        if spec.get("selector") is None:
+            yield api_errors.required("spec.selector")
+        yield from label_selectors.faults(spec.get("selector") or {}, "spec.selector")
+        yield from label_selectors.mismatch(spec.get("selector"), labels, "spec.template.metadata.labels")
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        spec, former = new["spec"], old["spec"]
+        is_scaled = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get(
+            "parallelism"
+        )
+        fixed = ("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex")
+        for key in fixed if is_scaled else ("completions", *fixed):
+            yield from basics.unchanged(f"spec.{key}", spec.get(key), former.get(key))
+
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+        yield from basics.not_negative(new.get("status") or {}, "status", "active", "succeeded", "failed")
+
+
+def _fill(spec: Object) -> None:
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    has_its_own_limits = spec.get("backoffLimitPerIndex") is not None
+    spec.setdefault("backoffLimit", _NO_BACKOFF_LIMIT if has_its_own_limits else _BACKOFF_LIMIT)
+    replaces_failed_ones_only = spec.get("podFailurePolicy") is not None
+    policy = "Failed" if replaces_failed_ones_only else "TerminatingOrFailed"
+    spec.setdefault("podReplacementPolicy", policy)
+    pod_spec_defaults.fill(spec.setdefault("template", {}).setdefault("spec", {}))
+
+
+def _generate_labels(new: Object) -> None:
+    spec, meta = new["spec"], new["metadata"]
+    labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
+    for label in _UID_LABELS:
+        labels.setdefault(label, meta["uid"])
+    for label in _NAME_LABELS:
+        labels.setdefault(label, meta.get("name", ""))
+    spec.setdefault("selector", {}).setdefault("matchLabels", {}).setdefault(_UID, meta["uid"])
+
+
+def _label(new: Object) -> None:
+    """A job without labels has those of its pods."""
+    labels = (new["spec"]["template"].get("metadata") or {}).get("labels")
+    if labels and not new["metadata"].get("labels"):
+        new["metadata"]["labels"] = dict(labels)
+
+
+def _generation_faults(
+    meta: Mapping[str, Any], selector: Mapping[str, Any] | None, labels: Mapping[str, str]
+) -> Iterator[Fault]:
+    """The generated labels, which nobody else may have set to something else."""
+    expected = dict.fromkeys(_UID_LABELS, meta["uid"]) | dict.fromkeys(_NAME_LABELS, meta.get("name", ""))
+    for label, value in expected.items():
+        field, problem = f"spec.template.metadata.labels[{label}]", f"must be '{value}'"
+        if label not in labels:
+            yield api_errors.required(field, problem)
+        elif labels[label] != value:
+            yield api_errors.invalid_value(field, labels, problem)
+    if selector is not None and not label_selectors.matches(selector, expected):
+        yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
+
+
+def _mode_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+    mode = spec.get("completionMode")
+    yield from basics.one_of("spec.completionMode", mode, _COMPLETION_MODES)
+    if mode == "Indexed" and spec.get("completions") is None:
+        yield api_errors.required("spec.completions", "when completion mode is Indexed")
+    if spec.get("backoffLimitPerIndex") is not None and mode != "Indexed":
+        yield api_errors.required("spec.backoffLimitPerIndex", "requires indexed completion mode")
+
+
+def _restart_policy_faults(policy: str | None) -> Iterator[Fault]:
+    field = "spec.template.spec.restartPolicy"
+    if policy in (None, "Always"):
+        yield api_errors.required(field, 'valid values: "OnFailure", "Never"')
+    elif policy not in _RESTART_POLICIES:
+        yield api_errors.not_supported(field, policy, _RESTART_POLICIES)

@@ -1,0 +1,129 @@
+"""Namespaces: they stay, terminating, until whoever holds them has emptied them."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from windlass.k8s import api_errors, formats
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver import metadata
+from windlass.localcluster.apiserver.checks import basics
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+
+_OWN_FINALIZER = "kubernetes"
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+# Too much relies on these.
+_FOR_GOOD = ("default", "kube-system", "kube-public")
+
+
+class NamespaceStrategy(Strategy):
+    marks_own_deletion = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        _label(new)
+        finalizers = (new.get("spec") or {}).get("finalizers") or []
+        if _OWN_FINALIZER not in finalizers:
+            finalizers = [*finalizers, _OWN_FINALIZER]
+        new["spec"] = {"finalizers": finalizers}
+        new["status"] = {"phase": "Active"}
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        """The finalizers change through /finalize alone."""
+        _label(new)
+        new["spec"] = old.get("spec", {})
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        for name in (new.get("spec") or {}).get("finalizers") or ():
+            yield from basics.each("spec.finalizers", name, formats.qualified_name(name))
+            yield from metadata.finalizer_name_faults(name, "spec.finalizers")
+
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+        is_going = bool(new["metadata"].get("deletionTimestamp"))
+        phase, expected = (new.get("status") or {}).get("phase", ""), "Terminating" if is_going else "Active"
+        if phase != expected:
+            state = "not empty" if is_going else "empty"
+            problem = f"may only be '{expected}' if `deletionTimestamp` is {state}"
+            yield api_errors.invalid_value("status.Phase", phase, problem)
+
+    def refusal_to_delete(self, old: Object) -> str:
+        return "this namespace may not be deleted" if old["metadata"]["name"] in _FOR_GOOD else ""
+
+    def mark_deleted(self, new: Object, world: World) -> None:
+        new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
+
+    def is_held(self, obj: Object) -> bool:
+        return bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _label(new: Object) -> None:
+    """Selectors can name a namespace by this label, whatever else anybody wrote there."""
+    name = new["metadata"].get("name")
+    if name:
+        new["metadata"].setdefault("labels", {})[_NAME_LABEL] = name
+
+
+def what_remains(left: list[tuple[Kind, Object]], now: str) -> list[Object]:
+    """What a namespace that is going says of the objects, by their metadata, that are still in it."""
+    kinds = Counter(f"{kind.plural}.{kind.group}" for kind, _ in left)
+    finalizers = Counter(finalizer for _, meta in left for finalizer in meta.get("finalizers", ()))
+    resources = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(kinds.items()))
+    holding = ", ".join(f"{name} in {count} resource instances" for name, count in sorted(finalizers.items()))
+    told = [
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            False,
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
+        (
+            *("NamespaceDeletionGroupVersionParsingFailure", False, "ParsedGroupVersions"),
+            "All legacy kube types successfully parsed",
+        ),
+        (
+            *("NamespaceDeletionContentFailure", False, "ContentDeleted"),
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        (
+            *("NamespaceContentRemaining", bool(left), "SomeResourcesRemain" if left else "ContentRemoved"),
+            f"Some resources are remaining: {resources}" if left else "All content successfully removed",
+        ),
+        (
+            *("NamespaceFinalizersRemaining", bool(finalizers)),
+            "SomeFinalizersRemain" if finalizers else "ContentHasNoFinalizers",
+            f"Some content in the namespace has finalizers remaining: {holding}"
+            if finalizers
+            else "All content-preserving finalizers finished",
+        ),
+    ]
+    return [
+        {"type": kind, "status": str(is_so), "lastTransitionTime": now, "reason": reason, "message": message}
+        for kind, is_so, reason, message in told
+    ]
+
+
+def finalized(namespace: Object) -> Object:
+    """The namespace once it is empty: nothing of ours holds it any more."""
+    spec = namespace.get("spec") or {}
+    kept = [one for one in spec.get("finalizers") or () if one != _OWN_FINALIZER]
+    # How its contents were to go, which they have.
+    others = [
+        one
+        for one in namespace["metadata"].get("finalizers") or ()
+        if one not in ("foregroundDeletion", "orphan")
+    ]
+    spec = {**spec, "finalizers": kept} if kept else {}
+    return metadata.with_list({**namespace, "spec": spec}, "finalizers", others)
+
+
+def with_conditions(namespace: Object, conditions: list[Object]) -> Object:
+    """The namespace with these conditions; one that says the same as before keeps its time."""
+    before = {one["type"]: one for one in (namespace.get("status") or {}).get("conditions") or ()}
+    kept = [
+        {**one, "lastTransitionTime": before[one["type"]]["lastTransitionTime"]}
+        if before.get(one["type"], {}).get("status") == one["status"]
+        else one
+        for one in conditions
+    ]
+    return {**namespace, "status": {**(namespace.get("status") or {}), "conditions": kept}}

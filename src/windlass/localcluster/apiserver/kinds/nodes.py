@@ -1,0 +1,121 @@
+"""Nodes: taints and addresses. Who runs on them is for the scheduler to say."""
+
+import copy
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from windlass.k8s import api_errors, formats
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import basics, resources, scheduling
+from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+
+_NOTHING_KNOWN: Object = {
+    "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+    "nodeInfo": dict.fromkeys(
+        (
+            "architecture",
+            "bootID",
+            "containerRuntimeVersion",
+            "kernelVersion",
+            "kubeProxyVersion",
+            "kubeletVersion",
+            "machineID",
+            "operatingSystem",
+            "osImage",
+            "systemUUID",
+        ),
+        "",
+    ),
+}
+_SET_ONCE = ("podCIDR", "podCIDRs", "providerID")
+_MAY_CHANGE = "node updates may only change labels, taints, or capacity"
+
+
+class NodeStrategy(Strategy):
+    takes_status_on_create = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        _match_ranges(new.setdefault("spec", {}))
+        new["status"] = {**copy.deepcopy(_NOTHING_KNOWN), **new.get("status", {})}
+        _offer_all(new["status"])
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        _match_ranges(new.setdefault("spec", {}))
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        _offer_all(new.setdefault("status", {}))
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        spec = new.get("spec") or {}
+        yield from _taint_faults(spec.get("taints"))
+        yield from _range_faults(spec.get("podCIDRs") or [])
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        spec, former = new.get("spec") or {}, old.get("spec") or {}
+        for key, word in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+            if former.get(key) and spec.get(key) != former[key]:
+                problem = f'node updates may not change {word} except from "" to valid'
+                yield api_errors.forbidden_field(f"spec.{key}", problem)
+        may_change = {"taints", "unschedulable", "configSource"}
+        may_change |= {key for key in _SET_ONCE if not former.get(key)}
+        if any(spec.get(key) != former.get(key) for key in {*spec, *former} - may_change):
+            yield api_errors.forbidden_field("[]", _MAY_CHANGE)
+
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+        status = new.get("status") or {}
+        for key in ("capacity", "allocatable"):
+            for name, amount in (status.get(key) or {}).items():
+                yield from resources.amount_faults(name, amount, f"status.{key}.{name}")
+        seen: list[Any] = []
+        for address, at in basics.indexed(status.get("addresses"), "status.addresses"):
+            if address in seen:
+                yield api_errors.duplicate(at, address)
+            seen.append(address)
+
+
+def _match_ranges(spec: Object) -> None:
+    """The one range of addresses is the first of several: whichever was given makes the other."""
+    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    elif spec.get("podCIDRs"):
+        spec["podCIDR"] = spec["podCIDRs"][0]
+
+
+def _taint_faults(taints: list[dict[str, Any]] | None) -> Iterator[Fault]:
+    seen: set[tuple[str, str]] = set()
+    for taint, at in basics.indexed(taints, "metadata.taints"):
+        key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
+        yield from basics.each(f"{at}.key", key, formats.qualified_name(key))
+        problems = formats.label_value(value)
+        yield from basics.each(f"{at}.value", value, [";".join(problems)] if problems else [])
+        yield from basics.one_of(f"{at}.effect", effect, scheduling.EFFECTS)
+        if (key, effect) in seen:
+            fault = api_errors.duplicate(at, taint)
+            problem = "taints must be unique by key and effect pair"
+            yield Fault(fault.field, fault.reason, f"{fault.message}: {problem}")
+        seen.add((key, effect))
+
+
+def _range_faults(ranges: list[str]) -> Iterator[Fault]:
+    for written, at in basics.indexed(ranges, "spec.podCIDRs"):
+        if not _is_range(written):
+            yield api_errors.invalid_value(at, ranges, "must be valid CIDR")
+    families = [":" in written for written in ranges]
+    if len(families) != len(set(families)):
+        problem = "may specify no more than one CIDR for each IP family"
+        yield api_errors.invalid_value("spec.podCIDRs", ranges, problem)
+
+
+def _is_range(written: str) -> bool:
+    try:
+        ipaddress.ip_network(written, strict=False)
+    except ValueError:
+        return False
+    return "/" in written
+
+
+def _offer_all(status: Object) -> None:
+    """What a node has can be had, unless somebody said how much of it."""
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])

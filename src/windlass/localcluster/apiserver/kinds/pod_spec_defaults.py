@@ -1,0 +1,68 @@
+"""What a pod's spec gets filled in because of what else it says, in a pod and in a template alike."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from windlass.k8s import quantities
+from windlass.localcluster.apiserver.strategy import Object
+
+_WORD = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    rf"(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?{_WORD}(?:/{_WORD})*"
+    r"(?::(?P<tag>\w[\w.-]{0,127}))?(?P<digest>@[A-Za-z][\w+.-]*:[0-9a-fA-F]{32,})?",
+    re.ASCII,
+)
+
+
+def fill(spec: Object) -> None:
+    _mirror_service_account(spec)
+    for container in containers_of(spec):
+        if not container.get("imagePullPolicy"):
+            container["imagePullPolicy"] = pull_policy(container.get("image", ""))
+        if spec.get("hostNetwork"):
+            _open_host_ports(container)
+        write_amounts(container.get("resources") or {}, "limits", "requests")
+    write_amounts(spec, "overhead")
+    for volume in spec.get("volumes") or ():
+        if not volume.keys() - {"name"}:
+            volume["emptyDir"] = {}
+        if "sizeLimit" in (volume.get("emptyDir") or {}):
+            volume["emptyDir"]["sizeLimit"] = quantities.canonical(volume["emptyDir"]["sizeLimit"])
+
+
+def containers_of(spec: Object) -> Iterator[dict[str, Any]]:
+    """Init containers too."""
+    yield from spec.get("containers") or ()
+    yield from spec.get("initContainers") or ()
+
+
+def write_amounts(holder: Object, *keys: str) -> None:
+    """Write each amount as the API does: `1000m` of a CPU is 1."""
+    for key in keys:
+        if holder.get(key):
+            holder[key] = {
+                name: quantities.canonical(amount, quantities.MILLI) for name, amount in holder[key].items()
+            }
+
+
+def pull_policy(image: str) -> str:
+    """An image without a tag is the latest one, and that may change."""
+    reference = _REFERENCE.fullmatch(image)
+    if reference is None:
+        return "IfNotPresent"
+    is_latest = reference["tag"] == "latest" or not (reference["tag"] or reference["digest"])
+    return "Always" if is_latest else "IfNotPresent"
+
+
+def _mirror_service_account(spec: Object) -> None:
+    """The field has an older name, under which old clients still read and write it."""
+    name = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if name:
+        spec["serviceAccountName"] = spec["serviceAccount"] = name
+
+
+def _open_host_ports(container: dict[str, Any]) -> None:
+    for port in container.get("ports") or ():
+        if not port.get("hostPort") and port.get("containerPort"):
+            port["hostPort"] = port["containerPort"]

@@ -1,0 +1,112 @@
+"""Roles and their bindings: they are stored, checked for sense, and enforced by nobody here."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from windlass.k8s import api_errors, formats
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import basics, label_selectors
+from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+
+_GROUP = "rbac.authorization.k8s.io"
+_SUBJECTS = ("ServiceAccount", "User", "Group")
+
+
+class RoleStrategy(Strategy):
+    """Roles, and those of the whole cluster."""
+
+    creates_on_update = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        new.setdefault("rules", None)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        new.setdefault("rules", None)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        for rule, at in basics.indexed(new.get("rules"), "rules"):
+            yield from _rule_faults(rule, at, is_namespaced=new["kind"] == "Role")
+        if new.get("aggregationRule") is not None:
+            yield from _aggregation_faults(new["aggregationRule"])
+        # Kubernetes derives this check from its types, and reports such faults last.
+        for rule, at in basics.indexed(new.get("rules"), "rules"):
+            if not rule.get("verbs"):
+                yield api_errors.required(f"{at}.verbs")
+
+
+class BindingStrategy(Strategy):
+    """Bindings of roles, in a namespace and in the whole cluster."""
+
+    creates_on_update = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        _fill_subjects(new)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        _fill_subjects(new)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        is_namespaced = new["kind"] == "RoleBinding"
+        role = new.get("roleRef") or {}
+        if role.get("apiGroup") != _GROUP:
+            yield api_errors.not_supported("roleRef.apiGroup", role.get("apiGroup", ""), [_GROUP])
+        kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
+        if role.get("kind") not in kinds:
+            yield api_errors.not_supported("roleRef.kind", role.get("kind", ""), kinds)
+        yield from basics.optionally_named("roleRef.name", role.get("name"), formats.path_segment)
+        for subject, at in basics.indexed(new.get("subjects"), "subjects"):
+            yield from _subject_faults(subject, at, is_namespaced)
+        # Kubernetes derives the following checks from its types, and reports such faults last.
+        yield from basics.present(role, "roleRef", "name")
+        for subject, at in basics.indexed(new.get("subjects"), "subjects"):
+            yield from basics.present(subject, at, "name")
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        if new.get("roleRef") != old.get("roleRef"):
+            yield api_errors.invalid_value("roleRef", new.get("roleRef"), "field is immutable")
+
+
+def _fill_subjects(new: Object) -> None:
+    for subject in new.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group"):
+            subject.setdefault("apiGroup", _GROUP)
+
+
+def _aggregation_faults(aggregation: Mapping[str, Any]) -> Iterator[Fault]:
+    path, selectors = "aggregationRule.clusterRoleSelectors", aggregation.get("clusterRoleSelectors")
+    if not selectors:
+        problem = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        yield api_errors.required(path, problem)
+    for selector, at in basics.indexed(selectors, path):
+        yield from label_selectors.faults(selector, at)
+
+
+def _rule_faults(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> Iterator[Fault]:
+    urls = rule.get("nonResourceURLs")
+    if urls:
+        field = f"{path}.nonResourceURLs"
+        if is_namespaced:
+            problem = "namespaced rules cannot apply to non-resource URLs"
+            yield api_errors.invalid_value(field, urls, problem)
+        if any(rule.get(key) for key in ("apiGroups", "resources", "resourceNames")):
+            problem = "rules cannot apply to both regular resources and non-resource URLs"
+            yield api_errors.invalid_value(field, urls, problem)
+        return
+    if not rule.get("apiGroups"):
+        yield api_errors.required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+    if not rule.get("resources"):
+        yield api_errors.required(f"{path}.resources", "resource rules must supply at least one resource")
+
+
+def _subject_faults(subject: Mapping[str, Any], path: str, is_namespaced: bool) -> Iterator[Fault]:
+    kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
+    if kind not in _SUBJECTS:
+        yield api_errors.not_supported(f"{path}.kind", kind, _SUBJECTS)
+    elif kind == "ServiceAccount":
+        yield from basics.optionally_named(f"{path}.name", subject.get("name"), formats.dns_subdomain)
+        if group:
+            yield api_errors.not_supported(f"{path}.apiGroup", group, [""])
+        if not is_namespaced and not subject.get("namespace"):
+            yield api_errors.required(f"{path}.namespace")
+    elif group != _GROUP:
+        yield api_errors.not_supported(f"{path}.apiGroup", group, [_GROUP])

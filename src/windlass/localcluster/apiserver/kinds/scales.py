@@ -1,0 +1,62 @@
+"""The scale subresource: how many replicas an object asks for and has, in the same form for every kind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from windlass.k8s import api_errors, json_patch
+from windlass.localcluster.apiserver.checks import basics, label_selectors
+from windlass.localcluster.apiserver.strategy import Object, ScalePaths
+
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+# Of the built-in kinds that have one.
+USUAL = ScalePaths(
+    spec_replicas=".spec.replicas", status_replicas=".status.replicas", selector=".spec.selector"
+)
+
+
+def value_at(obj: Mapping[str, Any], path: str) -> Any:
+    """What a simple JSONPath finds; None when it leads nowhere."""
+    value: Any = obj
+    for key in path.removeprefix(".").split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def scale_of(obj: Mapping[str, Any], paths: ScalePaths) -> Object:
+    replicas = value_at(obj, paths.spec_replicas)
+    status = {"replicas": value_at(obj, paths.status_replicas) or 0}
+    selector = value_at(obj, paths.selector) if paths.selector else None
+    if selector:
+        status["selector"] = label_selectors.written(selector) if isinstance(selector, dict) else selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: obj["metadata"][key] for key in _KEPT if key in obj["metadata"]},
+        "spec": {"replicas": replicas} if replicas else {},
+        "status": status,
+    }
+
+
+def with_scale(obj: Mapping[str, Any], paths: ScalePaths, scale: Mapping[str, Any]) -> Object:
+    """The object with as many replicas as a `Scale` asks for, in the version that the scale is about."""
+    name, replicas = obj["metadata"]["name"], value_at(scale, ".spec.replicas") or 0
+    if not isinstance(replicas, int) or replicas < 0:
+        fault = api_errors.invalid_value("spec.replicas", replicas, basics.NOT_NEGATIVE)
+        raise api_errors.invalid("autoscaling", "Scale", name, [fault])
+    scaled: Object = json_patch.independent(dict(obj))
+    *parents, last = paths.spec_replicas.removeprefix(".").split(".")
+    holder = scaled
+    for key in parents:
+        holder = holder.setdefault(key, {})
+        if not isinstance(holder, dict):
+            fault = api_errors.invalid_value(
+                paths.spec_replicas, name, "there is no object to hold the replicas"
+            )
+            raise api_errors.invalid("autoscaling", "Scale", name, [fault])
+    holder[last] = replicas
+    version = value_at(scale, ".metadata.resourceVersion")
+    if version:
+        scaled["metadata"]["resourceVersion"] = version
+    return scaled

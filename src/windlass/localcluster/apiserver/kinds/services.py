@@ -1,0 +1,155 @@
+"""Services: what follows from a service's type. Addresses and ports are given out by `service_addresses`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from windlass.k8s import api_errors
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import services
+from windlass.localcluster.apiserver.kinds import service_addresses
+from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+
+_AFFINITY_SECONDS = 10800
+_OPEN_TO_THE_OUTSIDE = ("NodePort", "LoadBalancer")
+_OF_ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
+_OF_THE_OUTSIDE = ("externalTrafficPolicy", "healthCheckNodePort")
+
+
+class ServiceStrategy(Strategy):
+    creates_on_update = True
+    returns_deleted = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        spec = new.setdefault("spec", {})
+        _fill(spec)
+        if spec.get("clusterIP") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        new["status"] = {"loadBalancer": {}}
+        _give_addresses(new, world)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        spec, former = new.setdefault("spec", {}), old["spec"]
+        _drop_what_the_type_no_longer_has(spec, former)
+        _fill(spec)
+        _carry_over(spec, former)
+        _give_addresses(new, world)
+
+    def prepare_status(self, new: Object, old: Object) -> None:
+        if old["spec"].get("type") != "LoadBalancer":
+            return
+        for ingress in _ingress(new):
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
+
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+        if _ingress(new) and old["spec"].get("type") != "LoadBalancer":
+            problem = "may only be used when `spec.type` is 'LoadBalancer'"
+            yield api_errors.forbidden_field("status.loadBalancer.ingress", problem)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        return services.faults(new.get("spec") or {})
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        spec, former = new["spec"], old["spec"]
+        if "ExternalName" in (spec["type"], former["type"]):
+            return
+        addresses, before = spec.get("clusterIPs") or [], former.get("clusterIPs") or []
+        if before and addresses[:1] != before[:1]:
+            yield api_errors.invalid_value("spec.clusterIPs[0]", addresses, "may not change once set")
+        families, before = spec.get("ipFamilies") or [], former.get("ipFamilies") or []
+        if before and families[:1] != before[:1] and former.get("clusterIP") != services.HEADLESS:
+            yield api_errors.invalid_value("spec.ipFamilies[0]", families, "may not change once set")
+
+
+def _ingress(service: Object) -> list[dict[str, Any]]:
+    return ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
+
+
+def _fill(spec: Object) -> None:
+    kind = spec.get("type")
+    if spec.get("sessionAffinity") == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec.get("sessionAffinity") == "ClientIP":
+        client = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        if client.get("timeoutSeconds") is None:
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
+    for port in spec.get("ports") or ():
+        if port.get("targetPort") in (None, 0, ""):
+            port["targetPort"] = port.get("port", 0)
+    if kind in _OPEN_TO_THE_OUTSIDE:
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if kind == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+    if kind != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+
+
+def _give_addresses(new: Object, world: World) -> None:
+    spec, meta = new["spec"], new["metadata"]
+    if spec.get("type") == "ExternalName":
+        return
+    # Nothing is given to what has faults: they are told first.
+    if [*services.faults(spec)]:
+        return
+    others = [
+        service["spec"]
+        for service in world.objects("", "services")
+        if service["metadata"]["uid"] != meta["uid"]
+    ]
+    faults = [*service_addresses.give_family(spec), *service_addresses.give_address(spec, others)]
+    if spec["type"] in _OPEN_TO_THE_OUTSIDE and spec.get("allocateLoadBalancerNodePorts", True):
+        faults += service_addresses.give_ports(spec, others)
+    if faults:
+        raise api_errors.invalid("", "Service", meta.get("name", ""), faults)
+
+
+def _drop_what_the_type_no_longer_has(spec: Object, former: Object) -> None:
+    """Who changes the type of a service sends along what the server filled in for the old one."""
+    if former["type"] != "ExternalName" and spec.get("type") == "ExternalName":
+        _drop_unchanged(spec, former, _OF_ADDRESSES)
+    if former["type"] in _OPEN_TO_THE_OUTSIDE and spec.get("type") not in _OPEN_TO_THE_OUTSIDE:
+        _drop_unchanged(spec, former, _OF_THE_OUTSIDE)
+        given = {port.get("nodePort") for port in former.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            if port.get("nodePort") in given:
+                del port["nodePort"]
+    if former["type"] == "LoadBalancer" and spec.get("type") != "LoadBalancer":
+        _drop_unchanged(spec, former, ("allocateLoadBalancerNodePorts",))
+
+
+def _drop_unchanged(spec: Object, former: Object, keys: tuple[str, ...]) -> None:
+    for key in keys:
+        if key in spec and spec[key] == former.get(key):
+            del spec[key]
+
+
+def _carry_over(spec: Object, former: Object) -> None:
+    """What was given out stays, though a client may leave it out."""
+    if "ExternalName" in (spec.get("type"), former["type"]):
+        return
+    if not spec.get("clusterIP"):
+        for key in ("clusterIP", "clusterIPs"):
+            if key in former:
+                spec[key] = former[key]
+    elif (
+        spec["clusterIP"] != former.get("clusterIP")
+        and spec.get("clusterIPs")
+        in (
+            None,
+            former.get("clusterIPs"),
+        )
+    ) or not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    for key in ("ipFamilies", "ipFamilyPolicy"):
+        if key in former:
+            spec.setdefault(key, former[key])
+    if spec.get("type") in _OPEN_TO_THE_OUTSIDE:
+        _keep_node_ports(spec.get("ports") or [], former.get("ports") or [])
+
+
+def _keep_node_ports(ports: list[dict[str, Any]], former: list[dict[str, Any]]) -> None:
+    given = {(port.get("protocol"), port.get("port")): port.get("nodePort") for port in former}
+    for port in ports:
+        number = given.get((port.get("protocol"), port.get("port")))
+        if number and not port.get("nodePort"):
+            port["nodePort"] = number

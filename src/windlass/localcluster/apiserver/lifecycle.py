@@ -1,0 +1,350 @@
+"""What happens to an object from its creation to its end: the one path that every write of every kind takes.
+
+Whoever writes (a request, the garbage collector, a loop of ours) comes through here. Everything is done between two
+waits of the event loop, so that no other write comes in between what is read and what is stored.
+"""
+
+import functools
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from windlass.k8s import api_errors
+from windlass.k8s.api_errors import ApiError
+from windlass.localcluster import store_types
+from windlass.localcluster.apiserver import admission, bodies, metadata
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
+from windlass.localcluster.apiserver.registry import Registry
+from windlass.localcluster.apiserver.strategy import Object
+from windlass.localcluster.store import Store
+from windlass.localcluster.store_types import TakenError, place_of
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+# Of a longer one the end could not be written.
+_LONGEST_GRACE = 100 * 365 * 24 * 3600
+# What the server alone says of a new object, whatever the client sent.
+_OURS = (
+    *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
+    *("managedFields", "selfLink"),
+)
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What a write came to: the object as it is now."""
+
+    body: bytes
+    warnings: tuple[str, ...] = ()
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """What a deletion came to: is the object gone, and what it is or was."""
+
+    is_gone: bool
+    body: bytes
+
+
+class Lifecycle:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Callable[[], datetime],
+        new_uid: Callable[[], str],
+        randomness: Callable[[int], int],
+    ) -> None:
+        self.store = store
+        self.registry = registry
+        self.clock = clock
+        self._new_uid = new_uid
+        self._randomness = randomness
+        # Every namespace that there is, and whether it is going: asked for with each object that is created.
+        self._namespaces: dict[str, bool] = {}
+        for body in store.all("namespaces"):
+            self._note_namespace(bodies.decode_stored(body)["metadata"]["name"], body)
+        store.listen(self._on_change)
+
+    def _on_change(self, change: store_types.Change) -> None:
+        if change.resource == "namespaces":
+            self._note_namespace(change.place, change.after)
+
+    def _note_namespace(self, name: str, body: bytes | None) -> None:
+        if body is None:
+            del self._namespaces[name]
+        else:
+            self._namespaces[name] = metadata.is_going(body)
+
+    # The world that a strategy sees
+
+    def now(self) -> str:
+        return written_time(self.clock())
+
+    def objects(self, group: str, plural: str) -> Iterator[Object]:
+        return map(bodies.decode_stored, self.store.all(api_errors.resource_name(group, plural)))
+
+    # Reading
+
+    def get(self, kind: Kind, namespace: str, name: str) -> bytes:
+        body = self.store.get(kind.resource, place_of(namespace, name))
+        if body is None:
+            raise api_errors.not_found(kind.group, kind.plural, name)
+        return body
+
+    def read(self, kind: Kind, namespace: str, name: str) -> Object:
+        return bodies.decode_stored(self.get(kind, namespace, name))
+
+    # Writing
+
+    def create(self, kind: Kind, namespace: str, given: Object, options: WriteOptions) -> Written:
+        if kind.is_going:
+            why = "create not allowed while custom resource definition is terminating"
+            raise api_errors.forbidden(kind.group, kind.plural, _name_of(given), why)
+        new, warnings = admission.received(kind, given, options)
+        meta = new["metadata"]
+        admission.check_namespace(kind, meta, namespace)
+        self._check_namespace_takes(kind, namespace, meta.get("name", ""))
+        if meta.get("resourceVersion"):
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        self._name(meta)
+        generation = meta.get("generation")
+        for field in _OURS:
+            meta.pop(field, None)
+        if not kind.strategy.counts_generations and generation is not None:
+            meta["generation"] = generation
+        meta["uid"] = self._new_uid()
+        meta["creationTimestamp"] = self.now()
+        if kind.strategy.counts_generations:
+            meta["generation"] = 1
+        if "status" in kind.subresources and not kind.strategy.takes_status_on_create:
+            for field in kind.strategy.status_fields:
+                new.pop(field, None)
+        kind.strategy.prepare_create(new, self)
+        faults = [
+            *admission.metadata_faults(kind, new),
+            *kind.strategy.validate_create(new),
+            *admission.shape_faults(kind, new),
+            *kind.strategy.validate(new),
+        ]
+        admission.refuse(kind, meta.get("name", ""), faults)
+        return self._store_new(kind, namespace, new, options, warnings)
+
+    def _store_new(
+        self, kind: Kind, namespace: str, new: Object, options: WriteOptions, warnings: tuple[str, ...]
+    ) -> Written:
+        name = new["metadata"]["name"]
+        place = place_of(namespace, name)
+        if options.is_dry_run:
+            if self.store.get(kind.resource, place) is not None:
+                raise self._taken(kind, place, name)
+            return Written(bodies.encode(new), warnings)
+        try:
+            return Written(self.store.create(kind.resource, place, new), warnings)
+        except TakenError as error:
+            raise self._taken(kind, place, name) from error
+
+    def _taken(self, kind: Kind, place: str, name: str) -> ApiError:
+        taken = api_errors.already_exists(kind.group, kind.plural, name)
+        stored = self.store.get(kind.resource, place)
+        if stored is None or not metadata.is_going(stored):
+            return taken
+        return ApiError(409, taken.reason, f"object is being deleted: {taken.message}", taken.details)
+
+    def update(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: admission.Change,
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> Written:
+        """Replace an object by what `change` makes of it."""
+        stored = self.get(kind, namespace, name)
+        old = bodies.decode_stored(stored)
+        # A second copy, since what `change` returns may hold parts of what it was given.
+        new, warnings = admission.changed(
+            kind, change, admission.as_version(kind, bodies.decode_stored(stored)), options
+        )
+        meta = new["metadata"]
+        admission.check_path(kind, meta, namespace, name)
+        admission.check_freshness(kind, meta, old["metadata"])
+        admission.carry_over(new, old)
+        if subresource == "finalize":
+            new = {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec", {})}
+            faults = admission.shape_faults(kind, new)
+        elif subresource == "status":
+            new = admission.with_status_alone(kind, new, old)
+            kind.strategy.prepare_status(new, old)
+            faults = [
+                *metadata.validate_metadata_update(new, old),
+                *admission.metadata_faults(kind, new),
+                *admission.status_faults(kind, new),
+                *kind.strategy.validate_status(new, old),
+            ]
+        else:
+            if "status" in kind.subresources:
+                admission.keep_status(kind, new, old)
+            kind.strategy.prepare_update(new, old, self)
+            faults = [
+                *metadata.validate_metadata_update(new, old),
+                *admission.metadata_faults(kind, new),
+                *admission.shape_faults(kind, new),
+                *kind.strategy.validate(new),
+                *kind.strategy.validate_update(new, old),
+            ]
+        admission.refuse(kind, name, faults)
+        return self._store_changed(kind, namespace, stored, old, new, options, warnings)
+
+    def amend(
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        change: admission.Change,
+        options: WriteOptions = WriteOptions(),  # noqa: B008 — a frozen value
+    ) -> Written:
+        """What the cluster itself does to an object, which no rule for clients forbids."""
+        stored = self.get(kind, namespace, name)
+        old, copied = bodies.decode_stored(stored), bodies.decode_stored(stored)
+        return self._store_changed(kind, namespace, stored, old, change(copied), options, ())
+
+    def _store_changed(
+        self,
+        kind: Kind,
+        namespace: str,
+        stored: bytes,
+        old: Object,
+        new: Object,
+        options: WriteOptions,
+        warnings: tuple[str, ...],
+    ) -> Written:
+        new["apiVersion"] = old["apiVersion"]
+        if kind.strategy.counts_generations and admission.is_desired_otherwise(kind, new, old):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        version = old["metadata"]["resourceVersion"]
+        new["metadata"]["resourceVersion"] = version
+        if new == old:
+            return Written(stored, warnings)
+        if options.is_dry_run:
+            return Written(bodies.encode(new), warnings)
+        place = place_of(namespace, new["metadata"]["name"])
+        if _may_go(kind, new):
+            # The object as its last change left it is never stored: the deletion is that change.
+            self.store.delete(kind.resource, place, int(version))
+            return Written(bodies.encode(new), warnings)
+        return Written(self.store.update(kind.resource, place, new, int(version)), warnings)
+
+    # Deleting
+
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+        stored = self.get(kind, namespace, name)
+        obj = bodies.decode_stored(stored)
+        meta = obj["metadata"]
+        admission.check_preconditions(kind, meta, options)
+        refusal = kind.strategy.refusal_to_delete(obj)
+        if refusal:
+            raise api_errors.forbidden(kind.group, kind.plural, name, refusal)
+        old_meta = dict(meta)
+        self._mark(kind, obj, options)
+        version = int(old_meta["resourceVersion"])
+        place = place_of(namespace, name)
+        if _may_go(kind, obj):
+            if not options.is_dry_run:
+                self.store.delete(kind.resource, place, version)
+            if not kind.strategy.is_graceful:
+                return Deleted(True, self._last_state(kind, stored, options))
+            if "deletionTimestamp" in old_meta:
+                # It was going already: that it goes now is one more change.
+                meta["resourceVersion"] = str(self.store.version)
+            return Deleted(True, bodies.encode(obj))
+        if meta == old_meta or options.is_dry_run:
+            return Deleted(False, bodies.encode(obj))
+        return Deleted(False, self.store.update(kind.resource, place, obj, version))
+
+    def _last_state(self, kind: Kind, body: bytes, options: DeleteOptions) -> bytes:
+        """Return a deleted object as clients see it: as it was, with the version of its deletion."""
+        if not kind.strategy.returns_deleted or options.is_dry_run:
+            return body
+        obj = bodies.decode_stored(body)
+        obj["metadata"]["resourceVersion"] = str(self.store.version)
+        return bodies.encode(obj)
+
+    def _mark(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
+        """As it is from now on: when it will go, and what must be done first."""
+        meta = obj["metadata"]
+        _set_propagation(kind, meta, options)
+        grace = kind.strategy.grace_seconds(obj, options.grace_seconds)
+        is_going = "deletionTimestamp" in meta
+        if is_going and grace >= meta.get("deletionGracePeriodSeconds", 0):
+            return
+        meta["deletionTimestamp"] = written_time(self.clock() + timedelta(seconds=min(grace, _LONGEST_GRACE)))
+        kind.strategy.mark_deleted(obj, self)
+        if kind.strategy.marks_own_deletion:
+            return
+        meta["deletionGracePeriodSeconds"] = grace
+        if kind.strategy.counts_generations and not is_going:
+            meta["generation"] = meta.get("generation", 0) + 1
+
+    def _name(self, meta: Object) -> None:
+        base = meta.get("generateName")
+        if not meta.get("name") and base:
+            meta["name"] = metadata.generate_name(base, metadata.random_suffix(self._randomness))
+
+    def _check_namespace_takes(self, kind: Kind, namespace: str, name: str) -> None:
+        if not kind.namespaced:
+            return
+        is_going = self._namespaces.get(namespace)
+        if is_going is None:
+            raise api_errors.not_found("", "namespaces", namespace)
+        if not is_going:
+            return
+        why = f"unable to create new content in namespace {namespace} because it is being terminated"
+        error = api_errors.forbidden(kind.group, kind.plural, name, why)
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {namespace} is being terminated",
+            "field": "metadata.namespace",
+        }
+        raise ApiError(403, error.reason, error.message, {**(error.details or {}), "causes": [cause]})
+
+
+def _name_of(given: Object) -> str:
+    meta = given.get("metadata")
+    return str(meta.get("name", "")) if isinstance(meta, dict) else ""
+
+
+def written_time(time: datetime) -> str:
+    return _written_second(int(time.timestamp()))
+
+
+@functools.lru_cache(maxsize=4)
+def _written_second(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:
+    """Who waits for whom is said by two finalizers, which the garbage collector honours."""
+    finalizers = [one for one in meta.get("finalizers", ()) if one not in (FOREGROUND, ORPHAN)]
+    policy = options.propagation
+    if not policy and options.orphan is not None:
+        policy = "Orphan" if options.orphan else "Background"
+    if not policy:
+        # An earlier deletion, or whoever made the object, may have asked for one.
+        if FOREGROUND in meta.get("finalizers", ()) or ORPHAN in meta.get("finalizers", ()):
+            return
+        policy = kind.strategy.default_propagation
+    if policy == "Foreground":
+        finalizers.append(FOREGROUND)
+    elif policy == "Orphan":
+        finalizers.append(ORPHAN)
+    meta.pop("finalizers", None)
+    if finalizers:
+        meta["finalizers"] = finalizers
+
+
+def _may_go(kind: Kind, obj: Object) -> bool:
+    meta = obj["metadata"]
+    is_held = bool(meta.get("finalizers")) or kind.strategy.is_held(obj)
+    return "deletionTimestamp" in meta and not is_held and meta.get("deletionGracePeriodSeconds", 0) == 0

@@ -1,0 +1,156 @@
+"""Lists: all at once or in pages that together show one moment, whatever is written meanwhile."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.k8s import api_errors
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.options import resource_version, whole_number
+from windlass.localcluster.apiserver.selection import Selection
+from windlass.localcluster.store import Store
+from windlass.localcluster.store_types import ForgottenError, Page, place_of
+
+# How many objects are looked at in one go where only some of them are wanted.
+_BATCH = 500
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """Objects and the metadata of their list."""
+
+    bodies: list[bytes]
+    metadata: dict[str, object]
+
+
+class _Token(msgspec.Struct, frozen=True):
+    """Where the next page begins: after which place, as of which version."""
+
+    version: int
+    after: str
+
+
+def listed(
+    store: Store, kind: Kind, namespace: str, selection: Selection, query: Mapping[str, str]
+) -> Listed:
+    limit = max(whole_number("limit", query.get("limit") or "0"), 0)
+    _check_options(query)
+    token = _decode_token(query["continue"]) if query.get("continue") else None
+    if token and not token.after.startswith(f"{namespace}/" if namespace else ""):
+        raise api_errors.bad_request("invalid continue token: it is of another list")
+    version = token.version if token else _exact_version(store, query)
+    try:
+        page = _selected(store, kind, namespace, selection, token.after if token else "", limit, version)
+    except ForgottenError as error:
+        raise _too_old(kind, is_continued=token is not None) from error
+    metadata: dict[str, object] = {"resourceVersion": str(page.version)}
+    if kind.is_custom:
+        metadata["continue"] = ""
+    if page.last is not None:
+        metadata["continue"] = _encode_token(_Token(page.version, page.last))
+        if selection.is_everything:
+            metadata["remainingItemCount"] = page.remaining
+    return Listed(page.bodies, metadata)
+
+
+def _selected(
+    store: Store,
+    kind: Kind,
+    namespace: str,
+    selection: Selection,
+    after: str,
+    limit: int,
+    version: int | None,
+) -> Page:
+    if selection.is_everything:
+        return store.page(kind.resource, namespace, after=after, limit=limit, version=version)
+    if not limit:
+        page = store.page(kind.resource, namespace, after=after, version=version)
+        return Page([body for body in page.bodies if selection.matches(body)], page.version)
+    version = store.version if version is None else version
+    return _some_selected(store, kind, namespace, selection, after, limit, version)
+
+
+def _some_selected(
+    store: Store, kind: Kind, namespace: str, selection: Selection, after: str, limit: int, version: int
+) -> Page:
+    """A page of those that match: one more than wanted is looked for, to know whether there are more."""
+    found: list[tuple[str, bytes]] = []
+    last: str | None = after
+    while last is not None and len(found) <= limit:
+        page = store.page(kind.resource, namespace, after=last, limit=_BATCH, version=version)
+        found.extend((_place(body), body) for body in page.bodies if selection.matches(body))
+        last = page.last
+    if len(found) <= limit:
+        return Page([body for _, body in found], version)
+    return Page([body for _, body in found[:limit]], version, last=found[limit - 1][0])
+
+
+class _Name(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Name
+
+
+def _place(body: bytes) -> str:
+    meta = msgspec.json.decode(body, type=_Named).metadata
+    return place_of(meta.namespace, meta.name)
+
+
+_MATCHES = ("Exact", "NotOlderThan", "")
+
+
+def _check_options(query: Mapping[str, str]) -> None:
+    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    field = "resourceVersionMatch"
+    faults = []
+    if match and not version:
+        faults.append(
+            api_errors.forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided")
+        )
+    if match and query.get("continue"):
+        faults.append(api_errors.forbidden_field(field, f"{field} is forbidden when continue is provided"))
+    if match not in _MATCHES:
+        faults.append(api_errors.not_supported(field, match, _MATCHES))
+    if match == "Exact" and version == "0":
+        why = f'{field} "exact" is forbidden for resourceVersion "0"'
+        faults.append(api_errors.forbidden_field(field, why))
+    if faults:
+        raise api_errors.invalid("meta.k8s.io", "ListOptions", "", faults)
+    if version not in ("", "0") and query.get("continue"):
+        raise api_errors.bad_request("specifying resource version is not allowed when using continue")
+
+
+def _exact_version(store: Store, query: Mapping[str, str]) -> int | None:
+    text = query.get("resourceVersion") or "0"
+    match = query.get("resourceVersionMatch", "")
+    version = resource_version(text)
+    if version > store.version:
+        message = f"Too large resource version: {version}, current: {store.version}"
+        raise api_errors.ApiError(504, "Timeout", f"Timeout: {message}", {"retryAfterSeconds": 1})
+    # With a limit and a version, a list begins at exactly that version; otherwise the newest is never too old.
+    is_exact = match == "Exact" or (match == "" and bool(query.get("limit")) and version > 0)
+    return version if is_exact else None
+
+
+def _encode_token(token: _Token) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).decode().rstrip("=")
+
+
+def _decode_token(text: str) -> _Token:
+    try:
+        padded = text + "=" * (-len(text) % 4)
+        return msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
+    except (binascii.Error, msgspec.DecodeError, ValueError) as error:
+        raise api_errors.bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+
+
+def _too_old(kind: Kind, *, is_continued: bool) -> api_errors.ApiError:
+    what = "continue parameter" if is_continued else "resourceVersion"
+    return api_errors.expired(
+        f"The provided {what} is too old to display a consistent list of {kind.plural}: begin a new list without it."
+    )

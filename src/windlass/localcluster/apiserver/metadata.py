@@ -1,0 +1,246 @@
+"""What holds for the metadata of every kind: how a name is written, what labels may say, what never changes.
+
+Nothing here draws randomness, reads a clock or knows a stored object.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from windlass.k8s import api_errors, formats
+from windlass.k8s.api_errors import Fault
+
+Object = dict[str, Any]
+NameRule = Callable[[str, bool], formats.Problems]
+"""What is wrong with a name, or with the beginning of one that is to be generated."""
+
+_ANNOTATIONS_LIMIT = 256 * 1024
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+_LONGEST_BASE = 58
+# No vowels and nothing that is easily misread, so that no suffix spells a word.
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+
+
+def subdomain(name: str, is_prefix: bool) -> formats.Problems:
+    return formats.dns_subdomain(_without_dash(name) if is_prefix else name)
+
+
+def label(name: str, is_prefix: bool) -> formats.Problems:
+    return formats.dns_label(_without_dash(name) if is_prefix else name)
+
+
+def path_segment(name: str, is_prefix: bool) -> formats.Problems:
+    return formats.path_segment_prefix(name) if is_prefix else formats.path_segment(name)
+
+
+_NAME_RULES: dict[str, NameRule] = {
+    # Named after the object that they are about, whatever that is called.
+    "events": path_segment,
+    "namespaces": label,
+    "services": label,
+    "roles.rbac.authorization.k8s.io": path_segment,
+    "rolebindings.rbac.authorization.k8s.io": path_segment,
+    "clusterroles.rbac.authorization.k8s.io": path_segment,
+    "clusterrolebindings.rbac.authorization.k8s.io": path_segment,
+}
+
+
+def name_rule(resource: str) -> NameRule:
+    """How the objects of one resource (`pods`, `jobs.batch`) may be called."""
+    return _NAME_RULES.get(resource, subdomain)
+
+
+def generate_name(base: str, suffix: str) -> str:
+    """The name for a `generateName`: cut so that a DNS label holds it with its suffix."""
+    return base[:_LONGEST_BASE] + suffix
+
+
+def random_suffix(randomness: Callable[[int], int]) -> str:
+    """`randomness(n)` draws a number below n."""
+    return "".join(_SUFFIX_ALPHABET[randomness(len(_SUFFIX_ALPHABET))] for _ in range(_SUFFIX_LENGTH))
+
+
+def validate_metadata(
+    obj: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, is_custom: bool = False
+) -> list[Fault]:
+    """Every fault of the metadata of an object that is to be created or to replace another."""
+    metadata = obj.get("metadata") or {}
+    return [
+        *_name_faults(metadata, name_rule),
+        *_namespace_faults(metadata, namespaced),
+        *_generation_faults(metadata),
+        *label_faults(metadata.get("labels"), "metadata.labels"),
+        *annotation_faults(metadata.get("annotations"), "metadata.annotations"),
+        *_owner_faults(metadata.get("ownerReferences") or []),
+        *_finalizer_faults(metadata.get("finalizers") or [], is_custom),
+    ]
+
+
+class _Going(msgspec.Struct, frozen=True, rename="camel"):
+    deletion_timestamp: str | None = None
+
+
+class _Head(msgspec.Struct, frozen=True):
+    metadata: _Going
+
+
+def is_going(body: bytes) -> bool:
+    """Has the stored object been deleted, and stays only for a while?"""
+    # The word is much cheaper to find than the field, and may stand elsewhere.
+    return b'"deletionTimestamp"' in body and bool(
+        msgspec.json.decode(body, type=_Head).metadata.deletion_timestamp
+    )
+
+
+def with_list(obj: Object, field: str, items: list[object]) -> Object:
+    """The object with a list of its metadata replaced; an empty list is none."""
+    meta = {key: value for key, value in obj["metadata"].items() if key != field}
+    return {**obj, "metadata": {**meta, field: items} if items else meta}
+
+
+def carry_over(new: Object, old: Mapping[str, Any]) -> None:
+    """Give a replacement what its server alone writes, whatever the client said of it."""
+    metadata, former = new.setdefault("metadata", {}), old["metadata"]
+    for key in ("creationTimestamp", "deletionTimestamp", "generation"):
+        if key in former:
+            metadata[key] = former[key]
+    for key in ("uid", "deletionGracePeriodSeconds"):
+        if key in former and metadata.get(key) in (None, ""):
+            metadata[key] = former[key]
+
+
+def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Fault]:
+    """What may not change, once `carry_over` has kept what is not the client's to say."""
+    metadata, former = new.get("metadata") or {}, old.get("metadata") or {}
+    faults: list[Fault] = []
+    if former.get("deletionTimestamp"):
+        faults += _added_finalizer_faults(metadata.get("finalizers") or [], former.get("finalizers") or [])
+    for key in (
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+    ):
+        if metadata.get(key) != former.get(key):
+            field = f"metadata.{key}"
+            faults.append(api_errors.invalid_value(field, metadata.get(key), "field is immutable"))
+    return faults
+
+
+def label_faults(labels: Mapping[str, str] | None, field: str) -> Iterator[Fault]:
+    for key, value in (labels or {}).items():
+        for problem in formats.qualified_name(key):
+            yield api_errors.invalid_value(field, key, problem)
+        for problem in formats.label_value(value):
+            yield api_errors.invalid_value(field, value, problem)
+
+
+def annotation_faults(annotations: Mapping[str, str] | None, field: str) -> Iterator[Fault]:
+    size = 0
+    for key, value in (annotations or {}).items():
+        for problem in formats.qualified_name(key.lower()):
+            yield api_errors.invalid_value(field, key, problem)
+        size += len(key.encode()) + len(value.encode())
+    if size > _ANNOTATIONS_LIMIT:
+        yield api_errors.too_long(field, _ANNOTATIONS_LIMIT)
+
+
+def finalizer_name_faults(name: str, field: str) -> Iterator[Fault]:
+    """A finalizer of a built-in kind: one of the standard ones, or a qualified name."""
+    if "/" not in name and name not in _STANDARD_FINALIZERS:
+        problem = "name is neither a standard finalizer name nor is it fully qualified"
+        yield api_errors.invalid_value(field, name, problem)
+
+
+def _without_dash(name: str) -> str:
+    """A prefix may end in a dash, since a suffix follows."""
+    return name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
+
+
+def _name_faults(metadata: Mapping[str, Any], rule: NameRule) -> Iterator[Fault]:
+    base = metadata.get("generateName")
+    if base:
+        for problem in rule(base, True):
+            yield api_errors.invalid_value("metadata.generateName", base, problem)
+    name = metadata.get("name")
+    if not name:
+        yield api_errors.required("metadata.name", "name or generateName is required")
+        return
+    for problem in rule(name, False):
+        yield api_errors.invalid_value("metadata.name", name, problem)
+
+
+def _namespace_faults(metadata: Mapping[str, Any], namespaced: bool) -> Iterator[Fault]:
+    namespace = metadata.get("namespace")
+    if not namespaced:
+        if namespace:
+            yield api_errors.forbidden_field("metadata.namespace", "not allowed on this type")
+        return
+    if not namespace:
+        yield api_errors.required("metadata.namespace")
+        return
+    for problem in formats.dns_label(namespace):
+        yield api_errors.invalid_value("metadata.namespace", namespace, problem)
+
+
+def _generation_faults(metadata: Mapping[str, Any]) -> Iterator[Fault]:
+    generation = metadata.get("generation") or 0
+    if generation < 0:
+        yield api_errors.invalid_value(
+            "metadata.generation", generation, "must be greater than or equal to 0"
+        )
+
+
+def _owner_faults(owners: list[dict[str, Any]]) -> Iterator[Fault]:
+    field = "metadata.ownerReferences"
+    controller = ""
+    for index, owner in enumerate(owners):
+        at = f"{field}[{index}]"
+        for key in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(key):
+                yield api_errors.required(f"{at}.{key}", "must not be empty")
+        if owner.get("apiVersion", "").count("/") > 1 or owner.get("apiVersion", "").endswith("/"):
+            problem = "must be <group>/<version> or <version>"
+            yield api_errors.invalid_value(f"{at}.apiVersion", owner["apiVersion"], problem)
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            yield api_errors.invalid_value(at, owner, "/v1, Kind=Event is disallowed from being an owner")
+        if not owner.get("controller"):
+            continue
+        name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
+        if controller:
+            problem = (
+                'Only one reference can have Controller set to true. Found "true" in references for'
+                f" {controller} and {name}"
+            )
+            yield api_errors.invalid_value(field, owners, problem)
+        else:
+            controller = name
+
+
+def _finalizer_faults(finalizers: list[str], is_custom: bool) -> Iterator[Fault]:
+    field = "metadata.finalizers"
+    for finalizer in finalizers:
+        for problem in formats.qualified_name(finalizer):
+            yield api_errors.invalid_value(field, finalizer, problem)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        problem = "finalizer orphan and foregroundDeletion cannot be both set"
+        yield api_errors.invalid_value(field, finalizers, problem)
+    if is_custom:
+        return
+    for index, finalizer in enumerate(finalizers):
+        yield from finalizer_name_faults(finalizer, f"{field}[{index}]")
+
+
+def _added_finalizer_faults(new: list[str], old: list[str]) -> Iterator[Fault]:
+    added = sorted(set(new) - set(old))
+    if added:
+        shown = ", ".join(f'"{name}"' for name in added)
+        problem = (
+            "no new finalizers can be added if the object is being deleted, found new finalizers"
+            f" []string{{{shown}}}"
+        )
+        yield api_errors.forbidden_field("metadata.finalizers", problem)

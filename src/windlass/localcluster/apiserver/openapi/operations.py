@@ -1,0 +1,202 @@
+"""What can be done to the kinds of a table, path by path, in a form that either dialect of OpenAPI is written from."""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.openapi import discovery, schemas
+
+_STATUS = schemas.definition_name("V1Status")
+_DELETE_OPTIONS = schemas.definition_name("V1DeleteOptions")
+_BODIES = ("application/json", "application/yaml")
+_ANSWERS = ("application/json",)
+JSON_PATCH = "application/json-patch+json"
+_PATCHES = (JSON_PATCH, "application/merge-patch+json")
+_STRATEGIC = "application/strategic-merge-patch+json"
+
+_SELECTION = (
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+)
+_DELETION = ("dryRun", "gracePeriodSeconds", "propagationPolicy")
+_WRITING = ("dryRun", "fieldManager", "fieldValidation")
+_QUERIES = {
+    "get": ("resourceVersion",),
+    "list": ("allowWatchBookmarks", *_SELECTION, "timeoutSeconds", "watch"),
+    "create": _WRITING,
+    "update": _WRITING,
+    "patch": _WRITING,
+    "delete": _DELETION,
+    "deletecollection": tuple(sorted((*_DELETION, *_SELECTION, "timeoutSeconds"))),
+}
+_METHODS = {
+    "get": "get",
+    "list": "get",
+    "create": "post",
+    "update": "put",
+    "patch": "patch",
+    "delete": "delete",
+    "deletecollection": "delete",
+}
+_SUCCESSES = {"create": (200, 201, 202), "update": (200, 201), "delete": (200, 202)}
+# The words of operation ids and of x-kubernetes-action that are not the verb itself.
+_ID_WORDS = {"get": "read", "update": "replace", "deletecollection": "delete"}
+_ACTIONS = {"create": "post", "update": "put"}
+
+_STREAMS = {
+    "exec": ("command", "container", "stderr", "stdin", "stdout", "tty"),
+    "attach": ("container", "stderr", "stdin", "stdout", "tty"),
+    "portforward": ("ports",),
+}
+_LOG_QUERY = (
+    "container",
+    "follow",
+    "limitBytes",
+    "previous",
+    "sinceSeconds",
+    "sinceTime",
+    "tailLines",
+    "timestamps",
+)
+
+
+class Body(msgspec.Struct, frozen=True):
+    definition: str
+    media_types: tuple[str, ...]
+    required: bool = True
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    method: str
+    id: str
+    action: str
+    group: str
+    version: str
+    kind: str
+    query: tuple[str, ...] = ()
+    body: Body | None = None
+    # The definitions that may come back when all went well; without any it is a text.
+    answers: tuple[str, ...] = ()
+    media_types: tuple[str, ...] = _ANSWERS
+    successes: tuple[int, ...] = (200,)
+
+
+class Path(msgspec.Struct, frozen=True):
+    path: str
+    tag: str
+    operations: tuple[Operation, ...]
+
+    @property
+    def parameters(self) -> list[str]:
+        """`{namespace}` and `{name}`, where it has them."""
+        return re.findall(r"{(\w+)}", self.path)
+
+
+def paths(kind: Kind) -> Iterator[Path]:
+    """Every path of a kind."""
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    first, *rest = _group_words(kind)
+    tag = "".join([first, *(word.capitalize() for word in rest)]) + f"_{kind.version}"
+    verbs = discovery.verbs(kind)
+    everywhere = f"{root}/{kind.plural}"
+    if kind.namespaced:
+        yield Path(everywhere, tag, (_operation(kind, "list", everywhere=True),))
+    collection = f"{root}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else everywhere
+    on_collection = [verb for verb in verbs if verb in ("list", "create", "deletecollection")]
+    yield Path(collection, tag, tuple(_operation(kind, verb) for verb in on_collection))
+    on_object = [verb for verb in verbs if verb in ("get", "update", "patch", "delete")]
+    yield Path(f"{collection}/{{name}}", tag, tuple(_operation(kind, verb) for verb in on_object))
+    for name in discovery.subresources_in_order(kind):
+        yield Path(f"{collection}/{{name}}/{name}", tag, tuple(_below(kind, name)))
+
+
+def _operation(kind: Kind, verb: str, everywhere: bool = False) -> Operation:
+    own = schemas.kind_definition_name(kind)
+    answers = {
+        "list": (schemas.list_definition_name(kind),),
+        # An object that has to wait for its finalizers is still there, and is the answer.
+        "delete": (_STATUS, own),
+        "deletecollection": (_STATUS, schemas.list_definition_name(kind)),
+    }
+    id_kind = ("Collection" if verb == "deletecollection" else "") + _id_kind(kind, everywhere)
+    return Operation(
+        method=_METHODS[verb],
+        id=_ID_WORDS.get(verb, verb) + _id_group(kind) + id_kind,
+        action=_ACTIONS.get(verb, verb),
+        group=kind.group,
+        version=kind.version,
+        kind=kind.kind,
+        query=_QUERIES[verb],
+        body=_body(kind, verb, own),
+        answers=answers.get(verb, (own,)),
+        successes=_SUCCESSES.get(verb, (200,)),
+    )
+
+
+def _below(kind: Kind, name: str) -> Iterator[Operation]:
+    found = discovery.subresource(kind, name)
+    is_own_kind = (found.group, found.version, found.kind) == (kind.group, kind.version, kind.kind)
+    definition = (
+        schemas.kind_definition_name(kind) if is_own_kind else schemas.definition_name(f"V1{found.kind}")
+    )
+    id_end = _id_kind(kind) + name.capitalize()
+    for verb in found.verbs:
+        method = _METHODS[verb]
+        operation = Operation(
+            method=method,
+            id=_ID_WORDS.get(verb, verb) + _id_group(kind) + id_end,
+            action=_ACTIONS.get(verb, verb),
+            group=found.group,
+            version=found.version,
+            kind=found.kind,
+            query=_QUERIES[verb],
+            body=_body(kind, verb, definition),
+            # What is created below an object is an act, and the answer says whether it was done.
+            answers=(_STATUS if verb == "create" else definition,),
+            successes=_SUCCESSES.get(verb, (200,)),
+        )
+        if name == "log":
+            yield _textual(operation, query=_LOG_QUERY, media_types=("text/plain",))
+        elif name in _STREAMS:
+            identity = f"connect{_id_group(kind)}{method.capitalize()}{id_end}"
+            connecting = {"id": identity, "action": "connect", "media_types": ("*/*",)}
+            yield _textual(operation, query=_STREAMS[name], **connecting)
+        else:
+            yield operation
+
+
+def _textual(operation: Operation, **changes: object) -> Operation:
+    return msgspec.structs.replace(operation, body=None, answers=(), successes=(200,), **changes)
+
+
+def _body(kind: Kind, verb: str, definition: str) -> Body | None:
+    match verb:
+        case "create" | "update":
+            return Body(definition, _BODIES)
+        case "patch":
+            # Nothing says how the lists of a custom kind are merged.
+            return Body(schemas.PATCH, _PATCHES if kind.is_custom else (*_PATCHES, _STRATEGIC))
+        case "delete" | "deletecollection":
+            return Body(_DELETE_OPTIONS, _BODIES, required=False)
+        case _:
+            return None
+
+
+def _group_words(kind: Kind) -> list[str]:
+    return re.split(r"[.-]", kind.group.removesuffix(".k8s.io") or "core")
+
+
+def _id_group(kind: Kind) -> str:
+    return "".join(word.capitalize() for word in [*_group_words(kind), kind.version])
+
+
+def _id_kind(kind: Kind, everywhere: bool = False) -> str:
+    if everywhere:
+        return f"{kind.kind}ForAllNamespaces"
+    return f"Namespaced{kind.kind}" if kind.namespaced else kind.kind

@@ -1,0 +1,129 @@
+"""How a write or a deletion is to be done, as the query or the body of a request says it. Pure."""
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.k8s import api_errors
+
+_VERSION = re.compile("[0-9]{1,18}")
+_INT64 = range(-(2**63), 2**63)
+_LONGEST_NUMBER = 20
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """How a write is to be done."""
+
+    is_dry_run: bool = False
+    field_validation: str = "Warn"
+
+
+_VALIDATIONS = ("Ignore", "Warn", "Strict")
+
+
+def write_options(query: Mapping[str, str], what: str = "UpdateOptions") -> WriteOptions:
+    dry_run = query.get("dryRun", "")
+    if dry_run not in ("", "All"):
+        fault = api_errors.not_supported("dryRun", [dry_run], ["All"])
+        raise api_errors.invalid("meta.k8s.io", what, "", [fault])
+    validation = query.get("fieldValidation") or "Warn"
+    if validation not in _VALIDATIONS:
+        fault = api_errors.not_supported("fieldValidation", validation, _VALIDATIONS)
+        raise api_errors.invalid("meta.k8s.io", what, "", [fault])
+    return WriteOptions(is_dry_run=dry_run == "All", field_validation=validation)
+
+
+class DeleteOptions(msgspec.Struct, frozen=True):
+    """How a deletion is to be done."""
+
+    is_dry_run: bool = False
+    grace_seconds: int | None = None
+    # Foreground, Background, Orphan, or "" for what is usual for the kind.
+    propagation: str = ""
+    # As an old client says it: True leaves the dependents alone.
+    orphan: bool | None = None
+    uid: str = ""
+    version: str = ""
+
+
+class _Preconditions(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str | None = None
+    resource_version: str | None = None
+
+
+class _DeleteBody(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str | None = None
+    grace_period_seconds: int | None = None
+    propagation_policy: str | None = None
+    orphan_dependents: bool | None = None
+    preconditions: _Preconditions | None = None
+    dry_run: list[str] | None = None
+
+
+_PROPAGATIONS = ("Foreground", "Background", "Orphan")
+
+
+def delete_options(query: Mapping[str, str], body: object) -> DeleteOptions:
+    """From the query or, when the request has one, from its body."""
+    try:
+        given = msgspec.convert(body if body is not None else _from_query(query), _DeleteBody)
+    except msgspec.ValidationError as error:
+        raise api_errors.bad_request(f"the DeleteOptions cannot be read: {error}") from error
+    if given.kind not in (None, "", "DeleteOptions"):
+        raise api_errors.bad_request(f"a deletion takes DeleteOptions, not {given.kind}")
+    propagation = given.propagation_policy or ""
+    if propagation and propagation not in _PROPAGATIONS:
+        detail = api_errors.not_supported("propagationPolicy", propagation, [*_PROPAGATIONS, "nil"])
+        raise api_errors.invalid("meta.k8s.io", "DeleteOptions", "", [detail])
+    if propagation and given.orphan_dependents is not None:
+        detail = api_errors.invalid_value(
+            "propagationPolicy", propagation, "orphanDependents and deletionPropagation cannot be both set"
+        )
+        raise api_errors.invalid("meta.k8s.io", "DeleteOptions", "", [detail])
+    dry_run = [*(given.dry_run or ()), *filter(None, [query.get("dryRun")])]
+    if any(value != "All" for value in dry_run):
+        detail = api_errors.not_supported("dryRun", dry_run, ["All"])
+        raise api_errors.invalid("meta.k8s.io", "DeleteOptions", "", [detail])
+    preconditions = given.preconditions or _Preconditions()
+    return DeleteOptions(
+        is_dry_run=bool(dry_run),
+        grace_seconds=given.grace_period_seconds,
+        propagation=propagation,
+        orphan=given.orphan_dependents,
+        uid=preconditions.uid or "",
+        version=preconditions.resource_version or "",
+    )
+
+
+def _from_query(query: Mapping[str, str]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    if grace := query.get("gracePeriodSeconds"):
+        found["gracePeriodSeconds"] = whole_number("gracePeriodSeconds", grace)
+    if propagation := query.get("propagationPolicy"):
+        found["propagationPolicy"] = propagation
+    if orphan := query.get("orphanDependents"):
+        found["orphanDependents"] = is_true(orphan)
+    return found
+
+
+def resource_version(text: str) -> int:
+    if not _VERSION.fullmatch(text):
+        raise api_errors.bad_request(f"Invalid value: {api_errors.shown(text[:100])}: not a resource version")
+    return int(text)
+
+
+def whole_number(name: str, text: str) -> int:
+    try:
+        number = int(text[:_LONGEST_NUMBER])
+    except ValueError:
+        number = _INT64.stop
+    if number in _INT64 and len(text) <= _LONGEST_NUMBER:
+        return number
+    raise api_errors.bad_request(
+        f'strconv.ParseInt: parsing "{text[:100]}": invalid syntax ({name} must be a whole number of 64 bits)'
+    )
+
+
+def is_true(text: str) -> bool:
+    return text.lower() in ("1", "t", "true")

@@ -1,0 +1,152 @@
+"""`metrics.k8s.io`: what pods and nodes use, as metrics-server tells it. It is made when it is asked for.
+
+The use of a node is that of its pods: several of them may be one machine, and the rest of that is nobody's pod.
+"""
+
+from datetime import datetime
+from typing import Any, Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+from aiohttp import web
+
+from windlass.k8s import api_errors
+from windlass.localcluster import usage
+from windlass.localcluster.apiserver import bodies, lists, responses, selection
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.lifecycle import Lifecycle
+from windlass.localcluster.apiserver.options import is_true
+from windlass.localcluster.apiserver.request_targets import Target
+from windlass.localcluster.apiserver.strategy import Strategy
+from windlass.localcluster.store_types import place_of
+from windlass.localcluster.usage import PodUsage, Reading
+
+GROUP = "metrics.k8s.io"
+VERSION = "v1beta1"
+
+
+class Meter(Protocol):
+    async def reading(self) -> Reading: ...
+
+
+class _Unstored:
+    """The schema of what nobody ever writes."""
+
+    def prune(self, _: dict[str, Any]) -> list[str]:
+        return []
+
+    def default(self, _: dict[str, Any]) -> None:
+        pass
+
+    def validate(self, _: dict[str, Any]) -> list[api_errors.Fault]:
+        return []
+
+
+def _kind(kind: str, plural: str, *, namespaced: bool) -> Kind:
+    return Kind(
+        group=GROUP,
+        version=VERSION,
+        kind=kind,
+        plural=plural,
+        singular="",
+        namespaced=namespaced,
+        list_kind=f"{kind}List",
+        schema=_Unstored(),
+        strategy=Strategy(),
+        is_read_only=True,
+    )
+
+
+_PODS = _kind("PodMetrics", "pods", namespaced=True)
+_NODES = _kind("NodeMetrics", "nodes", namespaced=False)
+KINDS = (_NODES, _PODS)
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    uid: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+_decode = msgspec.json.Decoder(_Named).decode
+
+
+class PodMetrics:
+    def __init__(self, lifecycle: Lifecycle, meter: Meter) -> None:
+        self._lifecycle = lifecycle
+        self._meter = meter
+
+    async def answer(self, request: web.BaseRequest, target: Target) -> web.Response:
+        kind = next((each for each in KINDS if each.plural == target.plural), None)
+        if kind is None or target.version != VERSION or not _is_a_path_of(kind, target):
+            raise api_errors.no_such_path()
+        query = dict(reversed(parse_qsl(request.query_string, keep_blank_values=True)))
+        is_watch = not target.name and is_true(query.get("watch", ""))
+        if request.method != "GET" or is_watch:
+            raise api_errors.method_not_allowed()
+        form = responses.form_of(request.headers.get("Accept", ""), query)
+        measured = self._lifecycle.registry.find("", "v1", target.plural)
+        assert measured is not None  # noqa: S101 — both stand in the table
+        if target.name:
+            return responses.response(200, bodies.encode(await self._one(kind, measured, target)), form)
+        chosen = selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), measured)
+        reading = await self._meter.reading()
+        listed = lists.listed(self._lifecycle.store, measured, target.namespace, chosen, {})
+        items = [_metrics(kind, _decode(body).metadata, reading) for body in listed.bodies]
+        document = {
+            "kind": kind.list_kind,
+            "apiVersion": kind.api_version,
+            "metadata": {},
+            "items": [item for item in items if item is not None],
+        }
+        return responses.response(200, bodies.encode(document), form)
+
+    async def _one(self, kind: Kind, measured: Kind, target: Target) -> dict[str, Any]:
+        reading = await self._meter.reading()
+        place = place_of(target.namespace, target.name)
+        body = self._lifecycle.store.get(measured.resource, place)
+        found = None if body is None else _metrics(kind, _decode(body).metadata, reading)
+        if found is None:
+            raise api_errors.not_found(GROUP, kind.kind.lower(), place)
+        return {"kind": kind.kind, "apiVersion": kind.api_version, **found}
+
+
+def _is_a_path_of(kind: Kind, target: Target) -> bool:
+    if target.subresource or "/" in target.name + target.namespace:
+        return False
+    return bool(target.namespace) or not target.name if kind.namespaced else not target.namespace
+
+
+def _metrics(kind: Kind, meta: _Metadata, reading: Reading) -> dict[str, Any] | None:
+    """None of what has not been measured."""
+    if kind is _NODES:
+        pods = [pod for pod in reading.pods.values() if pod.node == meta.name]
+        return {**_head(meta, reading.at, pods), "usage": _amounts(*usage.total(pods))}
+    pod = reading.pods.get(meta.uid)
+    if pod is None:
+        return None
+    containers = [
+        {"name": each.name, "usage": _amounts(each.nanocores, each.memory_bytes)} for each in pod.containers
+    ]
+    return {**_head(meta, reading.at, [pod]), "containers": containers}
+
+
+def _head(meta: _Metadata, at: datetime, pods: list[PodUsage]) -> dict[str, Any]:
+    moment = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    windows = [container.window_seconds for pod in pods for container in pod.containers]
+    known = {"namespace": meta.namespace, "labels": meta.labels}
+    metadata = {
+        "name": meta.name,
+        **{name: value for name, value in known.items() if value},
+        "creationTimestamp": moment,
+    }
+    return {"metadata": metadata, "timestamp": moment, "window": f"{max(windows, default=0.0):.3f}s"}
+
+
+def _amounts(nanocores: int, memory_bytes: int) -> dict[str, str]:
+    return {"cpu": f"{nanocores}n" if nanocores else "0", "memory": f"{memory_bytes // 1024}Ki"}

@@ -1,0 +1,145 @@
+"""Cells of `kubectl get pods`: ready containers, status in one word, restarts. Pure."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from windlass.localcluster.apiserver.printing import accessors
+from windlass.localcluster.apiserver.printing.accessors import Object
+
+_ENDED = ("Succeeded", "Failed")
+
+
+class _Initialization(msgspec.Struct, frozen=True):
+    seen: list[Object]
+    """Statuses of the init containers that have started, up to the one that is not done."""
+    ready_sidecars: int
+    reason: str
+    """Shown instead of the pod's own status; empty once all init containers are done."""
+
+
+def cells(pod: Object, now: datetime) -> list[Any]:
+    addresses = [address.get("ip") for address in accessors.entries(pod, "status", "podIPs")]
+    sidecars = _sidecars(pod)
+    initialization = _initialization(pod, sidecars)
+    is_initialized = not initialization.reason or accessors.condition(pod, "Initialized") == "True"
+    containers = accessors.entries(pod, "status", "containerStatuses") if is_initialized else []
+    restarted = [
+        status for status in initialization.seen if not is_initialized or status.get("name") in sidecars
+    ]
+    ready = initialization.ready_sidecars + sum(_is_ready(status) for status in containers)
+    return [
+        accessors.name_of(pod),
+        f"{ready}/{len(accessors.entries(pod, 'spec', 'containers')) + len(sidecars)}",
+        _status(pod, initialization.reason, containers),
+        _restarts([*restarted, *containers], now),
+        accessors.age_of(pod, now),
+        (addresses[0] if addresses else accessors.at(pod, "status", "podIP")) or "<none>",
+        accessors.text(pod, "spec", "nodeName", absent="<none>"),
+        accessors.text(pod, "status", "nominatedNodeName", absent="<none>"),
+        _readiness_gates(pod),
+    ]
+
+
+def _sidecars(pod: Object) -> frozenset[str]:
+    """Return the names of the init containers that keep running beside the containers."""
+    declared = accessors.entries(pod, "spec", "initContainers")
+    return frozenset(one.get("name", "") for one in declared if one.get("restartPolicy") == "Always")
+
+
+def _initialization(pod: Object, sidecars: frozenset[str]) -> _Initialization:
+    seen, ready = [], 0
+    for index, status in enumerate(accessors.entries(pod, "status", "initContainerStatuses")):
+        seen.append(status)
+        terminated = accessors.at(status, "state", "terminated")
+        if terminated is not None and not accessors.number(terminated, "exitCode"):
+            continue
+        if status.get("name") in sidecars and status.get("started"):
+            ready += bool(status.get("ready"))
+            continue
+        return _Initialization(seen, ready, f"Init:{_init_reason(pod, index, status)}")
+    return _Initialization(seen, ready, "")
+
+
+def _init_reason(pod: Object, index: int, status: Object) -> str:
+    terminated = accessors.at(status, "state", "terminated")
+    waiting = accessors.text(status, "state", "waiting", "reason")
+    if terminated is not None:
+        return _ending(terminated)
+    if waiting not in ("", "PodInitializing"):
+        return waiting
+    return f"{index}/{len(accessors.entries(pod, 'spec', 'initContainers'))}"
+
+
+def _restarts(statuses: list[Object], now: datetime) -> str:
+    """Return the number of restarts, and how long ago the last one was: `3 (5m ago)`."""
+    count = sum(accessors.number(status, "restartCount") for status in statuses)
+    ends = [
+        accessors.moment(accessors.text(status, "lastState", "terminated", "finishedAt"))
+        for status in statuses
+    ]
+    last = max((end for end in ends if end is not None), default=None)
+    return f"{count} ({accessors.human_duration(now - last)} ago)" if count and last else str(count)
+
+
+def _status(pod: Object, init_reason: str, containers: list[Object]) -> str:
+    own_reason, phase = accessors.text(pod, "status", "reason"), accessors.text(pod, "status", "phase")
+    if pod["metadata"].get("deletionTimestamp"):
+        if own_reason == "NodeLost":
+            return "Unknown"
+        if phase not in _ENDED:
+            return "Terminating"
+    if _is_gated(pod):
+        own_reason = "SchedulingGated"
+    # The first container with a reason speaks for the pod.
+    reasons = [reason for status in containers if (reason := _container_reason(status))]
+    reason = reasons[0] if reasons else init_reason or own_reason or phase
+    return _of_completed(pod, containers) if reason == "Completed" else reason
+
+
+def _of_completed(pod: Object, containers: list[Object]) -> str:
+    """Return the status of a pod of which one container has completed: others may run, or may have failed."""
+    is_running = any(_is_ready(status) for status in containers)
+    if is_running and accessors.condition(pod, "Ready") == "True":
+        return "Running"
+    endings = [accessors.at(status, "state", "terminated") for status in containers]
+    failed = [_ending(ending) for ending in endings if ending and accessors.number(ending, "exitCode")]
+    if failed:
+        return failed[0]
+    return "NotReady" if is_running else "Completed"
+
+
+def _is_gated(pod: Object) -> bool:
+    conditions = accessors.entries(pod, "status", "conditions")
+    return any(
+        (one.get("type"), one.get("reason")) == ("PodScheduled", "SchedulingGated") for one in conditions
+    )
+
+
+def _container_reason(status: Object) -> str:
+    """Why it does not run, or nothing."""
+    waiting = accessors.text(status, "state", "waiting", "reason")
+    terminated = accessors.at(status, "state", "terminated")
+    if waiting or terminated is None:
+        return waiting
+    return _ending(terminated)
+
+
+def _ending(terminated: Object) -> str:
+    if terminated.get("reason"):
+        return str(terminated["reason"])
+    if terminated.get("signal"):
+        return f"Signal:{terminated['signal']}"
+    return f"ExitCode:{accessors.number(terminated, 'exitCode')}"
+
+
+def _is_ready(status: Object) -> bool:
+    is_running = not _container_reason(status) and accessors.at(status, "state", "running") is not None
+    return is_running and bool(status.get("ready"))
+
+
+def _readiness_gates(pod: Object) -> str:
+    gates = accessors.entries(pod, "spec", "readinessGates")
+    passed = sum(accessors.condition(pod, gate.get("conditionType", "")) == "True" for gate in gates)
+    return f"{passed}/{len(gates)}" if gates else "<none>"

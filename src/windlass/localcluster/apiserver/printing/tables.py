@@ -1,0 +1,292 @@
+"""Objects in the form that a client asked for in its Accept header: rows of a table, or their metadata alone. Pure.
+
+Which columns a built-in kind has is in `columns`; a custom kind's are in its definition, as JSONPaths.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from windlass.k8s import api_errors
+from windlass.localcluster.apiserver.kinds.kind import Column, Kind
+from windlass.localcluster.apiserver.printing import accessors, columns, jsonpath
+from windlass.localcluster.apiserver.printing.accessors import Object
+from windlass.localcluster.apiserver.printing.columns import Header, Printer
+
+TABLE = "Table"
+PARTIAL = "PartialObjectMetadata"
+PARTIAL_LIST = "PartialObjectMetadataList"
+
+_GROUP = "meta.k8s.io"
+_VERSIONS = ("v1", "v1beta1")
+_MEDIA_TYPES = ("application/json", "application/yaml")
+_INCLUDES = ("", "Metadata", "Object", "None")
+_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+_CREATED = Column(name="Age", type="date", path=".metadata.creationTimestamp")
+_ENDED = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+
+
+class TableRequest(msgspec.Struct, frozen=True):
+    """The form that is wanted instead of the object itself: `kind` is TABLE, PARTIAL or PARTIAL_LIST."""
+
+    kind: str
+    version: str = "v1"
+
+
+class _Clause(msgspec.Struct, frozen=True):
+    """One of the alternatives of an Accept header."""
+
+    media_type: str
+    quality: float
+    parameters: dict[str, str]
+
+    @property
+    def breadth(self) -> int:
+        return self.media_type.count("*")
+
+    def media_types(self) -> list[str]:
+        """Those of ours that it allows."""
+        if self.media_type == "*/*":
+            return list(_MEDIA_TYPES)
+        if self.media_type.endswith("/*"):
+            return [each for each in _MEDIA_TYPES if each.startswith(self.media_type[:-1])]
+        return [each for each in _MEDIA_TYPES if each == self.media_type]
+
+    def request(self) -> TableRequest | None:
+        """Raises ValueError for a form that there is not."""
+        if not self.parameters.keys() & {"as", "g", "v"}:
+            return None
+        kind, version = self.parameters.get("as", ""), self.parameters.get("v", "")
+        if kind not in (TABLE, PARTIAL, PARTIAL_LIST) or version not in _VERSIONS:
+            raise ValueError
+        if self.parameters.get("g") != _GROUP:
+            raise ValueError
+        return TableRequest(kind, version)
+
+
+def wanted(accept: str) -> TableRequest | None:
+    """The form that an Accept header asks for first among those that there are; None: the object itself."""
+    return _negotiated(accept)[1]
+
+
+def media_type(accept: str) -> str:
+    """How the answer is to be written: as JSON or as YAML."""
+    return _negotiated(accept)[0]
+
+
+@functools.lru_cache(maxsize=256)
+def _negotiated(accept: str) -> tuple[str, TableRequest | None]:
+    if not accept:
+        return _MEDIA_TYPES[0], None
+    clauses = [_clause(part) for part in accept.split(",")]
+    available = ", ".join(_MEDIA_TYPES)
+    if not any(clause.media_types() for clause in clauses):
+        message = f"406: Not Acceptable\n\nAvailable representations: {available}"
+        raise api_errors.ApiError(406, "NotAcceptable", message, {})
+    for clause in sorted(clauses, key=lambda clause: (-clause.quality, clause.breadth)):
+        for written in clause.media_types():
+            try:
+                return written, clause.request()
+            except ValueError:
+                continue
+    message = f"only the following media types are accepted: {available}"
+    raise api_errors.ApiError(406, "NotAcceptable", message)
+
+
+def _clause(part: str) -> _Clause:
+    name, *pairs = (piece.strip() for piece in part.split(";"))
+    parameters = {key.strip(): value.strip() for key, _, value in (pair.partition("=") for pair in pairs)}
+    try:
+        quality = float(parameters.pop("q", "1"))
+    except ValueError:
+        quality = 0.0
+    return _Clause("*/*" if name == "*" else name, quality, parameters)
+
+
+def check(request: TableRequest, include: str) -> None:
+    """Refuse, before a watch begins, a form in which its events could not be shown."""
+    if request.kind == TABLE:
+        _check_include(include)
+    elif request.kind == PARTIAL_LIST:
+        message = f"you requested {PARTIAL_LIST}, but the events of a watch are not lists"
+        raise api_errors.ApiError(406, "NotAcceptable", message)
+
+
+def _check_include(include: str) -> None:
+    if include not in _INCLUDES:
+        fault = api_errors.invalid_value(
+            "includeObject", include, "must be 'Metadata', 'Object', 'None', or empty"
+        )
+        raise api_errors.bad_request(f"Unable to convert to Table as requested: {fault}")
+
+
+def object_as(
+    request: TableRequest,
+    kind: Kind,
+    obj: Object,
+    *,
+    include: str = "",
+    with_columns: bool = True,
+    now: datetime,
+) -> Object:
+    """One object, or that of a watch event, in the form that was asked for."""
+    if request.kind == TABLE:
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return table(
+            kind,
+            [obj],
+            include=include,
+            version=request.version,
+            list_metadata=metadata,
+            with_columns=with_columns,
+            now=now,
+        )
+    if request.kind == PARTIAL:
+        return partial(obj, request.version)
+    message = f"you requested {PARTIAL_LIST}, but the requested object is not a list ({kind.kind})"
+    raise api_errors.ApiError(406, "NotAcceptable", message)
+
+
+def list_as(
+    request: TableRequest,
+    kind: Kind,
+    objects: Sequence[Object],
+    list_metadata: Mapping[str, Any],
+    *,
+    include: str = "",
+    now: datetime,
+) -> Object:
+    """A list in the form that was asked for."""
+    if request.kind == TABLE:
+        return table(
+            kind, objects, include=include, version=request.version, list_metadata=list_metadata, now=now
+        )
+    if request.kind == PARTIAL_LIST:
+        return partial_list(objects, list_metadata, request.version)
+    message = f"you requested {PARTIAL}, but the requested object is a list ({kind.list_kind})"
+    raise api_errors.ApiError(406, "NotAcceptable", message)
+
+
+def partial(obj: Object, version: str = "v1") -> Object:
+    return {"kind": PARTIAL, "apiVersion": f"{_GROUP}/{version}", "metadata": obj["metadata"]}
+
+
+def partial_list(objects: Sequence[Object], list_metadata: Mapping[str, Any], version: str = "v1") -> Object:
+    return {
+        "kind": PARTIAL_LIST,
+        "apiVersion": f"{_GROUP}/{version}",
+        "metadata": dict(list_metadata),
+        "items": [partial(obj, version) for obj in objects],
+    }
+
+
+def table(
+    kind: Kind,
+    objects: Sequence[Object],
+    *,
+    include: str = "",
+    version: str = "v1",
+    list_metadata: Mapping[str, Any],
+    with_columns: bool = True,
+    now: datetime,
+) -> Object:
+    """`include` says what a row carries beside its cells: Metadata (as when nothing is said), Object or None.
+
+    Each event of a watch is a table of one row; only the first says what the columns are.
+    """
+    _check_include(include)
+    printer = _printer(kind)
+    return {
+        "kind": TABLE,
+        "apiVersion": f"{_GROUP}/{version}",
+        "metadata": {key: value for key, value in list_metadata.items() if value not in ("", None)},
+        "columnDefinitions": msgspec.to_builtins(printer.headers) if with_columns else None,
+        "rows": [_row(kind, obj, printer.cells(obj, now), include, version) for obj in objects],
+    }
+
+
+def _row(kind: Kind, obj: Object, cells: list[Any], include: str, version: str) -> Object:
+    shown: Object = {"cells": cells}
+    phase = accessors.text(obj, "status", "phase") if kind.resource == "pods" else ""
+    if phase in _ENDED:
+        shown["conditions"] = [
+            {"type": "Completed", "status": "True", "reason": phase, "message": _ENDED[phase]}
+        ]
+    if include == "Object":
+        return shown | {"object": obj}
+    return shown | {"object": None if include == "None" else partial(obj, version)}
+
+
+def _printer(kind: Kind) -> Printer:
+    if not kind.is_custom:
+        return columns.PRINTERS.get(kind.resource, columns.DEFAULT)
+    return _custom_printer(kind.columns or (_CREATED,))
+
+
+@functools.lru_cache(maxsize=256)
+def _custom_printer(shown: tuple[Column, ...]) -> Printer:
+    headers = [
+        Header(each.name, each.type, each.format, each.description or each.path, each.priority)
+        for each in shown
+    ]
+    readers = [_reader(each) for each in shown]
+
+    def cells(obj: Object, now: datetime) -> list[Any]:
+        return [accessors.name_of(obj), *(read(obj, now) for read in readers)]
+
+    return Printer((columns.NAME, *headers), cells)
+
+
+def _reader(column: Column) -> Callable[[Object, datetime], Any]:
+    try:
+        path = jsonpath.parse(column.path)
+    except ValueError:
+        # The definition was let in with it: its column stays empty, as it does in Kubernetes.
+        path = None
+
+    def read(obj: Object, now: datetime) -> Any:
+        found = path.find(obj) if path else []
+        return _cell(column.type, found[0], now) if found else None
+
+    return read
+
+
+def _cell(type_name: str, value: Any, now: datetime) -> Any:
+    """None stands for a value that is not of the column's type."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    match type_name:
+        case "string":
+            return _text(value)
+        case "integer" if is_number:
+            return int(value)
+        case "number" if is_number:
+            return value
+        case "boolean" if isinstance(value, bool):
+            return value
+        case "date" if isinstance(value, str):
+            return accessors.age(None if value == "null" else value, now)
+    return None
+
+
+def _text(value: Any) -> str:
+    """As Go's `fmt.Print` writes it, mappings and lists as its JSON encoder does."""
+    match value:
+        case str():
+            return value
+        case None:
+            return "<no value>"
+        case float():
+            return _float(value)
+    return msgspec.json.encode(value, order="sorted").decode().translate(_ESCAPES)
+
+
+def _float(value: float) -> str:
+    if value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    shortest = Decimal(repr(value)).normalize()
+    is_plain = -4 <= shortest.adjusted() < 6
+    return repr(value) if is_plain else f"{value:.{len(shortest.as_tuple().digits) - 1}e}"

@@ -1,0 +1,228 @@
+"""Bodies in Kubernetes' protobuf, which clients in Go send for built-in kinds: bytes → the object in JSON's form.
+
+Only reading is here: whoever sends protobuf takes JSON as well. Which number is which field comes from a file that
+`tools/update_protobuf_fields.py` makes. Go writes a field that is not set as an empty one, so an empty text, a zero and
+a false are left out, but for those fields in which they differ from nothing.
+"""
+
+import base64
+import functools
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from windlass.k8s import api_errors
+from windlass.k8s import types as k8s_types
+from windlass.localcluster.apiserver.strategy import Object
+
+_MAGIC = b"k8s\0"
+_DEEPEST = 100
+# Zero, false or empty means something here: in Go they are pointers.
+_MEANT = frozenset(
+    (
+        *("activeDeadlineSeconds", "allowPrivilegeEscalation", "automountServiceAccountToken"),
+        *("backoffLimit", "blockOwnerDeletion", "completions", "controller", "defaultMode"),
+        *("enableServiceLinks", "fsGroup", "gracePeriodSeconds", "holderIdentity", "immutable"),
+        *("leaseDurationSeconds", "mode", "optional", "parallelism", "partition", "privileged"),
+        *("progressDeadlineSeconds", "readOnlyRootFilesystem", "replicas", "revisionHistoryLimit"),
+        *("runAsGroup", "runAsNonRoot", "runAsUser", "setHostnameAsFQDN", "shareProcessNamespace"),
+        *("storageClassName", "suspend", "terminationGracePeriodSeconds", "tolerationSeconds"),
+        *("ttlSecondsAfterFinished",),
+    )
+)
+_GROUPS = {
+    "": "core.v1",
+    "apps": "apps.v1",
+    "batch": "batch.v1",
+    "coordination.k8s.io": "coordination.v1",
+} | {
+    "rbac.authorization.k8s.io": "rbac.v1",
+    "autoscaling": "autoscaling.v1",
+    "policy": "policy.v1beta1",
+}
+_SIGNED = ("int32", "int64")
+
+Fields = dict[str, tuple[str, str, str]]
+
+
+class _UnreadableError(Exception):
+    """The bytes are not what they are said to be."""
+
+
+def decode(body: bytes) -> Object:
+    """The object in a body; 400 when it is none, 415 when its kind is not known in this form."""
+    if not body.startswith(_MAGIC):
+        raise api_errors.bad_request("the body is not Kubernetes' protobuf: it does not begin as such")
+    try:
+        kind, api_version, raw = _envelope(body[len(_MAGIC) :])
+        name = _message_name(api_version, kind)
+        obj: Object = {"apiVersion": api_version, "kind": kind}
+        return obj | _message(raw, name, 0)
+    except (_UnreadableError, IndexError, UnicodeDecodeError, OverflowError, ValueError) as error:
+        raise api_errors.bad_request(f"the body is not Kubernetes' protobuf: {error}") from error
+
+
+def _message_name(api_version: str, kind: str) -> str:
+    group = api_version.rpartition("/")[0]
+    name = "meta.v1.DeleteOptions" if kind == "DeleteOptions" else f"{_GROUPS.get(group, '')}.{kind}"
+    if name not in _fields():
+        raise api_errors.unsupported_media_type(["application/json", "application/yaml"])
+    return name
+
+
+def _envelope(data: bytes) -> tuple[str, str, bytes]:
+    kind = api_version = ""
+    raw = b""
+    for number, value in _entries(data):
+        if number == 1 and isinstance(value, bytes):
+            for inner, text in _entries(value):
+                if isinstance(text, bytes) and inner == 1:
+                    api_version = text.decode()
+                elif isinstance(text, bytes):
+                    kind = text.decode()
+        elif number == 2 and isinstance(value, bytes):
+            raw = value
+    return kind, api_version, raw
+
+
+def _message(data: bytes, name: str, depth: int) -> Object:
+    if depth > _DEEPEST:
+        raise _UnreadableError("it is nested too deeply")
+    fields = _fields()[name]
+    found: Object = {}
+    for number, value in _entries(data):
+        if str(number) not in fields:
+            # Of a newer release. What is reported back, or empty, may be left out; what is asked for may not.
+            if value and not name.endswith("Status"):
+                raise _UnreadableError(f"{name} has no field {number} that is known here; send JSON")
+            continue
+        field, shape, kind = fields[str(number)]
+        if shape == "map":
+            found.setdefault(field, {}).update([_pair(value, kind, depth)])
+        elif shape == "repeated":
+            found.setdefault(field, []).append(_value(value, kind, depth))
+        else:
+            _put(found, name, field, kind, _value(value, kind, depth))
+    return found
+
+
+def _put(found: Object, name: str, field: str, kind: str, value: Any) -> None:
+    if value is None or (value in ("", 0, False) and not isinstance(value, dict) and field not in _MEANT):
+        return
+    if isinstance(value, dict) and field not in _json_fields(name):
+        # In JSON, what is in this message stands beside the others.
+        found.update(value)
+    elif field in _json_fields(name) or kind not in _fields():
+        found[field] = value
+
+
+def _pair(value: Any, kind: str, depth: int) -> tuple[str, Any]:
+    key, held = "", _empty(kind)
+    for number, part in _entries(value):
+        if number == 1:
+            key = part.decode() if isinstance(part, bytes) else ""
+        else:
+            held = _value(part, kind, depth)
+    return key, held
+
+
+def _empty(kind: str) -> Any:
+    return "" if kind in ("string", "bytes", "resource.Quantity") else {}
+
+
+def _value(value: int | bytes, kind: str, depth: int) -> Any:
+    if isinstance(value, int):
+        return _number(value, kind)
+    match kind:
+        case "string":
+            return value.decode()
+        case "bytes":
+            return base64.b64encode(value).decode()
+        case "meta.v1.Time" | "meta.v1.MicroTime":
+            return _time(value, is_micro=kind.endswith("MicroTime"))
+        case "resource.Quantity":
+            return next((part.decode() for _, part in _entries(value) if isinstance(part, bytes)), "0")
+        case "intstr.IntOrString":
+            return _int_or_string(value)
+        case _ if kind in _fields():
+            return _message(value, kind, depth + 1)
+    # Who manages which field, and the like: of no use here.
+    return None
+
+
+def _number(value: int, kind: str) -> int | bool:
+    if kind == "bool":
+        return bool(value)
+    return value - 2**64 if kind in _SIGNED and value >= 2**63 else value
+
+
+def _time(data: bytes, *, is_micro: bool) -> str | None:
+    parts = dict(_entries(data))
+    seconds, nanos = parts.get(1, 0), parts.get(2, 0)
+    if not isinstance(seconds, int) or not isinstance(nanos, int) or (seconds == 0 and nanos == 0):
+        return None
+    time = datetime.fromtimestamp(_number(seconds, "int64"), UTC)
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{nanos // 1000:06}Z" if is_micro else f"{time:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _int_or_string(data: bytes) -> int | str:
+    parts = dict(_entries(data))
+    text = parts.get(3, b"")
+    if parts.get(1, 0) and isinstance(text, bytes):
+        return text.decode()
+    number = parts.get(2, 0)
+    return _number(number, "int32") if isinstance(number, int) else 0
+
+
+def _entries(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of a message: their numbers, and a whole number or bytes for each."""
+    if isinstance(data, int):
+        raise _UnreadableError("a number stands where a message is expected")
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        number, form = tag >> 3, tag & 7
+        if form == 0:
+            value, at = _varint(data, at)
+            yield number, value
+            continue
+        if form == 2:
+            size, at = _varint(data, at)
+        else:
+            size = {1: 8, 5: 4}.get(form, len(data))
+        if at + size > len(data):
+            raise _UnreadableError("it is cut off")
+        yield number, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise _UnreadableError("it is cut off")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+
+
+@functools.cache
+def _fields() -> dict[str, Fields]:
+    data = resources.files(__package__).joinpath("protobuf_fields.json").read_bytes()
+    return msgspec.json.decode(data, type=dict[str, Fields])
+
+
+@functools.cache
+def _json_fields(name: str) -> frozenset[str]:
+    """The names that a message's fields have in JSON."""
+    bare = name.rpartition(".")[2]
+    for candidate in (f"V1{bare}", f"CoreV1{bare}", f"RbacV1{bare}"):
+        if candidate in k8s_types.types():
+            return frozenset(k8s_types.types()[candidate].fields)
+    return frozenset(field for field, _, _ in _fields()[name].values())

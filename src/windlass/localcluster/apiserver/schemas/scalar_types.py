@@ -1,0 +1,119 @@
+"""The scalars of Kubernetes' own types, and in which words its decoder refuses what is none of them.
+
+The words are those of Go's JSON decoder and of the types that read themselves (times, quantities, bytes).
+"""
+
+import base64
+import binascii
+import calendar
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from windlass.k8s import quantities
+
+_RFC3339 = re.compile(
+    r"([0-9]{4})-(0[1-9]|1[0-2])-([0-2][0-9]|3[01])[Tt]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(?:[.,][0-9]+)?(?:[Zz]|[+-](?:[01][0-9]|2[0-4]):[0-5][0-9])"
+)
+_LAYOUT = "2006-01-02T15:04:05Z07:00"
+_LOOSE_QUANTITY = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)")
+_QUANTITY_FORM = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_QUANTITY_SUFFIX = "unable to parse quantity's suffix"
+_INT64 = 2**63
+_ANY_TYPE = (str, bool, int, float, list, dict)
+_FIELDS_OF_64_BITS = frozenset(
+    {
+        *("activeDeadlineSeconds", "deletionGracePeriodSeconds", "expirationSeconds", "seconds"),
+        *("terminationGracePeriodSeconds", "tolerationSeconds"),
+        *("fsGroup", "runAsGroup", "runAsUser", "supplementalGroups", "gid", "uid"),
+        *("generation", "observedGeneration"),
+        *("maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties"),
+    }
+)
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    """What may stand in a field: JSON of certain types that fits in there, and has no other problem.
+
+    `zero` is what an element of a list or a map is when it is null. What reads itself is refused without the name of
+    its field, as Go has it; so is every problem.
+    """
+
+    go_type: str
+    types: tuple[type, ...]
+    zero: object = None
+    fits: Callable[[Any], bool] | None = None
+    problem: Callable[[Any], str] | None = None
+    reads_itself: bool = False
+
+
+def is_date_time(text: str) -> bool:
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        return False
+    year, month, day = int(match[1]), int(match[2]), int(match[3])
+    return 1 <= day <= 28 or 28 < day <= calendar.monthrange(year or 4, month)[1]
+
+
+def go_integer(field: str) -> str:
+    """How wide an integer is in Go: the types do not tell, and it is only said in messages."""
+    return "int64" if field in _FIELDS_OF_64_BITS else "int32"
+
+
+def json_type(value: object) -> str:
+    """What Go's decoder calls a JSON value."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "array" if isinstance(value, list) else "object"
+
+
+def _time_problem(text: str) -> str:
+    if is_date_time(text):
+        return ""
+    shown = msgspec.json.encode(text).decode()
+    return f'parsing time {shown} as "{_LAYOUT}": cannot parse {shown} as "2006"'
+
+
+def _quantity_problem(value: object) -> str:
+    if isinstance(value, (bool, list, dict)):
+        return _QUANTITY_FORM
+    text = str(value)
+    if quantities.is_quantity(text):
+        return ""
+    is_close = _LOOSE_QUANTITY.fullmatch(text) is not None
+    return _QUANTITY_SUFFIX if is_close else _QUANTITY_FORM
+
+
+def _bytes_problem(text: str) -> str:
+    stripped = text.replace("\r", "").replace("\n", "")
+    try:
+        base64.b64decode(stripped, validate=True)
+    except (binascii.Error, ValueError):
+        wrong = re.search(r"[^A-Za-z0-9+/]", stripped)
+        return f"illegal base64 data at input byte {wrong.start() if wrong else len(stripped) - len(stripped) % 4}"
+    return ""
+
+
+def _is_of_64_bits(value: int) -> bool:
+    return -_INT64 <= value < _INT64
+
+
+SCALARS = {
+    "string": Scalar("string", (str,), zero=""),
+    "boolean": Scalar("bool", (bool,), zero=False),
+    "integer": Scalar("int32", (int,), zero=0, fits=_is_of_64_bits),
+    "number": Scalar("float64", (int, float), zero=0),
+    "object": Scalar("map[string]interface {}", (dict,)),
+    "any": Scalar("interface {}", _ANY_TYPE),
+    "int-or-string": Scalar("int32", (int, str), zero=0, reads_itself=True),
+    "date-time": Scalar("string", (str,), problem=_time_problem, reads_itself=True),
+    "bytes": Scalar("[]uint8", (str,), zero="", problem=_bytes_problem),
+    "quantity": Scalar("string", _ANY_TYPE, zero="0", problem=_quantity_problem),
+}

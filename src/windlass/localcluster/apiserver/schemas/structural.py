@@ -1,0 +1,225 @@
+"""The schemas of custom resources: the structural OpenAPI schemas of apiextensions.k8s.io/v1, compiled.
+
+A schema becomes three functions, for pruning, defaulting and validation. What has nothing to do below some field is no
+function at all, so that a subtree that keeps unknown fields costs nothing. Validation is in `structural_checks`.
+
+`x-kubernetes-validations` (CEL rules) are not evaluated: an object that breaks one is accepted here, as it was by every
+Kubernetes before 1.25.
+"""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.schemas import structural_checks, typed
+from windlass.localcluster.apiserver.schemas.schema import Schema
+
+JsonSchema = dict[str, Any]
+# Drops, and tells the paths of what it dropped from there on: `.name`, `[0].name`.
+_Prune = Callable[[Any], list[str]]
+_Fill = Callable[[Any], None]
+
+_IDENTITY = ("apiVersion", "kind", "metadata")
+_PRESERVES = "x-kubernetes-preserve-unknown-fields"
+_EMBEDDED = "x-kubernetes-embedded-resource"
+_METADATA = typed.compile_type("V1ObjectMeta", {})
+
+
+def compile_schema(openapi: JsonSchema) -> Schema:
+    """The schema of one version of a custom resource, from its openAPIV3Schema (which is taken to be structural)."""
+    return _StructuralSchema(openapi)
+
+
+class _StructuralSchema:
+    """Leaves the object's own metadata to the generic path, and only holds it against what the schema says of it."""
+
+    def __init__(self, openapi: JsonSchema) -> None:
+        self._validate = structural_checks.compile_validation(openapi)
+        properties = {
+            key: value for key, value in openapi.get("properties", {}).items() if key not in _IDENTITY
+        }
+        # The identity of an object is not said by its schema, and never pruned.
+        known: JsonSchema = {key: {_PRESERVES: True} for key in _IDENTITY}
+        body = {**openapi, "properties": {**properties, **known}}
+        self._prune = _compile_prune(body)
+        self._fill = _compile_fill(body)
+
+    def prune(self, obj: dict[str, Any]) -> list[str]:
+        """Also drops, without telling, the nulls of fields that may not be null and have no default."""
+        return [path[1:] for path in self._prune(obj)] if self._prune else []
+
+    def default(self, obj: dict[str, Any]) -> None:
+        if self._fill:
+            self._fill(obj)
+
+    def validate(self, obj: dict[str, Any]) -> list[Fault]:
+        return self._validate(obj)
+
+
+def _compile_prune(schema: JsonSchema, *, is_kept: bool = False) -> _Prune | None:
+    """`is_kept`: these are the items of a list whose unknown fields are kept, and so are theirs."""
+    keeps = is_kept or bool(schema.get(_PRESERVES))
+    if schema.get("type") == "array" or "items" in schema:
+        prune_item = _compile_prune(schema.get("items") or {}, is_kept=keeps)
+        return prune_item and _prune_list(prune_item)
+    if schema.get("type") == "object" or schema.get("properties"):
+        return _prune_object(schema, keeps)
+    return None
+
+
+def _prune_object(schema: JsonSchema, keeps: bool) -> _Prune | None:
+    properties: dict[str, JsonSchema] = schema.get("properties") or {}
+    below = {key: _compile_prune(value) for key, value in properties.items()}
+    if schema.get(_EMBEDDED):
+        below |= {"apiVersion": None, "kind": None, "metadata": _prune_metadata}
+    children = tuple((key, prune) for key, prune in below.items() if prune is not None)
+    never_null = {key for key, value in properties.items() if _drops_null(value)}
+    additional = schema.get("additionalProperties")
+    others_never_null = isinstance(additional, dict) and _drops_null(additional)
+    prune_others = _compile_prune_others(additional, keeps, frozenset(below))
+    if not (children or never_null or others_never_null or prune_others):
+        return None
+
+    def prune(obj: Any) -> list[str]:
+        if type(obj) is not dict:
+            return []
+        dropped = prune_others(obj) if prune_others is not None else []
+        if None in obj.values():
+            for key in [key for key, value in obj.items() if value is None]:
+                if key in never_null or (others_never_null and key not in below):
+                    del obj[key]
+        for key, prune_child in children:
+            if key in obj and (paths := prune_child(obj[key])):
+                dropped += [f".{key}{path}" for path in paths]
+        return dropped
+
+    return prune
+
+
+def _compile_prune_others(additional: Any, keeps: bool, known: frozenset[str]) -> _Prune | None:
+    """What becomes of the fields that a schema does not name."""
+    if additional is None:
+        return None if keeps else lambda obj: _drop_unknown(obj, known)
+    # A flag keeps every key, and nothing of what mappings hold below it.
+    prune_value = _compile_prune(additional) if isinstance(additional, dict) else _prune_all
+    if prune_value is None:
+        return None
+
+    def prune(obj: Any) -> list[str]:
+        others = [(key, value) for key, value in obj.items() if key not in known]
+        return [f".{key}{path}" for key, value in others for path in prune_value(value)]
+
+    return prune
+
+
+def _drop_unknown(obj: dict[str, Any], known: frozenset[str]) -> list[str]:
+    if obj.keys() <= known:
+        return []
+    unknown = [key for key in obj if key not in known]
+    for key in unknown:
+        del obj[key]
+    return [f".{key}" for key in unknown]
+
+
+def _prune_list(prune_item: _Prune) -> _Prune:
+    def prune(items: Any) -> list[str]:
+        if type(items) is not list:
+            return []
+        return [f"[{index}]{path}" for index, item in enumerate(items) for path in prune_item(item)]
+
+    return prune
+
+
+def _prune_all(value: Any) -> list[str]:
+    """What becomes of a value of which its schema says nothing."""
+    dropped: list[str] = []
+    if type(value) is dict:
+        dropped = [f".{key}" for key in value]
+        value.clear()
+    elif type(value) is list:
+        dropped = [f"[{index}]{path}" for index, one in enumerate(value) for path in _prune_all(one)]
+    return dropped
+
+
+def _prune_metadata(metadata: Any) -> list[str]:
+    return [f".{path}" for path in _METADATA.prune(metadata)]
+
+
+def _drops_null(schema: JsonSchema) -> bool:
+    return not schema.get("nullable") and schema.get("default") is None
+
+
+def _compile_fill(schema: JsonSchema) -> _Fill | None:
+    if schema.get("items"):
+        return _fill_list(schema["items"])
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict):
+        return _fill_map(additional)
+    return _fill_object(schema.get("properties") or {})
+
+
+def _fill_object(properties: dict[str, JsonSchema]) -> _Fill | None:
+    constants = tuple(
+        (key, value["default"], not value.get("nullable"))
+        for key, value in properties.items()
+        if value.get("default") is not None
+    )
+    below = {key: _compile_fill(value) for key, value in properties.items()}
+    children = tuple((key, fill) for key, fill in below.items() if fill is not None)
+    if not constants and not children:
+        return None
+
+    def fill(obj: Any) -> None:
+        if type(obj) is not dict:
+            return
+        for key, constant, replaces_null in constants:
+            if key not in obj or (replaces_null and obj[key] is None):
+                obj[key] = _copied(constant)
+        for key, fill_child in children:
+            if key in obj:
+                fill_child(obj[key])
+
+    return fill
+
+
+def _fill_map(additional: JsonSchema) -> _Fill | None:
+    fill_value, replace_null = _compile_fill(additional), _null_replacement(additional)
+    if fill_value is None and replace_null is None:
+        return None
+
+    def fill(obj: Any) -> None:
+        if type(obj) is not dict:
+            return
+        for key, value in obj.items():
+            if value is None and replace_null is not None:
+                value = obj[key] = _copied(replace_null)
+            if fill_value is not None:
+                fill_value(value)
+
+    return fill
+
+
+def _fill_list(items: JsonSchema) -> _Fill | None:
+    fill_item, replace_null = _compile_fill(items), _null_replacement(items)
+    if fill_item is None and replace_null is None:
+        return None
+
+    def fill(values: Any) -> None:
+        if type(values) is not list:
+            return
+        for index, value in enumerate(values):
+            if value is None and replace_null is not None:
+                value = values[index] = _copied(replace_null)
+            if fill_item is not None:
+                fill_item(value)
+
+    return fill
+
+
+def _null_replacement(schema: JsonSchema) -> Any:
+    return None if schema.get("nullable") else schema.get("default")
+
+
+def _copied(constant: Any) -> Any:
+    return copy.deepcopy(constant) if isinstance(constant, (dict, list)) else constant

@@ -1,0 +1,350 @@
+"""Holds a custom resource against its schema: types, ranges, patterns, required fields.
+
+The messages are those of Kubernetes. `structural_extensions` says what a check is.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from windlass.k8s import api_errors
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.schemas import openapi_formats, structural_extensions
+from windlass.localcluster.apiserver.schemas.structural_extensions import Check, JsonSchema, Problem, identity
+from windlass.model import expressions
+
+# A check for each type that a value may have in Python; none where every value of that type will do.
+_Compiled = dict[type, Check | None]
+
+_NULL = frozenset({type(None)})
+_STRING = frozenset({str})
+_NUMBER = frozenset({int, float})
+_ARRAY = frozenset({list})
+_OBJECT = frozenset({dict})
+_PYTHON_TYPES: dict[str, frozenset[type]] = {
+    "string": _STRING,
+    "boolean": frozenset({bool}),
+    "integer": frozenset({int}),
+    "number": _NUMBER,
+    "object": _OBJECT,
+    "array": _ARRAY,
+}
+_JSON_TYPES: dict[type, str] = {
+    type(None): "null",
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    dict: "object",
+    list: "array",
+}
+_ANY = frozenset(_JSON_TYPES)
+_NOT_NULL = _ANY - _NULL
+_ACCEPTS_ANY: _Compiled = dict.fromkeys(_ANY)
+_ALMOST_NOTHING = 1e-9
+
+
+def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[Fault]]:
+    """Every fault of a whole object."""
+    checks = [_check_of(_compile(openapi)), *structural_extensions.compile_checks(openapi)]
+
+    def validate(obj: Any) -> list[Fault]:
+        problems = [problem for check in checks for problem in check(obj)]
+        return list(dict.fromkeys(make(path.removeprefix(".")) for path, make in problems))
+
+    return validate
+
+
+def _compile(schema: JsonSchema) -> _Compiled:
+    """All that a schema says of a value, in the order in which Kubernetes tells it."""
+    accepted = _accepted_types(schema)
+    parts = [
+        (_ANY - accepted, _wrong_type(schema)),
+        (_NOT_NULL, _any_of_check(schema)),
+        (_NOT_NULL, _one_of_check(schema)),
+        (_NOT_NULL, _all_of_check(schema)),
+        (_NOT_NULL, _not_check(schema)),
+        (_STRING, _string_check(schema)),
+        (_STRING, _format_check(schema)),
+        (_NUMBER, _number_check(schema)),
+        (_ARRAY, _array_check(schema)),
+        (_ANY, _enum_check(schema)),
+        (_OBJECT, _object_check(schema)),
+    ]
+    return {
+        python: _all([check for types, check in parts if check is not None and python in types])
+        for python in _JSON_TYPES
+    }
+
+
+def _all(checks: list[Check]) -> Check | None:
+    if len(checks) <= 1:
+        return checks[0] if checks else None
+    return lambda value: [problem for check in checks for problem in check(value)]
+
+
+def _check_of(compiled: _Compiled) -> Check:
+    def check(value: Any) -> list[Problem]:
+        check_value = compiled[type(value)]
+        return check_value(value) if check_value is not None else []
+
+    return check
+
+
+def _accepts_any(compiled: _Compiled) -> bool:
+    return not any(compiled.values())
+
+
+def _in_body(value: object, text: str) -> list[Problem]:
+    return [("", lambda path: api_errors.invalid_value(path, value, f"{path} in body {text}"))]
+
+
+def _of_wrong_type(found: str, names: str) -> Problem:
+    text = f'must be of type {names}: "{found}"'
+    return "", lambda path: api_errors.wrong_type(path, found, f"{path} in body {text}")
+
+
+def _too_many(count: int, limit: int) -> list[Problem]:
+    return [("", lambda path: api_errors.too_many(path, count, limit))]
+
+
+def _forbidden(key: str) -> Problem:
+    return "", lambda path: api_errors.invalid_value(
+        path, key, f"{path}.{key} in body is a forbidden property"
+    )
+
+
+def _whole(text: str) -> Problem:
+    """A problem that Kubernetes tells without a field."""
+    return "", lambda path: api_errors.invalid_value("<nil>", "", text.format(path=path))
+
+
+def _type_names(schema: JsonSchema) -> str:
+    return "integer,string" if schema.get("x-kubernetes-int-or-string") else schema.get("type") or ""
+
+
+def _accepted_types(schema: JsonSchema) -> frozenset[type]:
+    names = [name for name in _type_names(schema).split(",") if name]
+    if not names:
+        return _ANY
+    accepted = frozenset(python for name in names for python in _PYTHON_TYPES[name])
+    return accepted | _NULL if schema.get("nullable") else accepted
+
+
+def _wrong_type(schema: JsonSchema) -> Check:
+    names = _type_names(schema)
+    takes_integers = "integer" in names
+
+    def tell(value: Any) -> list[Problem]:
+        if takes_integers and type(value) is float and value.is_integer():
+            return []
+        problems = [_of_wrong_type(_JSON_TYPES[type(value)], names)]
+        if names == "integer" and type(value) is float:
+            # Kubernetes checks the range of every number too, and finds once more that it is not whole.
+            problems.append(_whole("Checked value must be of type integer (default format) in {path}"))
+        return problems
+
+    return tell
+
+
+def _branches(schema: JsonSchema, junctor: str) -> list[Check]:
+    return [_check_of(_compile(branch)) for branch in schema.get(junctor) or ()]
+
+
+def _any_of_check(schema: JsonSchema) -> Check | None:
+    branches = _branches(schema, "anyOf")
+    if not branches:
+        return None
+
+    def check(value: Any) -> list[Problem]:
+        told = [branch(value) for branch in branches]
+        if not all(told):
+            return []
+        return [_whole('"{path}" must validate at least one schema (anyOf)'), *told[0]]
+
+    return check
+
+
+def _one_of_check(schema: JsonSchema) -> Check | None:
+    branches = _branches(schema, "oneOf")
+    if not branches:
+        return None
+
+    def check(value: Any) -> list[Problem]:
+        told = [branch(value) for branch in branches]
+        valid = sum(not problems for problems in told)
+        if valid == 1:
+            return []
+        found = f"Found {valid} valid alternatives" if valid else "Found none valid"
+        text = f'"{{path}}" must validate one and only one schema (oneOf). {found}'
+        return [_whole(text), *([] if valid else told[0])]
+
+    return check
+
+
+def _all_of_check(schema: JsonSchema) -> Check | None:
+    branches = _branches(schema, "allOf")
+    if not branches:
+        return None
+
+    def check(value: Any) -> list[Problem]:
+        told = [branch(value) for branch in branches]
+        if not any(told):
+            return []
+        none = ". None validated" if all(told) else ""
+        text = f'"{{path}}" must validate all the schemas (allOf){none}'
+        return [*(problem for problems in told for problem in problems), _whole(text)]
+
+    return check
+
+
+def _not_check(schema: JsonSchema) -> Check | None:
+    if "not" not in schema:
+        return None
+    forbidden = _check_of(_compile(schema["not"]))
+
+    def check(value: Any) -> list[Problem]:
+        if forbidden(value):
+            return []
+        return [_whole('"{path}" must not validate the schema (not)')]
+
+    return check
+
+
+def _string_check(schema: JsonSchema) -> Check | None:
+    most, least, pattern = (schema.get(key) for key in ("maxLength", "minLength", "pattern"))
+    if most is None and least is None and not pattern:
+        return None
+    search = expressions.compile_expression(pattern).search if pattern else None
+
+    def check(value: Any) -> list[Problem]:
+        if most is not None and len(value) > most:
+            return [("", lambda path: api_errors.too_long(path, most))]
+        if least is not None and len(value) < least:
+            return _in_body(value, f"should be at least {least} chars long")
+        if search is not None and search(value) is None:
+            return _in_body(value, f"should match '{pattern}'")
+        return []
+
+    return check
+
+
+def _format_check(schema: JsonSchema) -> Check | None:
+    name = schema.get("format") or ""
+    is_of_format = openapi_formats.check_of(name)
+    if is_of_format is None:
+        return None
+
+    def check(value: Any) -> list[Problem]:
+        if is_of_format(value):
+            return []
+        text = f"must be of type {name}: {api_errors.shown(value)}"
+        return [("", lambda path: api_errors.wrong_type(path, value, f"{path} in body {text}"))]
+
+    return check
+
+
+def _number_check(schema: JsonSchema) -> Check | None:
+    factor, least, most = (schema.get(key) for key in ("multipleOf", "minimum", "maximum"))
+    if factor is None and least is None and most is None:
+        return None
+    excludes_least, excludes_most = bool(schema.get("exclusiveMinimum")), bool(schema.get("exclusiveMaximum"))
+    above = "greater than" if excludes_least else "greater than or equal to"
+    below = "less than" if excludes_most else "less than or equal to"
+
+    def check(value: Any) -> list[Problem]:
+        problems: list[Problem] = []
+        # Kubernetes holds an integer against the limit without its fraction, and a float against it as a float.
+        same = int if type(value) is int else float
+        if factor and not _is_multiple(value, same(factor)):
+            problems += _in_body(value, f"should be a multiple of {_written(same(factor))}")
+        if least is not None and not (value > same(least) or (value == same(least) and not excludes_least)):
+            problems += _in_body(value, f"should be {above} {_written(same(least))}")
+        if most is not None and not (value < same(most) or (value == same(most) and not excludes_most)):
+            problems += _in_body(value, f"should be {below} {_written(same(most))}")
+        return problems
+
+    return check
+
+
+def _is_multiple(value: float, factor: float) -> bool:
+    if isinstance(factor, int):
+        return factor == 0 or value % factor == 0
+    quotient = value / factor
+    return abs(quotient - round(quotient)) < _ALMOST_NOTHING
+
+
+def _written(number: float) -> str:
+    """A limit as Go writes it: a float is as short as it can be."""
+    shortest = Decimal(repr(number)).normalize()
+    if isinstance(number, int) or -4 <= shortest.adjusted() < 6:
+        return f"{shortest:f}"
+    digits, _, power = f"{shortest:e}".partition("e")
+    return f"{digits}e{int(power):+03d}"
+
+
+def _array_check(schema: JsonSchema) -> Check | None:
+    least, most = schema.get("minItems"), schema.get("maxItems")
+    item = _compile(schema["items"]) if schema.get("items") else _ACCEPTS_ANY
+    accepts_any_item = _accepts_any(item)
+    if least is None and most is None and accepts_any_item:
+        return None
+
+    def check(value: Any) -> list[Problem]:
+        problems: list[Problem] = []
+        for index, one in enumerate(() if accepts_any_item else value):
+            check_one = item[type(one)]
+            if check_one is not None and (found := check_one(one)):
+                problems += [(f"[{index}]{path}", make) for path, make in found]
+        if least is not None and len(value) < least:
+            problems += _in_body(len(value), f"should have at least {least} items")
+        if most is not None and len(value) > most:
+            problems += _too_many(len(value), most)
+        return problems
+
+    return check
+
+
+def _enum_check(schema: JsonSchema) -> Check | None:
+    values = schema.get("enum")
+    if not values:
+        return None
+    allowed = frozenset(identity(value) for value in values if value is not None)
+    names = [value if isinstance(value, str) else api_errors.shown(value) for value in values]
+
+    def check(value: Any) -> list[Problem]:
+        if identity(value) in allowed:
+            return []
+        shown = "null" if value is None else value
+        return [("", lambda path: api_errors.not_supported(path, shown, names))]
+
+    return check
+
+
+def _object_check(schema: JsonSchema) -> Check | None:
+    fields = {key: _compile(value) for key, value in (schema.get("properties") or {}).items()}
+    additional = schema.get("additionalProperties")
+    other = _compile(additional) if isinstance(additional, dict) else _ACCEPTS_ANY
+    is_closed = additional is False
+    required: list[str] = schema.get("required") or []
+    least, most = schema.get("minProperties"), schema.get("maxProperties")
+    accepts_any_field = all(_accepts_any(field) for field in [*fields.values(), other])
+    if accepts_any_field and not is_closed and not required and least is None and most is None:
+        return None
+
+    def check(value: Any) -> list[Problem]:
+        problems: list[Problem] = []
+        if least is not None and len(value) < least:
+            return _in_body(least, f"should have at least {least} properties")
+        if most is not None and len(value) > most:
+            return _too_many(len(value), most)
+        if is_closed:
+            problems += [_forbidden(key) for key in value if key not in fields]
+        for key, one in value.items():
+            check_one = fields.get(key, other)[type(one)]
+            if check_one is not None and (found := check_one(one)):
+                problems += [(f".{key}{path}", make) for path, make in found]
+        problems += [(f".{key}", api_errors.required) for key in required if key not in value]
+        return problems
+
+    return check

@@ -1,0 +1,343 @@
+"""The schemas of Kubernetes' own kinds, compiled from its types (`windlass.k8s.types`).
+
+What holds for one kind alone, and every rule beyond shape, is in that kind's own file. A type is compiled when the
+first object of it comes by: types refer to themselves, and most objects never meet most types.
+"""
+
+import copy
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from windlass.k8s import api_errors
+from windlass.k8s import types as k8s_types
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.schemas import scalar_types
+from windlass.localcluster.apiserver.schemas.scalar_types import Scalar
+from windlass.localcluster.apiserver.schemas.schema import Schema
+
+Defaults = Mapping[str, Mapping[str, Any]]
+Object = dict[str, Any]
+
+# A schema inside a schema may be something else too (a flag, a list): the types say `any` there.
+_REFINED = {("V1JSONSchemaProps", field): "?V1JSONSchemaProps" for field in ("items", "additionalProperties")}
+# Required by the published types, and yet nothing may be in it: Go does not tell an empty string from an absent one.
+_MAY_BE_EMPTY = frozenset({("V1HTTPHeader", "value"), ("V1Sysctl", "value")})
+# The generic path looks at the one; in the other, a field that the cluster left out is a zero.
+_NOT_VALIDATED_AT_THE_ROOT = ("metadata", "status")
+_NAME = re.compile(r"(?:[A-Z][a-z]+)?V([0-9]+(?:(?:alpha|beta)[0-9]+)?)(.+)")
+
+
+def compile_type(type_name: str, defaults: Defaults) -> "TypedSchema":
+    """The schema of one of Kubernetes' types; `defaults` are what each type's absent fields are filled with."""
+    return TypedSchema(_Library(defaults).struct(type_name))
+
+
+class TypedSchema(Schema):
+    """A kind with Go's types behind it: what is of a wrong type cannot even be decoded."""
+
+    def __init__(self, root: "_Struct") -> None:
+        self._root = root
+
+    def check_types(self, obj: Object, kind: str, version: str) -> None:
+        """Refuse what cannot be decoded; the object may have been pruned before or not."""
+        try:
+            self._root.check(obj)
+        except _RefusedError as refused:
+            message = f'{kind} in version "{version}" cannot be handled as a {kind}: {refused.told()}'
+            raise api_errors.bad_request(message) from None
+
+    def prune(self, obj: Object) -> list[str]:
+        """Also drops, without telling, what Go would not write again: nulls, and empty lists and maps."""
+        return [path[1:] for path in self._root.prune(obj)]
+
+    def default(self, obj: Object) -> None:
+        self._root.fill(obj)
+
+    def validate(self, obj: Object) -> list[Fault]:
+        """What is required and not there; a wrong type was refused before."""
+        looked_at = {key: value for key, value in obj.items() if key not in _NOT_VALIDATED_AT_THE_ROOT}
+        missing = self._root.missing(looked_at)
+        return [
+            api_errors.required(path[1:]) for path in missing if path[1:] not in _NOT_VALIDATED_AT_THE_ROOT
+        ]
+
+
+class _RefusedError(Exception):
+    """A value of a wrong type. Each type that it is inside of adds its field to the path."""
+
+    def __init__(self, found: str, go_type: str) -> None:
+        super().__init__(found, go_type)
+        self.struct = ""
+        self.path: list[str] = []
+
+    def told(self) -> str:
+        found, go_type = self.args
+        if not go_type:
+            return str(found)
+        if not self.path:
+            return f"json: cannot unmarshal {found} into Go value of type {go_type}"
+        where = f"{self.struct}.{'.'.join(reversed(self.path))}"
+        return f"json: cannot unmarshal {found} into Go struct field {where} of type {go_type}"
+
+
+class _Node(Protocol):
+    """What a field holds. Paths are told from there on: `.name`, `[0].name`."""
+
+    go_type: str
+    zero: Any
+
+    def check(self, value: Any) -> None: ...
+    def prune(self, value: Any) -> list[str]: ...
+    def fill(self, value: Any) -> None: ...
+    def missing(self, value: Any) -> list[str]: ...
+
+
+class _Library:
+    """Every type, once."""
+
+    def __init__(self, defaults: Defaults) -> None:
+        self.defaults = defaults
+        self._structs: dict[str, _Struct] = {}
+
+    def struct(self, name: str) -> "_Struct":
+        if name not in self._structs:
+            self._structs[name] = _Struct(name, self)
+        return self._structs[name]
+
+    def node(self, kind: str, field: str) -> _Node:
+        if kind.startswith("[]"):
+            return _List(self.node(kind[2:], field))
+        if kind.startswith("{}"):
+            return _Map(self.node(kind[2:], field))
+        if kind.startswith("?"):
+            return _Perhaps(self.struct(kind[1:]))
+        if kind in scalar_types.SCALARS:
+            return _Leaf(scalar_types.SCALARS[kind], field)
+        return self.struct(kind)
+
+
+class _Leaf:
+    """A scalar, or what nobody looks into."""
+
+    def __init__(self, scalar: Scalar, field: str) -> None:
+        is_integer = scalar is scalar_types.SCALARS["integer"]
+        self.go_type = scalar_types.go_integer(field) if is_integer else scalar.go_type
+        self.zero = scalar.zero
+        self._types = frozenset(scalar.types)
+        self._scalar = scalar
+
+    def check(self, value: Any) -> None:
+        scalar = self._scalar
+        if type(value) in self._types and (scalar.fits is None or scalar.fits(value)):
+            if scalar.problem is not None and (problem := scalar.problem(value)):
+                raise _RefusedError(problem, "")
+            return
+        found = scalar_types.json_type(value)
+        if found == "number" and self.go_type.startswith("int"):
+            found = f"number {value}"
+        if scalar.reads_itself:
+            raise _RefusedError(f"json: cannot unmarshal {found} into Go value of type {self.go_type}", "")
+        raise _RefusedError(found, self.go_type)
+
+    def prune(self, _value: Any) -> list[str]:
+        return []
+
+    def fill(self, _value: Any) -> None:
+        pass
+
+    def missing(self, _value: Any) -> list[str]:
+        return []
+
+
+class _List:
+    def __init__(self, element: _Node) -> None:
+        self.go_type = f"[]{element.go_type}"
+        self.zero = None
+        self._element = element
+        self._is_flat = isinstance(element, _Leaf)
+
+    def check(self, value: Any) -> None:
+        if type(value) is not list:
+            raise _RefusedError(scalar_types.json_type(value), self.go_type)
+        for one in value:
+            if one is not None:
+                self._element.check(one)
+
+    def prune(self, value: Any) -> list[str]:
+        if type(value) is not list:
+            return []
+        if None in value and self._element.zero is not None:
+            value[:] = [copy.copy(self._element.zero) if one is None else one for one in value]
+        if self._is_flat:
+            return []
+        return [f"[{index}]{path}" for index, one in enumerate(value) for path in self._element.prune(one)]
+
+    def fill(self, value: Any) -> None:
+        if not self._is_flat:
+            for one in value:
+                self._element.fill(one)
+
+    def missing(self, value: Any) -> list[str]:
+        if self._is_flat:
+            return []
+        return [f"[{index}]{path}" for index, one in enumerate(value) for path in self._element.missing(one)]
+
+
+class _Map:
+    def __init__(self, element: _Node) -> None:
+        is_resources = isinstance(element, _Leaf) and element.zero == "0"
+        self.go_type = "v1.ResourceList" if is_resources else f"map[string]{element.go_type}"
+        self.zero = None
+        self._element = element
+        self._is_flat = isinstance(element, _Leaf)
+
+    def check(self, value: Any) -> None:
+        if type(value) is not dict:
+            raise _RefusedError(scalar_types.json_type(value), self.go_type)
+        for one in value.values():
+            if one is not None:
+                self._element.check(one)
+
+    def prune(self, value: Any) -> list[str]:
+        if type(value) is not dict:
+            return []
+        if self._element.zero is not None:
+            for key in [key for key, one in value.items() if one is None]:
+                value[key] = copy.copy(self._element.zero)
+        if self._is_flat:
+            return []
+        return [f".{key}{path}" for key, one in value.items() for path in self._element.prune(one)]
+
+    def fill(self, value: Any) -> None:
+        if not self._is_flat:
+            for one in value.values():
+                self._element.fill(one)
+
+    def missing(self, value: Any) -> list[str]:
+        if self._is_flat:
+            return []
+        return [f"[{key}]{path}" for key, one in value.items() for path in self._element.missing(one)]
+
+
+class _Perhaps:
+    """A type where it is a mapping, and anything else as it is."""
+
+    def __init__(self, struct: "_Struct") -> None:
+        self.go_type = struct.go_type
+        self.zero = None
+        self._struct = struct
+
+    def check(self, value: Any) -> None:
+        if type(value) is dict:
+            self._struct.check(value)
+        elif type(value) not in (bool, list):
+            raise _RefusedError(scalar_types.json_type(value), self.go_type)
+
+    def prune(self, value: Any) -> list[str]:
+        return self._struct.prune(value)
+
+    def fill(self, value: Any) -> None:
+        if type(value) is dict:
+            self._struct.fill(value)
+
+    def missing(self, value: Any) -> list[str]:
+        return self._struct.missing(value) if type(value) is dict else []
+
+
+class _Struct:
+    """A type with fields."""
+
+    def __init__(self, name: str, library: _Library) -> None:
+        match = _NAME.fullmatch(name)
+        version, self._go_name = match.groups() if match else ("1", name)
+        self.go_type = f"v{version}.{self._go_name}"
+        self.zero: Object = {}
+        self._name = name
+        self._library = library
+        self._type = k8s_types.types()[name]
+
+    @functools.cached_property
+    def _fields(self) -> dict[str, _Node]:
+        return {
+            field: self._library.node(_REFINED.get((self._name, field), kind), field)
+            for field, kind in self._type.fields.items()
+        }
+
+    @functools.cached_property
+    def _nested(self) -> dict[str, _Node]:
+        return {field: node for field, node in self._fields.items() if not isinstance(node, _Leaf)}
+
+    @functools.cached_property
+    def _omitted_when_empty(self) -> frozenset[str]:
+        collections = {field for field, kind in self._type.fields.items() if kind.startswith(("[]", "{}"))}
+        return frozenset(collections - set(self._type.required))
+
+    @functools.cached_property
+    def _required(self) -> tuple[str, ...]:
+        # An absent flag is a false one.
+        may_be_left_out = {
+            field
+            for field in self._type.required
+            if self._type.fields[field] == "boolean" or (self._name, field) in _MAY_BE_EMPTY
+        }
+        return tuple(field for field in self._type.required if field not in may_be_left_out)
+
+    @functools.cached_property
+    def _constants(self) -> tuple[tuple[str, Any, bool], ...]:
+        """Each with whether it may be changed by whoever has it, and so has to be copied."""
+        constants = self._library.defaults.get(self._name, {})
+        return tuple((field, value, isinstance(value, (dict, list))) for field, value in constants.items())
+
+    def check(self, value: Any) -> None:
+        if type(value) is not dict:
+            raise _RefusedError(scalar_types.json_type(value), self.go_type)
+        fields, field = self._fields, ""
+        try:
+            for field, one in value.items():
+                node = fields.get(field)
+                if node is not None and one is not None:
+                    node.check(one)
+        except _RefusedError as refused:
+            refused.struct = refused.struct or self._go_name
+            refused.path.append(field)
+            raise
+
+    def prune(self, value: Any) -> list[str]:
+        if type(value) is not dict:
+            return []
+        fields, nested, omitted_when_empty = self._fields, self._nested, self._omitted_when_empty
+        gone, dropped = [], []
+        for field, one in value.items():
+            if field not in fields:
+                gone.append(field)
+                dropped.append(f".{field}")
+            elif one is None or (not one and field in omitted_when_empty):
+                gone.append(field)
+            elif field in nested and (paths := nested[field].prune(one)):
+                dropped += [f".{field}{path}" for path in paths]
+        for field in gone:
+            del value[field]
+        return dropped
+
+    def fill(self, value: Any) -> None:
+        for field, constant, is_changeable in self._constants:
+            if field not in value:
+                value[field] = copy.deepcopy(constant) if is_changeable else constant
+        nested = self._nested
+        for field, one in value.items():
+            if field in nested:
+                nested[field].fill(one)
+
+    def missing(self, value: Any) -> list[str]:
+        nested, paths = self._nested, []
+        for field in self._required:
+            # Go does not tell what is empty from what is absent.
+            if value.get(field) in (None, "", []):
+                below = nested[field].missing({}) if isinstance(nested.get(field), _Struct) else []
+                paths += [f".{field}{path}" for path in below or [""]]
+        for field, one in value.items():
+            if field in nested and (found := nested[field].missing(one)):
+                paths += [f".{field}{path}" for path in found]
+        return paths

@@ -1,0 +1,58 @@
+"""Which objects a list or a watch is about, decided on bytes: only what the question needs is read of an object."""
+
+import msgspec
+
+from windlass.localcluster.apiserver import bodies, selectors
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.selectors import FieldSelector, LabelSelector
+
+_NAMES = frozenset({"metadata.name", "metadata.namespace"})
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Head(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Metadata
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """A label selector and a field selector."""
+
+    labels: LabelSelector
+    fields: FieldSelector
+
+    @property
+    def is_everything(self) -> bool:
+        return self.labels.is_everything and not self.fields.requirements
+
+    @property
+    def name(self) -> str | None:
+        """The one name that is asked for, if one is."""
+        return self.fields.name
+
+    def matches(self, body: bytes) -> bool:
+        if self.is_everything:
+            return True
+        meta = _decode_head(body).metadata
+        if not self.labels.matches(meta.labels):
+            return False
+        if not self.fields.requirements:
+            return True
+        needs_no_more = all(requirement.field in _NAMES for requirement in self.fields.requirements)
+        if needs_no_more:
+            return self.fields.matches({"metadata": {"name": meta.name, "namespace": meta.namespace}})
+        return self.fields.matches(bodies.decode_stored(body))
+
+
+def parse(labels: str, fields: str, kind: Kind) -> Selection:
+    return Selection(
+        selectors.parse_labels(labels),
+        selectors.parse_fields(fields, kind.selectable, is_custom=kind.is_custom),
+    )

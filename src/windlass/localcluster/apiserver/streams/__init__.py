@@ -1,0 +1,1 @@
+"""Logs, exec, attach and port-forward of pods over HTTP and WebSockets."""

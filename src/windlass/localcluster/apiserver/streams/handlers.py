@@ -1,0 +1,319 @@
+"""Logs, exec, attach and port-forward of pods: the server's side of them, over whatever runs the pods.
+
+What runs the pods is a `PodRuntime`; nothing here starts a process. What a request means is in `stream_requests`, what
+goes over a WebSocket in `stream_connections` and `websockets`. SPDY/3.1 is not spoken.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import Protocol
+
+from aiohttp import web
+
+from windlass.k8s import api_errors
+from windlass.localcluster.apiserver.printing.accessors import Object
+from windlass.localcluster.apiserver.streams import connections, requests, websockets
+from windlass.localcluster.apiserver.streams.connections import Connection
+from windlass.localcluster.apiserver.streams.requests import LogOptions, Streams
+from windlass.localcluster.apiserver.streams.websockets import Subprotocol
+
+_CHUNK_BYTES = 64 * 1024
+
+
+class Process(Protocol):
+    """One that was started for a client, or that a client was attached to."""
+
+    async def write_stdin(self, data: bytes) -> None:
+        """Returns when there is room for more. Raises OSError when nobody reads it any more."""
+        ...
+
+    async def close_stdin(self) -> None: ...
+
+    async def resize(self, width: int, height: int) -> None: ...
+
+    def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Pieces of at most some 64 KiB with `websockets.STDOUT` or `STDERR`, until there will be no more."""
+        ...
+
+    async def wait(self) -> int:
+        """The exit code; 128 + n for one that signal n ended."""
+        ...
+
+    async def abandon(self) -> None:
+        """The client has gone: kill what was started for it; only let go of what it was attached to."""
+        ...
+
+
+class PodRuntime(Protocol):
+    """Runs the containers of pods. What it cannot do it refuses with an ApiError or an OSError."""
+
+    async def logs(
+        self, namespace: str, pod: str, container: str, options: LogOptions
+    ) -> AsyncGenerator[bytes, None]:
+        """Closed (`aclose`) when the client has gone."""
+        ...
+
+    async def exec(
+        self, namespace: str, pod: str, container: str, command: list[str], *, tty: bool, stdin: bool
+    ) -> Process: ...
+
+    async def attach(
+        self, namespace: str, pod: str, container: str, *, tty: bool, stdin: bool
+    ) -> Process: ...
+
+    async def open_port(
+        self, namespace: str, pod: str, port: int
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]: ...
+
+
+async def serve_log(request: web.BaseRequest, pod: Object, runtime: PodRuntime | None) -> web.StreamResponse:
+    name = pod["metadata"]["name"]
+    options = requests.log_options(request.query, name)
+    container = requests.container(pod, request.query.get("container", ""))
+    if not requests.is_scheduled(pod):
+        return web.Response(status=204)
+    requests.require_log(pod, container, previous=options.previous)
+    try:
+        chunks = await _present(runtime).logs(pod["metadata"]["namespace"], name, container, options)
+    except OSError as error:
+        raise api_errors.internal(str(error)) from error
+    async with contextlib.aclosing(chunks):
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        await _send_log(request, response, chunks, options.limit_bytes)
+    return response
+
+
+async def _send_log(
+    request: web.BaseRequest,
+    response: web.StreamResponse,
+    chunks: AsyncGenerator[bytes, None],
+    limit: int | None,
+) -> None:
+    left = limit
+    try:
+        async with contextlib.aclosing(_while_connected(request, chunks)) as pieces:
+            async for chunk in pieces:
+                await response.write(chunk[:left])
+                left = None if left is None else max(left - len(chunk), 0)
+                if left == 0:
+                    break
+        await response.write_eof()
+    except (OSError, api_errors.ApiError):
+        # Cut short without an end: the client must not take what it has got for the whole.
+        if request.transport is not None:
+            request.transport.close()
+
+
+async def _while_connected(
+    request: web.BaseRequest, chunks: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
+    """The same chunks, but not beyond the connection: a quiet log would be followed for ever."""
+    while True:
+        coming = asyncio.ensure_future(_next(chunks))
+        try:
+            while not coming.done():
+                await asyncio.wait({coming}, timeout=connections.HEARTBEAT_SECONDS)
+                if request.transport is None or request.transport.is_closing():
+                    return
+        finally:
+            await connections.stop([coming])
+        chunk = coming.result()
+        if chunk is None:
+            return
+        if chunk:
+            yield chunk
+
+
+async def _next(chunks: AsyncGenerator[bytes, None]) -> bytes | None:
+    return await anext(chunks, None)
+
+
+async def serve_exec(request: web.BaseRequest, pod: Object, runtime: PodRuntime | None) -> web.StreamResponse:
+    namespace, name, container = _running_container(request, pod)
+    wanted = requests.streams(request.query)
+    command = request.query.getall("command", [])
+    if not command:
+        raise api_errors.bad_request('query parameter "command" is required')
+    live, protocol = _present(runtime), connections.negotiated(request, websockets.REMOTE_COMMAND)
+
+    async def start() -> Process:
+        return await live.exec(namespace, name, container, command, tty=wanted.tty, stdin=wanted.stdin)
+
+    return await _serve_process(request, protocol, wanted, start, "error executing command in container")
+
+
+async def serve_attach(
+    request: web.BaseRequest, pod: Object, runtime: PodRuntime | None
+) -> web.StreamResponse:
+    namespace, name, container = _running_container(request, pod)
+    wanted = requests.streams(request.query)
+    live, protocol = _present(runtime), connections.negotiated(request, websockets.REMOTE_COMMAND)
+
+    async def start() -> Process:
+        return await live.attach(namespace, name, container, tty=wanted.tty, stdin=wanted.stdin)
+
+    return await _serve_process(
+        request, protocol, wanted, start, "error attaching to container", tells_exit_code=False
+    )
+
+
+def _running_container(request: web.BaseRequest, pod: Object) -> tuple[str, str, str]:
+    container = requests.container(pod, request.query.get("container", ""))
+    requests.require_scheduled(pod)
+    connections.require_upgrade(request)
+    requests.require_running(pod, container)
+    return pod["metadata"]["namespace"], pod["metadata"]["name"], container
+
+
+def _present(runtime: PodRuntime | None) -> PodRuntime:
+    if runtime is None:
+        message = "this server runs no pods: there is nothing to stream from"
+        raise api_errors.ApiError(503, "ServiceUnavailable", message)
+    return runtime
+
+
+async def _serve_process(
+    request: web.BaseRequest,
+    protocol: Subprotocol,
+    wanted: Streams,
+    start: Callable[[], Awaitable[Process]],
+    failure: str,
+    *,
+    tells_exit_code: bool = True,
+) -> web.StreamResponse:
+    connection = await connections.accept(request, protocol)
+    with contextlib.suppress(ConnectionError):
+        try:
+            process = await start()
+        except (OSError, api_errors.ApiError) as error:
+            await connection.send(
+                websockets.ERROR, websockets.failure_status(protocol, f"{failure}: {error}")
+            )
+        else:
+            code = await _converse(connection, wanted, process)
+            status = websockets.exit_status(protocol, code if tells_exit_code else 0)
+            if status is not None:
+                await connection.send(websockets.ERROR, status)
+        await connection.websocket.close()
+    return connection.websocket
+
+
+async def _converse(connection: Connection, wanted: Streams, process: Process) -> int:
+    """Both ways at once, until the process ends: its exit code. Raises ConnectionError when the client goes before."""
+    speaking = asyncio.ensure_future(_speak(connection, wanted, process))
+    listening = asyncio.ensure_future(_listen(connection, wanted, process))
+    absence = asyncio.ensure_future(connection.notice_absence())
+    code = None
+    try:
+        await connections.until_first(speaking, listening, absence)
+        code = None if speaking.cancelled() or speaking.exception() else speaking.result()
+    finally:
+        if code is None:
+            await process.abandon()
+    if code is None:
+        raise ConnectionResetError
+    return code
+
+
+async def _speak(connection: Connection, wanted: Streams, process: Process) -> int:
+    channels = ((websockets.STDOUT, wanted.stdout), (websockets.STDERR, wanted.stderr))
+    open_channels = {channel for channel, is_wanted in channels if is_wanted}
+    # An empty message tells the client that it is connected.
+    await connection.send(min(open_channels, default=websockets.ERROR), b"")
+    async for channel, data in process.output():
+        if channel in open_channels:
+            await connection.send(channel, data)
+    return await process.wait()
+
+
+async def _listen(connection: Connection, wanted: Streams, process: Process) -> None:
+    async for message in connection.messages():
+        # A process that no longer reads its stdin goes on; what is sent to it is lost.
+        with contextlib.suppress(OSError):
+            match message:
+                case websockets.Data(channel=websockets.STDIN, data=data) if wanted.stdin:
+                    await process.write_stdin(data)
+                case websockets.Closed(channel=websockets.STDIN) if wanted.stdin:
+                    await process.close_stdin()
+                case websockets.Data(channel=websockets.RESIZE, data=data):
+                    size = websockets.size(data)
+                    if size is not None:
+                        await process.resize(size.width, size.height)
+
+
+async def serve_port_forward(
+    request: web.BaseRequest, pod: Object, runtime: PodRuntime | None
+) -> web.StreamResponse:
+    requests.require_scheduled(pod)
+    connections.require_upgrade(request)
+    live, protocol = _present(runtime), connections.negotiated(request, websockets.PORT_FORWARD)
+    ports = requests.ports(request.query.getall("ports", []))
+    connection = await connections.accept(request, protocol)
+    opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
+    try:
+        with contextlib.suppress(ConnectionError):
+            for index, port in enumerate(ports):
+                await _open(connection, pod, live, 2 * index, port, opened)
+            await _forward(connection, opened)
+            await connection.websocket.close()
+    finally:
+        for _, writer in opened.values():
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+    return connection.websocket
+
+
+async def _open(
+    connection: Connection,
+    pod: Object,
+    runtime: PodRuntime,
+    channel: int,
+    port: int,
+    opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]],
+) -> None:
+    """A port has two channels: one for its data, and the next for what went wrong."""
+    metadata = pod["metadata"]
+    for each in (channel, channel + 1):
+        await connection.send(each, websockets.port_announcement(port))
+    try:
+        opened[channel] = await runtime.open_port(metadata["namespace"], metadata["name"], port)
+    except (OSError, api_errors.ApiError) as error:
+        subject = f"port {port} to pod {metadata['name']}, uid {metadata.get('uid', '')}"
+        await connection.send(channel + 1, f"error forwarding {subject}: {error}".encode())
+
+
+async def _forward(
+    connection: Connection, opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]]
+) -> None:
+    """Until the pod has closed every port, or the client has gone."""
+    speaking = asyncio.gather(
+        *(_pump(connection, channel, reader) for channel, (reader, _) in opened.items())
+    )
+    writers = {channel: writer for channel, (_, writer) in opened.items()}
+    listening = asyncio.ensure_future(_feed(connection, writers))
+    absence = asyncio.ensure_future(connection.notice_absence())
+    await connections.until_first(speaking, listening, absence)
+
+
+async def _pump(connection: Connection, channel: int, reader: asyncio.StreamReader) -> None:
+    while True:
+        try:
+            data = await reader.read(_CHUNK_BYTES)
+        except OSError as error:
+            await connection.send(channel + 1, str(error).encode())
+            return
+        if not data:
+            return
+        await connection.send(channel, data)
+
+
+async def _feed(connection: Connection, writers: dict[int, asyncio.StreamWriter]) -> None:
+    async for message in connection.messages():
+        if not isinstance(message, websockets.Data) or message.channel not in writers:
+            continue
+        with contextlib.suppress(OSError):
+            writers[message.channel].write(message.data)
+            await writers[message.channel].drain()

@@ -1,0 +1,143 @@
+"""What lies below an object beside its status: scale, binding and eviction, and the streams of a pod."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from windlass.k8s import api_errors, formats
+from windlass.localcluster.apiserver import bodies, metadata, responses
+from windlass.localcluster.apiserver.kinds import pods, scales
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.lifecycle import Lifecycle
+from windlass.localcluster.apiserver.options import delete_options, write_options
+from windlass.localcluster.apiserver.request_bodies import Received
+from windlass.localcluster.apiserver.strategy import Object
+from windlass.localcluster.apiserver.streams import handlers
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request for a subresource of an object that exists."""
+
+    request: web.BaseRequest
+    kind: Kind
+    obj: Object
+    query: dict[str, str]
+    received: Received
+    lifecycle: Lifecycle
+    runtime: handlers.PodRuntime | None
+
+    @property
+    def namespace(self) -> str:
+        return str(self.obj["metadata"].get("namespace", ""))
+
+    @property
+    def name(self) -> str:
+        return str(self.obj["metadata"]["name"])
+
+    def update(self, change: Callable[[Object], Object]) -> Object:
+        options = write_options(self.query)
+        written = self.lifecycle.update(self.kind, self.namespace, self.name, change, options)
+        return bodies.decode_stored(written.body)
+
+
+async def _scale(asked: Asked) -> web.StreamResponse:
+    paths = asked.kind.strategy.scale
+    if paths is None:
+        raise api_errors.no_such_path()
+    method = asked.request.method
+    if method == "GET":
+        return _answer(200, scales.scale_of(asked.obj, paths))
+    if method == "PUT":
+        given = asked.received.as_object()
+    else:
+        given = asked.received.as_patch("V1Scale")(scales.scale_of(asked.obj, paths))
+    changed = asked.update(lambda old: scales.with_scale(old, paths, given))
+    return _answer(200, scales.scale_of(changed, paths))
+
+
+async def _binding(asked: Asked) -> web.StreamResponse:
+    given = asked.received.as_object()
+    if not isinstance(given.get("metadata"), dict | None):
+        raise api_errors.bad_request("metadata must be an object")
+    if (_name_in(given.get("metadata")) or asked.name) != asked.name:
+        raise api_errors.bad_request("name in URL does not match name in Binding object")
+    node = _name_in(given.get("target"))
+    if not node:
+        raise api_errors.bad_request("target.name: Required value")
+    annotations = (given.get("metadata") or {}).get("annotations") or {}
+    _check_binding(node, annotations)
+    options = write_options(asked.query)
+    asked.lifecycle.amend(
+        asked.kind,
+        asked.namespace,
+        asked.name,
+        lambda pod: pods.bind(pod, node, annotations, asked.lifecycle),
+        options,
+    )
+    return _answer(201, _success())
+
+
+async def _eviction(asked: Asked) -> web.StreamResponse:
+    """An eviction is a deletion: there are no disruption budgets to refuse it."""
+    given = asked.received.as_object()
+    options = delete_options(asked.query, given.get("deleteOptions"))
+    asked.lifecycle.delete(asked.kind, asked.namespace, asked.name, options)
+    return _answer(201, _success())
+
+
+async def _log(asked: Asked) -> web.StreamResponse:
+    return await handlers.serve_log(asked.request, asked.obj, asked.runtime)
+
+
+async def _exec(asked: Asked) -> web.StreamResponse:
+    return await handlers.serve_exec(asked.request, asked.obj, asked.runtime)
+
+
+async def _attach(asked: Asked) -> web.StreamResponse:
+    return await handlers.serve_attach(asked.request, asked.obj, asked.runtime)
+
+
+async def _port_forward(asked: Asked) -> web.StreamResponse:
+    return await handlers.serve_port_forward(asked.request, asked.obj, asked.runtime)
+
+
+class Served(msgspec.Struct, frozen=True):
+    methods: tuple[str, ...]
+    answer: Callable[[Asked], Awaitable[web.StreamResponse]]
+
+
+SERVED = {
+    "attach": Served(("GET", "POST"), _attach),
+    "binding": Served(("POST",), _binding),
+    "eviction": Served(("POST",), _eviction),
+    "exec": Served(("GET", "POST"), _exec),
+    "log": Served(("GET",), _log),
+    "portforward": Served(("GET", "POST"), _port_forward),
+    "scale": Served(("GET", "PATCH", "PUT"), _scale),
+}
+
+
+def _check_binding(node: str, annotations: Any) -> None:
+    is_text = isinstance(annotations, dict) and all(isinstance(value, str) for value in annotations.values())
+    if not is_text:
+        raise api_errors.bad_request("the annotations of a binding must be text")
+    faults = [
+        *(api_errors.invalid_value("target.name", node, problem) for problem in formats.dns_subdomain(node)),
+        *metadata.annotation_faults(annotations, "metadata.annotations"),
+    ]
+    if faults:
+        raise api_errors.invalid("", "Binding", "", faults)
+
+
+def _name_in(reference: Any) -> str:
+    return str(reference.get("name") or "") if isinstance(reference, dict) else ""
+
+
+def _success() -> Object:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _answer(code: int, obj: Object) -> web.Response:
+    return responses.response(code, bodies.encode(obj))

@@ -1,0 +1,208 @@
+"""Watches: the changes of one kind from a version on, as lines of JSON, for as long as the client stays.
+
+A change reaches a watch when it is committed, in the order of the versions. A client that does not keep up is let go
+once too much waits for it: it can come back with the last version that it saw.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from windlass.localcluster.apiserver import bodies
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.selection import Selection
+from windlass.localcluster.store import Store
+from windlass.localcluster.store_types import Change
+
+logger = logging.getLogger(__name__)
+
+# How much may wait for a client that reads slowly.
+MOST_WAITING_BYTES = 8 * 1024 * 1024
+# How much is handed to the connection in one piece.
+_PIECE_BYTES = 256 * 1024
+# How long a client may take to read what was sent to it.
+SECONDS_TO_READ = 30.0
+SECONDS_BETWEEN_BOOKMARKS = 30.0
+# When nothing else is asked for.
+LONGEST_SECONDS = 3600.0
+
+Show = Callable[[bytes], bytes]
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """What a client wants to see."""
+
+    kind: Kind
+    namespace: str
+    selection: Selection
+    # The version after which it begins; None: with everything that there is.
+    since: int | None
+    with_bookmarks: bool
+    seconds: float
+    # As newer clients ask: first everything that there is, and then a bookmark which says that this was all.
+    marks_initial_end: bool = False
+
+
+class Feed:
+    """The lines that wait for one client."""
+
+    def __init__(self, watch: Watch, show: Show, began: int) -> None:
+        self._watch = watch
+        # What it begins with holds all up to this version: only what comes after is news.
+        self._began = max(began, watch.since or 0)
+        self._show = show
+        self._prefix = f"{watch.namespace}/" if watch.namespace else ""
+        self._lines: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._allowed_bytes = MOST_WAITING_BYTES
+        self._news = asyncio.Event()
+        self.is_behind = False
+        self.is_closed = False
+        # Called when the client is let go in the middle of whatever is being sent to it.
+        self.let_go: Callable[[], None] = lambda: None
+
+    def offer(self, change: Change) -> None:
+        is_news = change.version > self._began and change.place.startswith(self._prefix)
+        if not is_news or self.is_behind or self.is_closed:
+            return
+        line = event_line(change, self._watch.selection, self._show)
+        if line is not None:
+            self._add(line)
+            self._drop_if_behind()
+
+    def begin_with(self, line: bytes) -> None:
+        """All of the beginning is sent, however much it is: the limit is for what comes while the client reads."""
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+        self._allowed_bytes += len(line)
+        self._news.set()
+
+    def _add(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+        self._news.set()
+
+    def _drop_if_behind(self) -> None:
+        if self._waiting_bytes > self._allowed_bytes:
+            self.is_behind = True
+            self._lines.clear()
+            self.let_go()
+
+    def close(self) -> None:
+        self.is_closed = True
+        self._news.set()
+
+    async def take(self, seconds: float) -> bytes:
+        """All that waits, or nothing when nothing came in time."""
+        if not self._lines and not self.is_closed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(seconds, 0)):
+                    await self._news.wait()
+        self._news.clear()
+        taken: list[bytes] = []
+        size = 0
+        while self._lines and size < _PIECE_BYTES:
+            taken.append(self._lines.popleft())
+            size += len(taken[-1])
+        self._waiting_bytes -= size
+        return b"".join(taken)
+
+
+class Watches:
+    """Hands every change of the store to the feeds that it concerns."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._feeds: dict[str, set[Feed]] = {}
+        store.listen(self._on_change)
+
+    def open(self, watch: Watch, show: Show) -> Feed:
+        feed = Feed(watch, show, self._store.version)
+        for line in self._begin(watch, show):
+            feed.begin_with(line)
+        self._feeds.setdefault(watch.kind.resource, set()).add(feed)
+        return feed
+
+    def leave(self, watch: Watch, feed: Feed) -> None:
+        self._feeds[watch.kind.resource].discard(feed)
+
+    def close(self, resource: str | None = None) -> None:
+        """End every watch, or those of one kind."""
+        for name, feeds in self._feeds.items():
+            if resource is None or name == resource:
+                for feed in feeds:
+                    feed.close()
+
+    def _begin(self, watch: Watch, show: Show) -> Iterator[bytes]:
+        if watch.since is None:
+            for body in self._store.all(watch.kind.resource, watch.namespace):
+                if watch.selection.matches(body):
+                    yield _line(b"ADDED", show(body))
+            if watch.marks_initial_end:
+                yield bookmark_line(watch.kind, self._store.version, is_initial_end=True)
+            return
+        for change in self._store.changes(watch.kind.resource, watch.namespace, watch.since):
+            line = event_line(change, watch.selection, show)
+            if line is not None:
+                yield line
+
+    def _on_change(self, change: Change) -> None:
+        for feed in self._feeds.get(change.resource, ()):
+            try:
+                feed.offer(change)
+            except Exception:
+                # Others must not miss it because one asked for something that cannot be shown.
+                logger.exception("a watch of %s is ended", change.resource)
+                feed.close()
+
+
+def event_line(change: Change, selection: Selection, show: Show) -> bytes | None:
+    """What one change is to somebody who sees only what the selection matches."""
+    was_seen = change.before is not None and selection.matches(change.before)
+    if change.after is None:
+        return _gone(change.before, change.version, show) if was_seen and change.before is not None else None
+    is_seen = selection.matches(change.after)
+    if is_seen:
+        return _line(b"MODIFIED" if was_seen else b"ADDED", show(change.after))
+    if was_seen and change.before is not None:
+        return _gone(change.before, change.version, show)
+    return None
+
+
+def bookmark_line(kind: Kind, version: int, *, is_initial_end: bool = False) -> bytes:
+    metadata: dict[str, object] = {"resourceVersion": str(version)}
+    if is_initial_end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    obj = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+    return _line(b"BOOKMARK", bodies.encode(obj))
+
+
+def error_line(status: dict[str, object]) -> bytes:
+    return _line(b"ERROR", bodies.encode(status))
+
+
+def too_old(since: int, store: Store) -> dict[str, object]:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": f"too old resource version: {since} ({store.forgotten})",
+        "reason": "Expired",
+        "code": 410,
+    }
+
+
+def _line(kind: bytes, body: bytes) -> bytes:
+    return b'{"type":"' + kind + b'","object":' + body + b"}\n"
+
+
+def _gone(body: bytes, version: int, show: Show) -> bytes:
+    """An object that goes out of sight is shown as it last was, with the version at which it went."""
+    obj = bodies.decode_stored(body)
+    obj["metadata"]["resourceVersion"] = str(version)
+    return _line(b"DELETED", show(bodies.encode(obj)))

@@ -1,0 +1,1 @@
+"""Controllers of the embedded cluster: workloads, garbage collection, volume claims, event TTL."""

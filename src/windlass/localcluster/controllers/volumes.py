@@ -1,0 +1,166 @@
+"""PersistentVolumeClaims on one machine: each is a folder below the data directory, there from its binding to its end.
+
+A claim that names a storage class other than ours waits for somebody else, as it would anywhere. A claim that is
+deleted stays while a pod uses it. What is in the folder goes with the claim, as with every volume that was provisioned
+for one.
+"""
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from windlass.localcluster.apiserver import bodies, metadata
+from windlass.localcluster.apiserver.admission import Change as Amendment
+from windlass.localcluster.apiserver.kinds.claims import PROTECTION
+from windlass.localcluster.apiserver.lifecycle import Lifecycle
+from windlass.localcluster.apiserver.strategy import Object
+from windlass.localcluster.store_types import Change, StoreError
+
+logger = logging.getLogger(__name__)
+
+STORAGE_CLASS = "local"
+_CLAIMS = "persistentvolumeclaims"
+_PODS = "pods"
+_GONE = "gone-"
+_SECONDS_TO_NEXT_TRY = 1.0
+
+
+class Volumes:
+    """Binds claims to folders, and lets go of those that nobody uses."""
+
+    def __init__(self, lifecycle: Lifecycle, folder: Path) -> None:
+        self._lifecycle = lifecycle
+        self._store = lifecycle.store
+        self._folder = folder
+        self._remove_left_overs()
+        self._store.listen(self._on_change)
+        for body in [*self._store.all(_CLAIMS)]:
+            self._look_at(bodies.decode_stored(body))
+
+    def folder_of(self, claim: Object) -> Path:
+        # Names can be longer than the name of a file.
+        return self._folder / str(claim["metadata"]["uid"])
+
+    def _on_change(self, change: Change) -> None:
+        if change.resource == _PODS:
+            self._on_pod(change)
+        elif change.resource == _CLAIMS and change.after is not None:
+            self._look_at(bodies.decode_stored(change.after))
+        elif change.resource == _CLAIMS and change.before is not None:
+            self._remove(bodies.decode_stored(change.before))
+
+    def _on_pod(self, change: Change) -> None:
+        """A pod that ended or went may have been the last that used a claim which is going."""
+        body = change.after or change.before or b""
+        if b'"persistentVolumeClaim"' not in body:
+            return
+        pod = bodies.decode_stored(body)
+        for name in claims_of(pod):
+            claim = self._store.get(_CLAIMS, f"{pod['metadata']['namespace']}/{name}")
+            if claim is not None:
+                self._look_at(bodies.decode_stored(claim))
+
+    def _look_at(self, claim: Object) -> None:
+        if "deletionTimestamp" in claim["metadata"]:
+            self._release(claim)
+        elif claim.get("status", {}).get("phase") == "Pending":
+            self._bind(claim)
+
+    def _bind(self, claim: Object) -> None:
+        is_ours = claim["spec"].get("storageClassName", STORAGE_CLASS) in ("", STORAGE_CLASS)
+        if not is_ours:
+            return
+        try:
+            folder = self.folder_of(claim)
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(exist_ok=True)
+            # For whatever user a container runs as; the folder above keeps everybody else out.
+            folder.chmod(0o777)
+        except OSError as error:
+            logger.warning("no folder for claim %s: %s", claim["metadata"]["name"], error)
+            return
+        self._amend(claim, _bound)
+
+    def _release(self, claim: Object) -> None:
+        finalizers = claim["metadata"].get("finalizers", [])
+        if PROTECTION not in finalizers or self._is_used(claim):
+            return
+        kept = [one for one in finalizers if one != PROTECTION]
+        self._amend(claim, lambda old: metadata.with_list(old, "finalizers", kept))
+
+    def _is_used(self, claim: Object) -> bool:
+        meta = claim["metadata"]
+        pods = map(bodies.decode_stored, self._store.all(_PODS, meta["namespace"]))
+        return any(meta["name"] in claims_of(pod) for pod in pods if not _has_ended(pod))
+
+    def _amend(self, claim: Object, change: Amendment) -> None:
+        kind = self._lifecycle.registry.stored_as(_CLAIMS)
+        meta = claim["metadata"]
+        # By now somebody may have taken it away.
+        if kind is None or self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}") is None:
+            return
+        try:
+            self._lifecycle.amend(kind, meta["namespace"], meta["name"], change)
+        except StoreError as error:
+            self._after_commit(claim, error)
+        if not self._store.is_settled:
+            self._store.when_settled(lambda failure: self._after_commit(claim, failure))
+
+    def _after_commit(self, claim: Object, failure: StoreError | None) -> None:
+        """What could not be stored has to be done again, when there may be room."""
+        if failure is None:
+            return
+        logger.warning("claim %s is looked at again: %s", claim["metadata"]["name"], failure)
+        with contextlib.suppress(RuntimeError):
+            asyncio.get_running_loop().call_later(_SECONDS_TO_NEXT_TRY, self._look_again, claim)
+
+    def _look_again(self, claim: Object) -> None:
+        meta = claim["metadata"]
+        body = self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}")
+        if body is not None:
+            self._look_at(bodies.decode_stored(body))
+
+    def _remove(self, claim: Object) -> None:
+        """Aside at once, and away in a thread: there may be much in it."""
+        folder = self.folder_of(claim)
+        aside = folder.with_name(f"{_GONE}{folder.name}")
+        with contextlib.suppress(OSError):
+            folder.rename(aside)
+            _remove_in_background(aside)
+
+    def _remove_left_overs(self) -> None:
+        """Folders of claims that went when the server was killed."""
+        if not self._folder.is_dir():
+            return
+        uids = {bodies.decode_stored(body)["metadata"]["uid"] for body in self._store.all(_CLAIMS)}
+        for folder in self._folder.iterdir():
+            if folder.name not in uids:
+                _remove_in_background(folder)
+
+
+def _remove_in_background(folder: Path) -> None:
+    threading.Thread(target=shutil.rmtree, args=(folder, True), daemon=True).start()
+
+
+def claims_of(pod: Object) -> Iterator[str]:
+    """The names of the claims that a pod uses."""
+    for volume in pod["spec"].get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            yield source.get("claimName", "")
+
+
+def _has_ended(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _bound(claim: Object) -> Object:
+    if claim.get("status", {}).get("phase") != "Pending":
+        return claim
+    spec = {**claim["spec"], "volumeName": f"pvc-{claim['metadata']['uid']}"}
+    requested = spec["resources"]["requests"]["storage"]
+    status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": {"storage": requested}}
+    return {**claim, "spec": spec, "status": status}

@@ -1,0 +1,171 @@
+"""Pods as their controllers see them: no more of each than decisions need. Pure."""
+
+import functools
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from windlass.k8s import times
+from windlass.model.base import Json
+
+TRACKING = "batch.kubernetes.io/job-tracking"
+"""Of a pod of a Job: it has not been counted yet, and must not be gone before."""
+
+
+_MANY = 2048
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    uid: str = ""
+    kind: str = ""
+    controller: bool | None = None
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    uid: str
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[_Reference] = []
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    deletion_grace_period_seconds: int = 0
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    restart_policy: str = "Always"
+
+
+class _Condition(msgspec.Struct, frozen=True, rename="camel"):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class _Terminated(msgspec.Struct, frozen=True, rename="camel"):
+    finished_at: str | None = None
+
+
+class _State(msgspec.Struct, frozen=True):
+    terminated: _Terminated | None = None
+
+
+class _Container(msgspec.Struct, frozen=True, rename="camel"):
+    restart_count: int = 0
+    state: _State = _State()
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = "Pending"
+    conditions: list[_Condition] | None = None
+    container_statuses: list[_Container] | None = None
+    init_container_statuses: list[_Container] | None = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = _Status()
+
+
+_decode = msgspec.json.Decoder(_Body).decode
+
+
+class Pod(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    uid: str
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    phase: str = "Pending"
+    created: datetime
+    ready_since: datetime | None = None
+    """When it became ready; None for one that is not."""
+    ended: datetime | None = None
+    """When the last of its containers did, as far as that is known."""
+    restarts: int = 0
+    has_node: bool = False
+    restarts_itself: bool = False
+    deleted: datetime | None = None
+    is_tracked: bool = False
+    """Does it wait to be counted by its Job?"""
+    controller: str = ""
+    """The uid of whatever controls it."""
+
+    @property
+    def is_going(self) -> bool:
+        return self.deleted is not None
+
+    @property
+    def is_over(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_active(self) -> bool:
+        return not self.is_over and not self.is_going
+
+    @property
+    def is_ready(self) -> bool:
+        return self.ready_since is not None
+
+    def is_available(self, min_ready_seconds: int, now: datetime) -> bool:
+        """Has it been ready for long enough?"""
+        if self.ready_since is None or self.is_going:
+            return False
+        return now >= self.ready_since + timedelta(seconds=min_ready_seconds)
+
+
+@functools.lru_cache(maxsize=_MANY)
+def pod(body: bytes) -> Pod:
+    """Of the pods of one workload, few have changed since the last look."""
+    read = _decode(body)
+    meta, status = read.metadata, read.status
+    ready = next((one for one in status.conditions or () if one.type == "Ready"), _Condition())
+    created = times.read(meta.creation_timestamp) or _LONG_AGO
+    containers = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
+    ends = [times.read(one.state.terminated.finished_at) for one in containers if one.state.terminated]
+    is_ready = ready.status == "True"
+    return Pod(
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels,
+        annotations=meta.annotations,
+        phase=status.phase,
+        created=created,
+        ready_since=(times.read(ready.last_transition_time) or created) if is_ready else None,
+        ended=max(filter(None, ends), default=None),
+        restarts=sum(one.restart_count for one in containers),
+        has_node=bool(read.spec.node_name),
+        restarts_itself=read.spec.restart_policy == "OnFailure",
+        deleted=_deleted(meta),
+        is_tracked=TRACKING in meta.finalizers,
+        controller=next((one.uid for one in meta.owner_references if one.controller), ""),
+    )
+
+
+def _deleted(meta: _Metadata) -> datetime | None:
+    """When somebody asked for its end, which is before the moment at which it has to be gone."""
+    until = times.read(meta.deletion_timestamp)
+    return None if until is None else until - timedelta(seconds=meta.deletion_grace_period_seconds)
+
+
+def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: datetime) -> datetime | None:
+    """When the next of them has been ready for long enough; None when that is a matter of time for none."""
+    moments = (
+        one.ready_since + timedelta(seconds=min_ready_seconds) for one in pods if one.ready_since is not None
+    )
+    return min((moment for moment in moments if moment > now), default=None)
+
+
+def least_useful(pods: Iterable[Pod]) -> list[Pod]:
+    """Whom to do without: those without a node first, then those that are not ready, then the youngest."""
+    return sorted(pods, key=lambda pod: (pod.has_node, pod.is_ready, -pod.created.timestamp(), pod.name))
+
+
+def seconds(spec: Json, field: str) -> timedelta | None:
+    value = spec.get(field)
+    return None if value is None else timedelta(seconds=value)

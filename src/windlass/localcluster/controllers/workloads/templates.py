@@ -1,0 +1,73 @@
+"""The pods that workloads make of their templates. Pure."""
+
+import copy
+import hashlib
+
+import msgspec
+
+from windlass.localcluster.controllers.workloads.observed import TRACKING
+from windlass.model.base import Json
+
+# No vowels and nothing that is easily misread: what Kubernetes writes such hashes in.
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_HASH_LENGTH = 10
+INDEX = "batch.kubernetes.io/job-completion-index"
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+
+
+def owner_reference(owner: Json) -> Json:
+    meta = owner["metadata"]
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pod(owner: Json, *, name: str = "", base: str = "", labels: Json | None = None) -> Json:
+    """With this name, or with one that is generated from a base."""
+    template = copy.deepcopy(owner["spec"]["template"])
+    given = template.get("metadata") or {}
+    meta = {
+        **({"name": name} if name else {"generateName": base}),
+        "namespace": owner["metadata"]["namespace"],
+        "labels": {**(given.get("labels") or {}), **(labels or {})},
+        "ownerReferences": [owner_reference(owner)],
+    }
+    for key in ("annotations", "finalizers"):
+        if given.get(key):
+            meta[key] = given[key]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+
+
+def pod_of_job(job: Json, index: int | None) -> Json:
+    """Of an Indexed Job, a pod that knows its index in all the ways there are."""
+    name = job["metadata"]["name"]
+    made = pod(job, base=f"{name}-" if index is None else f"{name}-{index}-")
+    meta, spec = made["metadata"], made["spec"]
+    meta["finalizers"] = [*meta.get("finalizers", ()), TRACKING]
+    if index is None:
+        return made
+    meta["labels"][INDEX] = str(index)
+    meta["annotations"] = {**meta.get("annotations", {}), INDEX: str(index)}
+    spec["hostname"] = f"{name}-{index}"
+    for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        variables = container.get("env") or []
+        if all(one.get("name") != INDEX_VARIABLE for one in variables):
+            source = {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.annotations['{INDEX}']"}}
+            container["env"] = [*variables, {"name": INDEX_VARIABLE, "valueFrom": source}]
+    return made
+
+
+def hash_of(template: Json, collisions: int = 0) -> str:
+    """The same for templates that say the same."""
+    written = msgspec.json.encode([template, collisions] if collisions else template, order="deterministic")
+    number = int.from_bytes(hashlib.sha256(written).digest())
+    letters = []
+    for _ in range(_HASH_LENGTH):
+        number, letter = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[letter])
+    return "".join(letters)

@@ -1,0 +1,76 @@
+"""What a pod says about itself to its own containers: `fieldRef` and `resourceFieldRef`."""
+
+from collections.abc import Callable, Iterable, Mapping
+from decimal import ROUND_CEILING, Decimal
+
+from windlass.k8s import api_errors, quantities
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.model.base import Json
+
+_RESOURCES = ("cpu", "memory", "ephemeral-storage")
+
+
+def field(pod: Json, path: str, facts: Facts) -> str:
+    metadata, spec = pod["metadata"], pod["spec"]
+    plain: dict[str, Callable[[], str]] = {
+        "metadata.name": lambda: metadata["name"],
+        "metadata.namespace": lambda: metadata["namespace"],
+        "metadata.uid": lambda: metadata["uid"],
+        "metadata.labels": lambda: _listed(metadata.get("labels") or {}),
+        "metadata.annotations": lambda: _listed(metadata.get("annotations") or {}),
+        "spec.nodeName": lambda: spec.get("nodeName", ""),
+        "spec.serviceAccountName": lambda: spec.get("serviceAccountName", ""),
+        "status.podIP": lambda: _first(facts.pod_ips),
+        "status.podIPs": lambda: ",".join(facts.pod_ips),
+        "status.hostIP": lambda: _first(facts.host_ips),
+        "status.hostIPs": lambda: ",".join(facts.host_ips),
+    }
+    if path in plain:
+        return plain[path]()
+    name, opening, key = path.removesuffix("']").partition("['")
+    if opening and name in ("metadata.labels", "metadata.annotations"):
+        value: str = (metadata.get(name.removeprefix("metadata.")) or {}).get(key, "")
+        return value
+    raise RefusedError(f"unsupported fieldPath: {path}")
+
+
+def resource(pod: Json, own: Json | None, reference: Json, facts: Facts) -> str:
+    """How often the divisor goes into the amount, rounded up. `own` is the container that asks, if one does."""
+    wanted = reference.get("containerName", "")
+    container = own if own is not None and not wanted else _container(pod, wanted)
+    kind, _, name = reference["resource"].partition(".")
+    if kind not in ("limits", "requests") or name not in _RESOURCES:
+        raise RefusedError(f"unsupported container resource : {reference['resource']}")
+    amount = _amount(container, kind, name)
+    if kind == "limits" and not amount:
+        amount = quantities.parse(facts.allocatable.get(name, "0"))
+    divisor = quantities.parse(reference.get("divisor") or "0") or Decimal(1)
+    # CPU is counted in thousandths, all else in whole units.
+    unit = quantities.MILLI if name == "cpu" else Decimal(1)
+    return str(-(-_units(amount, unit) // _units(divisor, unit)))
+
+
+def _amount(container: Json, kind: str, name: str) -> Decimal:
+    return quantities.parse(((container.get("resources") or {}).get(kind) or {}).get(name, "0"))
+
+
+def _units(amount: Decimal, unit: Decimal) -> int:
+    return int((amount / unit).to_integral_value(ROUND_CEILING))
+
+
+def _container(pod: Json, name: str) -> Json:
+    spec = pod["spec"]
+    for container in (*spec["containers"], *(spec.get("initContainers") or ())):
+        if container["name"] == name:
+            found: Json = container
+            return found
+    raise RefusedError(f"container {name} not found")
+
+
+def _first(addresses: Iterable[str]) -> str:
+    return next(iter(addresses), "")
+
+
+def _listed(entries: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}={api_errors.quoted(entries[key])}" for key in sorted(entries))

@@ -1,0 +1,164 @@
+"""One run of a container, from its pod to what a supervisor is told: `messages.ContainerPlan`.
+
+Makes the few files and folders that a run needs, and starts nothing.
+"""
+
+import os
+from collections.abc import Iterable
+from decimal import ROUND_CEILING
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from windlass.k8s import quantities
+from windlass.localcluster.kubelet.containers import command, errors, gpus, users
+from windlass.localcluster.kubelet.containers import environment as variables
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.host import Host
+from windlass.localcluster.kubelet.pods import directory
+from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.volumes import mounts, service_account
+from windlass.localcluster.kubelet.volumes.setup import PodVolumes
+from windlass.localcluster.sandbox import oom
+from windlass.localcluster.sandbox.messages import ContainerPlan, Limits, Mount, User
+from windlass.localcluster.sandbox.rootfs import sub_paths
+from windlass.model.base import Json
+
+MARKER = "WINDLASS_POD"
+"""Whose value is the pod's uid: processes that nobody looks after any more are known by it."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What is the same for all containers of a pod."""
+
+    folder: PodFolder
+    volumes: PodVolumes
+    facts: Facts
+    lookup: Lookup
+    hostname: str
+    host: Host
+
+
+def plan(
+    pod: Json, container: Json, setting: Setting, *, run_id: str, restart_count: int, image: str = ""
+) -> ContainerPlan:
+    """`image` is the folder that the container's image is bound to, if it is."""
+    host, folder, name = setting.host, setting.folder, container["name"]
+    if host.can_mount:
+        pod = service_account.with_access(pod)
+        container = service_account.container_of(pod, container)
+    user = users.user(pod, container, host)
+    own = variables.environment(pod, container, setting.lookup, setting.facts)
+    argv = command.argv(container, own)
+    working_directory = command.working_directory(container)
+    if image and not host.can_mount:
+        raise _cannot_mount(f'the files of image "{container.get("image", "")}"', container, host)
+    directory.make_run(folder, run_id, name)
+    return ContainerPlan(
+        id=run_id,
+        name=name,
+        argv=tuple(map(_bytes, argv)),
+        environment={
+            _bytes(key): _bytes(value) for key, value in _all(pod, container, own, user, setting).items()
+        },
+        working_directory=working_directory,
+        mounts=_mounts(pod, container, own, setting, run_id),
+        log=str(folder.log(name, restart_count)),
+        image=image,
+        user=user,
+        limits=_limits(container, host),
+        has_stdin=bool(container.get("stdin")),
+        ends_stdin=bool(container.get("stdinOnce")),
+        is_terminal=bool(container.get("tty")),
+    )
+
+
+def _all(pod: Json, container: Json, own: dict[str, str], user: User, setting: Setting) -> dict[str, str]:
+    terminal = {"TERM": "xterm"} if container.get("tty") else {}
+    return {
+        **terminal,
+        **setting.host.environment,
+        **users.environment(user, setting.host),
+        "HOSTNAME": setting.hostname,
+        **own,
+        **gpus.environment(pod, container, own, setting.host.gpu_ids),
+        MARKER: pod["metadata"]["uid"],
+    }
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _limits(container: Json, host: Host) -> Limits:
+    cpu = quantities.parse(((container.get("resources") or {}).get("limits") or {}).get("cpu", "0"))
+    milli = int(cpu.scaleb(3).to_integral_value(ROUND_CEILING))
+    return Limits(oom.memory_limit(container), host.pids_limit, milli or None)
+
+
+# Mounts
+
+
+def _mounts(
+    pod: Json, container: Json, environment: dict[str, str], setting: Setting, run_id: str
+) -> tuple[Mount, ...]:
+    wanted = mounts.mounts(pod, container, environment)
+    if not setting.host.can_mount:
+        for mount in wanted:
+            _check_is_in_place(mount, container, setting)
+        return ()
+    own = [_with_source(mount, container, setting.volumes) for mount in wanted]
+    # A file inside of what is mounted comes after it.
+    ordered = sorted((*_shared_files(setting.folder, own), *own), key=lambda mount: _depth(mount.target))
+    message = Mount(str(setting.folder.termination_log(run_id)), mounts.termination_message_path(container))
+    return (*ordered, message)
+
+
+def _shared_files(folder: PodFolder, own: Iterable[Mount]) -> list[Mount]:
+    """Where the container mounts something else instead, that counts."""
+    taken = {mount.target for mount in own}
+    files = {
+        "/etc/hosts": folder.hosts,
+        "/etc/resolv.conf": folder.resolv_conf,
+        "/etc/hostname": folder.hostname,
+    }
+    return [Mount(str(path), target) for target, path in files.items() if target not in taken]
+
+
+def _depth(target: str) -> int:
+    return len(PurePosixPath(target).parts)
+
+
+def _with_source(mount: mounts.Mount, container: Json, volumes: PodVolumes) -> Mount:
+    if volumes.is_mounted(mount.source_volume):
+        return Mount(volumes.paths[mount.source_volume], mount.target, mount.read_only, mount.sub_path)
+    return Mount(_source(mount, container, volumes), mount.target, mount.read_only)
+
+
+def _source(mount: mounts.Mount, container: Json, volumes: PodVolumes) -> str:
+    volume = volumes.paths[mount.source_volume]
+    if not mount.sub_path:
+        return volume
+    try:
+        return str(sub_paths.inside(Path(volume), mount.sub_path))
+    except sub_paths.OutsideError as error:
+        what = f'volumeMount "{mount.source_volume}" of container "{container["name"]}"'
+        raise RefusedError(f"failed to prepare subPath for {what}: {error}") from error
+
+
+def _check_is_in_place(mount: mounts.Mount, container: Json, setting: Setting) -> None:
+    """A folder of the machine that is wanted at its own path is there without any mount, though it can be written."""
+    source = os.path.realpath(Path(setting.volumes.paths[mount.source_volume]) / mount.sub_path)
+    if source != os.path.realpath(mount.target):
+        raise _cannot_mount(f'volume "{mount.source_volume}" at {mount.target}', container, setting.host)
+    _source(mount, container, setting.volumes)
+
+
+def _cannot_mount(what: str, container: Json, host: Host) -> RefusedError:
+    message = (
+        f'container "{container["name"]}" cannot have {what}: this machine cannot give a pod mounts of its own'
+        f" ({host.no_mounts_because}); mount a hostPath volume at its own path, or run the cluster where that can be"
+        " had, on Linux as root or with user namespaces allowed"
+    )
+    return RefusedError(message, errors.CREATE_ERROR)

@@ -1,0 +1,55 @@
+"""Connections to whoever listens in a pod, made where the pod's own processes would make them."""
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Sequence
+
+from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError
+from windlass.localcluster.kubelet.supervisor_client import Supervision
+
+LOOPBACK = "127.0.0.1"
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+async def forward(
+    supervision: Supervision, addresses: Sequence[str], port: int, *, is_isolated: bool
+) -> Streams:
+    """To a port of the pod, on its loopback or on its own address. Raises OSError.
+
+    On the machine's network the loopback is everybody's, and the pod's address comes first.
+    """
+    hosts = (LOOPBACK, *addresses) if is_isolated else (*addresses, LOOPBACK)
+    for host in hosts[:-1]:
+        with contextlib.suppress(OSError):
+            return await connect(supervision, host, port)
+    return await connect(supervision, hosts[-1], port)
+
+
+async def connect(supervision: Supervision, host: str, port: int) -> Streams:
+    """The machine looks up the host's name. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    try:
+        connection = await supervision.connect(str(found[0][4][0]), port)
+    except CallRefusedError as error:
+        raise ConnectionRefusedError(str(error)) from error
+    connection.setblocking(False)
+    try:
+        await _connected(connection)
+        return await asyncio.open_connection(sock=connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+async def _connected(connection: socket.socket) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_writer(connection, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(connection)
+    code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))

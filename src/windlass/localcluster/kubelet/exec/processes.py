@@ -1,0 +1,170 @@
+"""Processes in containers that a client talks to: what `exec` starts, and what `attach` listens to."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import struct
+import termios
+from collections.abc import AsyncIterator, Iterable
+
+from windlass.localcluster.apiserver.streams import websockets
+from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError
+from windlass.localcluster.kubelet.supervisor_client import Executed, Supervision
+
+_PIECE = 64 * 1024
+_LARGEST_SIZE = 0xFFFF
+
+
+class RemoteProcess:
+    """`streams`: the channel of the API's protocol → a descriptor to read. Descriptors are its own to close."""
+
+    def __init__(
+        self,
+        supervision: Supervision,
+        call: int,
+        streams: Iterable[tuple[int, int]],
+        stdin: int | None,
+        *,
+        exit_code: "asyncio.Future[int] | None" = None,
+        terminal: int | None = None,
+    ) -> None:
+        self._supervision = supervision
+        self._call = call
+        self._streams = list(streams)
+        self._stdin = stdin
+        self._terminal = terminal
+        self._exit_code = exit_code
+        self._open = {descriptor for _, descriptor in self._streams} | (
+            {stdin} if stdin is not None else set()
+        )
+        self._is_abandoned = False
+
+    async def write_stdin(self, data: bytes) -> None:
+        if self._stdin is None:
+            return
+        rest = memoryview(data)
+        while rest and self._stdin is not None:
+            try:
+                rest = rest[os.write(self._stdin, rest) :]
+            except BlockingIOError:
+                await _writable(self._stdin)
+
+    async def close_stdin(self) -> None:
+        stdin, self._stdin = self._stdin, None
+        if stdin is None:
+            return
+        if self._terminal is not None:
+            # A terminal has one descriptor for both ways: its end of input is a character.
+            with contextlib.suppress(OSError):
+                os.write(stdin, b"\x04")
+            return
+        self._open.discard(stdin)
+        os.close(stdin)
+
+    async def resize(self, width: int, height: int) -> None:
+        if self._terminal is not None:
+            rows, columns = (max(0, min(size, _LARGEST_SIZE)) for size in (height, width))
+            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    async def output(self) -> AsyncIterator[tuple[int, bytes]]:
+        pieces: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue(maxsize=4)
+        readers = [asyncio.create_task(_read(*stream, pieces)) for stream in self._streams]
+        left = len(readers)
+        try:
+            while left:
+                channel, piece = await pieces.get()
+                if piece:
+                    yield channel, piece
+                else:
+                    left -= 1
+        finally:
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
+            self._close()
+
+    async def wait(self) -> int:
+        """Raises OSError when it could not be started."""
+        if self._exit_code is None:
+            return 0
+        try:
+            return await self._exit_code
+        except CallRefusedError as error:
+            raise OSError(str(error)) from error
+
+    async def abandon(self) -> None:
+        if not self._is_abandoned:
+            self._is_abandoned = True
+            self._supervision.abandon(self._call)
+        self._close()
+
+    def _close(self) -> None:
+        self._stdin = None
+        while self._open:
+            os.close(self._open.pop())
+        self._terminal = None
+
+
+def of_executed(supervision: Supervision, executed: Executed) -> RemoteProcess:
+    for descriptor in executed.descriptors:
+        os.set_blocking(descriptor, False)
+    if len(executed.descriptors) == 1:
+        (terminal,) = executed.descriptors
+        streams = [(websockets.STDOUT, terminal)]
+        return RemoteProcess(
+            supervision,
+            executed.call,
+            streams,
+            terminal,
+            exit_code=executed.exit_code,
+            terminal=terminal,
+        )
+    stdin, stdout, stderr = executed.descriptors
+    streams = [(websockets.STDOUT, stdout), (websockets.STDERR, stderr)]
+    return RemoteProcess(supervision, executed.call, streams, stdin, exit_code=executed.exit_code)
+
+
+def of_attached(
+    supervision: Supervision, call: int, descriptors: list[int], *, is_terminal: bool
+) -> RemoteProcess:
+    """Which of its two streams something came on is not known any more."""
+    for descriptor in descriptors:
+        os.set_blocking(descriptor, False)
+    output, stdin = descriptors[0], descriptors[1] if len(descriptors) > 1 else None
+    terminal = stdin if is_terminal else None
+    return RemoteProcess(supervision, call, [(websockets.STDOUT, output)], stdin, terminal=terminal)
+
+
+async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int, bytes]]") -> None:
+    """An empty piece is the end."""
+    while True:
+        try:
+            piece = os.read(descriptor, _PIECE)
+        except BlockingIOError:
+            await _readable(descriptor)
+            continue
+        except OSError:
+            # A terminal that nobody has open any more ends like this.
+            piece = b""
+        await pieces.put((channel, piece))
+        if not piece:
+            return
+
+
+async def _readable(descriptor: int) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def _writable(descriptor: int) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_writer(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(descriptor)

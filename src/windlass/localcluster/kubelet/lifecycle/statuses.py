@@ -1,0 +1,189 @@
+"""The status of a pod as a kubelet writes it, from the pod as it is stored and from what is known of its containers."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from windlass.k8s import times
+from windlass.localcluster.kubelet.lifecycle import (
+    back_off,
+    conditions,
+    phases,
+    restarts,
+    specs,
+    termination_message,
+    terminations,
+)
+from windlass.localcluster.kubelet.lifecycle.back_off import BackOff
+from windlass.localcluster.kubelet.lifecycle.records import (
+    LOST,
+    ContainerRecord,
+    Ending,
+    PodRecord,
+    Running,
+    State,
+    Terminated,
+    Waiting,
+)
+from windlass.model.base import Json
+
+RUNTIME = "windlass"
+
+_OWN_FIELDS = (
+    "phase",
+    "conditions",
+    "reason",
+    "message",
+    "startTime",
+    "hostIP",
+    "hostIPs",
+    "podIP",
+    "podIPs",
+)
+_OWN_LISTS = ("containerStatuses", "initContainerStatuses")
+
+
+def pod_status(pod: Json, record: PodRecord, now: datetime, policy: BackOff = back_off.KUBELET) -> Json:
+    """What others have written (qosClass, conditions of theirs) is kept."""
+    known = specs.status(pod)
+    ending = terminations.ending_of(pod, record, now)
+    phase = phases.phase_of(pod, record, ending)
+    is_over = phase in specs.FINAL_PHASES and not record.is_anything_running
+    shown = _with_lost(pod, record) if is_over else _with_back_offs(pod, record, ending, now, policy)
+    init_statuses = _container_statuses(pod, shown.init_containers, specs.init_containers(pod))
+    statuses = _container_statuses(pod, shown.containers, specs.containers(pod))
+    status: Json = {key: value for key, value in known.items() if key not in _OWN_FIELDS + _OWN_LISTS}
+    status["phase"] = phase
+    status["conditions"] = conditions.conditions(
+        pod, phase, init_statuses, statuses, has_sandbox=record.has_sandbox and not is_over, now=now
+    )
+    status |= _explanation(known, phase, ending)
+    status |= _addresses(known, record)
+    status["startTime"] = known.get("startTime") or times.written(record.start_time or now)
+    if init_statuses:
+        status["initContainerStatuses"] = init_statuses
+    status["containerStatuses"] = sorted(statuses, key=lambda each: str(each["name"]))
+    return status
+
+
+def _explanation(known: Json, phase: str, ending: Ending | None) -> Json:
+    if phase == known.get("phase"):
+        return {key: known[key] for key in ("reason", "message") if known.get(key)}
+    if phase == "Failed" and ending is not None and ending.reason:
+        return {"reason": ending.reason, "message": ending.message}
+    return {}
+
+
+def _addresses(known: Json, record: PodRecord) -> Json:
+    """The pod's own are kept when it has lost them: a pod that is over shows where it was."""
+    found: Json = {}
+    for singular, plural, addresses in (
+        ("hostIP", "hostIPs", record.host_ips),
+        ("podIP", "podIPs", record.pod_ips),
+    ):
+        if addresses:
+            found |= {singular: addresses[0], plural: [{"ip": address} for address in addresses]}
+        else:
+            found |= {key: known[key] for key in (singular, plural) if known.get(key)}
+    return found
+
+
+def _with_back_offs(
+    pod: Json, record: PodRecord, ending: Ending | None, now: datetime, policy: BackOff
+) -> PodRecord:
+    """A container that ended and waits for its next run is shown as waiting, with its end as the last state."""
+    if ending is not None:
+        return record
+    for container in record.all_containers:
+        if isinstance(container.current, Terminated) and _waits(pod, container, now, policy):
+            waiting = Waiting("CrashLoopBackOff", back_off.waiting_message(pod, container))
+            record = record.with_container(
+                msgspec.structs.replace(container, current=waiting, last=container.current)
+            )
+    return record
+
+
+def is_backing_off(pod: Json, record: PodRecord, container: ContainerRecord, now: datetime) -> bool:
+    """It has ended, and is shown as waiting for its next run."""
+    if not isinstance(container.current, Terminated) or terminations.ending_of(pod, record, now) is not None:
+        return False
+    return _waits(pod, container, now, back_off.KUBELET)
+
+
+def _waits(pod: Json, container: ContainerRecord, now: datetime, policy: BackOff) -> bool:
+    is_waiting = back_off.remaining_until(container, now, policy) is not None
+    return is_waiting and restarts.is_to_run_again(pod, container)
+
+
+def _with_lost(pod: Json, record: PodRecord) -> PodRecord:
+    """Once a pod is over, what never reported an end although it was its turn counts as failed."""
+    # All that lie before one that ran had their turn; of init containers, the first always had.
+    turns = [index for index, each in enumerate(record.init_containers) if each.has_run]
+    lost = [*record.init_containers[: (turns[-1] if turns else 0) + 1]]
+    if restarts.is_initialized(pod, record):
+        lost += record.containers
+    for container in lost:
+        if isinstance(container.current, Waiting):
+            record = record.with_container(msgspec.structs.replace(container, current=LOST))
+    return record
+
+
+def _container_statuses(pod: Json, records: Iterable[ContainerRecord], containers: list[Json]) -> list[Json]:
+    images = {container["name"]: container.get("image", "") for container in containers}
+    return [_container_status(pod, record, images[record.name]) for record in records]
+
+
+def _container_status(pod: Json, record: ContainerRecord, image: str) -> Json:
+    is_sidecar = record.name in specs.sidecar_names(pod)
+    is_once = specs.is_init_container(pod, record.name) and not is_sidecar
+    has_started = record.is_running and record.has_started
+    status = {
+        "name": record.name,
+        "state": _state(pod, record.current),
+        "lastState": _state(pod, record.last) if record.last else {},
+        "ready": record.has_succeeded if is_once else has_started and record.is_ready,
+        "started": has_started,
+        "restartCount": record.restart_count,
+        "image": image,
+        "imageID": record.image_id,
+    }
+    return status | ({"containerID": _container_id(record.container_id)} if record.container_id else {})
+
+
+def _container_id(own: str) -> str:
+    return f"{RUNTIME}://{own}"
+
+
+def _state(pod: Json, state: State) -> Json:
+    match state:
+        case Running():
+            return {"running": {"startedAt": times.written(state.started_at)}}
+        case Waiting():
+            nothing_yet = "PodInitializing" if specs.init_containers(pod) else "ContainerCreating"
+            return {"waiting": _without_empty(reason=state.reason or nothing_yet, message=state.message)}
+        case Terminated():
+            count = len(specs.init_containers(pod)) + len(specs.containers(pod))
+            return {
+                "terminated": {
+                    "exitCode": state.exit_code,
+                    "startedAt": times.written_or_null(_beginning(state)),
+                    "finishedAt": times.written_or_null(state.finished_at),
+                }
+                | _without_empty(
+                    reason=state.reason,
+                    message=termination_message.limited(state.message, count),
+                    containerID=_container_id(state.id) if state.id else "",
+                )
+            }
+
+
+def _beginning(end: Terminated) -> datetime | None:
+    """Of a container that could not be started, a runtime tells the time that is its zero."""
+    is_known = end.finished_at is not None
+    return end.started_at or (datetime.fromtimestamp(0, UTC) if is_known else None)
+
+
+def _without_empty(**fields: Any) -> Json:
+    return {key: value for key, value in fields.items() if value}

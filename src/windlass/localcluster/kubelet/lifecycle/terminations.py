@@ -1,0 +1,52 @@
+"""Why a pod is being ended from outside, and how much time that leaves its containers."""
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from windlass.k8s import times
+from windlass.localcluster.kubelet.lifecycle import specs
+from windlass.localcluster.kubelet.lifecycle.records import Ending, PodRecord
+from windlass.model.base import Json
+
+# What a kubelet always leaves between SIGTERM and SIGKILL, whatever was asked for.
+SHORTEST_GRACE_SECONDS = 2
+
+EVICTED = "Evicted"
+
+_TOO_LATE = "Pod was active on the node longer than the specified deadline"
+
+
+def ending_of(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
+    """What is recorded goes first: a clock that jumps back does not revive a pod."""
+    deletion = _deletion(pod)
+    known = record.ending or _deadline_ending(pod, record, now)
+    if known is None or deletion is None:
+        return known or deletion
+    grace = min(known.grace_seconds, deletion.grace_seconds)
+    return msgspec.structs.replace(known, grace_seconds=grace)
+
+
+def deadline(pod: Json, record: PodRecord) -> datetime | None:
+    seconds = pod["spec"].get("activeDeadlineSeconds")
+    start = times.read(specs.status(pod).get("startTime")) or record.start_time
+    return start + timedelta(seconds=seconds) if seconds is not None and start else None
+
+
+def eviction(message: str, grace_seconds: int = 0) -> Ending:
+    return Ending(max(grace_seconds, SHORTEST_GRACE_SECONDS), EVICTED, message)
+
+
+def _deletion(pod: Json) -> Ending | None:
+    meta = pod["metadata"]
+    if not meta.get("deletionTimestamp"):
+        return None
+    grace = meta.get("deletionGracePeriodSeconds")
+    return Ending(max(specs.grace_seconds(pod) if grace is None else grace, SHORTEST_GRACE_SECONDS))
+
+
+def _deadline_ending(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
+    moment = deadline(pod, record)
+    if moment is None or now < moment:
+        return None
+    return Ending(max(specs.grace_seconds(pod), SHORTEST_GRACE_SECONDS), "DeadlineExceeded", _TOO_LATE)

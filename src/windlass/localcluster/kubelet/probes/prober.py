@@ -1,0 +1,228 @@
+"""Probes of a container: one is performed here, and `Prober` performs those of one run when they are due.
+
+What their results mean is said in `podlife.probes`; what is done about it is for whoever listens. The texts are those
+of the kubelet and of the Go library beneath it, since people search for them.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from windlass.k8s import times
+from windlass.localcluster.kubelet.containers import expansion
+from windlass.localcluster.kubelet.lifecycle import specs
+from windlass.localcluster.kubelet.probes import http, schedule
+from windlass.localcluster.kubelet.probes.schedule import Kill, Kind, Outcome, Probes
+from windlass.model.base import Json
+
+logger = logging.getLogger(__name__)
+
+MOST_OUTPUT = 10 * 1024
+# So much longer than its timeout may it take to end a command, before nobody waits any more.
+SECONDS_TO_KILL = 5.0
+_BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
+_FIELDS = {Kind.STARTUP: "startupProbe", Kind.LIVENESS: "livenessProbe", Kind.READINESS: "readinessProbe"}
+
+Result = tuple[Outcome, str]
+
+
+class Way(Protocol):
+    """Into one run of a container, and into the network of its pod. Whoever is cancelled leaves nothing behind."""
+
+    async def exec(self, argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
+        """The exit code and the first 10 KiB of the output. TimeoutError, when it took longer and was killed; another
+        OSError with a message, when the process could not be made."""
+
+    async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """OSError, with its number where there is one, when it cannot be had."""
+
+
+async def perform(spec: Json, container: Json, pod: Json, way: Way) -> Result:
+    """One probe, within its timeout."""
+    seconds = float(spec.get("timeoutSeconds") or 1)
+    if "exec" in spec:
+        return await _execute(spec["exec"], container, way, seconds)
+    if "grpc" in spec:
+        return Outcome.ERROR, "gRPC probes are not supported on this cluster: use exec, httpGet or tcpSocket"
+    action = spec.get("httpGet") or spec.get("tcpSocket")
+    if action is None:
+        return Outcome.ERROR, f"missing probe handler for {specs.full_name(pod)}:{container['name']}"
+    try:
+        port = _port(action["port"], container)
+    except ValueError as error:
+        return Outcome.ERROR, str(error)
+    host = action.get("host") or specs.status(pod).get("podIP") or "127.0.0.1"
+    if "tcpSocket" in spec:
+        return await _connect(host, port, way, seconds)
+    return await _get(http.request(action, host, port), way, seconds)
+
+
+async def _execute(action: Json, container: Json, way: Way, seconds: float) -> Result:
+    # Of the environment, a probe's command sees what is written out in the container's spec.
+    known = {one["name"]: one.get("value") or "" for one in container.get("env") or ()}
+    argv = [expansion.expand(word, known) for word in action.get("command") or ()]
+    try:
+        async with asyncio.timeout(seconds + SECONDS_TO_KILL):
+            code, output = await way.exec(argv, seconds)
+    except TimeoutError:
+        limit = times.go_duration(timedelta(seconds=seconds))
+        return Outcome.FAILURE, f'command timed out: "{" ".join(argv)}" timed out after {limit}'
+    except OSError as error:
+        return Outcome.ERROR, _words(error)
+    text = output[:MOST_OUTPUT].decode(errors="replace")
+    return (Outcome.SUCCESS if code == 0 else Outcome.FAILURE), text
+
+
+async def _connect(host: str, port: int, way: Way, seconds: float) -> Result:
+    try:
+        async with asyncio.timeout(seconds):
+            _, writer = await way.connect(host, port)
+    except OSError as error:
+        return Outcome.FAILURE, _dialling(error, host, port)
+    writer.close()
+    return Outcome.SUCCESS, ""
+
+
+async def _get(request: http.Request, way: Way, seconds: float) -> Result:
+    writer: asyncio.StreamWriter | None = None
+    code: int | None = None
+    try:
+        async with asyncio.timeout(seconds):
+            reader, writer = await way.connect(request.host, request.port)
+            code = await http.exchange(request, reader, writer)
+            await http.take_body(reader)
+    except (http.NoAnswerError, OSError) as error:
+        # Once there is a status code, the rest may be as it likes.
+        if code is None:
+            return Outcome.FAILURE, request.failure(_problem(error, request, is_connected=writer is not None))
+    finally:
+        if writer is not None:
+            writer.close()
+    return schedule.http_result(code or 0)
+
+
+def _problem(error: http.NoAnswerError | OSError, request: http.Request, *, is_connected: bool) -> str:
+    if isinstance(error, http.NoAnswerError):
+        return str(error)
+    if not is_connected:
+        return _dialling(error, request.host, request.port)
+    if isinstance(error, TimeoutError):
+        return "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+    return f"read tcp {http.address(request.host, request.port)}: read: {_words(error)}"
+
+
+def _port(written: int | str, container: Json) -> int:
+    port = written
+    if isinstance(written, str):
+        ports = container.get("ports") or ()
+        named = [one["containerPort"] for one in ports if one.get("name") == written]
+        if not named:
+            raise ValueError(f'port "{written}" not found')
+        port = named[0]
+    if not 0 < int(port) < 65536:
+        raise ValueError(f"invalid port number: {port}")
+    return int(port)
+
+
+def _dialling(error: OSError, host: str, port: int) -> str:
+    address = http.address(host, port)
+    if isinstance(error, TimeoutError):
+        return f"dial tcp {address}: i/o timeout"
+    return f"dial tcp {address}: connect: {_words(error)}"
+
+
+def _words(error: OSError) -> str:
+    return os.strerror(error.errno).lower() if error.errno else str(error)
+
+
+class Listener(Protocol):
+    """Who hears of what the probes of a run have come to."""
+
+    def on_change(self, has_started: bool, is_ready: bool) -> None:
+        """Told at the beginning, too."""
+
+    def on_unhealthy(self, message: str) -> None:
+        """A probe failed, or could not be performed: the message of the event `Unhealthy`."""
+
+    def on_kill(self, kill: Kill) -> None:
+        """The last thing told of a run."""
+
+
+class Prober:
+    """The probes of one run of a container, one at a time, until the run is cancelled, killed, or has none to do.
+
+    The time is that since the start of the run, so that a clock that jumps moves no probe. A run that was adopted has
+    an `age` at the beginning.
+    """
+
+    def __init__(
+        self,
+        container: Json,
+        pod: Callable[[], Json],
+        way: Way,
+        listener: Listener,
+        *,
+        age: timedelta = timedelta(),
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._container = container
+        self._pod = pod
+        self._way = way
+        self._listener = listener
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._zero = monotonic() - max(age, timedelta()).total_seconds()
+        self._state = schedule.begin(container, _BEGINNING)
+
+    async def run(self) -> None:
+        self._tell()
+        while (probe := self._next()) is not None:
+            wait = (probe.due_at - self._now()).total_seconds()
+            if wait > 0:
+                await self._sleep(wait)
+            # Meanwhile the pod may have begun to end.
+            if probe is self._next():
+                await self._perform(probe.kind)
+        kill = None if self._is_ending else schedule.kill(self._pod(), self._container["name"], self._state)
+        if kill is not None:
+            self._listener.on_kill(kill)
+
+    async def _perform(self, kind: Kind) -> None:
+        outcome, output = await self._result(kind)
+        if self._is_ending and kind is not Kind.READINESS:
+            return
+        message = schedule.event_message(kind, outcome, output)
+        if message is not None:
+            self._listener.on_unhealthy(message)
+        before, self._state = self._state, self._state.with_result(kind, outcome, self._now())
+        if _seen(before) != _seen(self._state):
+            self._tell()
+
+    async def _result(self, kind: Kind) -> Result:
+        try:
+            return await perform(self._container[_FIELDS[kind]], self._container, self._pod(), self._way)
+        except Exception as error:
+            logger.exception("a probe of container %s could not be performed", self._container["name"])
+            return Outcome.ERROR, str(error)
+
+    def _next(self) -> schedule.Probe | None:
+        return self._state.next_due(is_pod_ending=self._is_ending)
+
+    @property
+    def _is_ending(self) -> bool:
+        return bool(self._pod()["metadata"].get("deletionTimestamp"))
+
+    def _now(self) -> datetime:
+        return _BEGINNING + timedelta(seconds=self._monotonic() - self._zero)
+
+    def _tell(self) -> None:
+        self._listener.on_change(*_seen(self._state))
+
+
+def _seen(state: Probes) -> tuple[bool, bool]:
+    return state.has_started, state.is_ready

@@ -1,0 +1,196 @@
+"""Startup, liveness and readiness probes of one run of a container: when each is due, and what its results mean.
+
+A probe is performed elsewhere; here its result and the time come in. The words are those of the kubelet's events.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Self
+
+import msgspec
+
+from windlass.localcluster.kubelet.lifecycle import specs, terminations
+from windlass.model.base import Json
+
+
+class Kind(StrEnum):
+    STARTUP = "Startup"
+    LIVENESS = "Liveness"
+    READINESS = "Readiness"
+
+
+class Outcome(StrEnum):
+    SUCCESS = "success"
+    FAILURE = "failure"
+    ERROR = "error"
+    """The probe could not be performed: it counts neither way."""
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """How a probe is to be done and how it has gone so far. `verdict` is None until a threshold was reached."""
+
+    kind: Kind
+    due_at: datetime
+    period: timedelta
+    timeout: timedelta
+    success_threshold: int
+    failure_threshold: int
+    first_at: datetime
+    grace_seconds: int | None = None
+    verdict: bool | None = None
+    latest: bool | None = None
+    in_a_row: int = 0
+
+    @property
+    def must_kill(self) -> bool:
+        return self.kind is not Kind.READINESS and self.verdict is False
+
+    def with_result(self, outcome: Outcome, now: datetime) -> Self:
+        following = self.due_at + self.period
+        due_at = following if following > now else now + self.period
+        if outcome is Outcome.ERROR:
+            return msgspec.structs.replace(self, due_at=due_at)
+        is_success = outcome is Outcome.SUCCESS
+        in_a_row = self.in_a_row + 1 if self.latest is is_success else 1
+        threshold = self.success_threshold if is_success else self.failure_threshold
+        return msgspec.structs.replace(
+            self,
+            due_at=due_at,
+            latest=is_success,
+            in_a_row=in_a_row,
+            verdict=is_success if in_a_row >= threshold else self.verdict,
+        )
+
+
+class Probes(msgspec.Struct, frozen=True):
+    """All probes of one run."""
+
+    startup: Probe | None = None
+    liveness: Probe | None = None
+    readiness: Probe | None = None
+
+    @property
+    def has_started(self) -> bool:
+        return self.startup is None or self.startup.verdict is True
+
+    @property
+    def is_ready(self) -> bool:
+        return self.has_started and (self.readiness is None or self.readiness.verdict is True)
+
+    @property
+    def failed(self) -> Probe | None:
+        """The probe for which the container must be killed."""
+        candidates = [probe for probe in (self.liveness, self.startup) if probe is not None]
+        return next((probe for probe in candidates if probe.must_kill), None)
+
+    def next_due(self, *, is_pod_ending: bool = False) -> Probe | None:
+        """The probe to perform next, at its `due_at`. While a pod ends, nothing but readiness matters."""
+        if self.failed is not None:
+            return None
+        if not self.has_started:
+            return None if is_pod_ending else self.startup
+        alive = None if is_pod_ending else self.liveness
+        candidates = [probe for probe in (self.readiness, alive) if probe is not None]
+        return min(candidates, key=lambda probe: probe.due_at, default=None)
+
+    def with_result(self, kind: Kind, outcome: Outcome, now: datetime) -> "Probes":
+        changed = self._with_one(kind, outcome, now)
+        return _released(changed, now) if changed.has_started and not self.has_started else changed
+
+    def _with_one(self, kind: Kind, outcome: Outcome, now: datetime) -> "Probes":
+        probe = {Kind.STARTUP: self.startup, Kind.LIVENESS: self.liveness, Kind.READINESS: self.readiness}[
+            kind
+        ]
+        after = None if probe is None else probe.with_result(outcome, now)
+        match kind:
+            case Kind.STARTUP:
+                return msgspec.structs.replace(self, startup=after)
+            case Kind.LIVENESS:
+                return msgspec.structs.replace(self, liveness=after)
+            case Kind.READINESS:
+                return msgspec.structs.replace(self, readiness=after)
+
+
+def _released(probes: Probes, now: datetime) -> Probes:
+    """The other probes have waited for the start, and their initial delay counts from the start of the run."""
+
+    def due(probe: Probe | None) -> Probe | None:
+        return probe and msgspec.structs.replace(probe, due_at=max(now, probe.first_at))
+
+    return msgspec.structs.replace(probes, liveness=due(probes.liveness), readiness=due(probes.readiness))
+
+
+class Kill(msgspec.Struct, frozen=True):
+    """`message` is that of the event `Killing`."""
+
+    grace_seconds: int
+    message: str
+
+
+def begin(container: Json, started_at: datetime) -> Probes:
+    """For a run that has just started. A restarted container begins anew."""
+
+    def probe(kind: Kind, field: str) -> Probe | None:
+        spec = container.get(field)
+        return None if spec is None else _probe(kind, spec, started_at)
+
+    return Probes(
+        startup=probe(Kind.STARTUP, "startupProbe"),
+        liveness=probe(Kind.LIVENESS, "livenessProbe"),
+        readiness=probe(Kind.READINESS, "readinessProbe"),
+    )
+
+
+def _probe(kind: Kind, spec: Json, started_at: datetime) -> Probe:
+    first_at = started_at + timedelta(seconds=spec.get("initialDelaySeconds") or 0)
+    return Probe(
+        kind=kind,
+        due_at=first_at,
+        first_at=first_at,
+        period=timedelta(seconds=spec.get("periodSeconds") or 10),
+        timeout=timedelta(seconds=spec.get("timeoutSeconds") or 1),
+        success_threshold=spec.get("successThreshold") or 1,
+        failure_threshold=spec.get("failureThreshold") or 3,
+        grace_seconds=spec.get("terminationGracePeriodSeconds"),
+    )
+
+
+def kill(pod: Json, container_name: str, probes: Probes) -> Kill | None:
+    """What a failed liveness or startup probe asks for; the container is restarted as after any other end."""
+    probe = probes.failed
+    if probe is None:
+        return None
+    is_initial = specs.is_init_container(pod, container_name)
+    subject = "Init container" if is_initial else "Container"
+    returns = not is_initial and specs.restart_policy(pod) != "Never"
+    words = f"{subject} {container_name} failed {probe.kind.lower()} probe"
+    return Kill(_grace(pod, probe.grace_seconds), words + (", will be restarted" if returns else ""))
+
+
+def kill_with_pod(pod: Json, container_name: str) -> Kill:
+    """What becomes of it where the pod is over without that container: then the probe's own grace does not count."""
+    return Kill(_grace(pod, None), f"Stopping container {container_name}")
+
+
+def _grace(pod: Json, of_probe: int | None) -> int:
+    of_deletion: int | None = pod["metadata"].get("deletionGracePeriodSeconds")
+    own = specs.grace_seconds(pod) if of_probe is None else of_probe
+    return max(own if of_deletion is None else of_deletion, terminations.SHORTEST_GRACE_SECONDS)
+
+
+def event_message(kind: Kind, outcome: Outcome, output: str) -> str | None:
+    """Of the event `Unhealthy`; None for a success, which is not told."""
+    match outcome:
+        case Outcome.FAILURE:
+            return f"{kind} probe failed: {output}"
+        case Outcome.ERROR:
+            return f"{kind} probe errored and resulted in unknown state: {output}"
+        case Outcome.SUCCESS:
+            return None
+
+
+def http_result(status_code: int) -> tuple[Outcome, str]:
+    """Redirections are taken for health, as the kubelet does."""
+    if 200 <= status_code < 400:
+        return Outcome.SUCCESS, ""
+    return Outcome.FAILURE, f"HTTP probe failed with statuscode: {status_code}"

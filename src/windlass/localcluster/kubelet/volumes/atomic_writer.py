@@ -1,0 +1,106 @@
+"""A folder of files that change all at once: how the kubelet writes configMaps, secrets and their like into volumes.
+
+The files lie in a folder whose name begins with two dots, the link `..data` leads to it, and the names that users know
+lead through that link: to renew all of them is to replace one link. What was half written when the disk filled up, or
+when we were killed, is never looked at.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from windlass.localcluster.kubelet.volumes.files import Files
+
+_CURRENT = "..data"
+_NEXT = "..data_tmp"
+_HIDDEN = ".."
+
+
+def bring_up_to_date(folder: Path, files: Files, now: datetime, group: int | None = None) -> bool:
+    """Whether there was anything new. With a `group`, its members may read the files, as a pod's fsGroup asks."""
+    name = f"{_HIDDEN}{now:%Y_%m_%d_%H_%M_%S}.{_digest(files, group)}"
+    current = _current(folder)
+    # The digest and not the time: a file that its owner may not read could not be compared.
+    if current and current.rpartition(".")[2] == name.rpartition(".")[2]:
+        return False
+    folder.mkdir(exist_ok=True)
+    folder.chmod(0o755)
+    names = {path.partition("/")[0] for path in files}
+    try:
+        _write_all(folder / name, files, group)
+        # Before the switch: until then they lead nowhere, and after it nothing is missing, even if we are killed.
+        _show(folder, names)
+        _replace_link(folder, name)
+    except OSError:
+        shutil.rmtree(folder / name, ignore_errors=True)
+        raise
+    _hide(folder, names)
+    _remove_old(folder, name)
+    return True
+
+
+def _digest(files: Files, group: int | None) -> str:
+    digest = hashlib.sha256(repr(group).encode())
+    for path, file in sorted(files.items()):
+        digest.update(f"{path}\0{file.mode:o}\0{len(file.content)}\0".encode())
+        digest.update(file.content)
+    return digest.hexdigest()[:16]
+
+
+def _current(folder: Path) -> str:
+    with contextlib.suppress(OSError):
+        return str((folder / _CURRENT).readlink())
+    return ""
+
+
+def _write_all(place: Path, files: Files, group: int | None) -> None:
+    # From a time when we were killed.
+    shutil.rmtree(place, ignore_errors=True)
+    _make_folder(place)
+    for path, file in files.items():
+        for above in reversed(Path(path).parents[:-1]):
+            _make_folder(place / above)
+        target = place / path
+        with target.open("wb") as written:
+            target.chmod(0o600)
+            written.write(file.content)
+        if group is not None:
+            os.chown(target, -1, group)
+        target.chmod(file.mode if group is None else file.mode | 0o440)
+
+
+def _make_folder(path: Path) -> None:
+    path.mkdir(exist_ok=True)
+    path.chmod(0o755)
+
+
+def _replace_link(folder: Path, name: str) -> None:
+    upcoming = folder / _NEXT
+    upcoming.unlink(missing_ok=True)
+    upcoming.symlink_to(name)
+    upcoming.replace(folder / _CURRENT)
+
+
+def _show(folder: Path, names: Iterable[str]) -> None:
+    for name in {*names} - _shown(folder):
+        (folder / name).symlink_to(f"{_CURRENT}/{name}")
+
+
+def _hide(folder: Path, names: Iterable[str]) -> None:
+    """All that is not one of them."""
+    for name in _shown(folder) - {*names}:
+        (folder / name).unlink()
+
+
+def _shown(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.is_symlink() and not path.name.startswith(_HIDDEN)}
+
+
+def _remove_old(folder: Path, current: str) -> None:
+    for path in folder.iterdir():
+        if path.name.startswith(_HIDDEN) and path.name not in (current, _CURRENT):
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,176 @@
+"""The files that the cluster itself puts into volumes: configMap, secret, downwardAPI and projected."""
+
+import base64
+import posixpath
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from windlass.localcluster.kubelet.containers import downward, errors
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.model.base import Json
+
+Token = Callable[[str, int], str]
+"""(audience, seconds) → a token of the pod's service account; the audience is empty when none is asked for."""
+
+_MODE = 0o644
+_TOKEN_SECONDS = 3600
+_LONGEST_PATH = 4096
+_LONGEST_NAME = 255
+
+
+class VolumeFile(msgspec.Struct, frozen=True):
+    content: bytes
+    mode: int
+
+
+class _Origin(msgspec.Struct, frozen=True):
+    """Where the content of one volume comes from."""
+
+    pod: Json
+    lookup: Lookup
+    facts: Facts
+    token: Token
+
+
+Files = dict[str, VolumeFile]
+
+
+def holds_files(volume: Json) -> bool:
+    return any(kind in volume for kind in _SOURCES)
+
+
+def files(volume: Json, pod: Json, lookup: Lookup, facts: Facts, token: Token) -> Files:
+    """Relative path → file, for a volume that `holds_files`."""
+    kind = next(kind for kind in _SOURCES if kind in volume)
+    source = volume[kind] or {}
+    try:
+        found = _SOURCES[kind](source, source.get("defaultMode", _MODE), _Origin(pod, lookup, facts, token))
+        return _with_clean_paths(found)
+    except RefusedError as refusal:
+        raise errors.failed_mount(volume["name"], refusal.message) from None
+
+
+def _config_map(source: Json, mode: int, origin: _Origin) -> Files:
+    found = _object("ConfigMap", source.get("name", ""), source, origin.lookup)
+    contents = {key: text.encode() for key, text in (found.get("data") or {}).items()}
+    for key, encoded in (found.get("binaryData") or {}).items():
+        contents.setdefault(key, base64.b64decode(encoded))
+    return _chosen(contents, source, mode, "configmap references non-existent config key")
+
+
+def _secret(source: Json, mode: int, origin: _Origin) -> Files:
+    # A volume calls it secretName, a projection name.
+    name = source.get("secretName") or source.get("name", "")
+    found = _object("Secret", name, source, origin.lookup)
+    contents = {key: base64.b64decode(encoded) for key, encoded in (found.get("data") or {}).items()}
+    return _chosen(contents, source, mode, "references non-existent secret key")
+
+
+def _downward(source: Json, mode: int, origin: _Origin) -> Files:
+    return {
+        item["path"]: VolumeFile(_said(item, origin).encode(), item.get("mode", mode))
+        for item in source.get("items") or ()
+    }
+
+
+def _said(item: Json, origin: _Origin) -> str:
+    if "fieldRef" in item:
+        text = downward.field(origin.pod, item["fieldRef"]["fieldPath"], origin.facts)
+    else:
+        text = downward.resource(origin.pod, None, item["resourceFieldRef"], origin.facts)
+    # The kubelet sorts the lines of whatever it writes here, of a single annotation too.
+    return "\n".join(sorted(text.split("\n")))
+
+
+def _token(source: Json, mode: int, origin: _Origin) -> Files:
+    seconds = source.get("expirationSeconds", _TOKEN_SECONDS)
+    content = origin.token(source.get("audience", ""), seconds)
+    return {source["path"]: VolumeFile(content.encode(), mode)}
+
+
+def _projected(source: Json, mode: int, origin: _Origin) -> Files:
+    """Of two files at one path the later wins. All that is missing is told at once."""
+    found: Files = {}
+    problems: dict[str, None] = {}
+    for projection in source.get("sources") or ():
+        try:
+            for kind, part in projection.items():
+                if kind not in _PROJECTIONS:
+                    raise RefusedError(f"a projected volume cannot hold {kind} here")
+                found |= _PROJECTIONS[kind](part or {}, mode, origin)
+        except RefusedError as refusal:
+            problems[refusal.message] = None
+    if problems:
+        raise RefusedError(next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]")
+    return found
+
+
+def _object(kind: str, name: str, source: Json, lookup: Lookup) -> Json:
+    found = lookup(kind, name)
+    if found is None and not source.get("optional"):
+        raise errors.not_found(kind, name)
+    return found or {}
+
+
+def _chosen(contents: Mapping[str, bytes], source: Json, mode: int, absent: str) -> Files:
+    items = source.get("items")
+    if not items:
+        return {key: VolumeFile(content, mode) for key, content in contents.items()}
+    found: Files = {}
+    for item in items:
+        if item["key"] in contents:
+            found[item["path"]] = VolumeFile(contents[item["key"]], item.get("mode", mode))
+        elif not source.get("optional"):
+            raise RefusedError(f"{absent}: {item['key']}")
+    return found
+
+
+def _with_clean_paths(found: Files) -> Files:
+    for path in found:
+        _check_path(path)
+    clean = {posixpath.normpath(path): file for path, file in found.items()}
+    for path in clean:
+        above = next((folder for folder in _folders_above(path) if folder in clean), None)
+        if above is not None:
+            raise RefusedError(f"invalid path: {above} is a file, so that {path} cannot be below it")
+    return clean
+
+
+def _check_path(path: str) -> None:
+    names = path.split("/")
+    if posixpath.normpath(path) == ".":
+        raise RefusedError(f'invalid path: must not be empty: "{path}"')
+    if path.startswith("/"):
+        raise RefusedError(f"invalid path: must be relative path: {path}")
+    if len(path.encode()) > _LONGEST_PATH:
+        raise RefusedError(f"invalid path: must be less than or equal to {_LONGEST_PATH} characters")
+    if ".." in names:
+        raise RefusedError(f"invalid path: must not contain '..': {path}")
+    if any(len(name.encode()) > _LONGEST_NAME for name in names):
+        raise RefusedError(
+            f"invalid path: filenames must be less than or equal to {_LONGEST_NAME} characters"
+        )
+    if names[0].startswith(".."):
+        raise RefusedError(f"invalid path: must not start with '..': {path}")
+
+
+def _folders_above(path: str) -> Iterable[str]:
+    while path := posixpath.dirname(path):
+        yield path
+
+
+_Source = Callable[[Json, int, _Origin], Files]
+_PROJECTIONS: dict[str, _Source] = {
+    "configMap": _config_map,
+    "secret": _secret,
+    "downwardAPI": _downward,
+    "serviceAccountToken": _token,
+}
+_SOURCES: dict[str, _Source] = {
+    "configMap": _config_map,
+    "secret": _secret,
+    "downwardAPI": _downward,
+    "projected": _projected,
+}

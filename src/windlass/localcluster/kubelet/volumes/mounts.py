@@ -1,0 +1,76 @@
+"""Where a container finds its volumes, in the order in which they must be mounted."""
+
+import posixpath
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.localcluster.kubelet.containers import expansion
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.volumes import files
+from windlass.model.base import Json
+
+_MESSAGE_PATH = "/dev/termination-log"
+
+
+class Mount(msgspec.Struct, frozen=True):
+    source_volume: str
+    sub_path: str
+    """Below the volume's folder; empty for the volume as a whole."""
+    target: str
+    read_only: bool
+
+
+def mounts(pod: Json, container: Json, environment: Mapping[str, str]) -> tuple[Mount, ...]:
+    """What is mounted inside another mount comes after it; else they stay as written."""
+    volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
+    found = [
+        _mount(written, volumes, container, environment) for written in container.get("volumeMounts") or ()
+    ]
+    return tuple(sorted(found, key=lambda mount: _depth(mount.target)))
+
+
+def termination_message_path(container: Json) -> str:
+    """Mounted after everything else, for it may lie in a volume."""
+    return _absolute(container.get("terminationMessagePath") or _MESSAGE_PATH)
+
+
+def _mount(
+    written: Json, volumes: Mapping[str, Json], container: Json, environment: Mapping[str, str]
+) -> Mount:
+    name = written["name"]
+    if name not in volumes:
+        raise RefusedError(f'cannot find volume "{name}" to mount into container "{container["name"]}"')
+    is_read_only = bool(written.get("readOnly")) or _is_read_only(volumes[name])
+    return Mount(name, _sub_path(written, environment), _absolute(written["mountPath"]), is_read_only)
+
+
+def _is_read_only(volume: Json) -> bool:
+    if files.holds_files(volume):
+        return True
+    # A claim or an export can be read-only as a whole.
+    return any(bool(source.get("readOnly")) for source in volume.values() if isinstance(source, dict))
+
+
+def _sub_path(written: Json, environment: Mapping[str, str]) -> str:
+    path: str = written.get("subPath", "")
+    expression = written.get("subPathExpr")
+    if expression:
+        missing = sorted({name for name in expansion.references(expression) if not environment.get(name)})
+        if missing:
+            raise RefusedError(f"missing value for {', '.join(missing)}")
+        path = expansion.expand(expression, environment)
+    if path.startswith("/"):
+        raise RefusedError(f"error SubPath `{path}` must not be an absolute path")
+    if ".." in path.split("/"):
+        raise RefusedError(f"unable to provision SubPath `{path}`: must not contain '..'")
+    clean = posixpath.normpath(path)
+    return "" if clean == "." else clean
+
+
+def _absolute(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
+def _depth(target: str) -> int:
+    return len([name for name in target.split("/") if name])

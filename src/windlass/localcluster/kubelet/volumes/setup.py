@@ -1,0 +1,202 @@
+"""Sets up the volumes of a pod: makes folders, writes files, and says what is to be mounted in the pod's own namespace.
+
+What a volume holds is said by `containers`; where a container finds it, by `container_plans`.
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from windlass.localcluster.kubelet import disk_errors
+from windlass.localcluster.kubelet.containers import errors
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
+from windlass.localcluster.kubelet.host import Host
+from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.volumes import atomic_writer, host_path, memory, service_account
+from windlass.localcluster.kubelet.volumes import files as volume_files
+from windlass.localcluster.sandbox.messages import MemoryFolder, NfsFolder
+from windlass.model.base import Json
+
+_SUPPORTED = "emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim and nfs"
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """What volumes are made of."""
+
+    facts: Facts
+    lookup: Lookup
+    token: volume_files.Token
+    claim: Callable[[str], Json | None]
+    """The name of a claim of the pod's namespace → the claim."""
+    claim_folder: Callable[[Json], Path]
+
+
+class PodVolumes(msgspec.Struct, frozen=True):
+    paths: dict[str, str]
+    """The name of a volume → where it is on the machine."""
+    mounted: tuple[MemoryFolder | NfsFolder, ...] = ()
+    """Those of them that are empty until they are mounted, which only the pod's own processes will see."""
+
+    def is_mounted(self, name: str) -> bool:
+        return any(each.path == self.paths[name] for each in self.mounted)
+
+
+class _Setting(msgspec.Struct, frozen=True):
+    pod: Json
+    folder: PodFolder
+    sources: Sources
+    host: Host
+    now: datetime
+
+    @property
+    def group(self) -> int | None:
+        """Only root can give files away; whoever else runs the pods is their owner anyway."""
+        group: int | None = (self.pod["spec"].get("securityContext") or {}).get("fsGroup")
+        return group if self.host.is_root else None
+
+
+_Place = str | MemoryFolder | NfsFolder
+
+
+def prepare(pod: Json, folder: PodFolder, sources: Sources, host: Host, now: datetime) -> PodVolumes:
+    """What is there already stays, so that a pod that is still running can be prepared once more."""
+    pod = service_account.with_access(pod) if host.can_mount else pod
+    setting = _Setting(pod, folder, sources, host, now)
+    places = {volume["name"]: _prepared(volume, setting) for volume in pod["spec"].get("volumes") or ()}
+    return PodVolumes(
+        {name: place if isinstance(place, str) else place.path for name, place in places.items()},
+        tuple(place for place in places.values() if not isinstance(place, str)),
+    )
+
+
+def refresh(pod: Json, folder: PodFolder, sources: Sources, host: Host, now: datetime) -> bool:
+    """Rewrites files whose content is another by now, and says whether there were any.
+
+    A volume whose content cannot be had any more stays as it is; the others are refreshed before that is told.
+    """
+    pod = service_account.with_access(pod) if host.can_mount else pod
+    setting = _Setting(pod, folder, sources, host, now)
+    is_changed, refused = False, None
+    for volume in filter(volume_files.holds_files, pod["spec"].get("volumes") or ()):
+        try:
+            is_changed |= _bring_up_to_date(volume, setting)
+        except RefusedError as refusal:
+            refused = refused or refusal
+    if refused is not None:
+        raise refused
+    return is_changed
+
+
+def _prepared(volume: Json, setting: _Setting) -> _Place:
+    kind = next((key for key in volume if key != "name"), "emptyDir")
+    if kind not in _KINDS:
+        problem = f"volumes of the kind {kind} are not supported here: use {_SUPPORTED}"
+        raise errors.failed_mount(volume["name"], problem)
+    with disk_errors.told_as(lambda problem: errors.failed_mount(volume["name"], problem)):
+        return _KINDS[kind](volume, setting)
+
+
+def _empty_folder(volume: Json, setting: _Setting) -> _Place:
+    path = setting.folder.volume(volume["name"])
+    if not path.is_dir():
+        path.mkdir()
+        path.chmod(0o777)
+        _give_to_group(path, setting.group)
+    if not memory.is_in_memory(volume) or not setting.host.can_mount:
+        return str(path)
+    size = memory.size_in_bytes(volume, setting.pod, setting.sources.facts)
+    return MemoryFolder(str(path), size)
+
+
+def _host_path(volume: Json, _: _Setting) -> _Place:
+    creation = host_path.creation(volume, _mode)
+    path: str = volume["hostPath"]["path"]
+    if creation is None:
+        return path
+    made = Path(creation.path)
+    if creation.is_folder:
+        made.mkdir(parents=True, exist_ok=True)
+    else:
+        made.touch()
+    made.chmod(creation.mode)
+    return path
+
+
+def _mode(path: str) -> int | None:
+    try:
+        return Path(path).stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _files(volume: Json, setting: _Setting) -> _Place:
+    _bring_up_to_date(volume, setting)
+    return str(setting.folder.volume(volume["name"]))
+
+
+def _bring_up_to_date(volume: Json, setting: _Setting) -> bool:
+    sources = setting.sources
+    files = volume_files.files(volume, setting.pod, sources.lookup, sources.facts, sources.token)
+    path = setting.folder.volume(volume["name"])
+    with disk_errors.told_as(lambda problem: errors.failed_mount(volume["name"], problem)):
+        return atomic_writer.bring_up_to_date(path, files, setting.now, setting.group)
+
+
+def _claimed(volume: Json, setting: _Setting) -> _Place:
+    name = volume["persistentVolumeClaim"]["claimName"]
+    claim = setting.sources.claim(name)
+    hindrance = _hindrance(name, claim)
+    if claim is None or hindrance:
+        volume_name, namespace = volume["name"], setting.pod["metadata"]["namespace"]
+        message = (
+            f"Unable to attach or mount volumes: unmounted volumes=[{volume_name}], unattached volumes=[],"
+            f" failed to process volumes=[{volume_name}]: error processing PVC {namespace}/{name}: {hindrance}"
+        )
+        raise RefusedError(message, errors.FAILED_MOUNT)
+    path = setting.sources.claim_folder(claim)
+    path.stat()
+    _give_to_group(path, setting.group)
+    return str(path)
+
+
+def _hindrance(name: str, claim: Json | None) -> str:
+    if claim is None:
+        return f'failed to fetch PVC from API server: persistentvolumeclaims "{name}" not found'
+    if "deletionTimestamp" in claim["metadata"]:
+        return "PVC is being deleted"
+    is_bound = (claim.get("status") or {}).get("phase") == "Bound"
+    return "" if is_bound else "PVC is not bound"
+
+
+def _nfs(volume: Json, setting: _Setting) -> _Place:
+    if not setting.host.can_mount:
+        problem = f"this machine cannot give a pod mounts of its own ({setting.host.no_mounts_because})"
+        raise errors.failed_mount(volume["name"], problem)
+    path, source = setting.folder.volume(volume["name"]), volume["nfs"]
+    path.mkdir(exist_ok=True)
+    return NfsFolder(str(path), source["server"], source["path"], bool(source.get("readOnly")))
+
+
+def _give_to_group(path: Path, group: int | None) -> None:
+    """What is made in the folder belongs to the group as well."""
+    if group is None:
+        return
+    os.chown(path, -1, group)
+    path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_ISGID | stat.S_IRWXG)
+
+
+_KINDS: dict[str, Callable[[Json, _Setting], _Place]] = {
+    "emptyDir": _empty_folder,
+    "hostPath": _host_path,
+    "configMap": _files,
+    "secret": _files,
+    "downwardAPI": _files,
+    "projected": _files,
+    "persistentVolumeClaim": _claimed,
+    "nfs": _nfs,
+}

@@ -1,1 +1,0 @@
-"""What a patch makes of an object. Pure."""

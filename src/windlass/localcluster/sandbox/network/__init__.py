@@ -1,0 +1,1 @@
+"""Network namespaces of pods: bridge, links, and access to the outside."""

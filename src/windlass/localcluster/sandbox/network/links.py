@@ -1,0 +1,158 @@
+"""Links, addresses and routes of the network namespace that the calling process is in.
+
+Each function is one deed. Who makes which link and why lives in `network` and `uplinks`.
+"""
+
+import errno
+import ipaddress
+import socket
+import struct
+import time
+
+from windlass.localcluster.sandbox.network import netlink
+
+_NEW_LINK = 16
+_DELETE_LINK = 17
+_GET_LINK = 18
+_NEW_ADDRESS = 20
+_NEW_ROUTE = 24
+
+_UP = 1
+_LINK = struct.Struct("=BxHiII")
+_ADDRESS_HEADER = struct.Struct("=BBBBI")
+_ROUTE_HEADER = struct.Struct("=BBBBBBBBI")
+
+# Attributes of a link, an address and a route: linux/if_link.h, if_addr.h, rtnetlink.h, veth.h.
+_HARDWARE_ADDRESS = 1
+_NAME = 3
+_MASTER = 10
+_OPERATION = 16
+_OPERATES = b"\x06"
+_LINK_INFO = 18
+_AF_SPEC = 26
+_NAMESPACE = 28
+_INFO_KIND = 1
+_INFO_DATA = 2
+_INFO_PORT = 5
+_PORT_STATE = 1
+_PORT_FORWARDS = b"\x03"
+_PEER = 1
+_DEVICE_SETTINGS = 1
+_FORWARDING = 1
+_ADDRESS = 1
+_LOCAL_ADDRESS = 2
+_BROADCAST = 4
+_ROUTE_GATEWAY = 5
+_MAIN_TABLE = 254
+_BY_ADMINISTRATOR = 4
+_UNICAST = 1
+
+
+def connection() -> netlink.Connection:
+    return netlink.Connection(socket.NETLINK_ROUTE)
+
+
+def make_bridge(route: netlink.Connection, name: str, hardware_address: bytes) -> None:
+    """A bridge without a hardware address of its own changes it with its ports, and pods would not find it then."""
+    body = _link(_UP) + netlink.text(_NAME, name) + netlink.attribute(_HARDWARE_ADDRESS, hardware_address)
+    _make(route, name, body, netlink.nested(_LINK_INFO, [netlink.text(_INFO_KIND, "bridge")]))
+
+
+def make_pair(
+    route: netlink.Connection,
+    name: str,
+    peer: str,
+    peer_namespace: int,
+    peer_hardware_address: bytes | None = None,
+    bridge: int | None = None,
+) -> None:
+    """A cable with one end here, up and in the bridge if one is named, and the other in another namespace, down."""
+    body = _link(_UP) + netlink.text(_NAME, name)
+    if bridge is not None:
+        body += netlink.number(_MASTER, bridge)
+    other = _link(0) + netlink.text(_NAME, peer) + netlink.number(_NAMESPACE, peer_namespace)
+    if peer_hardware_address is not None:
+        other += netlink.attribute(_HARDWARE_ADDRESS, peer_hardware_address)
+    data = netlink.nested(_INFO_DATA, [netlink.nested(_PEER, [other])])
+    _make(route, name, body, netlink.nested(_LINK_INFO, [netlink.text(_INFO_KIND, "veth"), data]))
+
+
+def set_up(route: netlink.Connection, name: str) -> None:
+    index = socket.if_nametoindex(name)
+    route.tell(f"bringing up link {name}", _NEW_LINK, _link(_UP, index))
+
+
+def wait_for_port(route: netlink.Connection, bridge: str, port: str, deadline: float) -> None:
+    """Until the bridge passes on what comes from a port: it loses what comes before, and the first to send something
+    would wait a second until it tries again. The kernel does this aside, soon after the other end is up."""
+    while not _is_passed_on(route, bridge, port) and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+
+def forward(route: netlink.Connection, name: str) -> None:
+    """What arrives at this link for others is passed on. (No write to /proc/sys, which may be read-only.)"""
+    settings = netlink.nested(_DEVICE_SETTINGS, [netlink.number(_FORWARDING, 1)])
+    families = netlink.nested(_AF_SPEC, [netlink.nested(socket.AF_INET, [settings])])
+    body = _LINK.pack(socket.AF_UNSPEC, 0, socket.if_nametoindex(name), 0, 0) + families
+    route.tell(f"forwarding from link {name}", _NEW_LINK, body)
+
+
+def delete(route: netlink.Connection, name: str) -> None:
+    """A link that is not there is gone already."""
+    try:
+        route.tell(f"deleting link {name}", _DELETE_LINK, _link(0) + netlink.text(_NAME, name))
+    except OSError as error:
+        if error.errno != errno.ENODEV:
+            raise
+
+
+def add_address(route: netlink.Connection, name: str, address: str, prefix_length: int) -> None:
+    """An address that is there already stays."""
+    index = socket.if_nametoindex(name)
+    network = ipaddress.IPv4Interface(f"{address}/{prefix_length}").network
+    packed = socket.inet_aton(address)
+    body = _ADDRESS_HEADER.pack(socket.AF_INET, prefix_length, 0, 0, index)
+    body += netlink.attribute(_ADDRESS, packed) + netlink.attribute(_LOCAL_ADDRESS, packed)
+    body += netlink.attribute(_BROADCAST, network.broadcast_address.packed)
+    what = f"adding address {address}/{prefix_length} to link {name}"
+    try:
+        route.tell(what, _NEW_ADDRESS, body, netlink.CREATE | netlink.EXCLUSIVE)
+    except OSError as error:
+        if error.errno != errno.EEXIST:
+            raise
+
+
+def add_default_route(route: netlink.Connection, gateway: str) -> None:
+    header = _ROUTE_HEADER.pack(socket.AF_INET, 0, 0, 0, _MAIN_TABLE, _BY_ADMINISTRATOR, 0, _UNICAST, 0)
+    body = header + netlink.attribute(_ROUTE_GATEWAY, socket.inet_aton(gateway))
+    flags = netlink.CREATE | netlink.EXCLUSIVE
+    route.tell(f"adding the default route by {gateway}", _NEW_ROUTE, body, flags)
+
+
+def _is_passed_on(route: netlink.Connection, bridge: str, port: str) -> bool:
+    info = netlink.attributes(_found(route, port).get(_LINK_INFO, b""))
+    state = netlink.attributes(info.get(_INFO_PORT, b"")).get(_PORT_STATE)
+    return state == _PORT_FORWARDS and _found(route, bridge).get(_OPERATION) == _OPERATES
+
+
+def _found(route: netlink.Connection, name: str) -> dict[int, bytes]:
+    """The attributes of a link."""
+    (answer,) = route.tell(f"looking at link {name}", _GET_LINK, _link(0) + netlink.text(_NAME, name))
+    return netlink.attributes(answer[_LINK.size :])
+
+
+def _link(flags: int, index: int = 0) -> bytes:
+    return _LINK.pack(socket.AF_UNSPEC, 0, index, flags, flags)
+
+
+def _make(route: netlink.Connection, name: str, body: bytes, info: bytes) -> None:
+    """A link of this name that somebody left is replaced."""
+    flags = netlink.CREATE | netlink.EXCLUSIVE
+    what = f"making link {name}"
+    try:
+        route.tell(what, _NEW_LINK, body + info, flags)
+    except OSError as error:
+        if error.errno != errno.EEXIST:
+            raise
+        delete(route, name)
+        route.tell(what, _NEW_LINK, body + info, flags)

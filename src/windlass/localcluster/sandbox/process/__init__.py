@@ -1,0 +1,1 @@
+"""Processes of a pod: spawner, supervisor, container init, cgroups, logs."""

@@ -1,0 +1,401 @@
+"""One run of one container, as its supervisor sees it: its init, its output, its end."""
+
+import contextlib
+import functools
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import msgspec
+
+from windlass.localcluster.sandbox import kernel, messages, poll_loop, state_file
+from windlass.localcluster.sandbox.channel import Channel
+from windlass.localcluster.sandbox.messages import ContainerPlan, FromSupervisor, Run
+from windlass.localcluster.sandbox.poll_loop import Watch
+from windlass.localcluster.sandbox.process import container_init, processes
+from windlass.localcluster.sandbox.process.cgroups import Cgroups, Group
+from windlass.localcluster.sandbox.process.log_writer import LogWriter, Stream
+
+END_FILE = "end"
+_PIECE = 64 * 1024
+_SECONDS_BETWEEN_MEMORY_LOOKS = 1.0
+# What an ended container has still to say is waited for so long: something that escaped may hold its output open.
+_SECONDS_FOR_LAST_WORDS = 2.0
+_SECONDS_TO_KILL = 2.0
+_KILLED = 137
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What this machine allows, the same for all pods."""
+
+    isolates: bool
+    cgroups: Cgroups | None = None
+    # The network to which pods have a cable, as a descriptor; None when they share that of the machine.
+    hub: int | None = None
+
+
+class Listener(Protocol):
+    def tell(self, message: FromSupervisor, *descriptors: int) -> None: ...
+
+    def kill_strays(self) -> None:
+        """What is below this process, and below no init that lives."""
+        ...
+
+
+class ContainerRun:
+    def __init__(
+        self, plan: ContainerPlan, folder: Path, setting: Setting, watch: Watch, listener: Listener
+    ) -> None:
+        """`folder` is the run's own."""
+        self.told = Run(plan.id)
+        self.is_over = False
+        self._plan = plan
+        self._folder = folder
+        self._setting = setting
+        self._watch = watch
+        self._listener = listener
+        self._log = LogWriter(plan.log)
+        self._pid = 0
+        self._group: Group | None = None
+        self._control: Channel[container_init.FromInit] | None = None
+        self._outputs: dict[int, Stream] = {}
+        self._stdin: int | None = None
+        self._copies: dict[int, int] = {}
+        # Of processes that the init was asked to start: what is for whoever asked.
+        self._promised: dict[int, list[int]] = {}
+        self._executing: set[int] = set()
+        self._end: messages.Ended | messages.NotStarted | None = None
+        self._was_out_of_memory = False
+
+    @property
+    def init(self) -> int:
+        """The process; 0 when there is none."""
+        return 0 if self._control is None else self._pid
+
+    @property
+    def is_running(self) -> bool:
+        return self.told.started is not None and self._end is None
+
+    # Starting
+
+    def start(self) -> None:
+        try:
+            self._start()
+        except OSError as error:
+            self._has_ended(messages.NotStarted(self._plan.id, f"cannot start: {error}", time.time()))
+
+    def _start(self) -> None:
+        scratch = self._folder / "root"
+        scratch.mkdir(parents=True, exist_ok=True)
+        if self._setting.cgroups is not None:
+            self._group = self._setting.cgroups.create(self._plan.id, self._plan.limits)
+        ours, theirs = socket.socketpair()
+        streams, kept = self._open_streams()
+        try:
+            self._pid = self._fork(theirs, streams, str(scratch))
+        except OSError:
+            ours.close()
+            _close([descriptor for descriptor, _ in kept])
+            raise
+        finally:
+            theirs.close()
+            _close({*streams})
+        self._control = Channel(ours, container_init.FromInit)
+        self._watch.add(ours.fileno(), self._hear)
+        for descriptor, stream in kept:
+            self._outputs[descriptor] = stream
+            self._watch.add(descriptor, functools.partial(self._read, descriptor))
+        ours.send(b"!")
+
+    def _open_streams(self) -> tuple[tuple[int, int, int], list[tuple[int, Stream]]]:
+        """The three of the process, and what of them is read here."""
+        if self._plan.is_terminal:
+            master, slave = os.openpty()
+            self._stdin = os.dup(master)
+            return (slave, slave, slave), [(master, "stdout")]
+        if self._plan.has_stdin:
+            stdin, self._stdin = os.pipe()
+        else:
+            stdin = os.open(os.devnull, os.O_RDONLY)
+        (read_out, stdout), (read_err, stderr) = os.pipe(), os.pipe()
+        return (stdin, stdout, stderr), [(read_out, "stdout"), (read_err, "stderr")]
+
+    def _fork(self, control: socket.socket, streams: tuple[int, int, int], scratch: str) -> int:
+        """The init. To be the first of a PID namespace it must be the child of one who has left this one's."""
+        if not self._setting.isolates:
+            pid = os.fork()
+            if pid == 0:
+                self._be_init(control, streams, scratch)
+            return pid
+        reader, writer = os.pipe()
+        try:
+            starter = os.fork()
+        except OSError:
+            _close((reader, writer))
+            raise
+        if starter == 0:
+            self._be_starter(control, streams, scratch, writer)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as answers:
+            answer = answers.read()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(starter, 0)
+        if len(answer) != _PID.size:
+            raise OSError(answer.decode(errors="replace"))
+        return int(_PID.unpack(answer)[0])
+
+    def _be_starter(
+        self, control: socket.socket, streams: tuple[int, int, int], scratch: str, writer: int
+    ) -> NoReturn:
+        try:
+            kernel.unshare(kernel.NEW_PID)
+            pid = os.fork()
+            if pid == 0:
+                self._be_init(control, streams, scratch)
+            os.write(writer, _PID.pack(pid))
+        except OSError as error:
+            os.write(writer, str(error).encode())
+        os._exit(0)
+
+    def _be_init(self, control: socket.socket, streams: tuple[int, int, int], scratch: str) -> NoReturn:
+        code = 1
+        try:
+            poll_loop.close_all_but({control.fileno(), *streams})
+            if container_init.wait_for_go(control):
+                if self._setting.isolates:
+                    # From here on, and not before: the process that forked this one is gone by now.
+                    kernel.end_with_parent()
+                channel: Channel[container_init.ToInit] = Channel(control, container_init.ToInit)
+                init = container_init.Init(
+                    self._plan, self._group, channel, scratch, isolates=self._setting.isolates
+                )
+                init.run(*streams)
+            code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            os._exit(code)
+
+    # The init
+
+    def _hear(self) -> None:
+        assert self._control is not None  # noqa: S101 — it is what is heard
+        try:
+            received = self._control.receive()
+        except (EOFError, OSError):
+            self._lose_init()
+            return
+        for message, _ in received:
+            match message:
+                case messages.Started():
+                    groups = tuple(map(str, self._group.folders)) if self._group is not None else ()
+                    started = msgspec.structs.replace(message, init=self._pid, groups=groups)
+                    self.told = msgspec.structs.replace(self.told, started=started)
+                    self._listener.tell(started)
+                    self._look_at_memory()
+                case messages.Ended() | messages.NotStarted():
+                    self._has_ended(message)
+                case messages.Done() | messages.Refused():
+                    self._keep_promise(message)
+                case messages.Exited():
+                    self._executing.discard(message.call)
+                    self._listener.tell(message)
+
+    def _lose_init(self) -> None:
+        """It has ended, after it said so or because somebody killed it; then what it looked after goes too."""
+        if self._control is not None:
+            self._watch.remove(self._control.fileno())
+            self._control.close()
+            self._control = None
+        for call in tuple(self._promised):
+            self._keep_promise(messages.Refused(call, "the container has ended"))
+        for call in self._executing:
+            self._listener.tell(messages.Exited(call, _KILLED))
+        self._executing.clear()
+        if self._end is None:
+            self._pid = 0
+            if not self._setting.isolates:
+                self._listener.kill_strays()
+            self._has_ended(messages.Ended(self._plan.id, time.time(), 0, signal.SIGKILL))
+        self._finish_if_all_is_said()
+
+    def signal(self, number: int) -> None:
+        if self._control is None or self._end is not None:
+            return
+        with contextlib.suppress(OSError):
+            self._control.send(messages.Signal(self._plan.id, number))
+        if number == signal.SIGKILL:
+            # It is the init that kills, and knows how the container ended. One that was stopped does not.
+            self._watch.at((self, "kill"), _SECONDS_TO_KILL, self._kill_init)
+
+    def _kill_init(self) -> None:
+        if self._control is not None and self._end is None:
+            if not self._setting.isolates:
+                processes.kill_all(lambda: processes.descendants(self._pid))
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+
+    def _has_ended(self, end: messages.Ended | messages.NotStarted) -> None:
+        if isinstance(end, messages.Ended):
+            was_out = self._was_out_of_memory or (
+                self._group is not None and self._group.has_run_out_of_memory()
+            )
+            end = msgspec.structs.replace(end, was_out_of_memory=was_out)
+        self._end = end
+        self._watch.forget(self)
+        if self._control is None:
+            self._finish_if_all_is_said()
+        self._watch.at((self, "end"), _SECONDS_FOR_LAST_WORDS, self._finish)
+
+    # Output
+
+    def _read(self, descriptor: int) -> None:
+        try:
+            piece = os.read(descriptor, _PIECE)
+        except OSError:
+            # A terminal nobody has open any more ends like this.
+            piece = b""
+        stream = self._outputs[descriptor]
+        if piece:
+            self._log.write(stream, piece)
+            self._copy(piece)
+            return
+        self._watch.remove(descriptor)
+        os.close(descriptor)
+        del self._outputs[descriptor]
+        self._log.end(stream)
+        self._finish_if_all_is_said()
+
+    def _copy(self, piece: bytes) -> None:
+        """For who is attached. One that does not read misses something, and keeps nobody waiting."""
+        for call, copy in tuple(self._copies.items()):
+            try:
+                os.write(copy, piece)
+            except BlockingIOError:
+                continue
+            except OSError:
+                self.abandon(call)
+
+    # The end
+
+    def _finish_if_all_is_said(self) -> None:
+        if self._end is not None and self._control is None and not self._outputs:
+            self._finish()
+
+    def _finish(self) -> None:
+        if self.is_over or self._end is None:
+            return
+        self.is_over = True
+        self._watch.forget((self, "end"))
+        self._watch.forget((self, "kill"))
+        for descriptor in self._outputs:
+            self._watch.remove(descriptor)
+        _close({*self._outputs, *self._copies.values()})
+        if self._stdin is not None:
+            os.close(self._stdin)
+        self._outputs.clear()
+        self._copies.clear()
+        self._stdin = None
+        self._log.close()
+        if self._group is not None:
+            self._group.kill()
+            self._group.remove()
+        self.told = msgspec.structs.replace(self.told, end=self._end)
+        # On disk before it is told: whoever restarts must not hear less than who was there.
+        with contextlib.suppress(OSError):
+            state_file.write(self._folder / END_FILE, self.told)
+        self._listener.tell(self._end)
+
+    # Memory, where no cgroup watches it
+
+    def _look_at_memory(self) -> None:
+        limit = self._plan.limits.memory_bytes
+        if limit is None or (self._group is not None and self._group.enforced.memory_bytes is not None):
+            return
+        if processes.memory_of(processes.descendants(self._pid)) > limit:
+            self._was_out_of_memory = True
+            self.signal(signal.SIGKILL)
+            return
+        self._watch.at(self, _SECONDS_BETWEEN_MEMORY_LOOKS, self._look_at_memory)
+
+    # Others that want to talk to it
+
+    def execute(self, wanted: messages.Execute) -> None:
+        theirs: list[int] = []
+        ours: list[int] = []
+        try:
+            _open_ends(theirs, ours, is_terminal=wanted.is_terminal)
+            if self._control is None:
+                raise OSError("the container has ended")
+            self._control.send(wanted, *theirs)
+            self._promised[wanted.call] = ours
+        except OSError as error:
+            _close(ours)
+            self._listener.tell(messages.Refused(wanted.call, str(error)))
+        finally:
+            _close(theirs)
+
+    def _keep_promise(self, answer: messages.Done | messages.Refused) -> None:
+        ours = self._promised.pop(answer.call, [])
+        if isinstance(answer, messages.Done):
+            self._executing.add(answer.call)
+            self._listener.tell(messages.Opened(answer.call), *ours)
+        else:
+            self._listener.tell(answer)
+        _close(ours)
+
+    def attach(self, call: int) -> None:
+        try:
+            reader, writer = os.pipe()
+        except OSError as error:
+            self._listener.tell(messages.Refused(call, str(error)))
+            return
+        os.set_blocking(writer, False)
+        self._copies[call] = writer
+        stdin = () if self._stdin is None else (self._stdin,)
+        self._listener.tell(messages.Opened(call), reader, *stdin)
+        os.close(reader)
+        if self._stdin is not None and self._plan.ends_stdin:
+            # When the one who has it now is through, so is the container's input.
+            os.close(self._stdin)
+            self._stdin = None
+
+    def abandon(self, call: int) -> None:
+        if call in self._copies:
+            os.close(self._copies.pop(call))
+        elif self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.send(messages.Abandon(call))
+
+
+_PID = struct.Struct("!q")
+
+
+def _open_ends(theirs: list[int], ours: list[int], *, is_terminal: bool) -> None:
+    """Of the streams of a process: a terminal, or its stdin, stdout and stderr. What is open already stays in the lists
+    when there can be no more."""
+    if is_terminal:
+        master, slave = os.openpty()
+        theirs.append(slave)
+        ours.append(master)
+        return
+    for is_input in (True, False, False):
+        reader, writer = os.pipe()
+        theirs.append(reader if is_input else writer)
+        ours.append(writer if is_input else reader)
+
+
+def read_run(folder: Path) -> Run | None:
+    """What a supervisor that is no more wrote down of a run that has ended."""
+    return state_file.read(folder / END_FILE, Run)
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -1,0 +1,194 @@
+"""The supervisor of one pod: holds what its containers share, keeps their logs, and remembers how they ended.
+
+It does what the daemon says and decides nothing: whether a container is started again, or killed because its grace is
+over, is the daemon's to say. While no daemon is there it goes on, and tells the next one what has happened.
+"""
+
+import contextlib
+import errno
+import ipaddress
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+
+import msgspec
+
+from windlass.localcluster.sandbox import kernel, messages, poll_loop
+from windlass.localcluster.sandbox.channel import Channel
+from windlass.localcluster.sandbox.messages import FromSupervisor, PodPlan, ToSupervisor
+from windlass.localcluster.sandbox.network import bridge
+from windlass.localcluster.sandbox.poll_loop import Watch
+from windlass.localcluster.sandbox.process import processes
+from windlass.localcluster.sandbox.process.container_runs import ContainerRun, Setting
+from windlass.localcluster.sandbox.rootfs.pod_mounts import CannotMountError, mount_volumes
+
+SOCKET = "socket"
+PROCESS = "supervisor"
+"""In a pod's folder: which process its supervisor is, in the words of `processes.identity`."""
+RUNS = "containers"
+
+
+class Supervisor:
+    def __init__(self, pod: PodPlan, listener: socket.socket, setting: Setting, lifeline: int | None) -> None:
+        """`lifeline`: a descriptor whose end means that everything has to end."""
+        self._pod = pod
+        self._listener = listener
+        self._setting = setting
+        self._lifeline = lifeline
+        self._watch = Watch()
+        self._runs: dict[str, ContainerRun] = {}
+        self._daemon: Channel[ToSupervisor] | None = None
+        self._calls: dict[int, ContainerRun] = {}
+        self._is_ending = False
+
+    def run(self) -> None:
+        """Returns when all is over."""
+        woken = poll_loop.children_ended()
+        self._watch.add(woken, lambda: self._reap(woken))
+        if self._lifeline is not None:
+            self._watch.add(self._lifeline, self._end)
+        try:
+            self._set_up()
+            problem = ""
+        except (CannotMountError, OSError) as error:
+            problem = str(error)
+        self._watch.add(self._listener.fileno(), lambda: self._accept(problem))
+        while not (self._is_ending and all(run.is_over for run in self._runs.values())):
+            self._watch.turn()
+        with contextlib.suppress(OSError):
+            (Path(self._pod.folder) / SOCKET).unlink()
+
+    def _set_up(self) -> None:
+        if self._pod.link is not None and self._setting.hub is not None:
+            bridge.join(self._setting.hub, self._pod.link)
+        if self._setting.isolates:
+            kernel.unshare(kernel.NEW_MOUNTS | kernel.NEW_HOSTNAME | kernel.NEW_IPC)
+            kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_SLAVE)
+            kernel.set_hostname(self._pod.hostname)
+        if sys.platform == "linux":
+            # The inits of containers among them.
+            kernel.adopt_orphans()
+        mount_volumes(self._pod.volumes, can_mount=self._setting.isolates)
+
+    def _reap(self, woken: int) -> None:
+        """How a run ended comes from its init; here, nothing must stay a zombie."""
+        poll_loop.drain(woken)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+    def kill_strays(self) -> None:
+        """They have come to this process because their init was killed."""
+
+        def find() -> set[int]:
+            inits = [run.init for run in self._runs.values() if run.init]
+            kept = {pid for init in inits for pid in (init, *processes.descendants(init))}
+            return {*processes.descendants(os.getpid())} - kept
+
+        processes.kill_all(find)
+
+    def _end(self) -> None:
+        self._is_ending = True
+        if self._lifeline is not None:
+            self._watch.remove(self._lifeline)
+        for run in self._runs.values():
+            run.signal(signal.SIGKILL)
+
+    # The daemon
+
+    def _accept(self, problem: str) -> None:
+        connection, _ = self._listener.accept()
+        # There is one daemon; an earlier one is no more.
+        self._let_go_of_daemon()
+        self._daemon = Channel(connection, ToSupervisor)
+        self._watch.add(connection.fileno(), self._hear)
+        self.tell(messages.Hello(tuple(run.told for run in self._runs.values()), problem))
+
+    def _let_go_of_daemon(self) -> None:
+        if self._daemon is not None:
+            self._watch.remove(self._daemon.fileno())
+            self._daemon.close()
+            self._daemon = None
+        # The next one knows nothing of them, and counts its calls from the beginning.
+        calls, self._calls = self._calls, {}
+        for call, run in calls.items():
+            run.abandon(call)
+
+    def _hear(self) -> None:
+        if self._daemon is None:
+            return
+        try:
+            received = self._daemon.receive()
+        except (EOFError, OSError, msgspec.MsgspecError):
+            self._let_go_of_daemon()
+            return
+        for message, _ in received:
+            self._obey(message)
+
+    def _obey(self, message: ToSupervisor) -> None:
+        match message:
+            case messages.Start(container=plan):
+                if not self._is_ending and plan.id not in self._runs:
+                    folder = Path(self._pod.folder) / RUNS / plan.id
+                    self._runs[plan.id] = ContainerRun(plan, folder, self._setting, self._watch, self)
+                    self._runs[plan.id].start()
+            case messages.Signal(container=name, number=number):
+                if name in self._runs:
+                    self._runs[name].signal(number)
+            case messages.Execute() | messages.Attach():
+                self._call(message)
+            case messages.Connect():
+                self._connect(message)
+            case messages.Namespaces(call=call):
+                self._share_namespaces(call)
+            case messages.Abandon(call=call):
+                if call in self._calls:
+                    self._calls.pop(call).abandon(call)
+            case messages.End():
+                self._end()
+
+    def _call(self, wanted: messages.Execute | messages.Attach) -> None:
+        run = self._runs.get(wanted.container)
+        if run is None or not run.is_running:
+            self.tell(messages.Refused(wanted.call, "the container does not run"))
+            return
+        self._calls[wanted.call] = run
+        if isinstance(wanted, messages.Execute):
+            run.execute(wanted)
+        else:
+            run.attach(wanted.call)
+
+    def _connect(self, wanted: messages.Connect) -> None:
+        """Not waited for: who gets the socket sees what becomes of it."""
+        try:
+            # Names are not looked up here, where everything would have to wait for it.
+            family = socket.AF_INET6 if ipaddress.ip_address(wanted.host).version == 6 else socket.AF_INET
+            with socket.socket(family, socket.SOCK_STREAM) as connection:
+                connection.setblocking(False)
+                code = connection.connect_ex((wanted.host, wanted.port))
+                if code not in (0, errno.EINPROGRESS):
+                    raise OSError(code, os.strerror(code))
+                self.tell(messages.Opened(wanted.call), connection.fileno())
+        except (OSError, OverflowError, ValueError) as error:
+            self.tell(messages.Refused(wanted.call, getattr(error, "strerror", None) or str(error)))
+
+    def _share_namespaces(self, call: int) -> None:
+        if self._setting.hub is None:
+            self.tell(messages.Refused(call, "pods share the network of the machine"))
+            return
+        own = os.open("/proc/self/ns/user", os.O_RDONLY)
+        self.tell(messages.Opened(call), own, self._setting.hub)
+        os.close(own)
+
+    def tell(self, message: FromSupervisor, *descriptors: int) -> None:
+        """The daemon, if there is one."""
+        if isinstance(message, messages.Exited | messages.Refused):
+            self._calls.pop(message.call, None)
+        if self._daemon is None:
+            return
+        try:
+            self._daemon.send(message, *descriptors)
+        except OSError:
+            self._let_go_of_daemon()

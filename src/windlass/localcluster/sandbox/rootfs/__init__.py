@@ -1,0 +1,1 @@
+"""The root file system and the mounts of a container."""

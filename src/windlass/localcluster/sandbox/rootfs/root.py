@@ -1,0 +1,188 @@
+"""A container's root: built in memory as the layout says, and entered.
+
+For a process that has a mount namespace of its own, and that is the first of its PID namespace: with it goes all that
+is made here, and the host keeps no trace. What is to be in the root is decided in `layout`.
+"""
+
+import contextlib
+import errno
+import os
+import pathlib
+import stat
+from collections.abc import Iterable
+
+import msgspec
+
+from windlass.localcluster.sandbox import kernel, messages
+from windlass.localcluster.sandbox.rootfs import layout, sub_paths
+
+# What the host may say of an entry that has just gone, that is in somebody else's mount, or that must not be bound, as
+# the new root itself.
+_NOT_TO_BE_HAD = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EINVAL,
+    errno.ENOTCONN,
+    errno.ESTALE,
+}
+# A mount that came from a more privileged namespace keeps these; a remount without them is refused.
+_LOCKED = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+
+
+class RootError(Exception):
+    """The root cannot be had; the text says what of it."""
+
+
+def build_and_enter(plan: messages.ContainerPlan, scratch: str) -> None:
+    """`scratch` is an empty folder of the pod. The process is in / of the new root afterwards; the old one is gone."""
+    # Made folders are for whatever user the container runs as.
+    umask = os.umask(0o022)
+    try:
+        _build(plan, scratch)
+        _enter(scratch)
+    except layout.LayoutError as error:
+        raise RootError(str(error)) from error
+    except OSError as error:
+        raise RootError(f"the root of container {plan.name} cannot be made: {error}") from error
+    finally:
+        os.umask(umask)
+
+
+def _build(plan: messages.ContainerPlan, scratch: str) -> None:
+    mounts = tuple(_found(mount) for mount in plan.mounts)
+    todo = layout.operations(_Machine(), mounts, plan.image, plan.working_directory)
+    kernel.mount(None, "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
+    kernel.mount("tmpfs", scratch, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755")
+    # Otherwise the new root would appear in itself, in the folder of the host that scratch is in.
+    kernel.mount(None, scratch, None, kernel.MS_UNBINDABLE)
+    _mount_proc(scratch + "/proc")
+    for operation in todo:
+        _carry_out(operation, scratch)
+
+
+def _found(mount: messages.Mount) -> messages.Mount:
+    if not mount.sub_path:
+        return mount
+    try:
+        source = sub_paths.inside(pathlib.Path(mount.source), mount.sub_path)
+    except sub_paths.OutsideError as error:
+        raise RootError(f"mounting {mount.sub_path} at {mount.target}: {error}") from error
+    return msgspec.structs.replace(mount, source=str(source), sub_path="")
+
+
+def _carry_out(operation: layout.Operation, scratch: str) -> None:
+    match operation:
+        case layout.MakeFolder(path, like):
+            _make_folder(pathlib.Path(scratch + path), like)
+        case layout.MakeFile(path):
+            with contextlib.suppress(FileExistsError):
+                os.mknod(scratch + path, stat.S_IFREG | 0o644)
+        case layout.MakeLink(path, text):
+            pathlib.Path(scratch + path).symlink_to(text)
+        case layout.MountTerminals(path):
+            _mount_terminals(scratch + path)
+        case layout.Bind(source, target, read_only, is_required):
+            try:
+                _bind(source, scratch + target, read_only)
+            except OSError as error:
+                if is_required:
+                    raise RootError(
+                        f"mounting {source} at {target}: {os.strerror(error.errno or 0)}"
+                    ) from error
+                _leave_out(pathlib.Path(scratch + target), error)
+
+
+def _make_folder(path: pathlib.Path, like: str) -> None:
+    path.mkdir(0o755, exist_ok=True)
+    if not like:
+        return
+    # In a user namespace most owners do not exist; the mode alone has to do there.
+    with contextlib.suppress(OSError):
+        model = pathlib.Path(like).stat()
+        path.chmod(stat.S_IMODE(model.st_mode))
+        os.chown(path, model.st_uid, model.st_gid)
+
+
+def _bind(source: str, target: str, read_only: bool) -> None:
+    kernel.mount(source, target, None, kernel.MS_BIND | kernel.MS_REC)
+    if not read_only:
+        return
+    locked = os.statvfs(target).f_flag & _LOCKED
+    kernel.mount(None, target, None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | locked)
+
+
+def _leave_out(place: pathlib.Path, error: OSError) -> None:
+    if error.errno not in _NOT_TO_BE_HAD:
+        raise error
+    if place.is_dir():
+        place.rmdir()
+    else:
+        place.unlink()
+
+
+def _mount_proc(place: str) -> None:
+    pathlib.Path(place).mkdir(0o755)
+    try:
+        kernel.mount("proc", place, "proc", kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC)
+    except OSError:
+        # Inside somebody else's container; the host's shows more processes than there should be, but works.
+        kernel.mount("/proc", place, None, kernel.MS_BIND | kernel.MS_REC)
+
+
+def _mount_terminals(place: str) -> None:
+    flags = kernel.MS_NOSUID | kernel.MS_NOEXEC
+    try:
+        kernel.mount("devpts", place, "devpts", flags, "newinstance,ptmxmode=0666,mode=0620")
+    except OSError:
+        # Those of the host, for who may use them.
+        kernel.mount("/dev/pts", place, None, kernel.MS_BIND | kernel.MS_REC)
+
+
+def _enter(scratch: str) -> None:
+    os.chdir(scratch)
+    # The old root lands on top of the new one, and is taken off: no place has to be made for it.
+    kernel.pivot_root(".", ".")
+    kernel.unmount(".", lazily=True)
+    os.chdir("/")
+    kernel.mount(None, "/", None, kernel.MS_PRIVATE)
+
+
+class _Machine:
+    """The host as it is: a layout.Host."""
+
+    def kind(self, path: str) -> layout.Kind | None:
+        try:
+            return _kind(os.lstat(path).st_mode)
+        except OSError:
+            return None
+
+    def kind_behind(self, path: str) -> layout.Kind | None:
+        try:
+            return _kind(pathlib.Path(path).stat().st_mode)
+        except OSError:
+            return None
+
+    def read_link(self, path: str) -> str:
+        try:
+            return str(pathlib.Path(path).readlink())
+        except OSError:
+            return ""
+
+    def entries(self, folder: str) -> Iterable[tuple[str, layout.Kind]]:
+        with os.scandir(folder) as found:
+            return [(entry.name, _kind_of_entry(entry)) for entry in found]
+
+
+def _kind(mode: int) -> layout.Kind:
+    if stat.S_ISDIR(mode):
+        return layout.Kind.FOLDER
+    return layout.Kind.LINK if stat.S_ISLNK(mode) else layout.Kind.FILE
+
+
+def _kind_of_entry(entry: os.DirEntry[str]) -> layout.Kind:
+    # The folder itself knows, so that not every entry has to be looked at.
+    if entry.is_symlink():
+        return layout.Kind.LINK
+    return layout.Kind.FOLDER if entry.is_dir(follow_symlinks=False) else layout.Kind.FILE

@@ -1,0 +1,153 @@
+"""The nodes that this machine shows: one, or several logical ones among which it is divided. Pure.
+
+CPU, memory and disk are divided evenly, but no node gets less CPU and memory than a small pod needs, as far as the
+machine has it: a pod that asks for one CPU must have a place on a laptop with three logical nodes. CPU time and memory
+may then be promised more than once, which several pods on one machine can bear. GPUs are never promised twice: each
+belongs to one node, the first nodes have one more when they cannot be divided evenly, and a node that has none does not
+show the resource.
+"""
+
+import itertools
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from windlass.k8s import quantities
+from windlass.localcluster.scheduler import gpus
+from windlass.model.base import Json
+
+INDEX = "windlass.dev/node-index"
+_SMALL_CPU = 1000
+_SMALL_MEMORY = 512 * 1024**2
+# What a kubelet allows when nobody says otherwise.
+MOST_PODS = 110
+_WELL = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+)
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found out about the machine. Architecture and system are named as Kubernetes does: amd64, linux."""
+
+    host_name: str
+    cpu: int
+    memory_bytes: int
+    storage_bytes: int = 0
+    gpus: int = 0
+    architecture: str
+    operating_system: str = "linux"
+    os_image: str = ""
+    kernel_version: str = ""
+    machine_id: str = ""
+    boot_id: str = ""
+    address: str = "127.0.0.1"
+    # The release of Kubernetes that is spoken here.
+    version: str = ""
+    runtime_version: str = ""
+    most_pods: int = MOST_PODS
+
+
+def nodes(machine: Machine, count: int, now: str) -> list[Json]:
+    """So many nodes on one machine, ready as of `now`."""
+    names = [name_of_only_node(machine.host_name)] if count == 1 else [f"windlass-{i}" for i in range(count)]
+    shares = _divided(range(machine.gpus), count)
+    return [_node(machine, index, names[index], shares[index], count, now) for index in range(count)]
+
+
+def name_of_only_node(host_name: str) -> str:
+    """The host's name, as far as a node can be called so."""
+    allowed = re.sub(r"[^a-z0-9.-]+", "-", host_name.lower())
+    labels = [label.strip("-") for label in allowed.split(".")]
+    return ".".join(filter(None, labels))[:253].strip(".-") or "windlass-0"
+
+
+def _node(machine: Machine, index: int, name: str, own_gpus: Sequence[int], count: int, now: str) -> Json:
+    capacity = _capacity(machine, len(own_gpus), count)
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": _labels(machine, index, name),
+            **({"annotations": {gpus.ANNOTATION: gpus.written(own_gpus)}} if own_gpus else {}),
+        },
+        "spec": {},
+        "status": {
+            "capacity": capacity,
+            "allocatable": dict(capacity),
+            "conditions": [_condition(*words, now) for words in _WELL],
+            "addresses": [
+                {"type": "InternalIP", "address": machine.address},
+                {"type": "Hostname", "address": name},
+            ],
+            "nodeInfo": _info(machine),
+        },
+    }
+
+
+def _labels(machine: Machine, index: int, name: str) -> dict[str, str]:
+    return {
+        "kubernetes.io/hostname": name[:63].rstrip(".-"),
+        "kubernetes.io/os": machine.operating_system,
+        "kubernetes.io/arch": machine.architecture,
+        # Under these names old manifests ask for them, and kubelets still write them.
+        "beta.kubernetes.io/os": machine.operating_system,
+        "beta.kubernetes.io/arch": machine.architecture,
+        INDEX: str(index),
+    }
+
+
+def _capacity(machine: Machine, own_gpus: int, count: int) -> dict[str, str]:
+    cpu = _share(machine.cpu * 1000, count, _SMALL_CPU)
+    memory = _share(machine.memory_bytes, count, _SMALL_MEMORY)
+    amounts = {
+        "cpu": quantities.canonical(f"{cpu}m"),
+        "memory": f"{memory // 1024}Ki",
+        "pods": str(machine.most_pods),
+    }
+    if machine.storage_bytes:
+        amounts["ephemeral-storage"] = f"{machine.storage_bytes // count // 1024}Ki"
+    if own_gpus:
+        amounts[gpus.RESOURCE] = str(own_gpus)
+    return amounts
+
+
+def _share(whole: int, count: int, least: int) -> int:
+    return max(whole // count, min(whole, least))
+
+
+def _divided(numbers: Sequence[int], count: int) -> list[Sequence[int]]:
+    """In order, and as evenly as can be."""
+    each, more = divmod(len(numbers), count)
+    starts = [index * each + min(index, more) for index in range(count + 1)]
+    return [numbers[start:end] for start, end in itertools.pairwise(starts)]
+
+
+def _condition(type_: str, status: str, reason: str, message: str, now: str) -> Json:
+    return {
+        "type": type_,
+        "status": status,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def _info(machine: Machine) -> dict[str, str]:
+    return {
+        "architecture": machine.architecture,
+        "bootID": machine.boot_id,
+        "containerRuntimeVersion": machine.runtime_version,
+        "kernelVersion": machine.kernel_version,
+        "kubeProxyVersion": machine.version,
+        "kubeletVersion": machine.version,
+        "machineID": machine.machine_id,
+        "operatingSystem": machine.operating_system,
+        "osImage": machine.os_image,
+        "systemUUID": machine.machine_id,
+    }

@@ -1,0 +1,57 @@
+"""A whole job, as a cluster is given it: what has to be there before it, and the job itself, as its target has it."""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from windlass.model import names
+from windlass.model.job import Job
+from windlass.render import prerequisites as preparing
+from windlass.render.code import Code, Packed, config_map_name
+from windlass.render.companions.resolved import Settled
+from windlass.render.framework import builder, pods
+from windlass.render.manifest_parts import Part, Piece
+from windlass.render.plain import host_ports, manifests, unsupported
+from windlass.render.storage.load_data import Folder
+from windlass.render.storage.nfs_shares import Share
+
+
+def refusals(job: Job, *, is_plain: bool, prefix: str | None = None) -> Iterator[str]:
+    """Why it cannot be had. `prefix` is as `plain.plain` has it."""
+    templates = {name: pods.template(job, role, None) for name, role in job.roles.items() if role.tasks > 0}
+    for clash in host_ports.clashes(templates):
+        yield f"the job {job.name}: {clash}"
+    if is_plain:
+        yield from unsupported.refusals(job, prefix)
+
+
+def notes(job: Job, *, is_plain: bool) -> Iterator[str]:
+    """What is lost, and is not refused for that."""
+    has_own_volumes = any(volume.cephfs is not None for volume in job.volumes.values())
+    if has_own_volumes and not job.namespace:
+        yield (
+            f"the job {job.name} names no namespace, and its PersistentVolumes are for claims in the namespace "
+            f"{names.DEFAULT_NAMESPACE}: in another one they are never bound. Name it with --namespace"
+        )
+    if is_plain:
+        yield from unsupported.notes(job)
+
+
+def pieces(
+    job: Job,
+    *,
+    is_plain: bool,
+    archive: bytes | None = None,
+    share: Share | None = None,
+    folders: Mapping[str, Folder] | None = None,
+    prefix: str | None = None,
+    settled: Settled | None = None,
+) -> tuple[Piece, ...]:
+    """In the order in which a cluster is given them. `archive` is the code that travels, `settled` what the job file
+    leaves open of its companions."""
+    code: Code | None = None if archive is None else Packed(config_map_name(job.name))
+    known = msgspec.structs.replace(settled or Settled(), is_plain=is_plain, prefix=prefix)
+    before = preparing.preparations(job, archive=archive, share=share, folders=folders, settled=known)
+    if is_plain:
+        return (*before, *manifests.plain(job, code, share, folders=folders, prefix=prefix))
+    return (*before, Piece(Part.FRAMEWORK, builder.framework(job, code, share)))

@@ -1,0 +1,1 @@
+"""Job file to Framework: task roles, pod templates, completion policies."""

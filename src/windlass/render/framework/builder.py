@@ -1,0 +1,93 @@
+"""A job → the Framework that runs it. The same job gives the same Framework, with nothing left to a default."""
+
+import math
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import CompletedPods, CompletionPolicySpec, ExecutionType, RetryBackoff
+from windlass.model.job import Duration, Job, Role
+from windlass.render.code import Code
+from windlass.render.framework import completion, pods
+from windlass.render.storage.nfs_shares import Share
+from windlass.wire import durations
+
+
+def framework(
+    job: Job, code: Code | None = None, share: Share | None = None, *, has_mounts: bool = True
+) -> Json:
+    """`has_mounts`: whether pods have mounts of their own. Without, they have no file to tell their progress in."""
+    return {
+        "apiVersion": names.api_version(names.CONTROLLER_GROUP),
+        "kind": names.KIND,
+        "metadata": _metadata(job),
+        "spec": _spec(job, code, share, has_mounts=has_mounts),
+    }
+
+
+def _metadata(job: Job) -> Json:
+    annotations = {**job.annotations, names.RUNTIME_ANNOTATION: str(job.runtime)}
+    if job.barrier:
+        annotations[names.BARRIER_ANNOTATION] = "true"
+    metadata: Json = {"name": job.name}
+    if job.namespace:
+        metadata["namespace"] = job.namespace
+    if job.labels:
+        metadata["labels"] = dict(job.labels)
+    return {**metadata, "annotations": annotations}
+
+
+def _spec(job: Job, code: Code | None, share: Share | None, *, has_mounts: bool) -> Json:
+    policies = completion.policies(job)
+    deadlines = {
+        "pendingDeadlineSeconds": job.pending_deadline,
+        "activeDeadlineSeconds": job.active_deadline,
+        "ttlSecondsAfterFinished": job.ttl,
+    }
+    return {
+        **({"description": job.description} if job.description else {}),
+        "executionType": str(ExecutionType.START),
+        "retryPolicy": _retries(job.retry.job, job.retry.transient),
+        "completedPods": str(CompletedPods.KEEP),
+        **{name: _seconds(duration) for name, duration in deadlines.items() if duration is not None},
+        "taskRoles": [
+            {
+                "name": name,
+                "taskNumber": role.tasks,
+                "frameworkAttemptCompletionPolicy": _completion(policies[name]),
+                "task": {
+                    "retryPolicy": _retries_of_task(job, role),
+                    "pod": pods.template(job, role, code, share, has_mounts=has_mounts),
+                },
+            }
+            for name, role in job.roles.items()
+        ],
+    }
+
+
+def _completion(policy: CompletionPolicySpec) -> Json:
+    return {
+        "minFailedTaskCount": policy.min_failed_task_count,
+        "minSucceededTaskCount": policy.min_succeeded_task_count,
+    }
+
+
+def _retries_of_task(job: Job, role: Role) -> Json:
+    """A task that is never tried alone is not tried alone after a lost node either: then all are, without counting."""
+    retries = job.retry.task if role.retry is None else role.retry
+    if retries == 0:
+        return {"fancyRetryPolicy": False, "maxRetryCount": 0}
+    return _retries(retries, job.retry.transient)
+
+
+def _retries(counted: int, uncounted: int) -> Json:
+    backoff = RetryBackoff()
+    return {
+        "fancyRetryPolicy": True,
+        "maxRetryCount": counted,
+        "maxTransientRetryCount": uncounted,
+        "retryBackoff": {"initialSec": backoff.initial_sec, "maxSec": backoff.max_sec},
+    }
+
+
+def _seconds(duration: Duration) -> int:
+    return math.ceil(durations.seconds(duration))

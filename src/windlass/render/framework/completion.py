@@ -1,0 +1,90 @@
+"""Which roles decide a job, as its runtime has it, unless they say so themselves.
+
+The first failure of any task ends the attempt, but for a notebook's or a TensorBoard's, which only look on. How it
+succeeds:
+
+* Some roles never end by themselves: a parameter server, an evaluator, an idle server, a notebook. Nobody waits for
+  them.
+* Of the others, some lead: TensorFlow's chief, or without one its workers; MPI's launcher; with any other runtime, all.
+  The job has succeeded when all tasks of the role that leads have.
+* Where all roles lead, nothing has to be counted: a job whose tasks have all ended well has succeeded.
+"""
+
+from collections.abc import Mapping
+
+from windlass.model import role_names
+from windlass.model.base import Json
+from windlass.model.feature_annotations import Runtime
+from windlass.model.framework import CompletionPolicySpec
+from windlass.model.job import Job, Role
+from windlass.render.framework import pods
+
+_LOOKING_ON = role_names.OUTSIDERS - {"evaluator"}
+_MPI_LEADERS = frozenset({"launcher", "master"})
+_NEVER = -1
+
+
+def policies(job: Job) -> dict[str, CompletionPolicySpec]:
+    """By role."""
+    leading = leaders(job)
+    are_all_leading = len(leading) == len(job.roles)
+    return {
+        name: role.completion or _policy(name, role, is_counted=name in leading and not are_all_leading)
+        for name, role in job.roles.items()
+    }
+
+
+def leaders(job: Job) -> tuple[str, ...]:
+    """The roles whose success is that of the job, in the order of the file. None: it never ends by itself."""
+    ending = {name: role for name, role in job.roles.items() if role.tasks > 0 and not is_endless(job, name)}
+    return next((chosen for chosen in _choices(job.runtime, ending) if chosen), ())
+
+
+def is_endless(job: Job, name: str) -> bool:
+    """Whether the tasks of the role go on until somebody ends them."""
+    if name in role_names.OUTSIDERS:
+        return True
+    if job.runtime is not Runtime.TENSORFLOW:
+        return False
+    return role_names.type_of(name) == "ps" or is_idle_server(job, name)
+
+
+def is_idle_server(job: Job, name: str) -> bool:
+    """Whether its tasks are given a server of TensorFlow to run, since they have nothing else."""
+    is_a_member = job.runtime is Runtime.TENSORFLOW and role_names.is_member(name)
+    return is_a_member and not has_command(job, job.roles[name])
+
+
+def has_command(job: Job, role: Role) -> bool:
+    """Its own, the job's, or one under `pod`."""
+    is_written = role.command is not None or job.command is not None
+    return is_written or any(_has_command(pod, pods.container_name(job)) for pod in (job.pod, role.pod))
+
+
+def _has_command(pod: Json, name: str) -> bool:
+    spec = pod.get("spec")
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    return any(
+        container.get("command") or container.get("args")
+        for container in containers or ()
+        if container.get("name") == name
+    )
+
+
+def _choices(runtime: Runtime, ending: Mapping[str, Role]) -> tuple[tuple[str, ...], ...]:
+    """The first of these that is not empty leads."""
+    types = {name: role_names.type_of(name) for name in ending}
+    everybody = tuple(ending)
+    if runtime is Runtime.TENSORFLOW:
+        chiefs = tuple(name for name, kind in types.items() if kind == "chief")
+        return chiefs, tuple(name for name, kind in types.items() if kind == "worker"), everybody
+    if runtime is Runtime.MPI:
+        return tuple(name for name in ending if name in _MPI_LEADERS), everybody
+    return (everybody,)
+
+
+def _policy(name: str, role: Role, *, is_counted: bool) -> CompletionPolicySpec:
+    return CompletionPolicySpec(
+        min_failed_task_count=_NEVER if name in _LOOKING_ON else 1,
+        min_succeeded_task_count=role.tasks if is_counted else _NEVER,
+    )

@@ -1,0 +1,132 @@
+"""The pod template of a role."""
+
+from typing import Any
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.feature_annotations import Runtime
+from windlass.model.job import Job, Role, Value
+from windlass.model.resources import Resources
+from windlass.render import code as coding
+from windlass.render.code import Code
+from windlass.render.framework import affinity, pod_merge
+from windlass.render.storage import volumes
+from windlass.render.storage.nfs_shares import Share
+from windlass.wire import commands
+
+NO_IMAGE = "windlass.dev/this-machine"
+"""Where a job names no image. It is in no registry: only the embedded cluster runs it, with what the machine has."""
+PROGRESS_VARIABLE = "WINDLASS_PROGRESS"
+PROGRESS_FILE = f"{volumes.STATE_FOLDER}/progress"
+"""A program writes `STEP/TOTAL key=value` there, and whoever watches the job sees how far it is."""
+
+_WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
+"""Their tasks listen for nobody, unless the job says where."""
+
+
+def template(
+    job: Job, role: Role, code: Code | None, share: Share | None = None, *, has_mounts: bool = True
+) -> Json:
+    """What a role says counts before what the job says, and `pod` before all else. Where its folders are nobody can
+    say otherwise."""
+    spec = coding.with_code(_spec(job, role, share, has_mounts=has_mounts), code)
+    pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}
+    whole = pod_merge.merged(pod_merge.merged(pod, job.pod), role.pod)
+    nodes = affinity.nodes_of(job)
+    return whole if nodes is None else {**whole, "spec": affinity.held_to(whole.get("spec") or {}, nodes)}
+
+
+def container_name(job: Job) -> str:
+    return "main" if job.runtime is Runtime.PLAIN else str(job.runtime)
+
+
+def image_of(job: Job, role: Role) -> str:
+    return role.image or job.image or NO_IMAGE
+
+
+def port_of(job: Job, role: Role) -> int | None:
+    """None where nothing is declared."""
+    otherwise = None if job.runtime in _WITHOUT_PORTS else names.DEFAULT_PORT
+    return role.port or job.port or otherwise
+
+
+def secret_name(job: str) -> str:
+    """Of the Secret with the variables that belong in no manifest."""
+    return f"{job}-secrets"
+
+
+def _spec(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -> Json:
+    spec: Json = {
+        "restartPolicy": "Never",
+        "containers": [_container(job, role, share, has_mounts=has_mounts)],
+        "volumes": volumes.volumes_of(job, share, has_mounts=has_mounts),
+        "serviceAccountName": job.service_account,
+        "imagePullSecrets": [{"name": name} for name in job.image_pull_secrets],
+        "nodeSelector": {**job.node_selector, **role.node_selector},
+        "tolerations": [*job.tolerations, *role.tolerations],
+    }
+    return _without_empty(spec, keeping=("volumes",))
+
+
+def container(job: Job, role: Role) -> Json:
+    """The task's own, as the job has it without code and mounts, and before `pod` is merged into it."""
+    return _container(job, role, None, has_mounts=False)
+
+
+def _container(job: Job, role: Role, share: Share | None, *, has_mounts: bool) -> Json:
+    port = port_of(job, role)
+    command = role.command if role.command is not None else job.command
+    variables = {**_secrets(job), **job.env, **role.env}
+    container: Json = {
+        "name": container_name(job),
+        "image": image_of(job, role),
+        "command": [] if command is None else commands.words(command, variables),
+        "ports": [] if port is None else [{"containerPort": port}],
+        "env": _env(variables, has_mounts=has_mounts),
+        "envFrom": list(job.env_from),
+        "resources": resources_of(role.resources or job.resources),
+        "volumeMounts": volumes.mounts_of(job, share, has_mounts=has_mounts),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    return _without_empty(container, keeping=("volumeMounts",))
+
+
+def _secrets(job: Job) -> dict[str, Value]:
+    return {
+        name: {"secretKeyRef": {"name": secret_name(job.name), "key": name}} for name in sorted(job.secrets)
+    }
+
+
+def _env(variables: dict[str, Value], *, has_mounts: bool) -> list[Json]:
+    """Ours first: the job's may refer to them, and take their place."""
+    # A program whose output nobody sees before its end looks as if it hung.
+    own: dict[str, Value] = {"PYTHONUNBUFFERED": "1"}
+    if has_mounts:
+        own[PROGRESS_VARIABLE] = PROGRESS_FILE
+    return [_variable(name, value) for name, value in {**own, **variables}.items()]
+
+
+def _variable(name: str, value: Value) -> Json:
+    if isinstance(value, dict):
+        return {"name": name, "valueFrom": value}
+    return {"name": name, "value": str(value).lower() if isinstance(value, bool) else str(value)}
+
+
+def resources_of(resources: Resources | None) -> Json:
+    """Requests are what is asked of the scheduler, limits what the task is held to: here they are the same."""
+    if resources is None:
+        return {}
+    amounts = {
+        name: volumes.amount(quantity)
+        for name, quantity in (("cpu", resources.cpus), ("memory", resources.memory))
+        if quantity is not None
+    }
+    gpus = {"nvidia.com/gpu": str(resources.gpus)} if resources.gpus else {}
+    return _without_empty({"requests": amounts, "limits": {**amounts, **gpus}})
+
+
+def _without_empty(fields: Json, keeping: tuple[str, ...] = ()) -> Json:
+    def is_said(name: str, value: Any) -> bool:
+        return bool(value) or name in keeping
+
+    return {name: value for name, value in fields.items() if is_said(name, value)}

@@ -1,0 +1,1 @@
+"""Job file to plain Kubernetes objects that need no controller."""

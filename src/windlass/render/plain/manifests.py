@@ -1,0 +1,246 @@
+"""A job → objects that Kubernetes runs by itself, with nothing of Windlass in the cluster.
+
+    ConfigMap    digits-cluster    who the tasks are: cluster.json, and a script for each role (`plain_scripts`)
+    Service      digits            of all pods, without an address of its own
+    Service      digits-worker-0   of one task, likewise: its name stays when the task is tried again
+    StatefulSet  digits-ps         a role whose tasks go on until somebody ends them
+    Job          digits-worker     a role whose tasks end
+
+What no such object can say is told by `plain_refusals`: nothing here asks for it a second time.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from windlass.discovery import environment
+from windlass.discovery.environment import Variables
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.job import Duration, Job, Role
+from windlass.render import cluster_spec
+from windlass.render.code import Code
+from windlass.render.manifest_parts import Part, Piece
+from windlass.render.plain import commands
+from windlass.render.plain import roles as plain_roles
+from windlass.render.plain import scripts as plain_scripts
+from windlass.render.plain.commands import Wrapped
+from windlass.render.plain.roles import PlainRole
+from windlass.render.plain.scripts import Counted
+from windlass.render.storage import load_data, preflight
+from windlass.render.storage.load_data import Folder
+from windlass.render.storage.nfs_shares import Share
+from windlass.wire import durations
+
+CLUSTER_VOLUME = "windlass-cluster"
+CLUSTER_FOLDER = "/windlass/cluster"
+CLUSTER_SPEC = "cluster.json"
+"""In the ConfigMap and in the folder: the addresses of the tasks by role, or by what TensorFlow calls it."""
+WAITING_SECONDS = 600
+"""So long a task waits for files that the job names and that are not there."""
+
+_COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+"""A label of the pods of Indexed Jobs since 1.28."""
+_POD_NAME = "statefulset.kubernetes.io/pod-name"
+
+
+def cluster_name(job: str) -> str:
+    """Of the ConfigMap that says who the tasks are."""
+    return f"{job}-cluster"
+
+
+def plain(
+    job: Job,
+    code: Code | None = None,
+    share: Share | None = None,
+    *,
+    folders: Mapping[str, Folder] | None = None,
+    prefix: str | None = None,
+) -> tuple[Piece, ...]:
+    """For a job of which `plain_refusals` says nothing. `folders` are those of `loadData`, by what the job calls them.
+    `prefix` begins the names of tasks, in place of the job's.
+    """
+    every = plain_roles.roles_of(job, code, share, prefix)
+    roles = tuple(role for role in every if role.tasks > 0)
+    variables = environment.variables_among(job.runtime, plain_roles.peers_of(job, every), job.name)
+    wrapped = {role.name: _wrapped(role, variables) for role in roles}
+    first = _looking(job, folders or {}, share)
+    return (
+        Piece(Part.CLUSTER, _cluster(job, every, variables, wrapped)),
+        Piece(Part.SERVICES, _service(job, names.service_name(job.name), {names.JOB_LABEL: job.name})),
+        *(Piece(Part.SERVICES, service) for role in roles for service in _services(job, role)),
+        *(Piece(Part.ROLES, _workload(job, role, wrapped[role.name].container, first)) for role in roles),
+    )
+
+
+def _metadata(job: Job, name: str) -> Json:
+    metadata: Json = {"name": name}
+    if job.namespace:
+        metadata["namespace"] = job.namespace
+    return {**metadata, "labels": {**job.labels, names.JOB_LABEL: job.name}}
+
+
+# Who the tasks are
+
+
+def script_name(role: str) -> str:
+    return f"{role}.env"
+
+
+def _wrapped(role: PlainRole, variables: Variables) -> Wrapped:
+    own = commands.own_names(role.main)
+    told = [name for name in plain_scripts.names(variables, role.name) if name not in own]
+    return commands.wrapped(role.main, f"{CLUSTER_FOLDER}/{script_name(role.name)}", told)
+
+
+def _cluster(
+    job: Job, every: tuple[PlainRole, ...], variables: Variables, wrapped: dict[str, Wrapped]
+) -> Json:
+    scripts = {
+        script_name(role.name): plain_scripts.script(
+            variables,
+            role.name,
+            role.counted,
+            commands.own_names(role.main),
+            wrapped[role.name].exports,
+        )
+        for role in every
+        if role.name in wrapped
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(job, cluster_name(job.name)),
+        "data": {CLUSTER_SPEC: cluster_spec.text(job, plain_roles.peers_of(job, every)), **scripts},
+    }
+
+
+# Where they are
+
+
+def _services(job: Job, role: PlainRole) -> Iterator[Json]:
+    for index in range(role.tasks):
+        name = role.task(index)
+        match role.counted:
+            case Counted.BY_NAME:
+                selector = {_POD_NAME: name}
+            case Counted.BY_KUBERNETES:
+                selector = {**plain_roles.labels(job, role), _COMPLETION_INDEX: str(index)}
+            case Counted.ALONE:
+                selector = plain_roles.labels(job, role)
+        yield _service(job, name, selector, role.port)
+
+
+def _service(job: Job, name: str, selector: dict[str, str], port: int | None = None) -> Json:
+    """Without an address of its own: the name leads to the pod, also before it is ready, for peers wait for peers."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": _metadata(job, name),
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "selector": selector,
+            **({} if port is None else {"ports": [{"port": port}]}),
+        },
+    }
+
+
+# What runs them
+
+
+def _looking(job: Job, folders: Mapping[str, Folder], share: Share | None) -> tuple[Json, ...]:
+    """Who waits in every pod until the files are there that the job names, for nobody starts it when they are."""
+    needs = (*load_data.marks(job, folders), *job.needs)
+    if not needs:
+        return ()
+    waiting = msgspec.structs.replace(job, needs=needs)
+    return (preflight.container(waiting, share, seconds=WAITING_SECONDS),)
+
+
+def _workload(job: Job, role: PlainRole, container: Json, first: tuple[Json, ...]) -> Json:
+    return (_stateful_set if role.is_endless else _job)(job, role, container, first)
+
+
+def _stateful_set(job: Job, role: PlainRole, container: Json, first: tuple[Json, ...]) -> Json:
+    pod_name = {"name": plain_scripts.POD_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    counted = {**container, "env": [pod_name, *(container.get("env") or ())]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": _with_annotations(job, _metadata(job, role.workload)),
+        "spec": {
+            "serviceName": names.service_name(job.name),
+            "podManagementPolicy": "Parallel",
+            "replicas": role.tasks,
+            "selector": {"matchLabels": plain_roles.labels(job, role)},
+            "template": _template(job, role, counted, first, "Always"),
+        },
+    }
+
+
+def _job(job: Job, role: PlainRole, container: Json, first: tuple[Json, ...]) -> Json:
+    """One task alone needs no index, which releases before 1.21 do not know."""
+    is_restarted = role.template["spec"].get("restartPolicy") == "OnFailure"
+    limits = {"activeDeadlineSeconds": job.active_deadline, "ttlSecondsAfterFinished": job.ttl}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _with_annotations(job, _metadata(job, role.workload)),
+        "spec": {
+            **({} if role.tasks == 1 else {"completionMode": "Indexed"}),
+            "completions": role.tasks,
+            "parallelism": role.tasks,
+            "backoffLimit": _retries(job, job.roles[role.name]) * role.tasks,
+            **{name: _seconds(duration) for name, duration in limits.items() if duration is not None},
+            "template": _template(job, role, container, first, "OnFailure" if is_restarted else "Never"),
+        },
+    }
+
+
+def _with_annotations(job: Job, metadata: Json) -> Json:
+    return {**metadata, "annotations": dict(job.annotations)} if job.annotations else metadata
+
+
+def _template(
+    job: Job, role: PlainRole, container: Json, first: tuple[Json, ...], restart_policy: str
+) -> Json:
+    metadata = role.template.get("metadata") or {}
+    spec = role.template["spec"]
+    mount = {"name": CLUSTER_VOLUME, "mountPath": CLUSTER_FOLDER, "readOnly": True}
+    main = {**container, "volumeMounts": [mount, *(container.get("volumeMounts") or ())]}
+    cluster = {"name": CLUSTER_VOLUME, "configMap": {"name": cluster_name(job.name)}}
+    starting = [*first, *(spec.get("initContainers") or ())]
+    return {
+        "metadata": {
+            **metadata,
+            "labels": {**(metadata.get("labels") or {}), **plain_roles.labels(job, role)},
+        },
+        "spec": {
+            **_named(job, spec),
+            "restartPolicy": restart_policy,
+            **({"initContainers": starting} if starting else {}),
+            "containers": [main, *spec["containers"][1:]],
+            "volumes": [cluster, *(spec.get("volumes") or ())],
+        },
+    }
+
+
+def _named(job: Job, spec: Json) -> Json:
+    """On the node's network the cluster's name servers are asked only by whoever says so."""
+    named = {"subdomain": names.service_name(job.name), **spec}
+    if spec.get("hostNetwork") is True and not spec.get("dnsPolicy"):
+        named["dnsPolicy"] = "ClusterFirstWithHostNet"
+    return named
+
+
+def _retries(job: Job, role: Role) -> int:
+    """Of one task. Nobody starts all of them anew: where that was wanted, each is tried as often."""
+    if role.retry is not None:
+        return role.retry
+    return job.retry.task or job.retry.job
+
+
+def _seconds(duration: Duration) -> int:
+    return max(1, math.ceil(durations.seconds(duration)))

@@ -1,0 +1,75 @@
+"""All that has to be there before the tasks of a job: its secrets, its storage, its code, its data, and a last look.
+
+A job that asks for none of it has none of it.
+"""
+
+import base64
+from collections.abc import Iterator, Mapping
+
+from windlass.model.base import Json
+from windlass.model.job import Job
+from windlass.render import code, helper_pods
+from windlass.render.companions import manifests as companions
+from windlass.render.companions.resolved import Settled
+from windlass.render.framework import pods
+from windlass.render.manifest_parts import Part, Piece
+from windlass.render.storage import load_data, preflight, servers
+from windlass.render.storage.load_data import Folder
+from windlass.render.storage.nfs_shares import Share
+
+
+def preparations(
+    job: Job,
+    *,
+    namespace: str = "",
+    archive: bytes | None = None,
+    share: Share | None = None,
+    folders: Mapping[str, Folder] | None = None,
+    settled: Settled | None = None,
+) -> tuple[Piece, ...]:
+    """In the order in which a cluster is given them.
+
+    `namespace` is for a job that leaves it open. `archive` is the code, where that travels. `share` says how the job's
+    own NFS server is reached: by its name, where nobody says. `folders` are those of `loadData`, each by what the job
+    calls it. `settled` is what the job file leaves open of its companions.
+    """
+    made: dict[Part, Iterator[Json]] = {
+        Part.SECRETS: _secrets(job, namespace),
+        Part.VOLUMES: servers.volumes(job, namespace),
+        Part.NFS: servers.server(job, namespace, share),
+        Part.CODE: _code(job, namespace, archive),
+        Part.LOAD_DATA: load_data.objects(job, folders or {}, share, namespace),
+        Part.PREFLIGHT: _preflight(job, namespace, share),
+    }
+    before = (Piece(part, body) for part, bodies in made.items() for body in bodies)
+    return (*before, *companions.pieces(job, settled or Settled(), share, namespace))
+
+
+def _secrets(job: Job, namespace: str) -> Iterator[Json]:
+    if job.secrets:
+        yield {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": helper_pods.metadata(job, pods.secret_name(job.name), namespace),
+            "type": "Opaque",
+            "data": {name: _encoded(value.encode()) for name, value in sorted(job.secrets.items())},
+        }
+
+
+def _code(job: Job, namespace: str, archive: bytes | None) -> Iterator[Json]:
+    if archive is not None:
+        yield {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": helper_pods.metadata(job, code.config_map_name(job.name), namespace),
+            "binaryData": {code.ARCHIVE: _encoded(archive)},
+        }
+
+
+def _preflight(job: Job, namespace: str, share: Share | None) -> Iterator[Json]:
+    if preflight.is_needed(job):
+        yield preflight.pod(job, share, namespace)
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()

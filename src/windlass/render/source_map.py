@@ -1,0 +1,149 @@
+"""A Framework that was made of a job file, as a tree whose parts stand where they were written.
+
+So whatever is found wrong with the Framework is said of the line of the job file that it comes from.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.wire import diagnostics
+from windlass.wire.diagnostics import Fault
+from windlass.wire.yaml import tree
+from windlass.wire.yaml.text import Place
+
+Keys = tuple[str | int, ...]
+
+_OF_CONTAINERS = {
+    "command": "command",
+    "image": "image",
+    "ports": "port",
+    "resources": "resources",
+    "envFrom": "envFrom",
+    "volumeMounts": "volumes",
+    "workingDir": "code",
+}
+_OF_PODS = {
+    "volumes": "volumes",
+    "serviceAccountName": "serviceAccount",
+    "imagePullSecrets": "imagePullSecrets",
+    "nodeSelector": "nodeSelector",
+    "tolerations": "tolerations",
+    "affinity": "volumes",
+}
+_OF_SPECS = {
+    "retryPolicy": "retry",
+    "pendingDeadlineSeconds": "pendingDeadline",
+    "activeDeadlineSeconds": "activeDeadline",
+    "ttlSecondsAfterFinished": "ttl",
+}
+_OF_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
+
+
+class Placed(msgspec.Struct, frozen=True):
+    root: tree.Mapping
+    origins: dict[str, str]
+    """For each path in the Framework, the one in the job file."""
+
+    def said_of_the_job(self, fault: Fault) -> Fault:
+        """The same fault, with the path of what its author wrote. What puts it right is known only where both are the
+        same field."""
+        path = fault.path
+        while path and path not in self.origins:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        origin = self.origins.get(path, "")
+        is_the_same_field = path == fault.path and _last(origin) == _last(path)
+        return msgspec.structs.replace(fault, path=origin, fix=fault.fix if is_the_same_field else None)
+
+
+def placed(framework: Json, job: tree.Mapping, path: str) -> Placed:
+    """`path` is where the job stands in its document."""
+    origins: dict[str, str] = {}
+
+    def node(value: Any, keys: Keys, where: str) -> tree.Node:
+        origin, origins[where] = _origin(framework, job, keys, path)
+        match value:
+            case dict():
+                entries = {
+                    key: node(item, (*keys, key), diagnostics.field(where, key))
+                    for key, item in value.items()
+                }
+                places = {key: Place(entry.line, entry.column) for key, entry in entries.items()}
+                return tree.Mapping(entries, places, origin.line, origin.column)
+            case list() | tuple():
+                items = (
+                    node(item, (*keys, at), diagnostics.item(where, at)) for at, item in enumerate(value)
+                )
+                return tree.Sequence(tuple(items), origin.line, origin.column)
+        return tree.Scalar(value, origin.line, origin.column)
+
+    root = node(framework, (), "")
+    assert isinstance(root, tree.Mapping)  # noqa: S101 — a Framework is one
+    return Placed(root, origins)
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
+def _origin(framework: Json, job: tree.Mapping, keys: Keys, path: str) -> tuple[diagnostics.Located, str]:
+    """The first part of the job file that says something of it; the whole file where none does."""
+    for candidate in _candidates(framework, keys):
+        *above, last = candidate
+        around = tree.dig(job, *above)
+        value = tree.dig(around, last)
+        if isinstance(around, tree.Mapping) and value is not None:
+            place = value if isinstance(value, tree.Scalar) else around.keys[last]
+            return place, functools.reduce(diagnostics.field, candidate, path)
+    return job, path
+
+
+def _candidates(framework: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
+    match keys:
+        case ("metadata", "annotations", str(key), *_):
+            yield (_OF_ANNOTATIONS[key],) if key in _OF_ANNOTATIONS else ("annotations", key)
+        case ("metadata", str(key), *_):
+            yield (key,)
+        case ("spec", "taskRoles", int(index), *rest):
+            role = framework["spec"]["taskRoles"][index]
+            yield from _candidates_of_role(role, tuple(rest))
+            yield ("roles", role["name"])
+        case ("spec", "taskRoles"):
+            yield ("roles",)
+        case ("spec", str(key), *_):
+            yield (_OF_SPECS.get(key, key),)
+
+
+def _candidates_of_role(role: Json, keys: Keys) -> Iterator[tuple[str, ...]]:
+    """Of the role, or else of the whole job."""
+    fields: tuple[str, ...] = ()
+    match keys:
+        case ("taskNumber",):
+            fields = ("tasks",)
+        case ("frameworkAttemptCompletionPolicy", *rest):
+            yield ("roles", role["name"], "completion", *(str(key) for key in rest))
+            fields = ("completion",)
+        case ("task", "retryPolicy", *_):
+            fields = ("retry",)
+        case ("task", "pod", "spec", "containers", 0, "env", int(index), *_):
+            variable = str(role["task"]["pod"]["spec"]["containers"][0]["env"][index]["name"])
+            yield ("secrets", variable)
+            fields = ("env", variable)
+        case ("task", "pod", "spec", "containers", 0, str(key), *_):
+            fields = (_OF_CONTAINERS.get(key, "pod"),)
+        case ("task", "pod", "spec", "volumes", int(index), *_):
+            fields = ("volumes", str(role["task"]["pod"]["spec"]["volumes"][index]["name"]))
+        case ("task", "pod", "spec", str(key), *_):
+            fields = (_OF_PODS.get(key, "pod"),)
+        case ("task", "pod", "metadata", str(key), *_):
+            fields = (key,)
+    if fields:
+        yield ("roles", role["name"], *fields)
+        yield fields
+    if fields[:1] != ("pod",) and keys[:2] == ("task", "pod"):
+        yield ("roles", role["name"], "pod")
+        yield ("pod",)

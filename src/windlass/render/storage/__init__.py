@@ -1,0 +1,1 @@
+"""Volumes of a job: NFS shares, data loading, preflight checks."""

@@ -1,0 +1,83 @@
+"""The volumes of a job, as pods have them."""
+
+from windlass.model.base import Json
+from windlass.model.job import Job, Volume
+from windlass.model.resources import Quantity
+from windlass.render.storage import nfs_shares
+from windlass.render.storage.nfs_shares import Share
+
+SHM = "windlass-shm"
+SHM_FOLDER = "/dev/shm"  # noqa: S108 — that is where programs look for it
+STATE = "windlass-state"
+STATE_FOLDER = "/windlass/state"
+"""What a task says about itself, such as how far it is. Each has its own."""
+
+
+def volumes_of(job: Job, share: Share | None = None, *, has_mounts: bool) -> list[Json]:
+    """Without mounts of its own, a pod has the folders of the machine, and nothing is added to them."""
+    found = own_volumes(job, share)
+    if has_mounts and job.shm_size is not None:
+        found.append({"name": SHM, "emptyDir": {"medium": "Memory", "sizeLimit": amount(job.shm_size)}})
+    if has_mounts:
+        found.append({"name": STATE, "emptyDir": {}})
+    return found
+
+
+def mounts_of(job: Job, share: Share | None = None, *, has_mounts: bool) -> list[Json]:
+    found = own_mounts(job, share)
+    if has_mounts and job.shm_size is not None:
+        found.append({"name": SHM, "mountPath": SHM_FOLDER})
+    if has_mounts:
+        found.append({"name": STATE, "mountPath": STATE_FOLDER})
+    return found
+
+
+def own_volumes(job: Job, share: Share | None = None) -> list[Json]:
+    """Those that the job names. Where nobody knows yet how its own NFS server is reached, it is by the name."""
+    return [
+        {"name": name, **_source(job, name, volume, share or nfs_shares.by_name(job))}
+        for name, volume in job.volumes.items()
+    ]
+
+
+def own_mounts(job: Job, share: Share | None = None) -> list[Json]:
+    return [_mount(name, volume, share or nfs_shares.by_name(job)) for name, volume in job.volumes.items()]
+
+
+def claim_name(job: str, volume: str) -> str:
+    """Of a volume for which a claim is made."""
+    return f"{job}-{volume}"
+
+
+def amount(quantity: Quantity) -> str:
+    """As the API server writes it: never a number, which would come back as a text."""
+    return str(quantity)
+
+
+def _mount(name: str, volume: Volume, share: Share) -> Json:
+    mount: Json = {"name": name, "mountPath": volume.at}
+    folder = nfs_shares.source(volume.share, share)[1] if volume.share else ""
+    path = "/".join(part for part in (folder, volume.sub_path) if part)
+    if path:
+        mount["subPath"] = path
+    if volume.read_only:
+        mount["readOnly"] = True
+    return mount
+
+
+def _source(job: Job, name: str, volume: Volume, share: Share) -> Json:
+    if volume.host_path:
+        return {"hostPath": {"path": volume.host_path, "type": "DirectoryOrCreate"}}
+    if volume.share:
+        return nfs_shares.source(volume.share, share)[0]
+    if volume.nfs is not None:
+        return {"nfs": {"server": volume.nfs.server, "path": volume.nfs.path}}
+    if volume.pvc:
+        return {"persistentVolumeClaim": {"claimName": volume.pvc}}
+    if volume.cephfs is not None:
+        return {"persistentVolumeClaim": {"claimName": claim_name(job.name, name)}}
+    if volume.config_map:
+        return {"configMap": {"name": volume.config_map}}
+    if volume.secret:
+        return {"secret": {"secretName": volume.secret}}
+    return {"emptyDir": volume.empty_dir or {}}

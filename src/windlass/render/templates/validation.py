@@ -1,0 +1,179 @@
+"""Is what comes out of a template something that a cluster can be given: objects with names, of known shapes."""
+
+import re
+from collections.abc import Generator, Iterator
+
+from windlass.jobfile import reader
+from windlass.k8s import types as k8s_types
+from windlass.model import names
+from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.lint import framework
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import text, tree
+
+LONGEST_STATEFUL_SET = 52
+"""Its pods have a label of this name and eleven characters more. Kubernetes takes a longer one, and makes no pods."""
+_LONGEST_LABEL = 63
+_CHECKED_GROUPS = ("v1", "apps/v1", "batch/v1")
+_is_a_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
+_is_a_service_name = re.compile("[a-z]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
+_is_a_name = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
+_is_a_label_value = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?").fullmatch
+
+_LABEL_WORDS = "at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
+_NAMES = {
+    "Service": (_is_a_service_name, f"{_LABEL_WORDS}, and a letter at the beginning"),
+    "Job": (_is_a_label, _LABEL_WORDS),
+    "StatefulSet": (_is_a_label, _LABEL_WORDS),
+}
+_OTHER_NAMES = (
+    _is_a_name,
+    "lower-case letters, digits, hyphens and dots, with a letter or digit at both ends",
+)
+
+
+def check(output: str) -> Iterator[Fault]:
+    """The lines are those of the output."""
+    parsed = yaml_parse.parse(output.encode(errors="surrogatepass"))
+    if parsed.failure is not None:
+        yield parsed.failure
+    documents = [document for document in parsed.documents if not document.is_empty]
+    seen: set[tuple[str, ...]] = set()
+    for document in documents:
+        yield from document.faults
+        for node, path in _items(document.root):
+            yield from _check(node, path)
+            yield from _check_identity(node, seen, path)
+    if parsed.failure is None and not documents:
+        yield diagnostics.error(
+            text.Place(1, 1), "", "expected at least one object, and there is none", Rule.EMPTY_FILE
+        )
+
+
+def _check_identity(node: tree.Node, seen: set[tuple[str, ...]], path: str) -> Iterator[Fault]:
+    """Of two objects of one kind and name, a cluster takes the first only."""
+    kind, name = tree.text_of(tree.dig(node, "kind")), tree.dig(node, "metadata", "name")
+    called = tree.text_of(name)
+    if name is None or not kind or not called:
+        return
+    namespace = tree.text_of(tree.dig(node, "metadata", "namespace")) or ""
+    group = names.group_of(tree.text_of(tree.dig(node, "apiVersion")) or "")
+    identity = (group, kind, namespace, called)
+    if identity in seen:
+        message = (
+            f"found {diagnostics.quoted(called)}, and another {kind} of this name comes out of the template: a cluster "
+            "takes one of them only. Give each a name of its own"
+        )
+        yield diagnostics.error(
+            name, f"{diagnostics.field(path, 'metadata')}.name", message, Rule.DUPLICATE_NAME
+        )
+    seen.add(identity)
+
+
+def _items(root: tree.Node) -> Iterator[tuple[tree.Node, str]]:
+    items = tree.items_of(tree.dig(root, "items"))
+    if tree.text_of(tree.dig(root, "kind")) != "List" or not items:
+        yield root, ""
+        return
+    for index, item in enumerate(items):
+        yield item, diagnostics.item("items", index)
+
+
+def _check(node: tree.Node, path: str) -> Iterator[Fault]:
+    if not isinstance(node, tree.Mapping):
+        yield from structural_validation.wrong_type(
+            node, "an object: a mapping with apiVersion, kind and metadata", path
+        )
+        return
+    if reader.is_job(node):
+        from windlass.render import validation as of_jobs
+
+        yield from of_jobs.check(node, path)
+        return
+    kind = yield from _text_of(node, "kind", path)
+    api_version = yield from _text_of(node, "apiVersion", path)
+    if not kind or not api_version:
+        return
+    yield from _check_name(node, kind, path)
+    yield from _check_labels(node, path)
+    if kind == names.KIND and names.group_of(api_version) in names.GROUPS:
+        yield from framework.check(node, path)
+    elif api_version in _CHECKED_GROUPS and f"V1{kind}" in k8s_types.types():
+        yield from pod_schema.check_type(node, f"V1{kind}", path)
+        yield from _check_room(node, kind, path)
+
+
+def _text_of(node: tree.Mapping, key: str, path: str) -> Generator[Fault, None, str]:
+    """A field that every object has. Returns it; nothing where it is not there."""
+    value = node.get(key)
+    if value is None:
+        message = f'the field "{key}" is missing: every object needs one'
+        yield diagnostics.error(node, path, message, Rule.MISSING_FIELD)
+        return ""
+    found = tree.text_of(value)
+    if found is None:
+        yield from structural_validation.wrong_type(value, "a string", diagnostics.field(path, key))
+    return found or ""
+
+
+def _check_name(node: tree.Mapping, kind: str, path: str) -> Iterator[Fault]:
+    path = diagnostics.field(path, "metadata")
+    metadata = node.get("metadata")
+    name = tree.dig(node, "metadata", "name")
+    if name is None:
+        if tree.dig(node, "metadata", "generateName") is None:
+            message = 'the field "name" is missing: every object needs one'
+            yield diagnostics.error(metadata or node, path, message, Rule.MISSING_FIELD)
+    else:
+        is_one, expected = _NAMES.get(kind, _OTHER_NAMES)
+        written = tree.text_of(name)
+        if written is None or not is_one(written):
+            yield from structural_validation.wrong_type(
+                name, f"the name of a {kind}: {expected}", diagnostics.field(path, "name")
+            )
+    namespace = tree.dig(node, "metadata", "namespace")
+    written = tree.text_of(namespace) if namespace is not None else None
+    if namespace is not None and (written is None or not _is_a_label(written)):
+        expected = f"the name of a namespace: {_LABEL_WORDS}"
+        yield from structural_validation.wrong_type(namespace, expected, diagnostics.field(path, "namespace"))
+
+
+def _check_labels(node: tree.Mapping, path: str) -> Iterator[Fault]:
+    labels = tree.dig(node, "metadata", "labels")
+    for key, value in labels.entries.items() if isinstance(labels, tree.Mapping) else ():
+        written = tree.text_of(value)
+        if written is not None and not _is_a_label_value(written):
+            where = diagnostics.field(diagnostics.field(diagnostics.field(path, "metadata"), "labels"), key)
+            expected = "at most 63 letters, digits, hyphens, underscores and dots"
+            yield from structural_validation.wrong_type(value, f"the value of a label: {expected}", where)
+
+
+def _check_room(node: tree.Mapping, kind: str, path: str) -> Iterator[Fault]:
+    """Pods are called by the name of what makes them and a number."""
+    at = tree.dig(node, "metadata", "name")
+    name = tree.text_of(at) if at is not None else None
+    if at is None or name is None:
+        return
+    where = diagnostics.field(diagnostics.field(path, "metadata"), "name")
+    if kind == "StatefulSet" and LONGEST_STATEFUL_SET < len(name) <= _LONGEST_LABEL:
+        message = (
+            f"found {len(name)} characters, expected at most {LONGEST_STATEFUL_SET}: Kubernetes puts some behind "
+            "the name of a StatefulSet, and makes no pods where that becomes too long"
+        )
+        yield diagnostics.error(at, where, message)
+    is_indexed = tree.text_of(tree.dig(node, "spec", "completionMode")) == "Indexed"
+    completions = tree.dig(node, "spec", "completions")
+    if (
+        kind == "Job"
+        and is_indexed
+        and isinstance(completions, tree.Scalar)
+        and structural_validation.is_integer(completions)
+    ):
+        last = len(f"-{int(str(completions.value)) - 1}")
+        if _LONGEST_LABEL - last < len(name) <= _LONGEST_LABEL:
+            message = (
+                f"found {len(name)} characters, expected at most {_LONGEST_LABEL - last}: the hosts of its tasks "
+                "are called by the name and the number of the task"
+            )
+            yield diagnostics.error(at, where, message)

@@ -1,0 +1,101 @@
+"""How far tasks are: how long it still takes at the pace of the last steps, and the files that say where they are."""
+
+import contextlib
+import os
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from windlass.client.pods import Container, Pod
+from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.wire import progress
+from windlass.wire.progress import Progress
+
+VARIABLE = "WINDLASS_PROGRESS"
+_SAMPLES = 20
+LONGEST_REMAINING = 10 * 365 * 86400.0
+"""Seconds. What would take longer is not told: nobody waits for it."""
+
+
+class Pace:
+    """Of one task. What it did a while ago says little about how long the rest takes."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[datetime, int]] = deque(maxlen=_SAMPLES)
+
+    def remaining(self, found: Progress, now: datetime) -> float | None:
+        """Seconds, or None as long as nobody can say."""
+        if self._samples and found.step < self._samples[-1][1]:
+            # It has begun anew.
+            self._samples.clear()
+        if not self._samples or found.step > self._samples[-1][1]:
+            self._samples.append((now, found.step))
+        since, first = self._samples[0]
+        seconds, steps = (now - since).total_seconds(), found.step - first
+        if not found.total or steps <= 0 or seconds <= 0:
+            return None
+        left = max(found.total - found.step, 0) * seconds / steps
+        return round(left, 1) if left <= LONGEST_REMAINING else None
+
+
+def file_of(pod: Pod, folder: PodFolder) -> Path | None:
+    """Where the machine has the file that the pod was told to write to, if it is in a volume of the machine's."""
+    for container in pod.spec.containers:
+        for variable in container.env:
+            if variable.name == VARIABLE and variable.value:
+                return _on_machine(pod, container, PurePosixPath(variable.value), folder)
+    return None
+
+
+def _on_machine(pod: Pod, container: Container, file: PurePosixPath, folder: PodFolder) -> Path | None:
+    volumes = {volume.name: volume for volume in pod.spec.volumes}
+    mounts = [mount for mount in container.volume_mounts if file.is_relative_to(mount.mount_path)]
+    if not mounts:
+        return None
+    mount = max(mounts, key=lambda each: len(each.mount_path))
+    volume = volumes.get(mount.name)
+    if volume is None or ".." in file.parts:
+        return None
+    inner = PurePosixPath(mount.sub_path, file.relative_to(mount.mount_path))
+    if volume.empty_dir is not None:
+        return folder.volume(volume.name) / inner
+    return Path(volume.host_path.path, inner) if volume.host_path is not None else None
+
+
+class _Version(msgspec.Struct, frozen=True):
+    inode: int
+    size: int
+    changed: int
+
+
+class Files:
+    """The files of running pods. One that has not changed is not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, _Version] = {}
+
+    def look(self, paths: Iterable[Path]) -> Iterator[tuple[Path, Progress]]:
+        """Those with something new in them."""
+        for path in paths:
+            with contextlib.suppress(OSError):
+                found = self._read(path)
+                if found is not None:
+                    yield path, found
+
+    def _read(self, path: Path) -> Progress | None:
+        # A pod wrote it: it may be a link to somewhere, or a pipe that nobody writes to.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            seen = os.fstat(descriptor)
+            version = _Version(seen.st_ino, seen.st_size, seen.st_mtime_ns)
+            if not stat.S_ISREG(seen.st_mode) or self._known.get(path) == version:
+                return None
+            self._known[path] = version
+            start = max(seen.st_size - progress.MOST_BYTES, 0)
+            return progress.of_file(os.pread(descriptor, progress.MOST_BYTES, start))
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,131 @@
+"""The faults of `--inject`, done to the pods of the embedded cluster. Which pods, and when: `injection_aims`.
+
+injector = Injector(injections, cluster, transport, tell)     # before there is a pod
+injector.on_pod(pod)                                          # whenever one is seen
+await injector.finish()                                       # when the jobs are over
+await injector.stop()                                         # in any case
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from windlass.client.pods import Pod
+from windlass.kubeapi import requests
+from windlass.kubeapi.errors import ApiError, ConflictError, NotFoundError
+from windlass.kubeapi.resources import PODS
+from windlass.model.base import Json
+from windlass.runner.fault_targets import Aims, Hit, JobKey
+from windlass.runner.report import Line, Topic
+from windlass.wire import fault_injection
+from windlass.wire.fault_injection import Injection, What
+
+if TYPE_CHECKING:
+    from windlass.kubeapi.transport import Transport
+
+
+class Cluster(Protocol):
+    """What a `LocalCluster` lets be done to its pods."""
+
+    def end_container(
+        self,
+        namespace: str,
+        pod: str,
+        *,
+        uid: str = "",
+        container: str = "",
+        code: int = fault_injection.KILLED,
+    ) -> bool: ...
+
+    def delay_pods(self, seconds_of: Callable[[Json], float]) -> None: ...
+
+
+class Injector:
+    """Within an event loop. Each fault that is done is told in a line, and each that never was when all is over."""
+
+    def __init__(
+        self,
+        wanted: Iterable[Injection],
+        cluster: Cluster,
+        transport: "Transport",
+        tell: Callable[[Line], None],
+        prefixes: Mapping[JobKey, str] | None = None,
+    ) -> None:
+        """`prefixes` stand before the tasks of a job in what is told, where there are several jobs."""
+        self._wanted = tuple(wanted)
+        self._aims = Aims(self._wanted)
+        self._cluster = cluster
+        self._transport = transport
+        self._tell = tell
+        self._prefixes = prefixes or {}
+        self._done: set[Injection] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._deletions: set[asyncio.Task[None]] = set()
+        self._is_over = False
+        if any(injection.what is What.DELAY for injection in self._wanted):
+            cluster.delay_pods(self._delay_of)
+
+    def on_pod(self, pod: Pod) -> None:
+        if self._is_over:
+            return
+        loop = asyncio.get_running_loop()
+        for hit in self._aims.hits(pod):
+            self._timers.add(loop.call_later(hit.injection.seconds, self._do, hit))
+
+    async def stop(self) -> None:
+        """Nothing is done any more, however the run ends."""
+        self._is_over = True
+        for timer in self._timers:
+            timer.cancel()
+        deletions = tuple(self._deletions)
+        for task in deletions:
+            task.cancel()
+        await asyncio.gather(*deletions, return_exceptions=True)
+
+    async def finish(self) -> None:
+        """Of jobs that came to their ends: what never came to pass is told."""
+        await self.stop()
+        for injection in dict.fromkeys(self._wanted):
+            if injection not in self._done:
+                message = f"not injected: {injection}: the task was over before it could be, or never ran"
+                self._tell(Line(Topic.NOTE, _now(), injection.task, "NotInjected", message))
+
+    def _delay_of(self, pod: Json) -> float:
+        hits = self._aims.delays(msgspec.convert(pod, Pod))
+        for hit in hits:
+            self._say(hit)
+        return sum(hit.injection.seconds for hit in hits)
+
+    def _do(self, hit: Hit) -> None:
+        if hit.injection.what is What.DELETE:
+            deletion = asyncio.create_task(self._delete(hit))
+            self._deletions.add(deletion)
+            deletion.add_done_callback(self._deletions.discard)
+        elif self._cluster.end_container(hit.namespace, hit.pod, uid=hit.uid, code=hit.injection.code):
+            self._say(hit)
+
+    async def _delete(self, hit: Hit) -> None:
+        try:
+            await self._transport.send(requests.delete(PODS, hit.namespace, hit.pod, uid=hit.uid))
+        except (NotFoundError, ConflictError):
+            return
+        except ApiError as error:
+            message = f"not injected: {hit.said}: {error}"
+            self._tell(Line(Topic.NOTE, _now(), self._name_of(hit), "NotInjected", message))
+            return
+        self._say(hit)
+
+    def _say(self, hit: Hit) -> None:
+        self._done.add(hit.injection)
+        self._tell(Line(Topic.NOTE, _now(), self._name_of(hit), "Injected", f"injected: {hit.said}"))
+
+    def _name_of(self, hit: Hit) -> str:
+        """As all else that is told of the task calls it."""
+        return f"{self._prefixes.get(hit.job, '')}{hit.task}"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

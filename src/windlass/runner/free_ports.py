@@ -1,0 +1,57 @@
+"""Free ports of this machine, for the tasks of pods that share its network."""
+
+import contextlib
+import random
+import socket
+from collections.abc import Callable
+
+from windlass.controller.engine.port import PortError
+from windlass.model.feature_annotations import wishes_in
+from windlass.model.framework import Framework
+
+_RANGE = range(15_000, 32_000)
+"""Above what services use, below what the kernel gives to outgoing connections."""
+_ROOM = 8
+"""So many tasks more than it has a role may be scaled up to."""
+_TRIES = 200
+
+
+class NoFreePortError(PortError):
+    """There is no room for the ports of a Framework."""
+
+
+def choose(
+    framework: Framework,
+    pick: Callable[[range], int] = lambda among: random.choice(among),  # noqa: S311
+) -> dict[str, int] | None:
+    """For each role the first of its ports; those of its tasks follow. None for a Framework that asks for none."""
+    if not wishes_in(framework.metadata.annotations).wants_names:
+        return None
+    wanted = {
+        role.name: role.task_number + max(role.task_number, _ROOM) for role in framework.spec.task_roles
+    }
+    first = _first_of(sum(wanted.values()), pick)
+    chosen = {}
+    for role, count in wanted.items():
+        chosen[role] = first
+        first += count
+    return chosen
+
+
+def _first_of(count: int, pick: Callable[[range], int]) -> int:
+    """Of so many in a row that nobody listens on."""
+    starts = _RANGE[: max(0, len(_RANGE) - count + 1)]
+    for _ in range(_TRIES if starts else 0):
+        first = pick(starts)
+        if all(map(_is_free, range(first, first + count))):
+            return first
+    raise NoFreePortError(f"no {count} free ports in a row were found on this machine")
+
+
+def _is_free(port: int) -> bool:
+    with contextlib.closing(socket.socket()) as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True

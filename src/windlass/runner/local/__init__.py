@@ -1,0 +1,1 @@
+"""The daemon behind `windlass local`: its data directory, process, record and status."""

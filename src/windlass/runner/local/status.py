@@ -1,0 +1,102 @@
+"""What `windlass local status` finds: whether a cluster runs, where, and what is on it."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from windlass.kubeapi import access, answers, requests
+from windlass.kubeapi.errors import ApiError
+from windlass.kubeapi.resources import PODS, Resource
+from windlass.kubeapi.transport import Transport
+from windlass.runner.local import process
+
+NODES = Resource("", "v1", "nodes", is_namespaced=False)
+ANSWER_SECONDS = 10.0
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    running: bool
+    data_dir: str
+    pid: int | None = None
+    url: str = ""
+    kubeconfig: str = ""
+    network: str = ""
+    controller: bool = False
+    nodes: tuple[str, ...] = ()
+    pods: dict[str, int] = {}
+    """How many there are, by phase."""
+    trouble: str = ""
+    """Why it does not answer; empty if it does."""
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _PodStatus(msgspec.Struct, frozen=True):
+    phase: str = "Pending"
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    status: _PodStatus = _PodStatus()
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+
+
+def look(data: Path) -> Status:
+    """Raises DaemonError if there is a process that is neither running nor gone."""
+    record = process.running(data)
+    if record is None:
+        return Status(running=False, data_dir=str(data))
+    found = Status(
+        running=True,
+        data_dir=str(data),
+        pid=record.pid,
+        url=record.url,
+        kubeconfig=record.kubeconfig,
+        network=record.network,
+        controller=record.has_controller,
+    )
+    try:
+        nodes, pods = asyncio.run(_objects(record.socket))
+    except ApiError as error:
+        return msgspec.structs.replace(found, trouble=str(error))
+    phases = Counter(pod.status.phase for pod in pods)
+    return msgspec.structs.replace(
+        found,
+        nodes=tuple(sorted(node.metadata.name for node in nodes)),
+        pods=dict(sorted(phases.items())),
+    )
+
+
+def lines(status: Status) -> list[str]:
+    """For people."""
+    if not status.running:
+        return ["not running", f"data:       {status.data_dir}"]
+    pods = ", ".join(f"{number} {phase}" for phase, number in status.pods.items())
+    shown = {
+        "API server": status.url,
+        "kubeconfig": status.kubeconfig,
+        "controller": "runs with it" if status.controller else "none",
+        "network": status.network,
+        "nodes": ", ".join(status.nodes) or "none",
+        "pods": pods or "none",
+        "data": status.data_dir,
+    }
+    head = f"running, process {status.pid}"
+    if status.trouble:
+        head += f", and does not answer: {status.trouble}"
+    return [head, *(f"{f'{name}:':<11} {value}" for name, value in shown.items())]
+
+
+async def _objects(socket: str) -> tuple[list[_Object], list[_Object]]:
+    async with Transport(access.unix(socket), user_agent="windlass-local") as transport:
+        found = []
+        for resource in (NODES, PODS):
+            body = await transport.send(requests.list_page(resource, limit=0), ANSWER_SECONDS)
+            found.append([_decode(item) for item in answers.decode_page(body).objects])
+    return found[0], found[1]

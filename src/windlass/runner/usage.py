@@ -1,0 +1,62 @@
+"""What tasks use of CPU and memory, as the metrics API of a cluster tells it. A cluster may have none."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.k8s import quantities
+from windlass.kubeapi import requests
+from windlass.kubeapi.requests import Request
+from windlass.kubeapi.resources import Resource
+from windlass.model import names
+
+POD_METRICS = Resource("metrics.k8s.io", "v1beta1", "pods")
+
+
+class Usage(msgspec.Struct, frozen=True):
+    cpu: float
+    """Cores."""
+    memory: int
+    """Bytes."""
+
+
+class _Amounts(msgspec.Struct, frozen=True):
+    cpu: str = "0"
+    memory: str = "0"
+
+
+class _Container(msgspec.Struct, frozen=True):
+    usage: _Amounts = _Amounts()
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    namespace: str = ""
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+    containers: tuple[_Container, ...] = ()
+
+
+class _List(msgspec.Struct, frozen=True):
+    items: tuple[_Pod, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_List).decode
+
+
+def request() -> Request:
+    """Of the tasks in all namespaces."""
+    return requests.list_page(POD_METRICS, label_selector=names.FRAMEWORK_NAME, limit=0)
+
+
+def answered(body: bytes) -> Mapping[tuple[str, str], Usage]:
+    """By namespace and name of the pod. Raises msgspec.DecodeError for what is no list of metrics."""
+    return {(pod.metadata.namespace, pod.metadata.name): _sum(pod) for pod in _decode(body).items}
+
+
+def _sum(pod: _Pod) -> Usage:
+    cpu = sum(quantities.parse(container.usage.cpu) for container in pod.containers)
+    memory = sum(quantities.parse(container.usage.memory) for container in pod.containers)
+    return Usage(float(cpu), int(memory))

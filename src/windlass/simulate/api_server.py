@@ -1,0 +1,400 @@
+"""An API server in memory, with a garbage collector: what a Kubernetes would answer, and to whom it would tell it.
+
+Objects are the model's own frozen values, so that thousands of Frameworks are played in seconds. How the same things
+look on the wire is not its business.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from enum import StrEnum
+from random import Random
+from typing import TypeVar
+
+import msgspec
+
+from windlass.controller.engine.keys import FrameworkKey, key_of
+from windlass.controller.engine.port import (
+    AlreadyExistsError,
+    ConflictError,
+    Emptied,
+    Listed,
+    NotFoundError,
+    RefusedError,
+)
+from windlass.model import names
+from windlass.model.api_failure import ApiFailure
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.model.gang import GangSpec
+from windlass.model.pods import ConfigMapView, ObjectView, PodView
+from windlass.model.status import FrameworkStatus
+from windlass.simulate.virtual_time import Timeline
+
+V = TypeVar("V", ConfigMapView, PodView)
+Watched = Framework | ConfigMapView | PodView
+GRACE_SECONDS = 30
+MOST_DELETED_AT_ONCE = 500
+"""By one request for all pods of an attempt."""
+
+
+class Verb(StrEnum):
+    """What a watch says happened. Whether it was added or modified makes no difference to Windlass."""
+
+    CHANGED = "changed"
+    DELETED = "deleted"
+
+
+class Propagation(StrEnum):
+    FOREGROUND = "Foreground"
+    BACKGROUND = "Background"
+
+
+Watcher = Callable[[Verb, Watched], None]
+
+
+class ApiServer:
+    def __init__(self, timeline: Timeline, random: Random) -> None:
+        self._timeline = timeline
+        self._random = random
+        self._version = 0
+        self._serial = 0
+        self.frameworks: dict[FrameworkKey, Framework] = {}
+        self.config_maps: dict[tuple[str, str], ConfigMapView] = {}
+        self.pods: dict[tuple[str, str], PodView] = {}
+        self.services: dict[tuple[str, str], str] = {}
+        """Whose they are, by UID."""
+        self._finalized: set[str] = set()
+        """UIDs of the objects that wait for their dependents to go first."""
+        self._uids: dict[str, ObjectView | Framework] = {}
+        self._created_at: dict[str, int] = {}
+        """As of which version a pod is there, by its UID."""
+        self._dependents: dict[str, set[tuple[str, str, str]]] = {}
+        self._pods_of: dict[tuple[str, str], set[str]] = {}
+        """Names of the pods that carry a Framework's name as their label."""
+        self.most_deleted_at_once = MOST_DELETED_AT_ONCE
+        self.watchers: list[Watcher] = []
+        self.on_pod_created: list[Callable[[PodView], None]] = []
+        self.on_pod_deletion: list[Callable[[PodView, bool], None]] = []
+        self.on_status_stored: list[Callable[[Framework, FrameworkStatus], None]] = []
+        self.on_gang_published: list[Callable[[GangSpec], None]] = []
+
+    @property
+    def now(self) -> datetime:
+        return self._timeline.now
+
+    def found(self, uid: str) -> ObjectView | Framework | None:
+        return self._uids.get(uid)
+
+    @property
+    def resource_version(self) -> str:
+        return str(self._version)
+
+    # Frameworks
+
+    def create_framework(self, framework: Framework) -> Framework:
+        key = key_of(framework)
+        if key in self.frameworks:
+            raise AlreadyExistsError(str(key))
+        metadata = msgspec.structs.replace(
+            framework.metadata, uid=self._new_uid("fw"), creation_timestamp=self._timeline.now
+        )
+        return self._put_framework(msgspec.structs.replace(framework, metadata=metadata, status=None))
+
+    def update_framework(self, framework: Framework) -> Framework:
+        """As a user does who has just read it."""
+        return self._put_framework(framework)
+
+    def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
+        key = key_of(framework)
+        current = self.frameworks.get(key)
+        if current is None or current.uid != framework.uid:
+            raise NotFoundError(str(key))
+        if current.metadata.resource_version != framework.metadata.resource_version:
+            raise ConflictError(f"{current.metadata.resource_version} is newer")
+        for listener in self.on_status_stored:
+            listener(current, status)
+        return self._put_framework(msgspec.structs.replace(current, status=status))
+
+    def delete_framework(self, framework: Framework, propagation: Propagation) -> None:
+        key = key_of(framework)
+        current = self.frameworks.get(key)
+        if current is None or current.uid != framework.uid:
+            return
+        if propagation is Propagation.BACKGROUND:
+            self._remove_framework(current)
+            return
+        self._finalized.add(current.uid)
+        if not current.is_deleting:
+            metadata = msgspec.structs.replace(current.metadata, deletion_timestamp=self._timeline.now)
+            current = self._put_framework(msgspec.structs.replace(current, metadata=metadata))
+        self._collect_later(current.uid)
+
+    # ConfigMaps
+
+    def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
+        view = msgspec.convert(manifest, ConfigMapView)
+        if (namespace, view.name) in self.config_maps:
+            raise AlreadyExistsError(f"configmaps {view.name!r} already exists")
+        created = self._put_config_map(self._born(view, "cm"))
+        self._collect_if_orphan(created)
+        return created
+
+    def delete_config_map(self, namespace: str, name: str, uid: str, propagation: Propagation) -> None:
+        current = self.config_maps.get((namespace, name))
+        if current is None or current.uid != uid:
+            return
+        if propagation is Propagation.BACKGROUND:
+            self._remove_config_map(current)
+            return
+        self._finalized.add(uid)
+        if not current.is_deleting:
+            self._put_config_map(self._deleting(current, 0))
+        self._collect_later(uid)
+
+    # Services and gangs
+
+    def create_service(self, framework: Framework, manifest: Json) -> None:
+        """Its owner's end is its own: the garbage collector's work is not waited for here."""
+        place = framework.namespace, manifest["metadata"]["name"]
+        owner = self.services.get(place, framework.uid)
+        if owner != framework.uid and owner in self._uids:
+            raise AlreadyExistsError(f"services {place[1]!r} already exists")
+        self.services[place] = framework.uid
+
+    def publish_gang(self, manifest: Json) -> None:
+        gang = msgspec.convert(manifest["spec"], GangSpec)
+        for listener in self.on_gang_published:
+            listener(gang)
+
+    # Pods
+
+    def create_pod(self, namespace: str, manifest: Json) -> PodView:
+        view = msgspec.convert(manifest, PodView)
+        if (namespace, view.name) in self.pods:
+            raise AlreadyExistsError(f"pods {view.name!r} already exists")
+        created = self.put_pod(self._born(view, "pod"))
+        self._created_at[created.uid] = int(created.metadata.resource_version)
+        for listener in self.on_pod_created:
+            listener(created)
+        self._collect_if_orphan(created)
+        return created
+
+    def put_pod(self, pod: PodView) -> PodView:
+        pod = self._versioned(pod)
+        self.pods[pod.metadata.namespace, pod.name] = pod
+        place = (pod.metadata.namespace, pod.metadata.labels.framework_name)
+        self._pods_of.setdefault(place, set()).add(pod.name)
+        self._remember(pod)
+        self._tell(Verb.CHANGED, pod)
+        return pod
+
+    def pod_of(self, uid: str) -> PodView | None:
+        found = self._uids.get(uid)
+        return found if isinstance(found, PodView) else None
+
+    def delete_pod(self, namespace: str, name: str, uid: str, *, force: bool = False) -> PodView | None:
+        """Returns it as it is now, if it is still there."""
+        current = self.pods.get((namespace, name))
+        if current is None or current.uid != uid:
+            return None
+        is_first_time = not current.is_deleting
+        if is_first_time and not force:
+            current = self.put_pod(self._deleting(current, GRACE_SECONDS))
+        if is_first_time or force:
+            for listener in self.on_pod_deletion:
+                listener(current, force)
+        if force or current.is_terminal:
+            self.remove_pod(uid)
+        return self.pod_of(uid)
+
+    def remove_pod(self, uid: str) -> None:
+        pod = self.pod_of(uid)
+        if pod is None:
+            return
+        del self.pods[pod.metadata.namespace, pod.name]
+        self._pods_of[pod.metadata.namespace, pod.metadata.labels.framework_name].discard(pod.name)
+        self._forget(pod)
+        self._tell(Verb.DELETED, self._versioned(pod))
+        owner = pod.controller
+        if owner is not None and owner.uid in self._finalized:
+            self._timeline.after(self._random.uniform(0, 0.05), lambda: self._collect(owner.uid))
+
+    def delete_pods_of_attempt(
+        self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str
+    ) -> Emptied:
+        """A few at a time, in the order of their names; the token is the last name that was dealt with. With a version,
+        as one does that knows of nothing newer."""
+        owned = [
+            pod
+            for kind, space, name in sorted(self._dependents.get(config_map_uid, ()))
+            if kind == "pod" and name > continue_token and (pod := self.pods.get((space, name))) is not None
+        ]
+        newest = int(not_older_than) if not_older_than else int(self.resource_version)
+        found = [
+            pod
+            for pod in owned
+            if pod.metadata.labels.attempt == config_map_uid and self._created_at.get(pod.uid, 0) <= newest
+        ]
+        first, rest = found[: self.most_deleted_at_once], found[self.most_deleted_at_once :]
+        for pod in first:
+            self.delete_pod(namespace, pod.name, pod.uid)
+        return Emptied(tuple(first), first[-1].name if rest else "")
+
+    def list_objects(self, framework: Framework) -> Listed:
+        namespace = framework.namespace
+        config_map = self.config_maps.get((namespace, names.config_map_name(framework.name)))
+        pods = [
+            self.pods[namespace, name] for name in sorted(self._pods_of.get((namespace, framework.name), ()))
+        ]
+        return Listed(self.resource_version, config_map, tuple(pods))
+
+    # The garbage collector
+
+    def _collect_later(self, uid: str) -> None:
+        self._timeline.after(self._random.uniform(0.2, 5), lambda: self._collect(uid))
+
+    def _collect_if_orphan(self, found: ObjectView) -> None:
+        owner = found.controller
+        if owner is None or owner.uid not in self._uids:
+            self._collect_later(found.uid)
+
+    def _collect(self, uid: str) -> None:
+        found = self._uids.get(uid)
+        if found is None:
+            return
+        if uid in self._finalized:
+            dependents = self.dependents_of(uid)
+            if not dependents:
+                self._timeline.after(self._random.uniform(0, 0.02), lambda: self._remove_finalized(found))
+                return
+            for dependent in dependents:
+                self._delete_as_collector(dependent)
+            self._collect_later(uid)
+            return
+        owner = found.controller if isinstance(found, ObjectView) else None
+        if owner is None or owner.uid not in self._uids:
+            self._delete_as_collector(found)
+
+    def _remove_finalized(self, found: ObjectView | Framework) -> None:
+        """What has lost its last finalizer goes by its name: a server compares no UID there, and so it takes along what
+        somebody has made anew meanwhile."""
+        current: ObjectView | Framework | None
+        match found:
+            case ConfigMapView():
+                current = self.config_maps.get((found.metadata.namespace, found.name))
+            case _:
+                current = self._uids.get(found.uid)
+        if current is not None:
+            self._remove(current)
+
+    def _delete_as_collector(self, found: ObjectView | Framework) -> None:
+        match found:
+            case ConfigMapView():
+                # It carries the finalizer for the foreground, so it goes after its pods.
+                self.delete_config_map(
+                    found.metadata.namespace, found.name, found.uid, Propagation.FOREGROUND
+                )
+            case PodView():
+                self.delete_pod(found.metadata.namespace, found.name, found.uid)
+
+    def dependents_of(self, uid: str) -> list[ObjectView]:
+        places = sorted(self._dependents.get(uid, ()))
+        found = [
+            self.pods.get((space, name)) if kind == "pod" else self.config_maps.get((space, name))
+            for kind, space, name in places
+        ]
+        return [dependent for dependent in found if dependent is not None]
+
+    # Inside
+
+    def _tell(self, verb: Verb, found: Watched) -> None:
+        for watcher in self.watchers:
+            watcher(verb, found)
+
+    def _new_uid(self, kind: str) -> str:
+        self._serial += 1
+        return f"{kind}-{self._serial}"
+
+    def _next_version(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+    def _versioned(self, found: V) -> V:
+        metadata = msgspec.structs.replace(found.metadata, resource_version=self._next_version())
+        return msgspec.structs.replace(found, metadata=metadata)
+
+    def _born(self, view: V, kind: str) -> V:
+        metadata = msgspec.structs.replace(
+            view.metadata, uid=self._new_uid(kind), creation_timestamp=self._timeline.now
+        )
+        return msgspec.structs.replace(view, metadata=metadata)
+
+    def _deleting(self, found: V, grace: int) -> V:
+        metadata = msgspec.structs.replace(
+            found.metadata,
+            deletion_timestamp=self._timeline.now + timedelta(seconds=grace),
+            deletion_grace_period_seconds=grace,
+        )
+        return msgspec.structs.replace(found, metadata=metadata)
+
+    def _put_framework(self, framework: Framework) -> Framework:
+        metadata = msgspec.structs.replace(framework.metadata, resource_version=self._next_version())
+        framework = msgspec.structs.replace(framework, metadata=metadata)
+        self.frameworks[key_of(framework)] = framework
+        self._uids[framework.uid] = framework
+        self._tell(Verb.CHANGED, framework)
+        return framework
+
+    def _put_config_map(self, config_map: ConfigMapView) -> ConfigMapView:
+        config_map = self._versioned(config_map)
+        self.config_maps[config_map.metadata.namespace, config_map.name] = config_map
+        self._remember(config_map)
+        self._tell(Verb.CHANGED, config_map)
+        return config_map
+
+    def _remove(self, found: ObjectView | Framework) -> None:
+        match found:
+            case Framework():
+                self._remove_framework(found)
+            case ConfigMapView():
+                self._remove_config_map(found)
+            case PodView():
+                self.remove_pod(found.uid)
+
+    def _remove_framework(self, framework: Framework) -> None:
+        del self.frameworks[key_of(framework)]
+        del self._uids[framework.uid]
+        self._finalized.discard(framework.uid)
+        metadata = msgspec.structs.replace(framework.metadata, resource_version=self._next_version())
+        self._tell(Verb.DELETED, msgspec.structs.replace(framework, metadata=metadata))
+        for dependent in self.dependents_of(framework.uid):
+            self._collect_later(dependent.uid)
+
+    def _remove_config_map(self, config_map: ConfigMapView) -> None:
+        del self.config_maps[config_map.metadata.namespace, config_map.name]
+        self._forget(config_map)
+        self._tell(Verb.DELETED, self._versioned(config_map))
+        for dependent in self.dependents_of(config_map.uid):
+            self._collect_later(dependent.uid)
+
+    def _place(self, found: ObjectView) -> tuple[str, str, str]:
+        kind = "pod" if isinstance(found, PodView) else "config_map"
+        return kind, found.metadata.namespace, found.name
+
+    def _remember(self, found: ObjectView) -> None:
+        self._uids[found.uid] = found
+        owner = found.controller
+        if owner is not None:
+            self._dependents.setdefault(owner.uid, set()).add(self._place(found))
+
+    def _forget(self, found: ObjectView) -> None:
+        del self._uids[found.uid]
+        self._created_at.pop(found.uid, None)
+        self._finalized.discard(found.uid)
+        owner = found.controller
+        if owner is not None:
+            self._dependents.get(owner.uid, set()).discard(self._place(found))
+
+
+def refusal(code: int, reason: str, message: str) -> RefusedError:
+    return RefusedError(ApiFailure(code, reason, message))

@@ -1,0 +1,411 @@
+"""A controller in the Simulation: the real cache, queue and executor, and a port whose requests take time and fail.
+
+A pass is a coroutine that is driven by hand: it runs until it awaits a request, the request arrives at the API server
+after a while, and its answer resumes the pass after another. A crash drops the passes; what they had sent arrives all
+the same.
+"""
+
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from random import Random
+from typing import Any
+
+from windlass.controller.engine.adaptive_batching import Pace
+from windlass.controller.engine.cache import Cache
+from windlass.controller.engine.executor import Executor
+from windlass.controller.engine.keys import FrameworkKey, key_of
+from windlass.controller.engine.port import ConflictError, Emptied, Listed, PortError, UnansweredError
+from windlass.controller.engine.queue import KeyedQueue
+from windlass.decide import decide, write_coalescing
+from windlass.decide.types import Decision, DeletePod, Reason, Rules
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.status import FrameworkStatus
+from windlass.simulate.api_server import ApiServer, Propagation, Verb, Watched, refusal
+from windlass.simulate.invariants import Guarantees
+from windlass.simulate.request_invariants import Conduct
+from windlass.simulate.scenario import Faults
+from windlass.simulate.violation import insist
+from windlass.simulate.virtual_time import Timeline, VirtualClock
+
+CHECK_EVERY = 10
+"""So many stores pass between two decisions that are made over again, to be compared."""
+LIST_TAKES = 0.3
+"""Seconds, at most."""
+LONGEST_REQUEST = 2.0
+"""Seconds. A new leader starts later than that, as a lease makes sure of in the real one."""
+
+
+class Requests:
+    """One or more requests that are under way at once. Awaiting it gives their answers, errors among them."""
+
+    def __init__(self, *effects: Callable[[], Any]) -> None:
+        self.effects = effects
+
+    def __await__(self) -> Generator["Requests", list[Any], list[Any]]:
+        return (yield self)
+
+
+def received(cache: Cache, verb: Verb, found: Watched) -> set[FrameworkKey]:
+    """What a watch says enters the cache. The Frameworks that it is news to."""
+    is_deleted = verb is Verb.DELETED
+    match found:
+        case Framework():
+            is_news = cache.remove_framework(found) if is_deleted else cache.put_framework(found)
+            return {key_of(found)} if is_news else set()
+        case ConfigMapView():
+            return cache.remove_config_map(found) if is_deleted else cache.put_config_map(found)
+        case PodView():
+            return cache.remove_pod(found) if is_deleted else cache.put_pod(found)
+
+
+async def _one(effect: Callable[[], Any]) -> Any:
+    (answer,) = await Requests(effect)
+    if isinstance(answer, PortError):
+        raise answer
+    return answer
+
+
+class SimulatedPort:
+    """The port of windlass.controller, in memory."""
+
+    def __init__(
+        self,
+        server: ApiServer,
+        spoil: Callable[[str, Framework | None], PortError | None],
+        check: Callable[[Framework, FrameworkStatus], None],
+        judge: Callable[[], Conduct | None],
+    ) -> None:
+        self._server = server
+        self._judge = judge
+        self._spoil = spoil
+        self._check = check
+        self.counts: dict[str, int] = {}
+        """Requests by what they did."""
+        self.reasons: list[tuple[str, Reason]] = []
+
+    def _request(self, kind: str, framework: Framework | None, do: Callable[[], Any]) -> Callable[[], Any]:
+        def effect() -> Any:
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            error = self._spoil(f"{kind} before", framework)
+            if error is not None:
+                return error
+            try:
+                answer = do()
+            except PortError as refused:
+                return refused
+            return self._spoil(f"{kind} after", framework) or answer
+
+        return effect
+
+    async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
+        self._check(framework, status)
+        if (conduct := self._judge()) is not None:
+            conduct.counts(f"{framework.namespace}/{framework.uid}", self._server.now.timestamp())
+        store = partial(self._server.store_status, framework, status)
+        answer: Framework = await _one(self._request("store_status", framework, store))
+        return answer
+
+    async def read_framework(self, framework: Framework) -> Framework | None:
+        read = partial(self._server.frameworks.get, key_of(framework))
+        answer: Framework | None = await _one(self._request("read_framework", None, read))
+        return answer
+
+    async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView:
+        create = partial(self._server.create_config_map, namespace, manifest)
+        answer: ConfigMapView = await _one(self._request("create_config_map", None, create))
+        return answer
+
+    async def create_service(self, framework: Framework, manifest: Json) -> None:
+        create = partial(self._server.create_service, framework, manifest)
+        await _one(self._request("create_service", None, create))
+
+    async def publish_gang(self, namespace: str, manifest: Json) -> None:  # noqa: ARG002
+        await _one(self._request("publish_gang", None, partial(self._server.publish_gang, manifest)))
+
+    async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
+        return await Requests(
+            *(
+                self._request("create_pod", None, partial(self._server.create_pod, namespace, manifest))
+                for manifest in manifests
+            )
+        )
+
+    async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
+        def delete(deletion: DeletePod) -> None:
+            pod = self._server.pod_of(deletion.uid)
+            if pod is not None and (conduct := self._judge()) is not None:
+                conduct.deletes_pod(pod, force=deletion.force)
+            self._server.delete_pod(namespace, deletion.name, deletion.uid, force=deletion.force)
+
+        return await Requests(
+            *(self._request("delete_pod", None, partial(delete, deletion)) for deletion in deletions)
+        )
+
+    async def delete_pods_of_attempt(
+        self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
+    ) -> Emptied:
+        def delete() -> Emptied:
+            if (conduct := self._judge()) is not None:
+                for dependent in self._server.dependents_of(config_map_uid):
+                    if isinstance(dependent, PodView):
+                        conduct.deletes_pod(dependent, force=False)
+            return self._server.delete_pods_of_attempt(
+                namespace, config_map_uid, continue_token, not_older_than
+            )
+
+        answer: Emptied = await _one(self._request("delete_pods_of_attempt", None, delete))
+        return answer
+
+    async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
+        def delete() -> None:
+            found = self._server.found(uid)
+            if isinstance(found, ConfigMapView) and (conduct := self._judge()) is not None:
+                conduct.deletes_config_map(found)
+            self._server.delete_config_map(namespace, name, uid, Propagation.BACKGROUND)
+
+        await _one(self._request("delete_config_map", None, delete))
+
+    async def delete_framework(self, framework: Framework) -> None:
+        def delete() -> None:
+            current = self._server.found(framework.uid)
+            if isinstance(current, Framework) and current.metadata != framework.metadata:
+                raise ConflictError("it was changed meanwhile")
+            if (conduct := self._judge()) is not None:
+                conduct.deletes_framework(framework)
+            self._server.delete_framework(framework, Propagation.FOREGROUND)
+
+        await _one(self._request("delete_framework", None, delete))
+
+    async def list_objects(self, framework: Framework) -> Listed:
+        look = partial(self._server.list_objects, framework)
+        answer: Listed = await _one(self._request("list_objects", None, look))
+        return answer
+
+    def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+        self.reasons.extend((framework.name, reason) for reason in reasons)
+
+    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
+        """Nobody listens."""
+
+
+class SimulatedController:
+    """One replica, from its start to its crash."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        server: ApiServer,
+        random: Random,
+        faults: Callable[[], Faults],
+        guarantees: Guarantees,
+        conduct: Conduct,
+        rules: Rules,
+        pods_at_a_time: int | None = None,
+    ) -> None:
+        self._timeline = timeline
+        self._server = server
+        self._random = random
+        self._faults = faults
+        self._guarantees = guarantees
+        self._rules = rules
+        self._stores = 0
+        self._conduct = conduct
+        self.port = SimulatedPort(server, self._spoil, self._check_decision, self._judge)
+        self.cache = Cache()
+        self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
+        self._clock = VirtualClock(timeline)
+        pace = Pace() if pods_at_a_time is None else Pace(at_first=pods_at_a_time)
+        self._executor = Executor(self.port, self.cache, self.queue, self._clock, rules, pace)
+        self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
+        self.is_alive = True
+        self.is_leader = False
+        self.has_news = False
+        """Whether the queue may have changed since it was last looked at."""
+        self._is_relist_planned = False
+        self._silent_until = dict.fromkeys((Framework, ConfigMapView, PodView), timeline.now)
+        self.passes = 0
+        server.watchers.append(self._on_event)
+        self.relist()
+
+    def crash(self) -> None:
+        self.is_alive = self.is_leader = False
+        self._server.watchers.remove(self._on_event)
+        for running in self._passes.values():
+            running.close()
+        self._passes.clear()
+
+    def pump(self) -> None:
+        """Starts the passes that are due."""
+        self.has_news = False
+        while (key := self.queue.take(self._clock.monotonic())) is not None:
+            self.passes += 1
+            running = self._executor.run_pass(key)
+            self._passes[key] = running
+            self._resume(key, None)
+
+    def moment_of(self, due: float) -> datetime:
+        """When the queue wants to be looked at again, on the timeline."""
+        # A microsecond more than a float may have lost.
+        seconds = max(due - self._clock.monotonic(), 0)
+        return self._timeline.now + timedelta(seconds=seconds, microseconds=1)
+
+    def relist(self, then: Callable[[], None] = lambda: None) -> None:
+        """Frameworks first, then what belongs to them, each as of its own moment."""
+        self._is_relist_planned = False
+        self._later(lambda: self._list_frameworks(then))
+
+    def _list_frameworks(self, then: Callable[[], None]) -> None:
+        listed, version = tuple(self._server.frameworks.values()), self._server.resource_version
+        self._later(lambda: self._changed(self.cache.replace_frameworks(listed, version)))
+        self._later(lambda: self._list_config_maps(then), at_least=LIST_TAKES)
+
+    def _list_config_maps(self, then: Callable[[], None]) -> None:
+        listed, version = tuple(self._server.config_maps.values()), self._server.resource_version
+        self._later(lambda: self._changed(self.cache.replace_config_maps(listed, version)))
+        self._later(lambda: self._list_pods(then), at_least=LIST_TAKES)
+
+    def _list_pods(self, then: Callable[[], None]) -> None:
+        listed, version = tuple(self._server.pods.values()), self._server.resource_version
+        self._later(lambda: self._changed(self.cache.replace_pods(listed, version)))
+        self._later(then, at_least=LIST_TAKES)
+
+    def stall(self, number: int, lasts: float) -> None:
+        """One of the three watches says nothing for a while, and then all at once."""
+        watch = (Framework, ConfigMapView, PodView)[number % 3]
+        self._silent_until[watch] = self._timeline.now + timedelta(seconds=lasts)
+
+    def lead(self) -> None:
+        """It acts when it has listed everything afresh: its watches may be behind what the last leader did."""
+        self.relist(self._start_leading)
+
+    def _start_leading(self) -> None:
+        self.is_leader = True
+        self._changed(set(self.cache.keys()))
+
+    # Watches
+
+    def _on_event(self, verb: Verb, found: Watched) -> None:
+        faults = self._faults()
+        if self._random.random() < faults.watch_drop:
+            if not self._is_relist_planned:
+                self._is_relist_planned = True
+                self._timeline.after(self._random.uniform(1, 30), self.relist)
+            return
+        self._deliver(verb, found)
+        if self._random.random() < faults.watch_repeat:
+            self._deliver(verb, found)
+
+    def _deliver(self, verb: Verb, found: Watched) -> None:
+        delay = self._random.uniform(0.001, max(self._faults().watch_delay, 0.002))
+        arrival = self._timeline.now + timedelta(seconds=delay)
+        self._timeline.at(max(arrival, self._silent_until[type(found)]), lambda: self._receive(verb, found))
+
+    def _receive(self, verb: Verb, found: Watched) -> None:
+        if self.is_alive:
+            self._changed(received(self.cache, verb, found))
+
+    def _changed(self, keys: set[FrameworkKey]) -> None:
+        self.has_news = True
+        for key in sorted(keys):
+            self.queue.add(key)
+
+    def _later(self, callback: Callable[[], None], at_least: float = 0.001) -> None:
+        def call() -> None:
+            if self.is_alive:
+                callback()
+
+        self._timeline.after(at_least + self._random.uniform(0, LIST_TAKES - 0.001), call)
+
+    # Requests
+
+    def _resume(self, key: FrameworkKey, answers: list[Any] | None) -> None:
+        running = self._passes.get(key)
+        if running is None:
+            return
+        try:
+            requests = running.send(answers)  # type: ignore[arg-type]
+        except StopIteration:
+            del self._passes[key]
+            self.queue.done(key)
+            self.has_news = True
+            return
+        self._send(key, requests)
+
+    def _send(self, key: FrameworkKey, requests: Requests) -> None:
+        """Each request takes its own time; the pass goes on when the last answer is there."""
+        answers: list[Any] = [None] * len(requests.effects)
+        missing = [len(requests.effects)]
+
+        def arrive(number: int, effect: Callable[[], Any]) -> None:
+            self._guarantees.may_be_late = not self.is_leader
+            answer = effect()
+            self._guarantees.may_be_late = False
+            self._timeline.after(self._latency(), lambda: receive(number, answer))
+
+        def receive(number: int, answer: Any) -> None:
+            answers[number] = answer
+            missing[0] -= 1
+            if not missing[0]:
+                self._resume(key, answers)
+
+        for number, effect in enumerate(requests.effects):
+            self._timeline.after(self._latency(), partial(arrive, number, effect))
+
+    def _latency(self) -> float:
+        is_slow = self._random.random() < self._faults().error_before
+        return (
+            self._random.uniform(0.1, LONGEST_REQUEST / 2) if is_slow else self._random.uniform(0.001, 0.01)
+        )
+
+    def _spoil(self, moment: str, framework: Framework | None) -> PortError | None:
+        """What goes wrong with a request, if anything does."""
+        faults = self._faults()
+        draw = self._random.random()
+        if moment.endswith("after"):
+            return UnansweredError(f"{moment} it was written") if draw < faults.error_after else None
+        if draw < faults.error_before:
+            return UnansweredError(f"{moment} it was written")
+        if framework is not None and self._random.random() < faults.conflict:
+            self._touch(framework)
+            return None
+        if moment.startswith("create_pod") and self._random.random() < faults.refusal:
+            return self._random.choice(
+                (
+                    refusal(403, "Forbidden", "exceeded quota: compute"),
+                    refusal(422, "Invalid", "spec.containers: Required value"),
+                    refusal(400, "BadRequest", "no kind is registered"),
+                )
+            )
+        return None
+
+    def _judge(self) -> Conduct | None:
+        """A dead controller's last requests are not judged."""
+        return self._conduct if self.is_leader else None
+
+    def _check_decision(self, framework: Framework, status: FrameworkStatus) -> None:
+        """The same is decided again, whether it is stored by then or waits for that."""
+        self._stores += 1
+        if self._stores % CHECK_EVERY:
+            return
+        now = self._timeline.now
+        observed = self.cache.observe(key_of(framework), now, self._clock.monotonic())
+        stored = framework.with_status(status, str(int(framework.metadata.resource_version) + 1))
+        second = decide(stored, observed, now, self._rules)
+        insist(second.status == status, f"{framework.name}: storing a decision made another of it")
+        if not write_coalescing.can_be_gone_on_from(framework, status):
+            return
+        first = decide(framework, observed, now, self._rules, Decision(status))
+        insist(first.status == status, f"{framework.name}: two decisions on the same input differ")
+        insist(
+            second.actions == first.actions,
+            f"{framework.name}: {first.actions} became {second.actions} by being stored",
+        )
+
+    def _touch(self, framework: Framework) -> None:
+        """Somebody annotates the Framework, which makes the controller's version an old one."""
+        current = self._server.frameworks.get(key_of(framework))
+        if current is not None:
+            self._server.update_framework(current)

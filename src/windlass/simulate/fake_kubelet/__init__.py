@@ -1,0 +1,1 @@
+"""A simulated kubelet: reports pod statuses to an API server and runs nothing."""

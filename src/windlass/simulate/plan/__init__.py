@@ -1,0 +1,1 @@
+"""`windlass plan`: one job on a virtual clock with chosen faults."""

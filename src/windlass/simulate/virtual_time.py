@@ -1,0 +1,47 @@
+"""Virtual time: what happens next, and when."""
+
+import heapq
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+
+class VirtualClock:
+    """The two clocks of windlass.controller, on a timeline."""
+
+    def __init__(self, timeline: "Timeline") -> None:
+        self._timeline = timeline
+        self._start = timeline.now
+
+    def now(self) -> datetime:
+        return self._timeline.now
+
+    def monotonic(self) -> float:
+        return (self._timeline.now - self._start).total_seconds()
+
+
+class Timeline:
+    """Runs callbacks in the order of their times; of one time, in the order in which they were asked for."""
+
+    def __init__(self, start: datetime) -> None:
+        self.now = start
+        self._events: list[tuple[datetime, int, Callable[[], None]]] = []
+        self._serial = 0
+
+    def after(self, seconds: float, callback: Callable[[], None]) -> None:
+        self.at(self.now + timedelta(seconds=seconds), callback)
+
+    def at(self, when: datetime, callback: Callable[[], None]) -> None:
+        self._serial += 1
+        heapq.heappush(self._events, (max(when, self.now), self._serial, callback))
+
+    def step(self) -> bool:
+        """Runs the next callback. False if there is none."""
+        if not self._events:
+            return False
+        when, _, callback = heapq.heappop(self._events)
+        self.now = when
+        callback()
+        return True
+
+    def next_time(self) -> datetime | None:
+        return self._events[0][0] if self._events else None

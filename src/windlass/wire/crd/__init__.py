@@ -1,0 +1,1 @@
+"""The CustomResourceDefinitions of Framework and Gang."""

@@ -1,0 +1,90 @@
+"""What a definition of Frameworks, as an API server has it, means for us. Pure: who asks the server is elsewhere."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.wire.crd.manifests import KEEP_UNKNOWN
+
+_UNKNOWN_TO_OLD_SERVERS = frozenset({"x-kubernetes-validations"})
+"""Releases before 1.25 drop it, so that its absence does not tell two definitions apart."""
+
+
+def is_established(definition: Json) -> bool:
+    return _condition(definition, "Established").get("status") == "True"
+
+
+def why_not_established(definition: Json) -> str:
+    """In the server's words, as far as it said something."""
+    for kind in ("NamesAccepted", "Established"):
+        condition = _condition(definition, kind)
+        if condition.get("status") == "False":
+            return str(condition.get("message") or condition.get("reason") or "")
+    return ""
+
+
+def is_going(definition: Json) -> bool:
+    """It is being deleted, and its objects with it."""
+    return bool(definition["metadata"].get("deletionTimestamp"))
+
+
+def serves_our_version(definition: Json) -> bool:
+    version = our_version(definition)
+    return version is not None and bool(version.get("served"))
+
+
+def has_status_subresource(definition: Json) -> bool:
+    version = our_version(definition) or {}
+    return (version.get("subresources") or {}).get("status") is not None
+
+
+def our_version(definition: Json) -> Json | None:
+    versions = definition["spec"].get("versions") or ()
+    return next((version for version in versions if version.get("name") == names.VERSION), None)
+
+
+def dropped_fields(definition: Json, wanted: Json) -> tuple[str, ...]:
+    """The fields of the wanted definition that objects of this one cannot have: the server drops them."""
+    return tuple(_dropped(_schema(definition), _schema(wanted), ""))
+
+
+def says_what(definition: Json, wanted: Json) -> bool:
+    """Whether the spec has all that is wanted. It may say more: defaults of the server, fields of a newer release."""
+    return _has(definition["spec"], wanted["spec"])
+
+
+def _condition(definition: Json, kind: str) -> Json:
+    conditions = (definition.get("status") or {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == kind), {})
+
+
+def _schema(definition: Json) -> Json:
+    version = our_version(definition) or {}
+    schema: Json = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    return schema
+
+
+def _dropped(schema: Json, wanted: Json, path: str) -> Iterator[str]:
+    known = schema.get("properties") or {}
+    keeps_unknown = bool(schema.get(KEEP_UNKNOWN))
+    for name, inner in (wanted.get("properties") or {}).items():
+        field = f"{path}.{name}" if path else name
+        if name in known:
+            yield from _dropped(known[name], inner, field)
+        elif not keeps_unknown:
+            yield field
+    if "items" in wanted and "items" in schema:
+        yield from _dropped(schema["items"], wanted["items"], f"{path}[]")
+
+
+def _has(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            _has(found.get(key), value)
+            for key, value in wanted.items()
+            if key not in _UNKNOWN_TO_OLD_SERVERS or key in found
+        )
+    if isinstance(wanted, list):
+        return isinstance(found, list) and all(any(_has(one, item) for one in found) for item in wanted)
+    return bool(found == wanted)

@@ -1,0 +1,160 @@
+"""Faults that people ask for, to see what their policies make of them: `kill worker-1 after 5s`.
+
+    kill TASK [after DURATION]          its process is killed (137)
+    exit CODE TASK [after DURATION]     its process ends with that code
+    delete TASK [after DURATION]        somebody deletes its pod
+    delay TASK [by] DURATION            it starts that much later
+
+each with `every time` at its end, for all attempts of the task rather than for its first one only. A duration counts
+from the moment at which the task runs. TASK is a role and an index, such as worker-1, or a role alone for all of its
+tasks.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from windlass.wire import diagnostics, durations
+
+
+class What(StrEnum):
+    KILL = "kill"
+    EXIT = "exit"
+    DELETE = "delete"
+    DELAY = "delay"
+
+
+KILLED = 137
+EXAMPLES = "kill worker-1 after 5s; exit 3 worker-0 after 1m every time; delete ps-0; delay worker-1 by 30s"
+_TASK = re.compile(r"([a-z0-9]{1,63})(?:-(0|[1-9][0-9]{0,4}))?")
+_CODE = re.compile(r"[0-9]{1,3}")
+
+
+class Injection(msgspec.Struct, frozen=True):
+    what: What
+    role: str
+    index: int | None = None
+    """None: every task of the role."""
+    code: int = 0
+    """With which the process ends, of KILL and EXIT."""
+    seconds: float = 0.0
+    """After the task has begun to run; of DELAY, before it does."""
+    is_repeated: bool = False
+
+    def __str__(self) -> str:
+        """As it would be written, which is how it is told."""
+        act, _, by = self.deed.partition(" by ")
+        words = [act, self.task]
+        if by:
+            words.append(f"by {by}")
+        elif self.seconds:
+            words.append(f"after {durations.written(self.seconds)}")
+        return " ".join([*words, "every time"] if self.is_repeated else words)
+
+    @property
+    def deed(self) -> str:
+        """What is done, to whomsoever: `kill`, `exit 3`, `delete`, `delay by 30s`."""
+        match self.what:
+            case What.EXIT:
+                return f"{self.what} {self.code}"
+            case What.DELAY:
+                return f"{self.what} by {durations.written(self.seconds)}"
+            case _:
+                return str(self.what)
+
+    @property
+    def task(self) -> str:
+        return self.role if self.index is None else f"{self.role}-{self.index}"
+
+    def concerns(self, role: str, index: int) -> bool:
+        return role == self.role and self.index in (None, index)
+
+
+class InjectionError(ValueError):
+    """One message: what is wrong with it, and how one looks."""
+
+
+def parse(written: str) -> Injection:
+    words = written.split()
+    is_repeated = words[-2:] == ["every", "time"]
+    if is_repeated:
+        del words[-2:]
+    if not words:
+        raise _error(written, "it says nothing")
+    what = _what(written, words.pop(0))
+    code = _code(written, words) if what is What.EXIT else KILLED if what is What.KILL else 0
+    role, index = _task(written, words)
+    seconds = _seconds(written, words, "by" if what is What.DELAY else "after", is_needed=what is What.DELAY)
+    return Injection(what, role, index, code, seconds, is_repeated)
+
+
+def insist_on_tasks(injections: Iterable[Injection], tasks: Mapping[str, int]) -> None:
+    """Each concerns a task that there is. `tasks`: how many of them each role has. Raises InjectionError."""
+    for injection in injections:
+        role, number = injection.role, tasks.get(injection.role)
+        if number is None:
+            suggestion = diagnostics.did_you_mean(role, tuple(tasks))
+            raise InjectionError(
+                f'"{injection}" cannot be injected: there is no role {diagnostics.quoted(role)}. {suggestion}'
+            )
+        if number <= (injection.index or 0):
+            there_are = (
+                f"{role}-0 to {role}-{number - 1}" if number > 1 else f"{role}-0" if number else "no tasks"
+            )
+            raise InjectionError(
+                f'"{injection}" cannot be injected: there is no {role}-{injection.index or 0}. '
+                f"The role {role} has {there_are}."
+            )
+
+
+def _what(written: str, word: str) -> What:
+    known = tuple(str(what) for what in What)
+    if word not in known:
+        raise _error(
+            written, f"there is no {diagnostics.quoted(word)}. {diagnostics.did_you_mean(word, known)}"
+        )
+    return What(word)
+
+
+def _code(written: str, words: list[str]) -> int:
+    if not words or _CODE.fullmatch(words[0]) is None or int(words[0]) > 255:
+        found = f"found {diagnostics.quoted(words[0])}" if words else "it is missing"
+        raise _error(written, f"the code: {found}, expected one from 0 to 255")
+    return int(words.pop(0))
+
+
+def _task(written: str, words: list[str]) -> tuple[str, int | None]:
+    word = words.pop(0) if words else ""
+    found = _TASK.fullmatch(word)
+    if found is None:
+        there_is = f"found {diagnostics.quoted(word)}" if word else "it is missing"
+        raise _error(
+            written, f"the task: {there_is}, expected a role and an index, such as worker-1, or a role"
+        )
+    return found[1], None if found[2] is None else int(found[2])
+
+
+def _seconds(written: str, words: list[str], particle: str, *, is_needed: bool) -> float:
+    if words[:1] == [particle]:
+        del words[0]
+        is_needed = True
+    elif words and not is_needed:
+        raise _error(written, f"found {diagnostics.quoted(words[0])}, expected {particle}, or nothing")
+    if not words and not is_needed:
+        return 0.0
+    if not words:
+        raise _error(written, f"how long: it is missing, expected {durations.EXPECTED}")
+    try:
+        return durations.seconds(" ".join(words))
+    except ValueError:
+        found = diagnostics.quoted(" ".join(words))
+        raise _error(written, f"how long: found {found}, expected {durations.EXPECTED}") from None
+
+
+def _error(written: str, why: str) -> InjectionError:
+    is_sentence = why.endswith((".", "?"))
+    return InjectionError(
+        f"{diagnostics.quoted(written)} cannot be injected: {why if is_sentence else f'{why}.'} Such as: {EXAMPLES}"
+    )

@@ -1,0 +1,1 @@
+"""Checks of a Framework file beyond its structure, and automatic fixes."""

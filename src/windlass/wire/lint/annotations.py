@@ -1,0 +1,103 @@
+"""What a file asks for by annotations: values that nobody knows, and ports that do not go with them.
+
+`wish_checks` says the same, and no more than has to be, of a Framework that is in a cluster already.
+"""
+
+from collections.abc import Iterator
+
+from windlass.model import names, role_names
+from windlass.model.feature_annotations import Runtime, Wishes, not_understood, wishes_in
+from windlass.wire import diagnostics
+from windlass.wire.annotation_checks import LISTING
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.yaml import tree
+
+_WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
+"""Runtimes for which a port may mean nothing."""
+
+
+def check(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+    annotations = _annotations(framework)
+    where = _under(path, "metadata", "annotations")
+    written = {name: tree.text_of(node) or "" for name, node in annotations.items()}
+    for name, value, known in not_understood(written):
+        message = f"found {diagnostics.quoted(value)}. {diagnostics.did_you_mean(value, known)}"
+        yield diagnostics.error(annotations[name], diagnostics.field(where, name), message)
+    wishes = wishes_in(written)
+    if wishes.wants_names:
+        yield from _check_name(framework, path)
+    for index, role in enumerate(tree.items_of(tree.dig(framework, "spec", "taskRoles"))):
+        at = diagnostics.item(_under(path, "spec", "taskRoles"), index)
+        yield from _check_role_name(role, at, wishes)
+        yield from _check_ports(role, at, wishes)
+
+
+def _annotations(framework: tree.Mapping) -> dict[str, tree.Node]:
+    found = tree.dig(framework, "metadata", "annotations")
+    return dict(found.entries) if isinstance(found, tree.Mapping) else {}
+
+
+def _check_name(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+    node = tree.dig(framework, "metadata", "name")
+    name = tree.text_of(node) or ""
+    if node is not None and name[:1].isdecimal():
+        message = (
+            f"found {diagnostics.quoted(name)}, expected a letter at the beginning: with {names.RUNTIME_ANNOTATION} a "
+            "Service is called the same, and its name may not begin with a digit"
+        )
+        yield diagnostics.error(node, _under(path, "metadata", "name"), message)
+
+
+def _check_role_name(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fault]:
+    node = tree.dig(role, "name")
+    name = tree.text_of(node) or ""
+    if node is not None and wishes.runtime in LISTING and name[:1].isdecimal():
+        message = (
+            f"found {diagnostics.quoted(name)}, expected a letter at the beginning: with this "
+            f"{names.RUNTIME_ANNOTATION} a "
+            f"variable is called {diagnostics.cut(name.upper())}_HOSTS, and no shell knows one that begins with a digit"
+        )
+        yield diagnostics.error(node, diagnostics.field(path, "name"), message)
+
+
+def _check_ports(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fault]:
+    pod = tree.dig(role, "task", "pod", "spec")
+    declared = list(_declared(pod))
+    is_a_member = tree.text_of(tree.dig(role, "name")) not in role_names.OUTSIDERS
+    wants_ports = (
+        is_a_member and wishes.runtime not in _WITHOUT_PORTS and (wishes.wants_names or wishes.wants_gang)
+    )
+    if wants_ports and pod is not None and not declared:
+        message = (
+            f"no container declares a port: its tasks are told to be at {names.DEFAULT_PORT}. Declare the "
+            "containerPort that they listen at"
+        )
+        yield diagnostics.warning(role, path, message, Rule.NO_PORT)
+    host_network = tree.dig(pod, "hostNetwork")
+    if not isinstance(host_network, tree.Scalar) or host_network.value is not True:
+        return
+    seen: set[tuple[str, str]] = set()
+    for port, node in declared:
+        if port in seen:
+            message = (
+                f"port {port[0]} is declared twice in a pod on the node's network, where each can be had once: no such "
+                "pod can be created. Give one of the containers another port"
+            )
+            where = _under(path, "task", "pod", "spec", "containers")
+            yield diagnostics.error(node, where, message, Rule.DUPLICATE_PORT)
+        seen.add(port)
+
+
+def _declared(pod: tree.Node | None) -> Iterator[tuple[tuple[str, str], tree.Node]]:
+    for container in tree.items_of(tree.dig(pod, "containers")):
+        for port in tree.items_of(tree.dig(container, "ports")):
+            number = tree.dig(port, "containerPort")
+            if isinstance(number, tree.Scalar):
+                protocol = tree.text_of(tree.dig(port, "protocol")) or "TCP"
+                yield (str(number.value), protocol), number
+
+
+def _under(path: str, *keys: str) -> str:
+    for key in keys:
+        path = diagnostics.field(path, key)
+    return path

@@ -1,0 +1,183 @@
+"""Everything that can be said about one Framework in a file, before anybody runs it.
+
+A list of rules, each a generator of faults over the tree. The shape comes from the model, the rules that tie fields
+together stand here.
+"""
+
+import re
+from collections.abc import Iterator
+
+from windlass.model import names
+from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec
+from windlass.wire import diagnostics, pod_schema, structural_validation
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.lint import annotations, pods, policies, ports
+from windlass.wire.yaml import tree
+
+API_VERSIONS = tuple(names.api_version(group) for group in names.GROUPS)
+
+
+def check(framework: tree.Mapping, path: str = "") -> Iterator[Fault]:
+    """All faults of a Framework that stands at `path` of its document. Its status is the controller's own affair."""
+    is_as_meant = True
+    for fault in _check_statements(framework, path):
+        is_as_meant = is_as_meant and not fault.is_error and fault.rule is not Rule.MISSPELT_FIELD
+        yield fault
+    # What a Framework will do can be said when it is known what it says.
+    if is_as_meant:
+        yield from policies.check(framework, path)
+
+
+def _check_statements(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+    yield from _check_fields(framework, path)
+    yield from _check_kind(framework, path)
+    yield from _check_metadata(framework, diagnostics.field(path, "metadata"))
+    yield from _check_spec(framework, diagnostics.field(path, "spec"))
+    yield from ports.check(framework, path)
+    yield from annotations.check(framework, path)
+
+
+def _check_fields(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+    known = structural_validation.field_names(Framework)
+    for key in framework.entries:
+        if key not in known:
+            yield diagnostics.error(
+                framework.keys[key],
+                diagnostics.field(path, key),
+                "a Framework has no field of this name: it would be dropped, as if it were not written. "
+                f"{diagnostics.did_you_mean(key, known)}",
+                diagnostics.rule_for(key, known),
+                diagnostics.renaming(key, known, framework.entries),
+            )
+
+
+def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+    for field, accepted in (("apiVersion", API_VERSIONS), ("kind", (names.KIND,))):
+        node = framework.get(field)
+        expected = " or ".join(accepted)
+        if node is None:
+            message = f'the field "{field}" is missing, expected {expected}'
+            yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
+        elif tree.text_of(node) not in accepted:
+            yield from structural_validation.wrong_type(node, expected, diagnostics.field(path, field))
+
+
+def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+    metadata = framework.get("metadata")
+    if metadata is None:
+        message = "the metadata is missing, with the name of the Framework"
+        yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
+        return
+    yield from structural_validation.check(metadata, FrameworkMetadata, path, is_open=True)
+    if not isinstance(metadata, tree.Mapping):
+        return
+    name = metadata.get("name")
+    if name is None:
+        message = 'the field "name" is missing: a Framework needs a name'
+        yield diagnostics.error(metadata, path, message, Rule.MISSING_FIELD)
+        return
+    text = tree.text_of(name)
+    if text is not None and re.fullmatch(names.DNS_LABEL_PATTERN, text) is None:
+        yield from structural_validation.wrong_type(name, _why_not_a_name(text, framework), f"{path}.name")
+
+
+def _why_not_a_name(name: str, framework: tree.Mapping) -> str:
+    label = "a DNS label: 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
+    longest = max((len(pod_name) for pod_name in _pod_names(name, framework)), default=0)
+    if longest <= names.POD_NAME_LIMIT:
+        return label
+    return f"{label}; its pods' names would have {longest} characters, and Kubernetes allows {names.POD_NAME_LIMIT}"
+
+
+def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+    spec = framework.get("spec")
+    if spec is None:
+        if not _is_misspelt(framework, "spec", structural_validation.field_names(Framework)):
+            message = "the spec is missing: a Framework needs at least one role of tasks"
+            yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
+        return
+    yield from structural_validation.check(spec, FrameworkSpec, path)
+    if not isinstance(spec, tree.Mapping):
+        return
+    roles = spec.get("taskRoles")
+    if roles is None:
+        if not _is_misspelt(spec, "taskRoles", structural_validation.field_names(FrameworkSpec)):
+            message = 'the field "taskRoles" is missing: a Framework needs at least one role'
+            yield diagnostics.error(spec, path, message, Rule.MISSING_FIELD)
+        return
+    roles_path = f"{path}.taskRoles"
+    if isinstance(roles, tree.Sequence) and not roles.items:
+        yield diagnostics.error(roles, roles_path, "found an empty list, expected at least one role")
+    yield from _check_role_names(framework, tree.items_of(roles), roles_path)
+    for index, role in enumerate(tree.items_of(roles)):
+        if isinstance(role, tree.Mapping):
+            yield from _check_task(role, diagnostics.item(roles_path, index))
+
+
+def _check_task(role: tree.Mapping, path: str) -> Iterator[Fault]:
+    task = role.get("task")
+    if task is None:
+        message = 'the field "task" is missing: a role needs one, with a pod template'
+        yield diagnostics.error(role, path, message, Rule.MISSING_FIELD)
+        return
+    if not isinstance(task, tree.Mapping):
+        return
+    yield from pods.check(task, f"{path}.task")
+    pod = task.get("pod")
+    if isinstance(pod, tree.Mapping):
+        yield from pod_schema.check(pod, f"{path}.task.pod")
+
+
+def _check_role_names(framework: tree.Mapping, roles: tuple[tree.Node, ...], path: str) -> Iterator[Fault]:
+    framework_name = tree.text_of(tree.dig(framework, "metadata", "name")) or ""
+    first_lines: dict[str, int] = {}
+    for index, role in enumerate(roles):
+        name = tree.dig(role, "name")
+        text = tree.text_of(name)
+        if name is None or text is None:
+            continue
+        name_path = f"{diagnostics.item(path, index)}.name"
+        if text in first_lines:
+            yield diagnostics.error(
+                name,
+                name_path,
+                f"found {diagnostics.quoted(text)}, the name of the role in line {first_lines[text]} too: "
+                "expected a name of its own for every role",
+                Rule.DUPLICATE_NAME,
+            )
+        first_lines.setdefault(text, name.line)
+        yield from _check_pod_name(framework_name, role, text, name_path)
+
+
+def _check_pod_name(framework: str, role: tree.Node, role_name: str, path: str) -> Iterator[Fault]:
+    """Valid names give at most 132 characters; why a longer name of a Framework cannot be had is said there."""
+    are_valid = re.fullmatch(names.DNS_LABEL_PATTERN, framework) and re.search(
+        names.ROLE_NAME_PATTERN, role_name
+    )
+    pod_name = names.pod_name(framework, role_name, _highest_index(role))
+    if not are_valid or len(pod_name) <= names.HOSTNAME_LIMIT:
+        return
+    yield diagnostics.warning(
+        tree.dig(role, "name") or role,
+        path,
+        f"the pod {pod_name} has a name of {len(pod_name)} characters: its hostname is cut after "
+        f"{names.HOSTNAME_LIMIT}. Shorten the name of the Framework or of the role.",
+        Rule.LONG_POD_NAME,
+    )
+
+
+def _pod_names(framework: str, tree_of_framework: tree.Mapping) -> Iterator[str]:
+    for role in tree.items_of(tree.dig(tree_of_framework, "spec", "taskRoles")):
+        yield names.pod_name(framework, tree.text_of(tree.dig(role, "name")) or "", _highest_index(role))
+
+
+def _highest_index(role: tree.Node) -> int:
+    number = tree.dig(role, "taskNumber")
+    is_usable = number is not None and structural_validation.is_integer(number)
+    value = number.value if is_usable and isinstance(number, tree.Scalar) else 0
+    return max(0, value - 1) if isinstance(value, int) else 0
+
+
+def _is_misspelt(node: tree.Mapping, field: str, known: tuple[str, ...]) -> bool:
+    """The field is there under a wrong name, about which enough has been said."""
+    return any(diagnostics.nearest(key, known) == field for key in node.entries if key not in known)

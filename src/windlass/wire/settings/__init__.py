@@ -1,0 +1,1 @@
+"""The controller settings: file, environment variables and flags."""

@@ -1,0 +1,374 @@
+"""The controller's configuration: its file, the environment and flags → Settings.
+
+Flags come before the environment, the environment before the file, and the file before the defaults. What a setting
+means stands in `windlass.model.settings`.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from windlass.model import completion, expressions, names, settings
+from windlass.model.completion import CompletionTypeName
+from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
+from windlass.model.settings import Settings
+from windlass.wire import diagnostics, structural_validation
+from windlass.wire.diagnostics import Fault, FaultyFileError
+from windlass.wire.settings import environment
+from windlass.wire.settings.environment import Layer
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import tree
+
+_EXPRESSIONS = ("nameRegex", "reasonRegex", "messageRegex")
+_LOWEST_FAILED_CODE = 1
+"""A container pattern without a lower bound speaks of containers that failed, as in the reference."""
+_OBJECT_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DEFAULTS = {setting.key: setting.default for setting in environment.SETTINGS}
+
+
+class Gathered(NamedTuple):
+    settings: Settings
+    warnings: tuple[Fault, ...]
+
+
+class Order(NamedTuple):
+    """Of two settings, one has to be less than the other."""
+
+    low: str
+    high: str
+    because: str
+    may_be_equal: bool = False
+    is_about_the_lease: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.low} {'≤' if self.may_be_equal else '<'} {self.high}, since {self.because}"
+
+
+ORDERS = (
+    Order(
+        "frameworkMinRetryDelaySecForTransientConflictFailed",
+        "frameworkMaxRetryDelaySecForTransientConflictFailed",
+        "the delay is chosen between the two",
+        may_be_equal=True,
+    ),
+    Order(
+        "leaseRenewDeadlineSec",
+        "leaseDurationSec",
+        "a leader that cannot renew its lease has to stop before another takes over",
+        is_about_the_lease=True,
+    ),
+    Order(
+        "leaseRetryPeriodSec",
+        "leaseRenewDeadlineSec",
+        "a leader has to try again before it gives up",
+        is_about_the_lease=True,
+    ),
+    Order(
+        "requestTimeoutSec",
+        "leaseRenewDeadlineSec",
+        "a request is begun only while the lease lasts longer than the request may",
+        may_be_equal=True,
+        is_about_the_lease=True,
+    ),
+)
+"""What has to fit together."""
+
+
+LONGEST_RETRY = 1.2
+"""A retry period is made longer by up to a fifth, so that many do not ask in step."""
+TIME_TO_RENEW = f"{LONGEST_RETRY} × leaseRetryPeriodSec < leaseRenewDeadlineSec"
+TIME_TO_ASK = f"requestTimeoutSec + {LONGEST_RETRY} × leaseRetryPeriodSec ≤ leaseDurationSec"
+
+
+def load_settings(data: bytes, file: str) -> Settings:
+    """An empty file means all defaults. Raises `FaultyFileError` with all faults of the file."""
+    return gather((data, file), {}, {}).settings
+
+
+def gather(
+    file: tuple[bytes, str] | None, variables: Mapping[str, str], flags: Mapping[str, Any]
+) -> Gathered:
+    """The settings from all sources: a file's content and name, the environment, and flags by attribute.
+
+    Raises `FaultyFileError` with all faults of all sources.
+    """
+    data, name = file or (b"", "")
+    written, found = _read(data, name)
+    from_environment = environment.from_environment(variables)
+    from_flags = environment.from_flags(flags)
+    for layer in (from_environment, from_flags):
+        found.extend(_attributed(_check_values(layer.root), layer, name))
+    roots = (environment.from_defaults(variables).root, written, from_environment.root, from_flags.root)
+    origins = {**from_environment.origins, **from_flags.origins}
+    whole = Layer(functools.reduce(_laid_over, roots), origins)
+    faulty = {fault.path for fault in found}
+    disordered = list(_check_orders(whole, name, faulty))
+    faulty |= {fault.path for fault in disordered}
+    found.extend(_attributed(disordered, whole, name))
+    found.extend(_attributed(_check_lease(whole.root, faulty), whole, name))
+    found.extend(_attributed(_check_burst(whole.root), whole, name))
+    if any(fault.is_error for fault in found):
+        raise FaultyFileError([fault for fault in found if fault.is_error])
+    return Gathered(_settings(whole.root), (*found, *environment.unknown_variables(variables)))
+
+
+def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Fault]]:
+    """The file's mapping, as far as there is one, and what is wrong with the file by itself."""
+    parsed = yaml_parse.parse(data)
+    documents = [document for document in parsed.documents if not document.is_empty]
+    found = diagnostics.gathered(_check_file(parsed, documents), file)
+    root = documents[0].root if documents else None
+    return root if isinstance(root, tree.Mapping) else tree.Mapping({}, {}, 1, 1), list(found)
+
+
+def _settings(root: tree.Mapping) -> Settings:
+    """Of a tree without faults."""
+    read = msgspec.convert(tree.without_nulls(tree.plain(root)), Settings)
+    return msgspec.structs.replace(
+        read,
+        namespaces=tuple(dict.fromkeys(read.namespaces)),
+        pod_failure_spec=tuple(_with_lowest_codes(failure) for failure in read.pod_failure_spec),
+    )
+
+
+def _laid_over(lower: tree.Mapping, upper: tree.Mapping) -> tree.Mapping:
+    entries, keys = dict(lower.entries), {**lower.keys, **upper.keys}
+    for key, value in upper.entries.items():
+        below = entries.get(key)
+        if isinstance(value, tree.Mapping) and isinstance(below, tree.Mapping):
+            entries[key] = _laid_over(below, value)
+        elif upper.get(key) is not None or below is None:
+            entries[key] = value
+    return tree.Mapping(entries, keys, upper.line, upper.column)
+
+
+def _attributed(found: Iterable[Fault], layer: Layer, file: str) -> Iterator[Fault]:
+    for fault in found:
+        origin = layer.origins.get(fault.path.partition("[")[0])
+        yield fault.with_file(file) if origin is None else environment.attributed(fault, origin)
+
+
+# What may be wrong with a file or a value by itself
+
+
+def _check_file(parsed: tree.Parsed, documents: list[tree.Document]) -> Iterator[Fault]:
+    if parsed.failure is not None:
+        yield parsed.failure
+    for document in documents[:1]:
+        yield from document.faults
+        yield from _check_values(document.root)
+        yield from _check_failure_classes(document.root)
+    for document in documents[1:]:
+        yield diagnostics.error(
+            document.root, "", "found another document, expected one: a configuration is one mapping"
+        )
+
+
+def _check_values(root: tree.Node) -> Iterator[Fault]:
+    yield from structural_validation.check(root, Settings, "")
+    for key, is_right, expected in (
+        ("metricsAddress", _is_an_address, 'host:port, [v6]:port, :port, or "off"'),
+        (
+            "leaseName",
+            _is_an_object_name,
+            "a name of an object: lower-case letters, digits, hyphens and dots",
+        ),
+        (
+            "leaseNamespace",
+            _is_a_namespace,
+            "the name of a namespace: lower-case letters, digits and hyphens",
+        ),
+    ):
+        node = tree.dig(root, key)
+        text = tree.text_of(node)
+        if node is not None and text is not None and not is_right(text):
+            yield from structural_validation.wrong_type(node, expected, key)
+
+
+def _is_an_address(text: str) -> bool:
+    if text in ("", settings.OFF):
+        return True
+    try:
+        settings.parse_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_an_object_name(text: str) -> bool:
+    return _OBJECT_NAME.fullmatch(text) is not None
+
+
+def _is_a_namespace(text: str) -> bool:
+    return text == "" or re.fullmatch(names.DNS_LABEL_PATTERN, text) is not None
+
+
+# What may be wrong between values, wherever each of them comes from
+
+
+def _check_orders(whole: Layer, file: str, faulty: set[str]) -> Iterator[Fault]:
+    """About a value that is faulty by itself, enough has been said."""
+    has_election = _value(whole.root, "leaderElection") is not False
+    for order in ORDERS:
+        if faulty & {order.low, order.high} or (order.is_about_the_lease and not has_election):
+            continue
+        low, high = _value(whole.root, order.low), _value(whole.root, order.high)
+        are_in_order = low < high or (order.may_be_equal and low == high)
+        if are_in_order:
+            continue
+        written = [key for key in (order.high, order.low) if whole.root.get(key) is not None]
+        to_change = min(written, key=lambda key: key not in whole.origins)
+        other = order.low if to_change == order.high else order.high
+        yield diagnostics.error(
+            whole.root.get(to_change) or whole.root,
+            to_change,
+            f"found {diagnostics.quoted(_value(whole.root, to_change))}, and {other} is "
+            f"{diagnostics.quoted(_value(whole.root, other))} ({_origin(whole, file, other)}): expected {order}",
+        )
+
+
+def _check_lease(root: tree.Mapping, faulty: set[str]) -> Iterator[Fault]:
+    """Between two renewals there has to be enough of the lease left for a request."""
+    keys = ("leaseDurationSec", "leaseRenewDeadlineSec", "leaseRetryPeriodSec", "requestTimeoutSec")
+    if _value(root, "leaderElection") is False or faulty & set(keys):
+        return
+    duration, deadline, retry, timeout = (_value(root, key) for key in keys)
+    longest_pause = retry * LONGEST_RETRY
+    if longest_pause >= deadline:
+        key, expected = "leaseRetryPeriodSec", TIME_TO_RENEW
+    elif timeout + longest_pause > duration:
+        key, expected = "requestTimeoutSec", TIME_TO_ASK
+    else:
+        return
+    yield diagnostics.error(
+        root.get(key) or root,
+        key,
+        f"found {diagnostics.quoted(_value(root, key))}, with leaseDurationSec {duration:g}, leaseRenewDeadlineSec "
+        f"{deadline:g} and leaseRetryPeriodSec {retry:g}: expected {expected}, or hardly any request could be begun",
+    )
+
+
+def _check_burst(root: tree.Mapping) -> Iterator[Fault]:
+    node = root.get("kubeClientBurst")
+    if node is not None and _value(root, "kubeClientBurst") and not _value(root, "kubeClientQps"):
+        yield diagnostics.warning(
+            node, "kubeClientBurst", "it means nothing while kubeClientQps is 0, which is no limit"
+        )
+
+
+def _value(root: tree.Mapping, key: str) -> Any:
+    """A number or a boolean; of what is neither, the default, for a fault has been found there."""
+    node = root.get(key)
+    if isinstance(node, tree.Scalar) and isinstance(node.value, int | float):
+        return node.value
+    return _DEFAULTS[key]
+
+
+def _origin(whole: Layer, file: str, key: str) -> str:
+    node = whole.root.get(key)
+    return "the default" if node is None else whole.origins.get(key) or f"{file}:{node.line}"
+
+
+# Failure classes
+
+
+def _check_failure_classes(root: tree.Node) -> Iterator[Fault]:
+    first_lines: dict[int, int] = {}
+    for index, failure in enumerate(tree.items_of(tree.dig(root, "podFailureSpec"))):
+        path = diagnostics.item("podFailureSpec", index)
+        if not isinstance(failure, tree.Mapping):
+            continue
+        yield from _check_code(failure.get("code"), first_lines, f"{path}.code")
+        yield from _check_type(tree.dig(failure, "type", "name"), f"{path}.type.name")
+        if not tree.items_of(failure.get("podPatterns")):
+            yield diagnostics.error(
+                failure,
+                path,
+                'found no "podPatterns", expected at least one: without, no pod ever gets this code',
+            )
+        for number, pattern in enumerate(tree.items_of(failure.get("podPatterns"))):
+            yield from _check_pattern(pattern, diagnostics.item(f"{path}.podPatterns", number))
+
+
+def _check_code(node: tree.Node | None, first_lines: dict[int, int], path: str) -> Iterator[Fault]:
+    if not isinstance(node, tree.Scalar) or not isinstance(node.value, int):
+        return
+    if completion.is_reserved(node.value):
+        reserved = " and ".join(f"{codes.start} to {codes.stop - 1}" for codes in completion.RESERVED_CODES)
+        yield diagnostics.error(
+            node, path, f"found {node.value}, but {reserved} are reserved: choose a code outside"
+        )
+    if node.value in first_lines:
+        yield diagnostics.error(
+            node,
+            path,
+            f"found {node.value}, the code of the entry in line {first_lines[node.value]} too: "
+            "expected a code of its own for every entry",
+        )
+    first_lines.setdefault(node.value, node.line)
+
+
+def _check_type(node: tree.Node | None, path: str) -> Iterator[Fault]:
+    """Other words than the two names are the shape's affair."""
+    if node is not None and tree.text_of(node) == CompletionTypeName.SUCCEEDED:
+        yield from structural_validation.wrong_type(
+            node, f"{CompletionTypeName.FAILED}: only failed pods are classified", path
+        )
+
+
+def _check_pattern(pattern: tree.Node, path: str) -> Iterator[Fault]:
+    """A pod's pattern, or that of a container within it."""
+    yield from _check_expressions(pattern, path)
+    for field, lowest in (("signalRange", None), ("codeRange", _LOWEST_FAILED_CODE)):
+        yield from _check_range(tree.dig(pattern, field), lowest, f"{path}.{field}")
+    for index, container in enumerate(tree.items_of(tree.dig(pattern, "containers"))):
+        yield from _check_pattern(container, diagnostics.item(f"{path}.containers", index))
+
+
+def _check_expressions(pattern: tree.Node, path: str) -> Iterator[Fault]:
+    for field in _EXPRESSIONS:
+        node = tree.dig(pattern, field)
+        text = tree.text_of(node)
+        if node is None or text is None:
+            continue
+        try:
+            expressions.compile_expression(text)
+        except expressions.ExpressionError as refused:
+            yield diagnostics.error(node, f"{path}.{field}", f"this is no RE2 expression: {refused}")
+
+
+def _check_range(node: tree.Node | None, lowest: int | None, path: str) -> Iterator[Fault]:
+    low = _integer(tree.dig(node, "min"), lowest)
+    high = _integer(tree.dig(node, "max"), None)
+    if node is not None and low is not None and high is not None and low > high:
+        yield diagnostics.error(
+            node, path, f"found the range from {low} to {high}, expected min ≤ max: it holds no number"
+        )
+
+
+def _integer(node: tree.Node | None, otherwise: Any) -> Any:
+    return (
+        node.value if isinstance(node, tree.Scalar) and structural_validation.is_integer(node) else otherwise
+    )
+
+
+def _with_lowest_codes(failure: FailureClass) -> FailureClass:
+    return msgspec.structs.replace(
+        failure,
+        pod_patterns=tuple(_pod_pattern_with_lowest_codes(pattern) for pattern in failure.pod_patterns),
+    )
+
+
+def _pod_pattern_with_lowest_codes(pattern: PodPattern) -> PodPattern:
+    containers = tuple(_container_with_lowest_code(container) for container in pattern.containers)
+    return msgspec.structs.replace(pattern, containers=containers)
+
+
+def _container_with_lowest_code(container: ContainerPattern) -> ContainerPattern:
+    if container.code_range.min is not None:
+        return container
+    code_range = IntRange(min=_LOWEST_FAILED_CODE, max=container.code_range.max)
+    return msgspec.structs.replace(container, code_range=code_range)

@@ -1,0 +1,287 @@
+"""Does a tree have the shape of a model type: fields, types, limits, choices. Rules between fields live elsewhere.
+
+The types are read from the `msgspec` structs themselves, so that no field name and no limit is written twice.
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from windlass.model import job, names
+from windlass.wire import diagnostics
+from windlass.wire.diagnostics import Fault, Fix, Remedy, Rule
+from windlass.wire.yaml import tree
+
+INT64 = range(-(2**63), 2**63)
+
+_EXPLANATIONS = {
+    names.ROLE_NAME_PATTERN: (
+        "a role name of 1 to 63 lower-case letters and digits, without a hyphen: "
+        "pods are called {framework}-{role}-{index}, and that has to stay readable"
+    ),
+    names.DNS_LABEL_PATTERN: (
+        "a DNS label: 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
+    ),
+    job.VARIABLE_PATTERN: (
+        "the name of a variable: letters, digits, underscores, hyphens and dots, and no digit at the beginning"
+    ),
+}
+
+
+def check(
+    node: tree.Node, struct: type[msgspec.Struct], path: str, *, is_open: bool = False
+) -> Iterator[Fault]:
+    """Everything in which the node differs from the struct. An open one may have fields that the struct has not."""
+    yield from _check_struct(node, _described(struct), path, is_open=is_open)
+
+
+def wrong_type(node: tree.Node, expected: str, path: str) -> Iterator[Fault]:
+    """One fault, or none where the value is known to be faulty already."""
+    if not isinstance(node, tree.Invalid):
+        fix = _quoting(node, expected)
+        advice = _QUOTING_ADVICE[fix.remedy] if fix is not None else ""
+        message = f"found {described(node)}, expected {expected}{advice}"
+        yield diagnostics.error(node, path, message, Rule.WRONG_VALUE, fix)
+
+
+def described(node: tree.Node) -> str:
+    """What stands there, in words."""
+    match node:
+        case tree.Mapping():
+            return "a mapping"
+        case tree.Sequence():
+            return "a list"
+        case tree.Scalar(value=None):
+            return "null"
+        case tree.Scalar(value=bool() as value):
+            return f"the boolean {diagnostics.quoted(value)}"
+        case tree.Scalar(value=str() as value):
+            return f"the string {diagnostics.quoted(value)}"
+        case tree.Scalar(value=value):
+            return f"the number {diagnostics.quoted(value)}"
+        case tree.Invalid():
+            return "a faulty value"
+
+
+def is_integer(node: tree.Node) -> bool:
+    return isinstance(node, tree.Scalar) and isinstance(node.value, int) and not isinstance(node.value, bool)
+
+
+def field_names(struct: type[msgspec.Struct]) -> tuple[str, ...]:
+    """As they are written in a file."""
+    return tuple(field.encode_name for field in msgspec.structs.fields(struct))
+
+
+@functools.cache
+def _described(struct: type[msgspec.Struct]) -> inspect.StructType:
+    description = inspect.type_info(struct)
+    assert isinstance(description, inspect.StructType)  # noqa: S101 — what a struct is described by
+    return description
+
+
+def _check_struct(
+    node: tree.Node, struct: inspect.StructType, path: str, *, is_open: bool = False
+) -> Iterator[Fault]:
+    if not isinstance(node, tree.Mapping):
+        yield from wrong_type(node, "a mapping", path)
+        return
+    fields = {field.encode_name: field for field in struct.fields}
+    known = tuple(fields)
+    unknown = [key for key in node.entries if key not in fields]
+    if not is_open:
+        for key in unknown:
+            yield diagnostics.error(
+                node.keys[key],
+                diagnostics.field(path, key),
+                f"there is no field of this name here: it would be dropped, as if it were not written. "
+                f"{diagnostics.did_you_mean(key, known)}",
+                diagnostics.rule_for(key, known),
+                diagnostics.renaming(key, known, node.entries),
+            )
+    written_differently = {diagnostics.nearest(key, known) for key in unknown}
+    for name, field in fields.items():
+        value = node.get(name)
+        if value is not None:
+            yield from _check_type(value, field.type, diagnostics.field(path, name))
+        elif field.required and name not in written_differently:
+            message = f'the field "{name}" is missing, and has to be there'
+            yield diagnostics.error(node, path, message, Rule.MISSING_FIELD)
+
+
+def _check_type(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
+    match kind:
+        case inspect.StructType():
+            yield from _check_struct(node, kind, path)
+        case inspect.Metadata():
+            yield from _check_described(node, kind, path)
+        case inspect.UnionType():
+            yield from _check_union(node, kind, path)
+        case inspect.VarTupleType():
+            yield from _check_items(node, kind.item_type, path)
+        case inspect.DictType():
+            yield from _check_values(node, kind, path)
+        case _:
+            yield from _check_scalar(node, kind, path)
+
+
+def _check_scalar(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
+    match kind:
+        case inspect.EnumType():
+            yield from _check_choice(node, tuple(str(member.value) for member in kind.cls), path)
+        case inspect.IntType() | inspect.FloatType():
+            yield from _check_number(node, kind, path)
+        case inspect.StrType():
+            yield from _check_string(node, kind, path)
+        case inspect.BoolType():
+            if not (isinstance(node, tree.Scalar) and isinstance(node.value, bool)):
+                yield from wrong_type(node, "true or false", path)
+        case inspect.DateTimeType():
+            if not _is_a_time(node):
+                yield from wrong_type(node, "a time such as 2018-06-14T21:53:04Z", path)
+
+
+def _check_described(node: tree.Node, kind: inspect.Metadata, path: str) -> Iterator[Fault]:
+    """A type whose description says better than its parts what is expected."""
+    expected = (kind.extra_json_schema or {}).get("description")
+    if expected is not None and not _takes(kind.type, node):
+        yield from wrong_type(node, expected, path)
+    else:
+        yield from _check_type(node, kind.type, path)
+
+
+def _check_union(node: tree.Node, union: inspect.UnionType, path: str) -> Iterator[Fault]:
+    """By the first of its types that takes such a node, or by the only one. A null never gets here."""
+    choices = [kind for kind in union.types if not isinstance(kind, inspect.NoneType)]
+    fitting = next((kind for kind in choices if _takes(kind, node)), None)
+    if fitting is not None or len(choices) == 1:
+        yield from _check_type(node, fitting or choices[0], path)
+    else:
+        yield from wrong_type(node, " or ".join(_word(kind) for kind in choices), path)
+
+
+def _takes(kind: inspect.Type, node: tree.Node) -> bool:
+    """Whether the node is of that sort at all; its limits, its items and its fields are looked at later."""
+    match kind:
+        case inspect.Metadata():
+            return _takes(kind.type, node)
+        case inspect.UnionType():
+            return any(_takes(choice, node) for choice in kind.types)
+        case inspect.StructType() | inspect.DictType():
+            return isinstance(node, tree.Mapping)
+        case inspect.VarTupleType():
+            return isinstance(node, tree.Sequence)
+    value = node.value if isinstance(node, tree.Scalar) else None
+    match kind:
+        case inspect.BoolType():
+            return isinstance(value, bool)
+        case inspect.IntType():
+            return is_integer(node)
+        case inspect.FloatType():
+            return isinstance(value, float)
+    return isinstance(value, str)
+
+
+def _word(kind: inspect.Type) -> str:
+    match kind:
+        case inspect.StructType() | inspect.DictType():
+            return "a mapping"
+        case inspect.VarTupleType():
+            return "a list"
+        case inspect.BoolType():
+            return "true or false"
+        case inspect.IntType():
+            return "an integer"
+        case inspect.FloatType():
+            return "a number"
+    return "a string"
+
+
+def _check_items(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
+    if not isinstance(node, tree.Sequence):
+        yield from wrong_type(node, "a list", path)
+        return
+    for index, item in enumerate(node.items):
+        yield from _check_type(item, kind, diagnostics.item(path, index))
+
+
+def _check_values(node: tree.Node, kind: inspect.DictType, path: str) -> Iterator[Fault]:
+    if not isinstance(node, tree.Mapping):
+        yield from wrong_type(node, "a mapping", path)
+        return
+    for key, value in node.entries.items():
+        place = node.keys[key]
+        yield from _check_type(
+            tree.Scalar(key, place.line, place.column), kind.key_type, diagnostics.field(path, key)
+        )
+        yield from _check_type(value, kind.value_type, diagnostics.field(path, key))
+
+
+def _check_choice(node: tree.Node, choices: tuple[str, ...], path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    if text in choices:
+        return
+    suggestion = diagnostics.nearest(text, choices) if text is not None else None
+    hint = f'; did you mean "{suggestion}"?' if suggestion is not None else ""
+    yield from wrong_type(node, f"one of {', '.join(choices)}{hint}", path)
+
+
+def _check_number(node: tree.Node, kind: inspect.IntType | inspect.FloatType, path: str) -> Iterator[Fault]:
+    value: Any = node.value if isinstance(node, tree.Scalar) else None
+    is_whole = is_integer(node)
+    is_a_number = is_whole or (isinstance(value, float) and isinstance(kind, inspect.FloatType))
+    word = "an integer" if isinstance(kind, inspect.IntType) else "a number"
+    if not is_a_number:
+        yield from wrong_type(node, f"{word}{_limits(kind)}", path)
+    elif not _is_within(value, kind) or (is_whole and value not in INT64):
+        yield from wrong_type(node, f"{word}{_limits(kind) or ' of at most 64 bits'}", path)
+
+
+def _is_within(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:
+    return (kind.ge is None or value >= kind.ge) and (kind.le is None or value <= kind.le)
+
+
+def _limits(kind: inspect.IntType | inspect.FloatType) -> str:
+    if kind.ge is not None and kind.le is not None:
+        return f" from {kind.ge} to {kind.le}"
+    return f" of at least {kind.ge}" if kind.ge is not None else ""
+
+
+def _check_string(node: tree.Node, kind: inspect.StrType, path: str) -> Iterator[Fault]:
+    text = tree.text_of(node)
+    explanation = _EXPLANATIONS.get(kind.pattern or "", f"a string that matches {kind.pattern}")
+    if text is None:
+        yield from wrong_type(node, explanation if kind.pattern else "a string", path)
+    elif kind.pattern is not None and re.fullmatch(kind.pattern, text) is None:
+        yield from wrong_type(node, explanation, path)
+
+
+def _is_a_time(node: tree.Node) -> bool:
+    try:
+        msgspec.convert(tree.text_of(node), datetime)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+_QUOTING_ADVICE = {Remedy.QUOTE: ": put it in quotes", Remedy.UNQUOTE: ": remove the quotes"}
+
+
+def _quoting(node: tree.Node, expected: str) -> Fix | None:
+    if not isinstance(node, tree.Scalar) or node.value is None:
+        return None
+    is_text = isinstance(node.value, str)
+    if not is_text and expected.startswith("a string"):
+        return Fix(Remedy.QUOTE)
+    if is_text and expected.startswith("an integer") and _is_an_integer_in_quotes(str(node.value)):
+        return Fix(Remedy.UNQUOTE, str(node.value))
+    return None
+
+
+def _is_an_integer_in_quotes(text: str) -> bool:
+    """Not one that would mean another number without them, such as "010"."""
+    return text.isascii() and text.isdecimal() and (text == "0" or text[0] != "0")

@@ -1,0 +1,1 @@
+"""YAML and JSON: parse with source positions, dump."""

@@ -1,0 +1,40 @@
+"""A plain value as YAML. Quotes stand around whatever our reader, that of Kubernetes, would not take for a string.
+
+A text of several lines, such as a script, is written as it reads, unless a space or a tab in it could be lost.
+"""
+
+import re
+from typing import Any
+
+import yaml
+
+from windlass.wire.yaml import scalars
+
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_LINES = re.compile(r"[!-~](?:[ -~]*[!-~])?\n(?:(?:[ -~]*[!-~])?\n)*(?:[ -~]*[!-~])\n")
+"""Two or more lines, of plain characters, none with a space at its end."""
+_NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+"""To other readers, whatever its size. To that of Kubernetes, one that is too large for a number is a string."""
+
+
+def dump(value: Any) -> bytes:
+    written: str = yaml.dump(
+        value, Dumper=_KubernetesDumper, sort_keys=False, allow_unicode=True, width=2**16
+    )
+    return written.encode()
+
+
+class _KubernetesDumper(_Dumper):  # type: ignore[misc]
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 — an override
+        return True
+
+
+def _quoted_where_needed(dumper: Any, text: str) -> Any:
+    is_plain = scalars.means_a_string(text) and not _NUMBER.fullmatch(text)
+    style = None if is_plain else '"'
+    if _LINES.fullmatch(text):
+        style = "|"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_KubernetesDumper.add_representer(str, _quoted_where_needed)

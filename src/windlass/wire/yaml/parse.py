@@ -1,0 +1,334 @@
+"""Bytes of YAML or JSON → documents.
+
+Built from the parser's events with a stack of our own, so that neither deep nesting nor aliases that multiply can
+exhaust anything: depth and the number of values, aliases expanded, are bounded while the events come in. What the
+documents *say* is checked elsewhere.
+"""
+
+import contextlib
+import math
+import re
+from collections.abc import Generator, Iterable, Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from windlass.wire import diagnostics
+from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.yaml import scalars, tree
+from windlass.wire.yaml.text import Place, UnreadableError, decode, looks_like_json
+from windlass.wire.yaml.tree import Document, Invalid, Mapping, Node, Parsed, Scalar, Sequence
+
+DEEPEST = 100
+"""Kubernetes objects nest some twenty levels."""
+MOST_VALUES = 1_000_000
+"""A Framework of 10,000 tasks has, with its status, some 700,000, keys included."""
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STANDARD_TAG = "tag:yaml.org,2002:"
+_STRING_TAGS = ("!", f"{_STANDARD_TAG}str", f"{_STANDARD_TAG}timestamp")
+_COLLECTION_TAGS = ("!", f"{_STANDARD_TAG}map", f"{_STANDARD_TAG}seq")
+_HALF_A_CHARACTER = re.compile("[\ud800-\udfff]")
+_TAGGED_TYPES: dict[str, tuple[type, ...]] = {
+    f"{_STANDARD_TAG}int": (int,),
+    f"{_STANDARD_TAG}float": (float, int),
+    f"{_STANDARD_TAG}bool": (bool,),
+    f"{_STANDARD_TAG}null": (type(None),),
+}
+
+
+def parse(data: bytes) -> Parsed:
+    documents: list[Document] = []
+    try:
+        text = decode(data)
+        with contextlib.closing(events_of(text)) as events:
+            documents.extend(_documents(events))
+    except UnreadableError as unreadable:
+        return Parsed(tuple(documents), unreadable.fault)
+    return Parsed(tuple(documents))
+
+
+def events_of(text: str) -> Generator[Any, None, None]:
+    """What the YAML parser meets, one after the other, each with its places. Raises `UnreadableError`."""
+    try:
+        yield from yaml.parse(text, Loader=_Loader)
+    except yaml.YAMLError as broken:
+        raise _not_yaml(broken, text) from broken
+
+
+def _documents(events: Iterable[Any]) -> Iterator[Document]:
+    count = 0
+    builder = _Builder(count)
+    for event in events:
+        if isinstance(event, yaml.DocumentStartEvent):
+            builder = _Builder(count)
+        elif isinstance(event, yaml.DocumentEndEvent):
+            count = builder.count
+            yield builder.document()
+        else:
+            builder.take(event)
+
+
+class _Measured(msgspec.Struct, frozen=True):
+    """A finished value with what it weighs when all aliases in it are written out."""
+
+    node: Node
+    values: int
+    height: int
+
+
+class _Open:
+    """A mapping or list whose end has not come yet."""
+
+    def __init__(self, event: Any) -> None:
+        self.is_mapping = isinstance(event, yaml.MappingStartEvent)
+        self.anchor: str | None = event.anchor
+        self.place = _place(event.start_mark)
+        self.items: list[Node] = []
+        self.entries: dict[str, Node] = {}
+        self.keys: dict[str, Place] = {}
+        self.merged: list[Node] = []
+        self.key: _Key | None = None
+        self.values = 1
+        self.height = 0
+
+    @property
+    def wants_a_key(self) -> bool:
+        return self.is_mapping and self.key is None
+
+    def close(self) -> Node:
+        line, column = self.place.line, self.place.column
+        if not self.is_mapping:
+            return Sequence(tuple(self.items), line, column)
+        for source in self.merged:
+            if isinstance(source, Mapping):
+                self.entries = {**source.entries, **self.entries}
+                self.keys = {**source.keys, **self.keys}
+        return Mapping(self.entries, self.keys, line, column)
+
+
+class _Key(msgspec.Struct, frozen=True):
+    text: str
+    place: Place
+    is_merge: bool = False
+    is_faulty: bool = False
+    """Its value is read and forgotten."""
+
+
+class _Builder:
+    """One document under construction."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        """Values of the whole file so far, aliases expanded."""
+        self.open: list[_Open] = []
+        self.anchors: dict[str, _Measured | None] = {}
+        """None while the anchored value is still open."""
+        self.root: Node = Scalar(None, 1, 1)
+        self.faults: list[Fault] = []
+
+    def document(self) -> Document:
+        return Document(self.root, tuple(self.faults))
+
+    def take(self, event: Any) -> None:
+        if isinstance(event, yaml.ScalarEvent):
+            self._add(self._scalar(event), event)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            self._enter(event)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            self._leave()
+        elif isinstance(event, yaml.AliasEvent):
+            self._add(self._aliased(event), event)
+
+    def _enter(self, event: Any) -> None:
+        if len(self.open) >= DEEPEST:
+            raise UnreadableError(
+                _place(event.start_mark), f"nested deeper than {DEEPEST} levels: no Kubernetes object is"
+            )
+        self._count(1, event)
+        if event.tag is not None and event.tag not in _COLLECTION_TAGS:
+            self._fault(_place(event.start_mark), _unknown_tag(event.tag))
+        if event.anchor is not None:
+            self.anchors[event.anchor] = None
+        self.open.append(_Open(event))
+
+    def _leave(self) -> None:
+        closed = self.open.pop()
+        measured = _Measured(closed.close(), closed.values, closed.height + 1)
+        if closed.anchor is not None:
+            self.anchors[closed.anchor] = measured
+        self._add(measured, None)
+
+    def _aliased(self, event: Any) -> _Measured:
+        place = _place(event.start_mark)
+        if event.anchor not in self.anchors:
+            raise UnreadableError(
+                place,
+                f"the alias *{diagnostics.cut(event.anchor)} refers to an anchor that does not stand before it",
+                self._path(),
+            )
+        target = self.anchors[event.anchor]
+        if target is None:
+            raise UnreadableError(
+                place,
+                f"the alias *{diagnostics.cut(event.anchor)} stands inside the value that it refers to",
+                self._path(),
+            )
+        if len(self.open) + target.height > DEEPEST:
+            raise UnreadableError(
+                place,
+                f"with the alias *{diagnostics.cut(event.anchor)} nested deeper than {DEEPEST} levels",
+                self._path(),
+            )
+        return target
+
+    def _add(self, measured: _Measured, event: Any) -> None:
+        """Put a finished value where it belongs. A collection has no event, and was counted as it came in."""
+        node = measured.node
+        if event is not None:
+            self._count(measured.values, event)
+        if not self.open:
+            self.root = node
+            return
+        top = self.open[-1]
+        top.values += measured.values
+        top.height = max(top.height, measured.height)
+        if top.wants_a_key:
+            top.key = self._key(node, event)
+            return
+        if not top.is_mapping:
+            top.items.append(node)
+        elif top.key is not None:
+            self._enter_value(top, top.key, node)
+            top.key = None
+
+    def _enter_value(self, top: _Open, key: _Key, node: Node) -> None:
+        if key.is_faulty:
+            return
+        if not key.is_merge:
+            top.entries[key.text] = node
+            top.keys[key.text] = key.place
+            return
+        sources = tree.items_of(node) or (node,)
+        if all(isinstance(source, Mapping) for source in sources):
+            top.merged.extend(sources)
+        else:
+            self._fault(key.place, "the merge key << wants a mapping, or a list of mappings")
+
+    def _key(self, node: Node, event: Any) -> _Key:
+        place = Place(node.line, node.column)
+        if event is not None:
+            place = _place(event.start_mark)
+        if isinstance(node, Scalar):
+            is_plain = isinstance(event, yaml.ScalarEvent) and _is_plain(event)
+            if node.value == "<<" and is_plain:
+                return _Key("<<", place, is_merge=True)
+            if node.value is not None:
+                text = node.value if isinstance(node.value, str) else msgspec.json.encode(node.value).decode()
+                return _Key(text, place, is_faulty=self._is_duplicate(text, place))
+        if not isinstance(node, Invalid):
+            self._fault(place, "a key must be a string")
+        return _Key("", place, is_faulty=True)
+
+    def _is_duplicate(self, key: str, place: Place) -> bool:
+        first = self.open[-1].keys.get(key)
+        if first is None:
+            return False
+        self._fault(
+            place,
+            f"the key {diagnostics.quoted(key)} stands in this mapping already, in line {first.line}: "
+            "only one of the two can count; remove the other",
+            Rule.DUPLICATE_KEY,
+        )
+        return True
+
+    def _scalar(self, event: Any) -> _Measured:
+        measured = _Measured(self._scalar_value(event), 1, 0)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = measured
+        return measured
+
+    def _scalar_value(self, event: Any) -> Node:
+        place = _place(event.start_mark)
+        if not event.value.isascii() and _HALF_A_CHARACTER.search(event.value):
+            self._fault(place, "found one half of a surrogate pair, expected a whole character")
+            return Invalid(place.line, place.column)
+        if event.tag in _STRING_TAGS or (event.tag is None and not _is_plain(event)):
+            return Scalar(event.value, place.line, place.column)
+        value = scalars.resolve(event.value)
+        if event.tag is not None and not _fits_tag(value, event.tag):
+            self._fault(place, _unknown_tag(event.tag, event.value))
+            return Invalid(place.line, place.column)
+        if isinstance(value, float) and not math.isfinite(value):
+            self._fault(
+                place,
+                f"found {event.value}, which JSON cannot hold: write a finite number, or quote it as a string",
+            )
+            return Invalid(place.line, place.column)
+        return Scalar(value, place.line, place.column)
+
+    def _count(self, values: int, event: Any) -> None:
+        self.count += values
+        if self.count > MOST_VALUES:
+            raise UnreadableError(
+                _place(event.start_mark),
+                f"more than {MOST_VALUES} values, aliases written out: use fewer, or split the file",
+                self._path(),
+            )
+
+    def _fault(self, place: Place, message: str, rule: Rule = Rule.NOT_JSON) -> None:
+        if len(self.faults) <= diagnostics.MOST_FAULTS:
+            self.faults.append(diagnostics.error(place, self._path(), message, rule))
+
+    def _path(self) -> str:
+        path = ""
+        for level in self.open:
+            if level.key is not None:
+                path = diagnostics.field(path, level.key.text)
+            elif not level.is_mapping:
+                path = diagnostics.item(path, len(level.items))
+        return path
+
+
+def place_of(event: Any) -> Place:
+    return _place(event.start_mark)
+
+
+def _place(mark: Any) -> Place:
+    return Place(mark.line + 1, mark.column + 1)
+
+
+def _is_plain(event: Any) -> bool:
+    return bool(event.implicit[0])
+
+
+def _fits_tag(value: scalars.Scalar, tag: str) -> bool:
+    types = _TAGGED_TYPES.get(tag, ())
+    is_a_boolean_by_mistake = isinstance(value, bool) and bool not in types
+    return isinstance(value, types) and not is_a_boolean_by_mistake
+
+
+def _unknown_tag(tag: str, value: str | None = None) -> str:
+    short = "!!" + tag.removeprefix(_STANDARD_TAG) if tag.startswith(_STANDARD_TAG) else tag
+    subject = f" before {diagnostics.quoted(value)}" if value is not None else ""
+    return f"found the tag {diagnostics.cut(short)}{subject}, which cannot be kept in JSON: remove it"
+
+
+def _not_yaml(broken: yaml.YAMLError, text: str) -> UnreadableError:
+    problem, context, mark, began = (
+        getattr(broken, field, None) for field in ("problem", "context", "problem_mark", "context_mark")
+    )
+    lines = text.splitlines() or [""]
+    is_at_the_end = mark is None or mark.line >= len(lines)
+    place = Place(len(lines), len(lines[-1]) + 1) if is_at_the_end else _place(mark)
+    line = lines[place.line - 1]
+    indentation = line[: len(line) - len(line.lstrip())]
+    if "\t" in indentation and not looks_like_json(text):
+        return UnreadableError(
+            Place(place.line, indentation.index("\t") + 1),
+            "found a tab in the indentation; YAML indents with spaces only: replace the tab by spaces",
+        )
+    during = f"{context}, " if context else ""
+    since = f"begun in line {began.line + 1}, " if began is not None and began.line + 1 < place.line else ""
+    return UnreadableError(place, f"this is not YAML: {during}{since}{problem or broken}")

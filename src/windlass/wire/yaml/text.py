@@ -1,0 +1,90 @@
+"""Bytes of a file → text that a YAML parser may safely be given, or the fault that prevents it."""
+
+import re
+
+import msgspec
+
+from windlass.wire import diagnostics
+
+MOST_BYTES = 16 * 1024 * 1024
+"""More than any Framework that an API server would store, its status included."""
+
+_NOT_ALLOWED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+"""Python takes long over a set that reaches beyond U+FFFF, so this is what is forbidden, not what is allowed."""
+_STRING_OR_TAB = re.compile(r"""\"(?:[^"\\]|\\.)*+"?|'[^']*+'?|\t""", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)", re.DOTALL)
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+class Place(msgspec.Struct, frozen=True):
+    line: int
+    column: int
+
+
+class UnreadableError(Exception):
+    """There is no document to be had; carries the fault that says why."""
+
+    def __init__(self, at: diagnostics.Located, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.fault = diagnostics.error(at, path, message, diagnostics.Rule.UNREADABLE)
+
+
+def decode(data: bytes) -> str:
+    """Raises `UnreadableError` for what is too large, not UTF-8, or holds characters that YAML forbids."""
+    if len(data) > MOST_BYTES:
+        raise UnreadableError(
+            Place(1, 1), f"the file is larger than {MOST_BYTES // 2**20} MiB, the most that is read; split it"
+        )
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as broken:
+        raise UnreadableError(_place_of_byte(data, broken.start), _not_utf8(data, broken.start)) from broken
+    forbidden = _NOT_ALLOWED.search(text)
+    if forbidden is not None:
+        raise UnreadableError(
+            place_of(text, forbidden.start()),
+            f"found the control character U+{ord(forbidden[0]):04X}, expected printable text: is this a YAML file?",
+        )
+    return _json_as_yaml(text) if looks_like_json(text) else text
+
+
+def place_of(text: str, offset: int) -> Place:
+    before = text[:offset].splitlines(keepends=True)
+    if not before or before[-1].endswith(("\n", "\r", "\x85", "\u2028", "\u2029")):
+        return Place(len(before) + 1, 1)
+    return Place(len(before), len(before[-1]) + 1)
+
+
+def looks_like_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[")
+
+
+def _place_of_byte(data: bytes, offset: int) -> Place:
+    return place_of(data[:offset].decode("utf-8-sig", errors="replace"), offset)
+
+
+def _not_utf8(data: bytes, offset: int) -> str:
+    advice = "this looks like UTF-16" if data.startswith(_UTF16_MARKS) else "is this a YAML file?"
+    return f"found the byte 0x{data[offset]:02x}, expected UTF-8 text: {advice}; save it as UTF-8"
+
+
+def _json_as_yaml(text: str) -> str:
+    """YAML lacks two things that JSON has: tabs between tokens, and characters written as two escapes."""
+
+    def as_yaml(found: re.Match[str]) -> str:
+        match found[0][0]:
+            case "\t":
+                return " "
+            case '"':
+                return _ESCAPE.sub(_one_escape, found[0])
+            case _:
+                return found[0]
+
+    return _STRING_OR_TAB.sub(as_yaml, text)
+
+
+def _one_escape(escape: re.Match[str]) -> str:
+    if escape[1] is None:
+        return escape[0]
+    high, low = int(escape[1], 16), int(escape[2], 16)
+    return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"

@@ -1,0 +1,247 @@
+"""`windlass init`: whatever the script and the options say, lint has nothing to say about the job file."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import jsonschema
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from windlass.cli.commands import lint
+from windlass.cli.main import main
+from windlass.jobfile import schema as jobfile_schema
+
+TENSORFLOW = "import tensorflow as tf\n"
+COORDINATOR = f"{TENSORFLOW}tf.distribute.coordinator.ClusterCoordinator(s)\n"
+OLD_TENSORFLOW = f"{TENSORFLOW}f.DEFINE_string('ps_hosts', '', '')\nf.DEFINE_string('job_name', '', '')\n"
+PYTORCH = "import torch.distributed\n"
+
+
+def init(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["init", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+JOBS: dict[str, tuple[str | None, tuple[str, ...], str, dict[str, int], str]] = {
+    # the script, the options, and what comes out: runtime, tasks, command
+    "no script": (None, (), "plain", {"worker": 1}, "python3 train.py"),
+    "nothing to see": ("print(1)", (), "plain", {"worker": 1}, "python3 train.py"),
+    "a library": (TENSORFLOW, (), "tensorflow", {"worker": 1}, "python3 train.py"),
+    "from the issue": (TENSORFLOW, ("--runtime", "tensorflow", "--ps", "2", "--workers", "2"), "tensorflow",
+                       {"ps": 2, "worker": 2}, "python3 train.py"),
+    "a ps means TensorFlow": ("print(1)", ("--ps", "1"), "tensorflow", {"ps": 1, "worker": 2}, "python3 train.py"),
+    "the coordinator": (COORDINATOR, (), "tensorflow", {"chief": 1, "ps": 1, "worker": 2}, "python3 train.py"),
+    "no chief": (COORDINATOR, ("--chief", "0"), "tensorflow", {"ps": 1, "worker": 2}, "python3 train.py"),
+    "old options": (OLD_TENSORFLOW, (), "tensorflow", {"ps": 1, "worker": 2},
+                    "python3 train.py --ps_hosts=$(PS_HOSTS) --job_name=$(JOB_NAME)"),
+    "PyTorch": (PYTORCH, (), "pytorch", {"worker": 2}, "python3 train.py"),
+    "PyTorch with several GPUs": (PYTORCH, ("--gpus", "4"), "pytorch", {"worker": 2},
+                                  "torchrun --nproc-per-node=4 train.py"),
+    "JAX": ("import jax\njax.distributed.initialize()", (), "jax", {"worker": 2}, "python3 train.py"),
+    "MPI": ("from mpi4py import MPI", (), "mpi", {"launcher": 1, "worker": 2}, ""),
+    "another runtime than it looks": (PYTORCH, ("--runtime", "plain"), "plain", {"worker": 2}, "python3 train.py"),
+    "Python 2": ("print 'x'\nimport tensorflow\n", (), "tensorflow", {"worker": 1}, "python3 train.py"),
+    "an image": ("", ("--image", "registry.example:5000/a/b@sha256:0f"), "plain", {"worker": 1}, "python3 train.py"),
+    "a chief alone": ("", ("--chief", "1", "--workers", "0"), "plain", {"chief": 1}, "python3 train.py"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "options", "runtime", "tasks", "command"), JOBS.values(), ids=JOBS)
+def test_job(
+    here: Path,
+    script: str | None,
+    options: tuple[str, ...],
+    runtime: str,
+    tasks: dict[str, int],
+    command: str,
+) -> None:
+    if script is not None:
+        (here / "train.py").write_text(script)
+
+    result = init(*(["train.py"] if script is not None else []), *options)
+
+    job = yaml.safe_load((here / "job.yaml").read_text())
+    assert result.exit_code == 0, result.output
+    assert (job["name"], job["runtime"], job["code"]) == ("digits", runtime, ".")
+    assert {role: of_role["tasks"] for role, of_role in job["roles"].items()} == tasks
+    assert job.get("command", "") == command
+    assert lint.inspect(["job.yaml"]).faults == ()
+    assert f"the job: digits, {runtime}, " in result.stderr
+
+
+def test_it_says_what_it_saw(here: Path) -> None:
+    (here / "train.py").write_text(OLD_TENSORFLOW)
+
+    result = init("train.py")
+
+    assert result.stderr.splitlines() == [
+        "train.py imports tensorflow, takes --ps_hosts and takes --job_name",
+        "the job: digits, tensorflow, 1 ps, 2 worker",
+        "wrote job.yaml. Try it on this machine with: windlass run job.yaml",
+    ]
+
+
+def test_editors_find_the_schema_and_it_takes_the_job(here: Path) -> None:
+    result = init("-o", "-")
+
+    first, *_ = result.stdout.splitlines()
+    found = re.fullmatch(r"# yaml-language-server: \$schema=(file://\S+)", first)
+    assert found is not None
+    schema = msgspec.json.decode(Path(unquote(urlparse(found[1]).path)).read_bytes())
+    assert schema == msgspec.json.decode(jobfile_schema.published())
+    jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(result.stdout))
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
+def test_what_stands_there_as_a_comment_can_be_used(here: Path, runtime: str) -> None:
+    init("--runtime", runtime)
+    text = (here / "job.yaml").read_text()
+    optional = re.compile(r"^( *)# (?=(?: *)\w+:(?: [^/\s]|$))", re.MULTILINE)
+
+    (here / "job.yaml").write_text(optional.sub(r"\1", text))
+
+    job = yaml.safe_load((here / "job.yaml").read_text())
+    assert {"env", "volumes", "image"} <= set(job)
+    assert job["roles"]["worker"]["resources"]["gpus"] == 1
+    assert lint.inspect(["job.yaml"]).faults == ()
+
+
+NAMES = {
+    "src/train.py": ("digits-2", "./src", "python3 train.py"),
+    "My Model_v2.py": ("my-model-v2", ".", "python3 'My Model_v2.py'"),
+    "2024.py": ("job-2024", ".", "python3 2024.py"),
+    "études.py": ("tudes", ".", "python3 'études.py'"),
+    f"{'long' * 30}.py": ("long" * 10, ".", f"python3 {'long' * 30}.py"),
+    "fit": ("fit", ".", "./fit"),
+}
+
+
+@pytest.mark.parametrize(("script", "expected"), NAMES.items(), ids=NAMES)
+def test_names(here: Path, script: str, expected: tuple[str, str, str]) -> None:
+    (here / script).parent.mkdir(exist_ok=True)
+    (here / script).write_text("")
+
+    init(script, *(("--name", "digits-2") if "/" in script else ()))
+
+    job = yaml.safe_load((here / "job.yaml").read_text())
+    assert (job["name"], job["code"], job["command"]) == expected
+    assert lint.inspect(["job.yaml"]).faults == ()
+
+
+def test_the_code_is_named_from_the_job_file(here: Path) -> None:
+    (here / "jobs").mkdir()
+    (here / "train.py").write_text("")
+
+    init("train.py", "--output-file", "jobs/a.yaml")
+
+    assert yaml.safe_load((here / "jobs" / "a.yaml").read_text())["code"] == ".."
+
+
+def test_an_existing_file_is_kept(here: Path) -> None:
+    (here / "job.yaml").write_text("mine")
+
+    refused = init()
+
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert (here / "job.yaml").read_text() == "mine"
+    assert init("--force").exit_code == 0
+    assert (here / "job.yaml").read_text() != "mine"
+
+
+REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "no script": (("missing.py",), "missing.py cannot be read: No such file or directory"),
+    "a folder": (("..",), ".. is a folder. Name the script in it that every task runs."),
+    "a bad name": (("--name", "My Job"), "a DNS label"),
+    "a name that no Service can have": (("--name", "1job", "--runtime", "jax"), "may not begin with a digit"),
+    "nobody works": (("--workers", "0"), "nobody would train"),
+    "servers only": (("--ps", "2", "--workers", "0"), "nobody would train"),
+    "too many": (("--workers", "20000"), "20000"),
+    "no number": (("--workers", "two"), "is not a valid integer"),
+    "an unknown runtime": (("--runtime", "caffe"), "'tensorflow'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), REFUSED.values(), ids=REFUSED)
+def test_refused(here: Path, arguments: tuple[str, ...], words: str) -> None:
+    run = subprocess.run(  # noqa: S603
+        [sys.executable, "-m", "windlass.cli.main", "init", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert words in " ".join(run.stderr.split())
+    assert "Traceback" not in run.stderr
+    assert list(here.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there(here: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "windlass.cli.main", "init", "--output-file", "no/job.yaml"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert run.returncode == 1
+    assert "windlass: no/job.yaml cannot be written: No such file or directory" in run.stderr
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(here: Path) -> None:
+    """The shell's limit on the size of files stands for the disk's end."""
+    command = f"ulimit -f 0; trap '' XFSZ; exec {sys.executable} -m windlass.cli.main init"
+    run = subprocess.run(  # noqa: S603
+        ["/bin/sh", "-c", command], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+
+    assert run.returncode == 1
+    assert "windlass: job.yaml cannot be written: File too large" in run.stderr
+    assert list(here.iterdir()) == []
+
+
+def test_questions_on_a_terminal(here: Path) -> None:
+    """Each answer that is left empty is what the script says."""
+    (here / "train.py").write_text(COORDINATOR)
+    terminal, ours = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "windlass.cli.main", "init", "train.py"],
+        stdin=ours,
+        stdout=ours,
+        stderr=ours,
+    ) as process:
+        os.close(ours)
+        os.write(terminal, b"mine\n\n3\n\n1\n")
+        shown = b""
+        try:
+            while chunk := os.read(terminal, 4096):
+                shown += chunk
+        except OSError:  # everybody else has closed it
+            pass
+    os.close(terminal)
+
+    job = yaml.safe_load((here / "job.yaml").read_text())
+    assert process.returncode == 0, shown
+    assert b"Parameter servers [1]" in shown
+    assert (job["name"], job["runtime"]) == ("mine", "tensorflow")
+    assert {role: of_role["tasks"] for role, of_role in job["roles"].items()} == {
+        "chief": 1,
+        "ps": 3,
+        "worker": 2,
+    }
+    assert job["roles"]["worker"]["resources"] == {"gpus": 1}

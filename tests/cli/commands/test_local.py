@@ -1,0 +1,478 @@
+"""`windlass local` over a cluster whose pods only say that they run, and processes that only play the daemon.
+
+The daemon as a process, with pods that run, is tested where there are some.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import hollow_cluster
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from windlass.cli.main import main
+from windlass.runner.local import data_folders, process, records
+from windlass.runner.local import status as local_status
+from windlass.runner.local.data_folders import ForeignFolderError, InUseError, Lock
+from windlass.runner.local.process import DaemonError
+from windlass.runner.local.records import Record, Wanted
+
+PATIENCE_SECONDS = 60
+RECORD = Record(
+    pid=os.getpid(),
+    url="https://127.0.0.1:4321",
+    kubeconfig="/the data/kubeconfig",
+    socket="/nowhere/api",
+    network="shared",
+    wanted_network="auto",
+    nodes=1,
+    notes=("a note",),
+)
+
+
+@pytest.fixture(autouse=True)
+def data(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The default one. Not pytest's folder: the path of a socket must be short."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("XDG_STATE_HOME", folder)
+        yield Path(folder) / "windlass" / "local"
+
+
+@pytest.fixture
+def clusters(monkeypatch: pytest.MonkeyPatch) -> type[hollow_cluster.LocalCluster]:
+    return hollow_cluster.install(monkeypatch)
+
+
+def windlass(*arguments: str | Path, given: str = "") -> Result:
+    return CliRunner().invoke(main, ["local", *map(str, arguments)], input=given)
+
+
+# Folders and locks
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"XDG_STATE_HOME": "/state"}, "/state/windlass/local"),
+        ({"XDG_STATE_HOME": "relative"}, "/home/somebody/.local/state/windlass/local"),
+        ({}, "/home/somebody/.local/state/windlass/local"),
+    ],
+)
+def test_the_default_folder(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert data_folders.default_data(variables) == Path(expected)
+
+
+def test_a_home_that_nobody_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, and no folder of that name is made here."""
+    monkeypatch.chdir(tmp_path)
+    result = windlass("status", "--data-dir", "~nobody-at-all/data")
+    assert result.exit_code == 2
+    assert "~nobody-at-all/data: nobody has that home folder" in result.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_somebody_else_is_not_claimed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(ForeignFolderError, match="is not empty, and no data directory of Windlass"):
+        data_folders.claim(tmp_path)
+    assert not data_folders.is_ours(tmp_path)
+
+
+def test_a_new_folder_and_an_empty_one_and_ours_are_claimed(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path, tmp_path / "a" / "b"):
+        data_folders.claim(folder)
+        assert data_folders.is_ours(folder)
+
+
+def test_a_lock_has_one_holder(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert data_folders.holder(path) is None
+    with Lock.take(path):
+        assert data_folders.holder(path) == os.getpid()
+        with pytest.raises(InUseError):
+            Lock.take(path, seconds=0)
+    assert data_folders.holder(path) is None
+
+
+def test_what_a_pod_has_made_read_only_goes_too(tmp_path: Path) -> None:
+    deep = tmp_path / "data" / "a" / "b"
+    deep.mkdir(parents=True)
+    (deep / "file").touch()
+    for folder in (deep, deep.parent):
+        folder.chmod(0o500)
+    data_folders.remove(tmp_path / "data")
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({}, []),
+        ({"nodes": 3}, ["--nodes 1"]),
+        ({"network": "shared"}, []),
+        ({"network": "isolated"}, ["--network shared"]),
+        ({"port": 4321}, []),
+        ({"port": 4322}, ["--listen 127.0.0.1:4321"]),
+        ({"has_controller": False}, ["--with-controller"]),
+    ],
+)
+def test_how_a_running_daemon_differs_from_what_was_asked_for(
+    wanted: dict[str, Any], expected: list[str]
+) -> None:
+    assert records.differences(RECORD, Wanted(Path("/data"), **wanted)) == expected
+
+
+# Starting a process
+
+
+def playing(script: str) -> Callable[[Wanted, int], list[str]]:
+    """In place of the daemon. `ready` is the descriptor at which it is waited for."""
+    return lambda _wanted, descriptor: [sys.executable, "-c", f"import os\nready = {descriptor}\n{script}"]
+
+
+ANSWER = f"os.write(ready, {msgspec.json.encode(records.Answer(RECORD))!r})"
+
+
+def test_a_daemon_that_answers_goes_on(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+    script = f"{ANSWER}\nos.close(ready)\nprint(os.getsid(0) == os.getpid(), os.getcwd(), flush=True)"
+    monkeypatch.setattr(process, "command", playing(script))
+    data_folders.claim(data)
+    (data / "daemon.log").write_text("of the last time")
+    assert process.start(Wanted(data)) == RECORD
+    os.wait()
+    assert (data / "daemon.log").read_text() == f"True {data}\n"
+    assert (data / "daemon.log.1").read_text() == "of the last time"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (
+            'os.write(ready, b\'{"error": "the port is taken"}\')',
+            "the cluster cannot start: the port is taken",
+        ),
+        ("raise SystemExit('out of luck')", "out of luck"),
+        ("os.kill(os.getpid(), 9)", "it died without a word"),
+    ],
+)
+def test_a_daemon_that_dies_while_starting(
+    monkeypatch: pytest.MonkeyPatch, data: Path, script: str, words: str
+) -> None:
+    monkeypatch.setattr(process, "command", playing(script))
+    result = windlass("up")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Wanted(Path("/data")),
+        Wanted(Path("/data"), "::1", 4321, 3, "isolated", has_controller=False),
+    ],
+)
+def test_the_background_runs_the_same_command(
+    monkeypatch: pytest.MonkeyPatch, clusters: object, wanted: Wanted
+) -> None:
+    from windlass.runner.local import daemon as local_daemon
+
+    served: list[Wanted] = []
+    monkeypatch.setattr(local_daemon, "serve", lambda given, _: served.append(given))
+    monkeypatch.setattr(data_folders, "claim", lambda _: None)
+    read, write = os.pipe()
+    try:
+        arguments = process.command(wanted, write)
+        assert arguments[1:4] == ["-P", "-m", "windlass.cli.main"]
+        result = CliRunner().invoke(main, arguments[4:])
+    finally:
+        os.close(read)
+        os.close(write)
+    assert result.exit_code == 0, result.output
+    assert served == [wanted]
+
+
+# Commands
+
+
+def test_up_says_where_and_keeps_the_rest_off_the_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "start", lambda _: RECORD)
+    result = windlass("up")
+    assert result.exit_code == 0
+    assert result.stdout == "export KUBECONFIG='/the data/kubeconfig'\n"
+    assert "the cluster is running: https://127.0.0.1:4321, 1 node, shared network\na note\n" in result.stderr
+
+
+def test_up_twice_is_harmless(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+    data_folders.claim(data)
+    records.write(data, RECORD)
+    with Lock.take(data / data_folders.LOCK):
+        result = windlass("up", "--nodes", "3")
+    assert (result.exit_code, result.stdout) == (0, "export KUBECONFIG='/the data/kubeconfig'\n")
+    assert "the cluster was running already" in result.stderr
+    assert "it was started with --nodes 1; `windlass local down` first to change that" in result.stderr
+
+
+def test_a_daemon_that_never_becomes_ready(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+    monkeypatch.setattr(process, "START_SECONDS", 0)
+    data_folders.claim(data)
+    with Lock.take(data / data_folders.LOCK):
+        result = windlass("up")
+    assert result.exit_code == 1
+    assert f"the process {os.getpid()} uses {data}, and does not become ready" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--listen", "everywhere"], "'everywhere' is not host:port"),
+        (["--nodes", "0"], "Invalid value for '--nodes'"),
+        (["--network", "fast"], "'fast' is not one of"),
+    ],
+)
+def test_usage(arguments: list[str], words: str) -> None:
+    result = windlass("up", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "words"),
+    [
+        (["down"], 0, "the cluster is not running"),
+        (["status"], 3, "not running"),
+        (["reset", "--yes"], 0, "there is nothing in "),
+        (["image", "list"], 0, ""),
+        (["image", "remove", "a"], 1, "there are no local images in "),
+    ],
+)
+def test_where_there_is_nothing(data: Path, command: list[str], exit_code: int, words: str) -> None:
+    result = windlass(*command)
+    assert result.exit_code == exit_code
+    assert words in result.output
+    assert not data.exists(), "looking leaves nothing behind"
+
+
+def test_status_of_nothing_as_json(data: Path) -> None:
+    result = windlass("status", "--output", "json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["running"], found["dataDir"]) == (3, False, str(data))
+
+
+def test_one_that_runs_and_does_not_answer(data: Path) -> None:
+    data_folders.claim(data)
+    records.write(data, RECORD)
+    with Lock.take(data / data_folders.LOCK):
+        result = windlass("status")
+    assert result.exit_code == 0
+    assert f"running, process {os.getpid()}, and does not answer: " in result.stdout
+
+
+def test_reset_asks_and_deletes(data: Path) -> None:
+    data_folders.claim(data)
+    (data / "cluster.db").touch()
+    refused = windlass("reset", given="n\n")
+    assert (refused.exit_code, data.exists()) == (1, True)
+    done = windlass("reset", given="y\n")
+    assert (done.exit_code, data.exists()) == (0, False)
+
+
+@pytest.mark.parametrize("command", [["reset", "--yes"], ["up"], ["image", "add", "a", "/"]])
+def test_the_folder_of_somebody_else_is_left_alone(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "thesis.tex").touch()
+    result = windlass(*command, "--data-dir", tmp_path)
+    assert result.exit_code == 1
+    assert "no data directory of Windlass" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_images(tmp_path: Path) -> None:
+    assert windlass("image", "add", "tensorflow/tensorflow:1.4", tmp_path).exit_code == 0
+    assert windlass("image", "add", "b", tmp_path).exit_code == 0
+    assert windlass("image", "list").stdout.splitlines() == [
+        f"b                          {tmp_path}",
+        f"tensorflow/tensorflow:1.4  {tmp_path}",
+    ]
+    assert windlass("image", "remove", "b").exit_code == 0
+    assert json.loads(windlass("image", "list", "--output", "json").stdout) == {
+        "tensorflow/tensorflow:1.4": str(tmp_path)
+    }
+    missing = windlass("image", "add", "b", tmp_path / "missing")
+    assert (missing.exit_code, "is not there" in missing.stderr) == (1, True)
+
+
+def test_up_is_like_the_last_time_where_nothing_else_is_said(
+    monkeypatch: pytest.MonkeyPatch, data: Path
+) -> None:
+    data_folders.claim(data)
+    records.write(data, msgspec.structs.replace(RECORD, nodes=3, wanted_network="shared"))
+    started: list[Wanted] = []
+
+    def start(wanted: Wanted) -> Record:
+        started.append(wanted)
+        return RECORD
+
+    monkeypatch.setattr(process, "start", start)
+    assert windlass("up").exit_code == 0
+    assert windlass("up", "--nodes", "1", "--network", "auto").exit_code == 0
+    assert [(wanted.nodes, wanted.network) for wanted in started] == [(3, "shared"), (1, "auto")]
+
+
+# The daemon itself
+
+
+@pytest.mark.parametrize(
+    ("number", "ends_pods"), [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGUSR1, True)]
+)
+def test_how_a_signal_ends_the_daemon(
+    clusters: type[hollow_cluster.LocalCluster], data: Path, number: signal.Signals, ends_pods: bool
+) -> None:
+    from windlass.runner.local import daemon as local_daemon
+
+    data_folders.claim(data)
+    seen: list[Record | None] = []
+
+    def ready(record: Record) -> None:
+        seen.append(process.running(data))
+        os.kill(os.getpid(), number)
+
+    local_daemon.serve(Wanted(data, nodes=2, has_controller=False), ready)
+    (cluster,) = clusters.made
+    (record,) = seen
+    assert record is not None
+    assert (record.url, record.nodes, record.socket) == (cluster.url, 2, str(cluster.socket))
+    assert cluster.ended_pods is ends_pods
+    assert process.running(data) is None
+
+
+def test_the_port_of_the_last_time_is_taken_again(
+    clusters: type[hollow_cluster.LocalCluster], data: Path
+) -> None:
+    from windlass.runner.local import daemon as local_daemon
+
+    data_folders.claim(data)
+    for _ in range(2):
+        local_daemon.serve(Wanted(data, has_controller=False), lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert clusters.made[0].url == clusters.made[1].url
+
+
+def test_a_second_daemon_is_refused(clusters: type[hollow_cluster.LocalCluster], data: Path) -> None:
+    data_folders.claim(data)
+    with Lock.take(data / data_folders.LOCK), pytest.MonkeyPatch.context() as patch:
+        from windlass.runner.local import daemon as local_daemon
+
+        patch.setattr(local_daemon, "TAKE_OVER_SECONDS", 0)
+        result = windlass("up", "--foreground")
+    assert (result.exit_code, clusters.made) == (1, [])
+    assert f"{data} is in use" in result.stderr
+
+
+def test_a_cluster_that_cannot_start_is_one_message(clusters: type[hollow_cluster.LocalCluster]) -> None:
+    clusters.trouble = "the disk is full"
+    result = windlass("up", "--foreground")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "Error: the disk is full\n")
+
+
+@pytest.mark.usefixtures("clusters")
+def test_it_runs_with_a_controller_and_says_so(data: Path) -> None:
+    """Looked at from a thread, as if from another process: the daemon has the main one, with its signals."""
+    from windlass.runner.local import daemon as local_daemon
+
+    data_folders.claim(data)
+    found: list[local_status.Status] = []
+
+    def look() -> None:
+        try:
+            found.append(local_status.look(data))
+        finally:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    looking = threading.Thread(target=look)
+    local_daemon.serve(Wanted(data), lambda _: looking.start())
+    looking.join(PATIENCE_SECONDS)
+    (status,) = found
+    assert (status.running, status.controller, status.trouble) == (True, True, "")
+    assert local_status.lines(status)[0] == f"running, process {os.getpid()}"
+
+
+def test_down_ends_the_pods_that_a_killed_daemon_left(
+    clusters: type[hollow_cluster.LocalCluster], data: Path
+) -> None:
+    data_folders.claim(data)
+    (data / "pods" / "some-uid").mkdir(parents=True)
+    (data / "pods" / "some-uid" / "socket").touch()
+    result = windlass("down")
+    assert (result.exit_code, result.output) == (
+        0,
+        "the cluster was not running; the pods that it had left have ended\n",
+    )
+    assert [cluster.ended_pods for cluster in clusters.made] == [True]
+
+
+RELUCTANT = """
+import signal, sys
+from pathlib import Path
+from windlass.runner.local.data_folders import Lock
+
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+lock = Lock.take(Path(sys.argv[1]))
+print("locked", flush=True)
+signal.sigwait([signal.SIGUSR1])
+lock.release()
+print("released", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "pidfd_open"), reason="where a process has no descriptor, its lock has to do"
+)
+def test_down_waits_until_the_daemon_is_gone(data: Path) -> None:
+    data_folders.claim(data)
+    lock = data / data_folders.LOCK
+    daemon = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", RELUCTANT, lock], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with daemon, ThreadPoolExecutor(1) as pool:
+        assert daemon.stdin is not None
+        assert daemon.stdout is not None
+        assert daemon.stdout.readline() == "locked\n"
+        records.write(data, msgspec.structs.replace(RECORD, pid=daemon.pid))
+        down = pool.submit(windlass, "down")
+        assert daemon.stdout.readline() == "released\n"
+        assert data_folders.holder(lock) is None
+        with pytest.raises(TimeoutError):
+            down.result(0.5)
+        daemon.stdin.close()
+        result = down.result(PATIENCE_SECONDS)
+    assert (result.exit_code, result.output) == (0, "the cluster has stopped\n")
+
+
+def test_a_daemon_that_does_not_stop(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+    data_folders.claim(data)
+    records.write(data, RECORD)
+    monkeypatch.setattr(os, "kill", lambda *_: None)
+    monkeypatch.setattr(process, "STOP_SECONDS", 0)
+    with Lock.take(data / data_folders.LOCK):
+        result = windlass("down")
+    assert result.exit_code == 1
+    assert f"`kill -9 {os.getpid()}` ends it" in result.stderr
+
+
+def test_a_program_that_is_not_there(monkeypatch: pytest.MonkeyPatch, data: Path) -> None:
+    monkeypatch.setattr(process, "command", lambda *_: ["/nowhere/python"])
+    data_folders.claim(data)
+    with pytest.raises(DaemonError, match="it died without a word"):
+        process.start(Wanted(data))

@@ -1,0 +1,141 @@
+"""`windlass logs`: how lines look, and what is refused before any cluster is asked."""
+
+import itertools
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+from operated import jobs
+from small_world import Place, SmallWorld
+
+from windlass.cli.main import main
+from windlass.cli.terminal import colours
+
+
+@pytest.fixture(scope="module")
+def place(world: SmallWorld) -> Place:
+    place = world.new_scripted_place()
+    roles = (jobs.role("ps", 1, jobs.SUCCEEDS), jobs.role("worker", 2, jobs.SUCCEEDS))
+    place.submit(jobs.framework("digits", *roles, completedPods="Keep"))
+    place.wait_for_completed("digits")
+    place.write("digits-ps-0", b"\x1b[1mbold\xff\x1b[0m\n", at=1)
+    place.write("digits-worker-1", "no end", at=2)
+    return place
+
+
+TASKS = ("ps-0", "worker-0", "worker-1")
+BOLD = b"\x1b[1mbold\xff\x1b[0m"
+FORMS = {
+    "all": ((), b"ps-0     | " + BOLD + b"\nworker-1 | no end\n"),
+    "one": (("ps-0",), BOLD + b"\n"),
+    "one-without-an-end": (("worker-1",), b"no end"),
+    "a-role": (("worker",), b"worker-1 | no end\n"),
+    "times": (("ps-0", "--timestamps"), b"2026-01-01T00:00:01.000000000Z " + BOLD + b"\n"),
+    "times-of-all": (
+        ("worker", "--timestamps"),
+        b"worker-1 | 2026-01-01T00:00:02.000000000Z no end\n",
+    ),
+    "followed": (("-f", "worker-1"), b"no end"),
+    "tail": (("--tail", "0"), b""),
+    "since": (("--since", "5m"), b""),
+    "in-colour": (
+        ("worker", "--color", "always"),
+        colours.painted("worker-1 |", colours.of_tasks(TASKS)["worker-1"]).encode() + b" no end\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("arguments", "written"), FORMS.values(), ids=FORMS.keys())
+def test_text(place: Place, arguments: tuple[str, ...], written: bytes) -> None:
+    result = place.windlass("logs", "digits", *arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout_bytes == written
+
+
+def test_json(place: Place) -> None:
+    result = place.windlass("logs", "digits", "--output", "json")
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert first["line"] == "\x1b[1mbold\ufffd\x1b[0m"
+    assert second == {
+        "time": "2026-01-01T00:00:02.000000000Z",
+        "task": "worker-1",
+        "attempt": 0,
+        "container": "main",
+        "line": "no end",
+    }
+
+
+MESSAGES = {
+    "no-such-job": (("digit",), 1, 'Did you mean "digits"?'),
+    "no-such-task": (("digits", "worker-5"), 1, "digits has no task worker-5, it has ps-0, worker-0..1"),
+    "no-previous": (("digits", "--previous"), 1, "digits has no earlier run"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), MESSAGES.values(), ids=MESSAGES.keys())
+def test_messages(place: Place, arguments: tuple[str, ...], code: int, words: str) -> None:
+    result = place.windlass("logs", *arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    (line,) = result.stderr.splitlines()
+    assert words in line
+
+
+USAGE = {
+    "both": (("a", "-f", "--previous"), "--previous is over"),
+    "since": (("a", "--since", "soon"), "a duration such as 90s"),
+    "since-now": (("a", "--since", "0s"), "more than nothing"),
+    "tail": (("a", "--tail", "-1"), "--tail"),
+    "two-tasks": (("a/b-0", "c-1"), "expected one task"),
+    "task": (("a", "worker_1"), "expected a task, such as worker-1"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "words"), USAGE.values(), ids=USAGE.keys())
+def test_usage(arguments: tuple[str, ...], words: str) -> None:
+    result = CliRunner().invoke(main, ["logs", *arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+
+
+def test_nobody_reads_on(place: Place) -> None:
+    for at in range(5000):
+        place.write("digits-worker-0", f"{at} {'x' * 100}\n", at=10 + at)
+    command = [sys.executable, "-m", "windlass.cli.main", "logs", *place.options, "digits"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # noqa: S603
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"ps-0     | ")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 141
+
+
+COLOURS = {
+    "a-terminal": ("auto", True, {}, True),
+    "no-terminal": ("auto", False, {}, False),
+    "no-color": ("auto", True, {"NO_COLOR": "1"}, False),
+    "no-color-that-is-empty": ("auto", True, {"NO_COLOR": ""}, True),
+    "dumb": ("auto", True, {"TERM": "dumb"}, False),
+    "always": ("always", False, {"NO_COLOR": "1"}, True),
+    "never": ("never", True, {}, False),
+}
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_terminal", "environment", "expected"), COLOURS.values(), ids=COLOURS.keys()
+)
+def test_colours(choice: str, is_terminal: bool, environment: dict[str, str], expected: bool) -> None:
+    assert colours.is_wanted(choice, is_terminal=is_terminal, environment=environment) == expected
+
+
+def test_every_task_has_a_colour() -> None:
+    tasks = tuple(f"worker-{number}" for number in range(30))
+    found = colours.of_tasks(tasks)
+    assert found.keys() == set(tasks)
+    assert all(found[one] != found[next_one] for one, next_one in itertools.pairwise(tasks))
+
+
+def test_who_has_none_is_not_painted() -> None:
+    assert colours.painted("worker-1 |", None) == "worker-1 |"

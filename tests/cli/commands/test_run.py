@@ -1,0 +1,367 @@
+"""`windlass run` on a cluster whose pods only say that they run: what is told, and what it exits with.
+
+That pods really run, and that nothing of them stays, is tested where there are some.
+"""
+
+import asyncio
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hollow_cluster
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from windlass.cli.commands.run import Look, look
+from windlass.cli.main import main
+from windlass.cli.run_options import Given
+from windlass.cli.terminal.output import Output, Style
+from windlass.render import documents
+from windlass.runner import run_plan
+from windlass.runner.local import data_folders
+from windlass.runner.run_plan import Plan
+
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "peers"},
+    "spec": {"clusterIP": "None", "selector": {"a": "b"}},
+}
+CONFIG = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"}, "data": {"a": "b"}}
+
+
+def job(called: str = "job", **annotations: str) -> dict[str, Any]:
+    """Two workers, and a life of their pods as the hollow kubelet reads it."""
+    life = {f"hollow.windlass.dev/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    pod = {
+        "metadata": {"annotations": life},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "none"}]},
+    }
+    role = {
+        "name": "worker",
+        "taskNumber": 2,
+        "frameworkAttemptCompletionPolicy": {"minFailedTaskCount": 1, "minSucceededTaskCount": 2},
+        "task": {"pod": pod},
+    }
+    return {
+        "apiVersion": "launcher.microsoft.com/v1",
+        "kind": "Framework",
+        "metadata": {"name": called},
+        "spec": {"taskRoles": [role]},
+    }
+
+
+def written(*documents: Any) -> bytes:
+    return yaml.safe_dump_all(documents).encode()
+
+
+# The command
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Not pytest's folder: the path of a socket must be short."""
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("XDG_STATE_HOME", folder)
+        yield Path(folder) / "windlass"
+
+
+@pytest.fixture
+def clusters(monkeypatch: pytest.MonkeyPatch) -> type[hollow_cluster.LocalCluster]:
+    return hollow_cluster.install(monkeypatch)
+
+
+def windlass(*arguments: str | Path, given: bytes = b"") -> Result:
+    return CliRunner().invoke(main, ["run", *map(str, arguments)], input=given)
+
+
+def test_a_run_that_succeeds(clusters: type[hollow_cluster.LocalCluster], state: Path) -> None:
+    result = windlass("-", "--nodes", "3", "--network", "shared", given=written(CONFIG, SERVICE, job()))
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = [line[14:] for line in result.stdout.splitlines() if " | " not in line]
+    assert lines[:2] == ["cluster   this machine is made of paper", "job       is submitted"]
+    assert lines[-1].startswith("job       has completed with Succeeded (0): ")
+    assert "job       Attempt 0 has started" in lines
+    assert "worker-1  is scheduled to hollow" in lines
+    written_by_containers = [line for line in result.stdout.splitlines() if line.startswith("worker-0 | ")]
+    assert written_by_containers == [
+        "worker-0 | main of job-worker-0",
+        "worker-0 | ",
+        "worker-0 | without end",
+    ]
+    (cluster,) = clusters.made
+    assert (cluster.options.nodes, cluster.options.network, cluster.options.is_ephemeral) == (
+        3,
+        "shared",
+        True,
+    )
+    assert cluster.data.parent == state / "runs"
+    assert not cluster.data.exists()
+
+
+@pytest.mark.parametrize(
+    ("documents", "arguments", "exit_code", "last"),
+    [
+        ([job()], [], 0, {"event": "completed", "code": 0, "phrase": "Succeeded", "type": "Succeeded"}),
+        ([job(exit_code="3")], [], 3, {"event": "completed", "code": 3, "state": "Completed"}),
+        ([job(exit_code="210")], [], 210, {"code": 210, "phrase": "ContainerPermanentFailed"}),
+        ([job(reason="Evicted", exit_code="1")], [], 125, {"code": -1000, "phrase": "PodEvicted"}),
+        ([job(runs_for="never")], ["--timeout", "0.001"], 124, {"event": "error"}),
+        ([{**SERVICE, "spec": {"clusterIP": "nonsense"}}, job()], [], 2, {"event": "error"}),
+        ([{**SERVICE, "kind": "Servant"}, job()], [], 2, {"message": "the cluster knows no Servant of v1"}),
+        ([{**CONFIG, "metadata": {"name": "a", "namespace": "team"}}, job()], [], 0, {"code": 0}),
+    ],
+    ids=["good", "code", "210", "evicted", "timeout", "refused", "unknown-kind", "namespace"],
+)
+@pytest.mark.usefixtures("clusters")
+def test_how_it_ends(
+    documents: list[Any], arguments: list[str], exit_code: int, last: dict[str, Any]
+) -> None:
+    result = windlass("-", "--output", "json", "--no-logs", *arguments, given=written(*documents))
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == exit_code, result.output
+    assert (lines[-1]["exit"], lines[-1]["object"]) == (exit_code, "job")
+    assert {name: lines[-1][name] for name in last} == last
+    assert [line for line in lines[:-1] if "exit" in line] == []
+    assert "log" not in {line["event"] for line in lines}
+
+
+def test_a_cluster_that_cannot_start(clusters: type[hollow_cluster.LocalCluster], state: Path) -> None:
+    clusters.trouble = "the disk is full"
+    result = windlass("-", given=written(job()))
+    assert result.exit_code == 124
+    assert result.stdout.rstrip().endswith("job       the cluster cannot start: the disk is full")
+    assert [folder for folder in (state / "runs").iterdir() if folder.is_dir()] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "words"),
+    [
+        ([], b"", "Missing argument 'FILE'"),
+        (["/nowhere"], b"", "/nowhere: cannot be read: No such file or directory"),
+        (["-"], b"a: [", "<stdin>:1:5: error: this is not YAML"),
+        (
+            ["train.py"],
+            b"",
+            "train.py is a program and no job: run it with `windlass run -- python train.py`",
+        ),
+        (["-", "--", "true"], written(job()), "found both the file - and a command after --"),
+        (["--"], b"", "there is nothing after --, expected a command"),
+        (["-", "--ps", "2"], written(job()), "--ps is for a command after --; - says this itself"),
+        (["-"], b"name: a\ncommand: b\ncode: nowhere\nroles: {c: {}}", "nowhere. Expected a folder"),
+        (
+            ["-"],
+            written(job(), {**job(), "metadata": {"name": "job", "namespace": "default"}}),
+            "the name of the job in line",
+        ),
+        (["-", "--inject", "kill ps-0"], written(job()), "--inject: "),
+        (
+            ["-", "--keep", "--inject", "kill worker-0"],
+            written(job()),
+            "--inject and --keep do not go together",
+        ),
+        (["-", "--image", "x"], written(job()), "--image: found 'x', expected NAME=DIR"),
+        (["-", "--image", "x=/nowhere"], written(job()), "is not there: /nowhere"),
+        (["-", "--network", "fast"], written(job()), "'fast' is not one of"),
+        (["-", "--timeout", "0"], written(job()), "Invalid value for '--timeout'"),
+        (["--companions-only"], b"", "Missing argument 'FILE': a job file that has companions"),
+        (["--companions-only", "--", "true"], b"", "a command after -- is for jobs"),
+        (["-", "--companions-only", "--ps", "2"], written(job()), "--ps is for jobs"),
+        (["-", "--companions-only", "--inject", "kill worker-0"], written(job()), "--inject is for jobs"),
+        (
+            ["-", "--companions-only"],
+            written(job()),
+            "<stdin>: there is no companion in it: write `tensorboard: {}` or `jupyter: {}` or `hub: {}` into the job",
+        ),
+    ],
+)
+def test_usage(
+    clusters: type[hollow_cluster.LocalCluster], arguments: list[str], given: bytes, words: str
+) -> None:
+    result = windlass(*arguments, given=given)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert clusters.made == []
+
+
+@pytest.mark.parametrize("options", [[], ["--keep"]], ids=["alone", "kept"])
+def test_a_folder_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    (tmp_path / "windlass").write_text("a file")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    result = windlass("-", *options, given=written(job()))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{tmp_path}/windlass/runs cannot be used: Not a directory" in result.stderr
+
+
+def test_what_a_killed_run_has_left_goes_and_what_is_kept_stays(
+    clusters: type[hollow_cluster.LocalCluster], state: Path
+) -> None:
+    left = state / "runs" / "deadbeef"
+    left.mkdir(parents=True)
+    (left / "daemon.lock").touch()
+    kept = data_folders.to_keep(state / "runs")
+    assert windlass("-", given=written(job())).exit_code == 0
+    assert [folder for folder in (state / "runs").iterdir() if folder.is_dir()] == [kept]
+
+
+# Several jobs, job files, commands
+
+JOB_FILE = {"name": "filed", "command": "true", "roles": {"worker": {"tasks": 1}, "ps": {"tasks": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("documents", "exit_code", "ends"),
+    [
+        ([JOB_FILE], 0, {"filed": 0}),
+        ([JOB_FILE, job()], 0, {"filed": 0, "job": 0, "jobs": 0}),
+        (
+            [job("first"), job("second", exit_code="7"), job("third", exit_code="3")],
+            7,
+            {"first": 0, "second": 7, "third": 3, "jobs": 7},
+        ),
+    ],
+    ids=["job-file", "both", "failures"],
+)
+@pytest.mark.usefixtures("clusters")
+def test_what_a_file_may_hold(documents: list[Any], exit_code: int, ends: dict[str, int]) -> None:
+    result = windlass("-", "--output", "json", given=written(*documents))
+    assert result.exit_code == exit_code, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert {line["object"]: line["exit"] for line in lines if "exit" in line} == ends
+    assert [line["object"] for line in lines if "exit" in line][-1] == list(ends)[-1]
+    prefixes = {line["object"].partition("/")[0] for line in lines if line["event"] == "log"}
+    assert prefixes == ({"worker-0", "ps-0"} if len(documents) == 1 else set(ends) - {"jobs"})
+
+
+@pytest.mark.usefixtures("clusters")
+def test_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    result = windlass(
+        "--output", "json", "--workers", "2", "--ps", "1", "--", "python", "train.py", "--name", "x"
+    )
+    assert result.exit_code == 0, result.output
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert lines[-1]["object"] == "train"
+    assert {line["object"] for line in lines if line["event"] == "log"} == {"worker-0", "worker-1", "ps-0"}
+
+
+@pytest.mark.usefixtures("clusters")
+def test_no_answer_of_some_among_many() -> None:
+    jobs = [job("good"), job("endless", runs_for="never")]
+    result = windlass("-", "--timeout", "0.001", "--output", "json", given=written(*jobs))
+    last = json.loads(result.stdout.splitlines()[-1])
+    assert (result.exit_code, last["exit"], last["object"]) == (124, 124, "jobs")
+
+
+LOOKS = {
+    "pipe": (Given(), False, {"TERM": "xterm"}, Look.TEXT),
+    "terminal": (Given(), True, {"TERM": "xterm"}, Look.LIVE),
+    "terminal-without-logs": (Given(logs=False), True, {"TERM": "xterm"}, Look.LIVE),
+    "logs": (Given(logs=True), True, {"TERM": "xterm"}, Look.TEXT),
+    "verbose": (Given(verbose=True), True, {"TERM": "xterm"}, Look.TEXT),
+    "dumb": (Given(), True, {"TERM": "dumb"}, Look.TEXT),
+    "no-terminal-at-all": (Given(), True, {}, Look.TEXT),
+    "json": (Given(form="json"), True, {"TERM": "xterm"}, Look.JSON),
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_terminal", "environment", "expected"), LOOKS.values(), ids=LOOKS.keys()
+)
+def test_how_it_is_shown(
+    given: Given, is_terminal: bool, environment: dict[str, str], expected: Look
+) -> None:
+    assert look(given, is_terminal=is_terminal, environment=environment) == expected
+
+
+# Images, Ctrl-C, imports
+
+
+def test_images_of_the_machine_and_of_the_run(
+    clusters: type[hollow_cluster.LocalCluster], tmp_path: Path
+) -> None:
+    for name in ("kept", "replaced"):
+        assert CliRunner().invoke(main, ["local", "image", "add", name, str(tmp_path)]).exit_code == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    assert windlass("-", "--image", f"replaced={other}", given=written(job())).exit_code == 0
+    (cluster,) = clusters.made
+    assert json.loads(cluster.images) == {
+        "kept": str(tmp_path),
+        "replaced": str(other),
+    }
+
+
+class Trigger(io.BytesIO):
+    """Sends this process a signal whenever one of the words is written."""
+
+    def __init__(self, *words: bytes) -> None:
+        super().__init__()
+        self._words = list(words)
+
+    def write(self, data: Any) -> int:
+        written = super().write(data)
+        while self._words and self._words[0] in self.getvalue():
+            del self._words[0]
+            os.kill(os.getpid(), signal.SIGINT)
+        return written
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words", "last"),
+    [
+        (
+            {"runs_for": "never"},
+            [b"worker-1  runs"],
+            "job       has completed with StopFrameworkRequested (-210)",
+        ),
+        (
+            {"runs_for": "never", "stops_after": "never"},
+            [b"worker-1  runs", b"is asked to stop"],
+            "job       ended at once",
+        ),
+        ({}, [b"made of paper"], "job       ended at once"),
+    ],
+    ids=["once", "twice", "before-there-is-anything-to-stop"],
+)
+def test_ctrl_c(
+    clusters: type[hollow_cluster.LocalCluster],
+    state: Path,
+    annotations: dict[str, str],
+    words: list[bytes],
+    last: str,
+) -> None:
+    from windlass.runner import run as runner_run
+
+    (submission,) = documents.read(written(job(**annotations)), "file").submissions
+    work = run_plan.of([(submission, None)], ())
+    stream = Trigger(*words)
+    output = Output(stream, Style(width=len("worker-0")))
+    state.mkdir()
+    assert asyncio.run(runner_run.run(work, Plan(reads_logs=False), state, output)) == 130
+    output.finish()
+    assert stream.getvalue().decode().splitlines()[-1][14:].startswith(last)
+    assert clusters.made[0].ended_pods is False, "an ephemeral cluster ends them by itself"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from windlass.cli.main import main\n"
+        "main(['run', '--help'], standalone_mode=False)\n"
+        "heavy = ('aiohttp', 'kubernetes_asyncio', 'prometheus_client', 'cryptography', 'sqlite3')\n"
+        "print(sorted(name for name in sys.modules if name.partition('.')[0] in heavy))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)  # noqa: S603
+    assert run.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,16 @@
+"""`windlass schema`."""
+
+import json
+
+from click.testing import CliRunner
+
+from windlass.cli.main import main
+from windlass.jobfile import schema
+
+
+def test_what_is_printed_is_what_is_published() -> None:
+    done = CliRunner().invoke(main, ["schema"])
+
+    assert done.exit_code == 0
+    assert done.stdout_bytes == schema.published()
+    assert json.loads(done.stdout)["$id"] == schema.ID

@@ -1,0 +1,152 @@
+"""`windlass submit`: what it prints, what it exits with, and that a dry run does nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from hollow_world import HollowPlace
+from operated import jobs
+
+from windlass.cli.main import main
+from windlass.localcluster.apiserver.openapi import discovery
+
+FAILS = {"metadata": {"annotations": jobs.fails(7)}}
+FOREVER = {"metadata": {"annotations": jobs.FOREVER}}
+
+
+def written(folder: Path, name: str = "digits", **fields: Any) -> str:
+    body = {"name": name, "image": "x", "command": "true", "roles": {"worker": {"tasks": 2}}, **fields}
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(body))
+    return str(file)
+
+
+def submit(place: HollowPlace, *words: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["submit", *words, *place.options], input=stdin)
+
+
+def test_what_is_said(place: HollowPlace, tmp_path: Path) -> None:
+    result = submit(place, written(tmp_path), written(tmp_path, "other"))
+    assert result.exit_code == 0, result.output
+    assert result.stdout == (
+        f"digits is submitted to the namespace {place.name}\nother is submitted to the namespace {place.name}\n"
+    )
+    assert result.stderr == ""
+
+
+def test_one_job_of_two_files(place: HollowPlace, tmp_path: Path) -> None:
+    """One of them says where it goes, and the other goes there too. None is submitted."""
+    (tmp_path / "again").mkdir()
+    result = submit(place, written(tmp_path), written(tmp_path / "again", namespace=place.name))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"there are two jobs digits for the namespace {place.name}" in result.stderr
+    assert place.client.get(place.framework_path()).expect(200).body["items"] == []
+
+
+def test_the_standard_input(place: HollowPlace) -> None:
+    result = submit(place, "-", stdin=json.dumps(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS))))
+    assert result.exit_code == 0, result.output
+    assert place.framework("digits")["metadata"]["name"] == "digits"
+
+
+def test_names_for_other_programs(place: HollowPlace, tmp_path: Path) -> None:
+    result = submit(place, written(tmp_path), "-o", "name")
+    assert result.stdout == "framework.frameworkcontroller.microsoft.com/digits\n"
+
+
+def test_json_for_other_programs(place: HollowPlace, tmp_path: Path) -> None:
+    one = json.loads(submit(place, written(tmp_path), "-o", "json").stdout)
+    assert (one["kind"], one["metadata"]["namespace"]) == ("Framework", place.name)
+    two = submit(place, written(tmp_path, "a"), written(tmp_path, "b"), "-o", "json")
+    assert [item["metadata"]["name"] for item in json.loads(two.stdout)["items"]] == ["a", "b"]
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster says that it is not Windlass's own."""
+    said = {**discovery.version(), "gitVersion": "v1.35.0"}
+    monkeypatch.setattr(discovery, "version", lambda: said)
+
+
+def test_a_dry_run_prints_what_would_be_created(place: HollowPlace, tmp_path: Path, kubernetes: None) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").write_text("print()")
+    file = written(tmp_path, code="src")
+    result = submit(place, file, "--dry-run")
+    assert result.exit_code == 0, result.output
+    framework, code = yaml.safe_load_all(result.stdout)
+    assert framework["spec"]["executionType"] == "Create"
+    assert code["metadata"]["name"] == "digits-code"
+    assert "1 file" in code["binaryData"]["code.tar.gz"]
+    whole = json.loads(submit(place, file, "--dry-run", "-o", "json").stdout)
+    assert len(whole["items"][1]["binaryData"]["code.tar.gz"]) > 100
+    assert place.client.get(place.framework_path("digits")).code == 404
+    real = submit(place, file)
+    assert real.exit_code == 0, real.output
+    assert "digits: code: 1 file, " in real.stdout
+    assert "compressed" in real.stdout
+
+
+def test_a_dry_run_says_what_would_be_refused(place: HollowPlace, tmp_path: Path) -> None:
+    submit(place, written(tmp_path, pod=FOREVER))
+    result = submit(place, written(tmp_path), "--dry-run")
+    assert result.exit_code == 1
+    assert "already" in result.stderr
+
+
+EXITS: dict[str, tuple[dict[str, Any], tuple[str, ...], int, str]] = {
+    "success": ({}, (), 0, "digits: Succeeded"),
+    "an exit code": ({"pod": FAILS}, (), 7, "digits: Failed"),
+    "too late": ({"pod": FOREVER}, ("--timeout", "0.05s"), 124, "not completed after 0.05 s"),
+}
+
+
+@pytest.mark.parametrize("case", EXITS)
+def test_waiting_for_the_end(case: str, place: HollowPlace, tmp_path: Path) -> None:
+    fields, options, code, said = EXITS[case]
+    result = submit(place, written(tmp_path, **fields), "--wait", *options)
+    assert result.exit_code == code, result.output
+    assert said in result.output
+
+
+REFUSED: dict[str, tuple[str, str]] = {
+    "no job": ("a: b", "name"),
+    "no YAML": ("{", "error"),
+    "nothing": ("", "there is no job"),
+    "not a label": ("name: Digits_1\nimage: x\ncommand: x\nroles: {worker: {}}", "name"),
+    "for another namespace": (
+        "name: digits\nnamespace: elsewhere\nimage: x\ncommand: x\nroles: {worker: {}}",
+        "--namespace says",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_files_that_make_no_sense(case: str, place: HollowPlace) -> None:
+    text, said = REFUSED[case]
+    result = submit(place, "-", stdin=text)
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert "<stdin>" in result.stderr
+
+
+def test_a_file_that_is_not_there(place: HollowPlace) -> None:
+    result = submit(place, "missing.yaml")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "windlass: missing.yaml: cannot be read: No such file or directory\n",
+    )
+
+
+def test_again(place: HollowPlace, tmp_path: Path) -> None:
+    file = written(tmp_path)
+    assert submit(place, file, "--wait").exit_code == 0
+    refused = submit(place, file)
+    assert refused.exit_code == 1
+    assert "--rerun" in refused.stderr
+    again = submit(place, file, "--rerun", "--wait")
+    assert again.exit_code == 0, again.output
+    assert "the one that was there goes first" in again.stdout

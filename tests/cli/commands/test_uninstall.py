@@ -1,0 +1,240 @@
+"""`windlass uninstall` as a person uses it: what goes, what stays, and when it refuses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from served import Served, serving_in_thread
+from windlass.cli.main import main
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.wire.crd.reference import reference_crd
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+LAUNCHER, CONTROLLER = names.GROUPS
+ALL = sorted([*names.GROUPS, names.GANG_GROUP])
+KINDS = (
+    "/api/v1/serviceaccounts",
+    "/api/v1/configmaps",
+    "/apis/apps/v1/deployments",
+    *(f"{RBAC}/{kind}" for kind in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")),
+)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Served]:
+    with serving_in_thread(tmp_path / "data") as served:
+        windlass(served, "install", "--apply")
+        yield served
+
+
+def windlass(server: Served, *arguments: str, answer: str | None = None) -> Result:
+    command = [*arguments, "--kubeconfig", str(server.data / "kubeconfig")]
+    return CliRunner().invoke(main, command, input=answer)
+
+
+def uninstall(server: Served, *options: str) -> Result:
+    return windlass(server, "uninstall", "--yes", *options)
+
+
+def left(server: Served) -> list[str]:
+    """Everything of the kinds that an installation has, but for what every namespace has."""
+    every = ("default", "kube-root-ca.crt")
+    found = [one["metadata"]["name"] for kind in KINDS for one in server.ask("GET", kind).body["items"]]
+    return [name for name in found if name not in every]
+
+
+def namespaces(server: Served) -> set[str]:
+    items = server.ask("GET", "/api/v1/namespaces").body["items"]
+    return {one["metadata"]["name"] for one in items if not one["metadata"].get("deletionTimestamp")}
+
+
+def definitions(server: Served) -> list[str]:
+    items = server.ask("GET", DEFINITIONS).body["items"]
+    return sorted(one["spec"]["group"] for one in items if not one["metadata"].get("deletionTimestamp"))
+
+
+def add_framework(server: Served, group: str, name: str, state: str) -> Json:
+    path = f"/apis/{group}/v1/namespaces/default/frameworks"
+    body = {"apiVersion": f"{group}/v1", "kind": "Framework", "metadata": {"name": name}, "spec": {}}
+    created: Json = server.ask("POST", path, body).body
+    if state:
+        patch = {"status": {"state": state}}
+        answer = server.ask("PATCH", f"{path}/{name}/status", patch, "application/merge-patch+json")
+        assert answer.code == 200
+    return created
+
+
+def test_all_but_the_definitions(server: Served) -> None:
+    """Those of a configured installation too."""
+    windlass(server, "install", "--apply", "--watch-namespace", "default")
+    server.ask(
+        "POST",
+        "/apis/coordination.k8s.io/v1/namespaces/windlass-system/leases",
+        {"metadata": {"name": "windlass-controller"}, "spec": {}},
+    )
+    assert len(left(server)) > 5
+
+    result = uninstall(server)
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert left(server) == []
+    assert "windlass-system" not in namespaces(server)
+    assert definitions(server) == ALL
+    lines = result.stdout.splitlines()
+    assert lines[0] == "deployment.apps/windlass-controller in windlass-system deleted"
+    assert "lease.coordination.k8s.io/windlass-controller in windlass-system deleted" in lines
+    assert lines[-1] == "namespace/windlass-system deleted"
+
+
+@pytest.mark.parametrize(
+    ("text", "going"),
+    [
+        ("leaseName: chosen\n", "chosen"),
+        ("workerNumber: 9\n", "windlass-controller"),
+        ("leaseName: [\n", "windlass-controller"),
+    ],
+    ids=["named", "unnamed", "spoilt"],
+)
+def test_the_lease_goes_that_the_configuration_names(
+    server: Served, tmp_path: Path, text: str, going: str
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("workerNumber: 9\n")
+    assert windlass(server, "install", "--apply", "--config", str(file)).exit_code == 0
+    path = "/api/v1/namespaces/windlass-system/configmaps/windlass-configuration"
+    patch = {"data": {"frameworkcontroller.yaml": text}}
+    assert server.ask("PATCH", path, patch, "application/merge-patch+json").code == 200
+    leases = "/apis/coordination.k8s.io/v1/namespaces/windlass-system/leases"
+    for name in ("windlass-controller", "chosen"):
+        server.ask("POST", leases, {"metadata": {"name": name}, "spec": {}})
+
+    lines = uninstall(server).stdout.splitlines()
+
+    deleted = [line for line in lines if line.startswith("lease")]
+    assert deleted == [f"lease.coordination.k8s.io/{going} in windlass-system deleted"]
+
+
+def test_again_there_is_nothing(server: Served) -> None:
+    uninstall(server, "--crds")
+    result = uninstall(server, "--crds")
+    assert (result.exit_code, result.stdout) == (0, "nothing of Windlass was found in windlass-system\n")
+
+
+def test_another_installation_stays(server: Served) -> None:
+    windlass(server, "install", "--apply", "--namespace", "other")
+    before = left(server)
+    uninstall(server)
+    assert left(server)
+    assert set(left(server)) < set(before)
+    assert "other" in namespaces(server)
+    uninstall(server, "--namespace", "other")
+    assert left(server) == []
+
+
+def test_asks_first(server: Served) -> None:
+    before = left(server)
+    result = windlass(server, "uninstall", "--crds", answer="n\n")
+    assert result.exit_code == 1
+    assert f"the definitions of {LAUNCHER} and {CONTROLLER}, and ALL their Frameworks?" in result.output
+    assert left(server) == before
+    assert windlass(server, "uninstall", answer="y\n").exit_code == 0
+    assert left(server) == []
+
+
+def test_refuses_to_end_live_frameworks(server: Served) -> None:
+    """And removes nothing at all."""
+    for number in range(11):
+        add_framework(server, CONTROLLER, f"job-{number:02}", "AttemptRunning")
+    add_framework(server, LAUNCHER, "fresh", "")
+    add_framework(server, LAUNCHER, "done", "Completed")
+    before = left(server)
+
+    result = uninstall(server, "--crds")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"12 Frameworks have not completed: default/fresh ({LAUNCHER}), default/job-00 (" in result.stderr
+    assert "job-08" in result.stderr
+    assert "job-09" not in result.stderr
+    assert "and 2 more. Nothing was removed" in result.stderr
+    assert (left(server), definitions(server)) == (before, ALL)
+
+
+@pytest.mark.parametrize("options", [("--crds", "--force"), ("--crds",)])
+def test_definitions_go_when_forced_or_when_all_have_completed(
+    server: Served, options: tuple[str, ...]
+) -> None:
+    is_forced = "--force" in options
+    add_framework(server, CONTROLLER, "job", "AttemptRunning" if is_forced else "Completed")
+    result = uninstall(server, *options)
+    assert result.exit_code == 0
+    assert definitions(server) == []
+    deleted = [line for line in result.stdout.splitlines() if "customresourcedefinition" in line]
+    what = "customresourcedefinition.apiextensions.k8s.io"
+    assert deleted == [
+        f"{what}/frameworks.{LAUNCHER} deleted, and its Frameworks with it",
+        f"{what}/frameworks.{CONTROLLER} deleted, and its Frameworks with it",
+        f"{what}/gangs.{names.GANG_GROUP} deleted",
+    ]
+
+
+def test_says_who_is_left_alone(server: Served) -> None:
+    add_framework(server, CONTROLLER, "job", "AttemptRunning")
+    result = uninstall(server)
+    assert result.exit_code == 0
+    assert f"1 Framework has not completed: default/job ({CONTROLLER}). They stay" in result.stdout
+
+
+def test_back_to_the_reference(server: Served) -> None:
+    job = add_framework(server, CONTROLLER, "digits", "AttemptRunning")
+    add_framework(server, CONTROLLER, "tf-example", "AttemptRunning")
+
+    result = uninstall(server, "--restore-reference-crd")
+
+    assert result.exit_code == 0
+    live = server.ask("GET", f"{DEFINITIONS}/frameworks.{CONTROLLER}").body
+    assert "subresources" not in live["spec"]["versions"][0]
+    wanted = reference_crd()["spec"]["versions"][0]["schema"]
+    assert live["spec"]["versions"][0]["schema"] == wanted
+    assert "app.kubernetes.io/managed-by" not in (live["metadata"].get("labels") or {})
+    kept = server.ask("GET", f"/apis/{CONTROLLER}/v1/namespaces/default/frameworks/digits").body
+    assert kept["metadata"]["uid"] == job["metadata"]["uid"]
+    assert kept["status"] == {"state": "AttemptRunning"}
+    assert "it is FrameworkController's again, and its Frameworks stay" in result.stdout
+    assert "will not be able to write these: default/tf-example" in result.stdout
+    assert definitions(server) == ALL
+
+
+def test_back_to_the_reference_without_the_launcher(server: Served) -> None:
+    """With --crds, the other group's definition goes and that of Gangs, and only its Frameworks count."""
+    add_framework(server, CONTROLLER, "digits", "AttemptRunning")
+    result = uninstall(server, "--crds", "--restore-reference-crd")
+    assert result.exit_code == 0
+    assert definitions(server) == [CONTROLLER]
+
+
+def test_a_namespace_with_others_in_it_stays(server: Served) -> None:
+    body = {"metadata": {"name": "diary"}, "data": {"monday": "rain"}}
+    server.ask("POST", "/api/v1/namespaces/windlass-system/configmaps", body)
+    result = uninstall(server)
+    expected = "namespace/windlass-system left as it is: others live in it, such as configmap/diary"
+    assert result.stdout.splitlines()[-1] == expected
+    assert "windlass-system" in namespaces(server)
+
+
+def test_a_namespace_of_somebody_else_stays(server: Served) -> None:
+    server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
+    windlass(server, "install", "--apply", "--namespace", "shared")
+    result = uninstall(server, "--namespace", "shared")
+    expected = "namespace/shared left as it is: it was not made by windlass install"
+    assert result.stdout.splitlines()[-1] == expected
+    assert "shared" in namespaces(server)
+
+
+def test_no_cluster() -> None:
+    result = CliRunner().invoke(main, ["uninstall", "--yes", "--kubeconfig", "/no/such/file"])
+    assert result.exit_code == 1
+    assert "/no/such/file" in result.stderr

@@ -1,0 +1,156 @@
+"""`windlass why` and `windlass events`: how it reads."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+from operated import jobs
+from small_world import Place
+
+from windlass.cli.commands import why as module
+from windlass.client.events import Event
+from windlass.client.explain.explanation import Explanation, Outcome
+from windlass.client.explain.failures import Failure
+from windlass.client.explain.pending import Wait
+from windlass.client.explain.retries import Retries
+from windlass.client.views import JobState
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def place(scripted: Place) -> Place:
+    return scripted
+
+
+@pytest.fixture(autouse=True)
+def _zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    import time
+
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+FAILURE = Failure(
+    task="worker-1",
+    attempt=2,
+    code=137,
+    phrase="ContainerSigKillReceived",
+    failure_class="Transient",
+    node="node-7",
+    at=datetime(2026, 1, 1, 11, 59, tzinfo=UTC),
+    container="main",
+    container_reason="OOMKilled",
+    lines=("one", "two"),
+    lines_from="log",
+)
+FAILED = Explanation(
+    job="digits",
+    namespace="default",
+    state=JobState.RETRYING,
+    summary="digits has ended attempt 1: worker-1 ended with 137",
+    attempt=1,
+    since=datetime(2026, 1, 1, 11, 59, tzinfo=UTC),
+    outcome=Outcome(code=137, phrase="ContainerSigKillReceived", because="a rule was met"),
+    failure=FAILURE,
+    task_retries=Retries(total=2, counted=2, uncounted=0, limit=2, follows=False, reason="it is used up"),
+    job_retries=Retries(
+        total=1,
+        counted=0,
+        uncounted=1,
+        limit=3,
+        is_fancy=True,
+        follows=True,
+        reason="the failure is transient",
+        at=datetime(2026, 1, 1, 12, 0, 40, tzinfo=UTC),
+    ),
+    history=(Event(NOW, NOW, 2, "Warning", "AttemptEnding", "digits", "Attempt 0 ends", "u"),),
+)
+TEXT = """\
+digits has ended attempt 1: worker-1 ended with 137 (1 min ago)
+
+  task      worker-1, attempt 2 of attempt 1 of the job
+  code      137 ContainerSigKillReceived
+  class     Transient: the next try may do better
+  container main (OOMKilled)
+  node      node-7
+  ended     2026-01-01 11:59:00
+  last lines of its log:
+    one
+    two
+
+  decided   a rule was met
+
+Retries
+  task      2 retries so far: 2 counted (maxRetryCount 2)
+            worker-1 is not tried again: it is used up
+  job       1 retry so far: 0 counted (maxRetryCount 3), 1 not counted
+            digits is tried again: the failure is transient, at 2026-01-01 12:00:40 (in 40 s)
+
+Before
+  2026-01-01 12:00:00 ! digits       AttemptEnding (x2): Attempt 0 ends
+"""
+
+
+def test_a_failure() -> None:
+    assert "\n".join(module.text(FAILED, NOW)) + "\n" == TEXT
+
+
+def test_a_wait() -> None:
+    found = Explanation(
+        job="digits",
+        namespace="default",
+        state=JobState.PENDING,
+        summary="digits waits",
+        waits=(Wait(("worker-0", "worker-1"), "0/1 nodes are available"),),
+        advice="Add a node.",
+    )
+    assert list(module.text(found, NOW)) == [
+        "digits waits",
+        "Add a node.",
+        "",
+        "Waiting",
+        "  worker-0, worker-1: 0/1 nodes are available",
+    ]
+
+
+def test_on_a_cluster(place: Place) -> None:
+    """What a container wrote drives no terminal."""
+    place.submit(jobs.framework("gone", jobs.role(life=jobs.fails(3, message="\x1b[2Jlast words"))))
+    place.wait_for_completed("gone")
+    result = place.windlass("why", "gone")
+    assert result.exit_code == 0
+    first, *_ = result.stdout.splitlines()
+    assert first.startswith("gone failed: worker-0 ended with 3 (ContainerUnrecognizedFailed) on hollow (")
+    assert "    \\x1b[2Jlast words\n" in result.stdout
+    assert "class     unknown: nobody can tell whether a retry helps" in result.stdout
+    told = json.loads(place.windlass("why", "gone", "--output", "json").stdout)
+    assert (told["state"], told["failure"]["task"], told["failure"]["class"]) == (
+        "Failed",
+        "worker-0",
+        "unknown",
+    )
+    assert told["jobRetries"]["reason"] == "maxRetryCount 0 is used up"
+
+
+def test_events(place: Place) -> None:
+    made = place.submit(jobs.framework("told", jobs.role(life=jobs.fails(3))))
+    place.wait_for_completed("told")
+    place.wait_for_events(made["metadata"]["uid"], "AttemptStarted", "TaskFailed", "FrameworkCompleted")
+    lines = place.windlass("events", "told").stdout.splitlines()
+    assert any(line.endswith("  told         AttemptStarted: Attempt 0 has started") for line in lines)
+    assert any(" ! told         TaskFailed: Task worker-0, attempt 0, failed" in line for line in lines)
+    told = [json.loads(line) for line in place.windlass("events", "told", "-o", "json").stdout.splitlines()]
+    assert {"AttemptStarted", "TaskFailed", "FrameworkCompleted"} <= {each["reason"] for each in told}
+    assert {each["object"] for each in told} == {"told"}
+
+
+@pytest.mark.parametrize("command", ["why", "events", "logs"])
+def test_no_such_job(place: Place, command: str) -> None:
+    result = place.windlass(command, "nobody")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert 'there is no job "nobody"' in result.stderr

@@ -1,0 +1,250 @@
+"""What is known of a run: news in, a view out."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.cli.terminal.live_board import Board
+from windlass.cli.terminal.live_view import Head, Phase, Row
+from windlass.model.completion import (
+    PERMANENT,
+    SUCCEEDED,
+    CompletionCode,
+    FrameworkAttemptCompletionStatus,
+    TaskAttemptCompletionStatus,
+    task_completion,
+)
+from windlass.model.framework import Framework
+from windlass.model.states import State
+from windlass.model.status import (
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    RetryPolicyStatus,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from windlass.runner.report import Advance, Line, LogLine, Source, Topic
+from windlass.runner.run_plan import Job
+from windlass.runner.usage import Usage
+from windlass.simulate import builders
+from windlass.wire.progress import Progress
+
+BEGAN = datetime(2026, 1, 2, 3, 0, 0, tzinfo=UTC)
+NOW = BEGAN + timedelta(seconds=65)
+
+
+def job(prefix: str = "", name: str = "job") -> Job:
+    return Job(
+        {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"taskRoles": [{"name": "worker", "taskNumber": 2}]},
+        },
+        prefix,
+    )
+
+
+def task(
+    index: int, state: State, ended: TaskAttemptCompletionStatus | None = None, attempt: int = 0
+) -> TaskStatus:
+    of_attempt = TaskAttemptStatus(
+        id=attempt,
+        start_time=BEGAN,
+        pod_name=f"job-worker-{index}",
+        pod_node_name="laptop",
+        completion_status=ended,
+    )
+    return TaskStatus(
+        index=index, start_time=BEGAN, state=state, transition_time=BEGAN, attempt_status=of_attempt
+    )
+
+
+def framework(
+    *tasks: TaskStatus, state: State = State.ATTEMPT_RUNNING, attempt: int = 0, **status: Any
+) -> Framework:
+    roles = (TaskRoleStatus(name="worker", task_statuses=tasks),)
+    of_attempt = FrameworkAttemptStatus(
+        id=attempt,
+        start_time=BEGAN,
+        config_map_name="job-attempt",
+        task_role_statuses=roles,
+        completion_status=status.pop("ended", None),
+    )
+    made = FrameworkStatus(
+        start_time=BEGAN, transition_time=BEGAN, state=state, attempt_status=of_attempt, **status
+    )
+    role = builders.role("worker", 2)
+    return builders.framework("job", role).with_status(made)
+
+
+def board(*frameworks: Framework) -> Board:
+    made = Board([job()], BEGAN)
+    for each in frameworks:
+        made.framework(job(), each)
+    return made
+
+
+def rows(made: Board) -> Sequence[Row]:
+    return made.view(NOW).rows
+
+
+FAILED = TaskAttemptCompletionStatus(137, "Killed", PERMANENT, "")
+DONE = TaskAttemptCompletionStatus(0, "Succeeded", SUCCEEDED, "")
+STATES = {
+    "nothing-yet": (State.ATTEMPT_CREATION_PENDING, None, Phase.WAITING, None),
+    "asked-for": (State.ATTEMPT_CREATION_REQUESTED, None, Phase.STARTING, None),
+    "preparing": (State.ATTEMPT_PREPARING, None, Phase.STARTING, None),
+    "running": (State.ATTEMPT_RUNNING, None, Phase.RUNNING, None),
+    "on-its-way-out": (State.ATTEMPT_DELETING, DONE, Phase.STOPPING, None),
+    "to-be-tried-again": (State.ATTEMPT_COMPLETED, FAILED, Phase.RETRYING, 137),
+    "failed": (State.COMPLETED, FAILED, Phase.FAILED, 137),
+    "succeeded": (State.COMPLETED, DONE, Phase.SUCCEEDED, None),
+    "stopped-with-the-job": (
+        State.COMPLETED,
+        task_completion(CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, ""),
+        Phase.STOPPED,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("state", "ended", "phase", "code"), STATES.values(), ids=STATES.keys())
+def test_where_a_task_stands(
+    state: State, ended: TaskAttemptCompletionStatus | None, phase: Phase, code: int | None
+) -> None:
+    first, second = rows(board(framework(task(0, state, ended))))
+    assert (first.phase, first.code, first.node) == (phase, code, "laptop")
+    assert second == Row("worker-1"), "it has no status yet"
+
+
+RUNNING = framework(task(0, State.ATTEMPT_RUNNING), task(1, State.ATTEMPT_RUNNING))
+
+
+def log(line: str, name: str = "worker-0") -> LogLine:
+    return LogLine(Topic.LOG, NOW, name, "main", line)
+
+
+LINES = {
+    "the-last-counts": (["a", "b"], "b"),
+    "blank-lines-do-not": (["a", "", " \t"], "a"),
+    "controls-do-nothing": (["\x1b[2J\x1b[31mred\x07"], "red"),
+    "a-very-long-one": (["x" * 100_000], "x" * 1000),
+    "a-long-bar": (["." * 5000 + "\r99%"], "99%"),
+}
+
+
+@pytest.mark.parametrize(("lines", "expected"), LINES.values(), ids=LINES.keys())
+def test_the_last_line(lines: list[str], expected: str) -> None:
+    made = board(RUNNING)
+    for line in lines:
+        made.line(log(line))
+    made.line(log("of a pod that is no task", "sidecar"))
+    assert [row.line for row in rows(made)] == [expected, ""]
+
+
+def test_progress_and_its_values() -> None:
+    made = board(RUNNING)
+    made.line(log("windlass progress 3/10 loss=0.5"))
+    made.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {"loss": "0.5"}, Source.LOG, 7.0))
+    (row, _) = rows(made)
+    assert (row.progress, row.remaining, row.line) == (Progress(3, 10, {"loss": "0.5"}), 7.0, "loss=0.5")
+
+
+AGAIN = {
+    "task": framework(task(0, State.ATTEMPT_RUNNING, attempt=1), task(1, State.ATTEMPT_RUNNING)),
+    "job": framework(task(0, State.ATTEMPT_RUNNING), task(1, State.ATTEMPT_RUNNING), attempt=1),
+}
+
+
+@pytest.mark.parametrize("again", AGAIN.values(), ids=AGAIN.keys())
+def test_another_attempt_begins_with_nothing_but_the_last_words(again: Framework) -> None:
+    made = board(RUNNING)
+    made.line(log("last words"))
+    made.advance(Advance(Topic.PROGRESS, NOW, "worker-0", 3, 10, {}, Source.LOG))
+    made.framework(job(), again)
+    (row, _) = rows(made)
+    assert (row.progress, row.line) == (None, "last words")
+
+
+def test_usage_is_that_of_running_tasks() -> None:
+    made = board(framework(task(0, State.ATTEMPT_RUNNING), task(1, State.COMPLETED, DONE)))
+    used = {("default", f"job-worker-{index}"): Usage(0.5, 1024) for index in range(2)}
+    made.usage(used)
+    assert [(row.cpu, row.memory) for row in rows(made)] == [(0.5, 1024), (None, None)]
+    made.usage({})
+    assert [(row.cpu, row.memory) for row in rows(made)] == [(None, None), (None, None)]
+
+
+def reason(word: str, message: str) -> Line:
+    return Line(Topic.POD, NOW, "worker-0", word, message)
+
+
+def test_trouble_stands_in_the_row_until_the_task_runs() -> None:
+    made = board(framework(task(0, State.ATTEMPT_PREPARING)))
+    made.reason(reason("Scheduled", "is scheduled to laptop"))
+    assert rows(made)[0].trouble == ""
+    made.reason(reason("FailedScheduling", "FailedScheduling: 0/1 nodes\x1b[2J"))
+    assert rows(made)[0].trouble == "FailedScheduling: 0/1 nodes"
+    made.framework(job(), RUNNING)
+    assert rows(made)[0].trouble == ""
+    made.reason(reason("Unhealthy", "Unhealthy: a probe failed"))
+    assert rows(made)[0].trouble == "", "the reason is told, and the task runs"
+
+
+ENDED = FrameworkAttemptCompletionStatus(3, "Phrase", PERMANENT, "")
+HEADS = {
+    "before-anybody-knows-it": ([], Head("job", "submitted", 65, 0, ((Phase.WAITING, 2),))),
+    "running": ([RUNNING], Head("job", "running", 65, 0, ((Phase.RUNNING, 2),))),
+    "tried-again": (
+        [
+            framework(
+                task(0, State.ATTEMPT_RUNNING),
+                attempt=2,
+                retry_policy_status=RetryPolicyStatus(total_retried_count=2),
+            )
+        ],
+        Head("job", "running", 65, 2, ((Phase.RUNNING, 1), (Phase.WAITING, 1))),
+    ),
+    "failed": (
+        [
+            framework(
+                task(0, State.COMPLETED, FAILED),
+                task(1, State.COMPLETED, FAILED),
+                state=State.COMPLETED,
+                ended=ENDED,
+                completion_time=BEGAN + timedelta(seconds=9),
+            )
+        ],
+        Head("job", "failed (3)", 9, 0, ((Phase.FAILED, 2),)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("frameworks", "expected"), HEADS.values(), ids=HEADS.keys())
+def test_how_a_job_stands(frameworks: list[Framework], expected: Head) -> None:
+    assert board(*frameworks).view(NOW).heads == (expected,)
+
+
+def test_tasks_of_several_jobs_are_told_apart() -> None:
+    first, second = job("job/"), job("other/", "other")
+    made = Board([first, second], BEGAN)
+    made.framework(first, RUNNING)
+    made.line(log("mine", "other/worker-1"))
+    assert [(row.name, row.phase, row.line) for row in rows(made)] == [
+        ("job/worker-0", Phase.RUNNING, ""),
+        ("job/worker-1", Phase.RUNNING, ""),
+        ("other/worker-0", Phase.WAITING, ""),
+        ("other/worker-1", Phase.WAITING, "mine"),
+    ]
+
+
+def test_a_task_that_was_scaled_away_is_gone() -> None:
+    role = msgspec.structs.replace(RUNNING.spec.task_roles[0], task_number=1)
+    spec = msgspec.structs.replace(RUNNING.spec, task_roles=(role,))
+    smaller = framework(task(0, State.ATTEMPT_RUNNING))
+    made = board(RUNNING, msgspec.structs.replace(smaller, spec=spec))
+    made.line(log("of one that is gone", "worker-1"))
+    assert [row.name for row in rows(made)] == ["worker-0"]

@@ -1,0 +1,261 @@
+"""Drawing: what a terminal shows after one drawing and the next, whatever happens to it in between."""
+
+import asyncio
+import io
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+import pyte
+import pytest
+
+from windlass.cli.terminal.live_terminal import Canvas, Screen, Size
+from windlass.cli.terminal.output import Style
+from windlass.runner.report import Line, LogLine, Topic, Verdict
+from windlass.runner.run_plan import Job
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SIZE = Size(20, 6)
+
+
+class Emulated:
+    """A terminal that shows what a canvas says."""
+
+    def __init__(self, size: Size = SIZE) -> None:
+        self.size = size
+        self.screen = pyte.Screen(size.columns, size.lines)
+        self.stream = pyte.Stream(self.screen)
+        self.canvas = Canvas()
+
+    def draw(self, lines: list[str], *reasons: str) -> str:
+        written = self.canvas.drawn(lines, reasons, self.size)
+        self.stream.feed(written)
+        return written
+
+    def resize(self, size: Size) -> None:
+        self.size = size
+        self.screen.resize(size.lines, size.columns)
+
+    @property
+    def lines(self) -> list[str]:
+        shown = [line.rstrip() for line in self.screen.display]
+        while shown and not shown[-1]:
+            del shown[-1]
+        return shown
+
+
+def test_a_table_is_drawn_over_itself() -> None:
+    terminal = Emulated()
+    terminal.draw(["a 1", "b 1"])
+    terminal.draw(["a 2 and more", "b 1"])
+    terminal.draw(["a 3", "b 1"])
+    assert terminal.lines == ["a 3", "b 1"]
+    assert (terminal.screen.cursor.y, terminal.screen.cursor.x) == (2, 0)
+
+
+def test_what_has_not_changed_is_not_written() -> None:
+    terminal = Emulated()
+    terminal.draw(["a 1", "b 1"])
+    assert terminal.draw(["a 1", "b 1"]) == ""
+    assert "b 1" not in terminal.draw(["a 2", "b 1"])
+
+
+def test_reasons_scroll_above_the_table() -> None:
+    terminal = Emulated()
+    terminal.draw(["a", "b"], "first")
+    terminal.draw(["a", "b"], "second", "third")
+    assert terminal.lines == ["first", "second", "third", "a", "b"]
+    terminal.draw(["a", "c"], "fourth is longer than a line is")
+    assert terminal.lines == ["third", "fourth is longer tha", "n a line is", "a", "c"]
+
+
+def test_a_table_grows_and_shrinks() -> None:
+    terminal = Emulated()
+    terminal.draw(["a", "b", "c"], "reason")
+    terminal.draw(["a"])
+    assert terminal.lines == ["reason", "a"]
+    terminal.draw(["a", "b"])
+    assert terminal.lines == ["reason", "a", "b"]
+
+
+@pytest.mark.parametrize("size", [Size(10, 6), Size(20, 4), Size(8, 3)], ids=str)
+def test_a_terminal_that_gets_smaller(size: Size) -> None:
+    terminal = Emulated()
+    terminal.draw(["a long line", "b"], "one", "two")
+    terminal.resize(size)
+    terminal.draw(["a", "b"])
+    assert terminal.lines == ["one", "two", "a", "b"][-(size.lines - 1) :]
+    terminal.draw(["a 2", "b"], "three")
+    assert terminal.lines == ["one", "two", "three", "a 2", "b"][-(size.lines - 1) :]
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        (Size(20, 5), ["the password", "four", "a", "b"]),
+        (Size(20, 4), ["the password", "a", "b"]),
+    ],
+    ids=str,
+)
+def test_what_lasts_is_shown_again_on_a_terminal_that_was_cleared(size: Size, expected: list[str]) -> None:
+    terminal = Emulated()
+    terminal.canvas.keep("the password")
+    terminal.draw(["a", "b"], "one", "the password", "two", "three", "four")
+    terminal.resize(size)
+    terminal.draw(["a", "b"])
+    assert terminal.lines == expected
+
+
+def test_what_lasts_goes_where_one_can_scroll_to_when_there_is_no_room_for_it() -> None:
+    canvas = Canvas()
+    canvas.keep("the password")
+    canvas.drawn(["a", "b"], ["the password"], Size(20, 4))
+    assert "the password\r\na\r\nb\r\n" in canvas.drawn(["a", "b"], [], Size(20, 3))
+
+
+def test_a_terminal_that_gets_larger() -> None:
+    terminal = Emulated()
+    terminal.draw(["a", "b"], "one")
+    terminal.resize(Size(40, 12))
+    terminal.draw(["a with more", "b", "c"])
+    assert terminal.lines == ["one", "a with more", "b", "c"]
+
+
+def test_what_others_wrote_stays() -> None:
+    """As a shell does, while the process was stopped."""
+    terminal = Emulated()
+    terminal.draw(["a"])
+    terminal.stream.feed("stopped\r\n")
+    terminal.canvas.forget()
+    terminal.draw(["b"])
+    assert terminal.lines == ["a", "stopped", "b"]
+
+
+# When it is drawn
+
+
+def job(tasks: int = 1) -> Job:
+    roles = [{"name": "worker", "taskNumber": tasks}]
+    return Job({"metadata": {"name": "job", "namespace": "default"}, "spec": {"taskRoles": roles}})
+
+
+def screen(stream: Any, **options: Any) -> Screen:
+    given = {"has_colours": False, "size": lambda: Size(60, 10), **options}
+    return Screen(stream, [job()], Style(width=8), **given)
+
+
+def shown(stream: io.BytesIO) -> list[str]:
+    terminal = Emulated(Size(60, 10))
+    terminal.stream.feed(stream.getvalue().decode())
+    return terminal.lines
+
+
+LOG = LogLine(Topic.LOG, NOW, "worker-0", "main", "my words")
+FAILED = Line(Topic.POD, NOW, "worker-0", "Failed", "has failed\x1b[2J")
+ROUTINE = Line(Topic.POD, NOW, "worker-0", "Running", "runs at 10.0.0.1")
+VERDICT = Verdict(Topic.COMPLETED, NOW, "job", "has completed", exit=3)
+
+
+def test_all_is_there_at_the_end_and_the_verdict_below() -> None:
+    stream = io.BytesIO()
+    made = screen(stream)
+    for said in (LOG, ROUTINE, FAILED, VERDICT):
+        made.say(said)
+    made.finish()
+    reason, head, _, row, verdict = shown(stream)
+    assert reason.endswith("worker-0  has failed\\x1b[2J")
+    assert head.startswith("job  submitted")
+    assert row.endswith("my words")
+    assert verdict.endswith("job       has completed")
+
+
+def test_without_utf8_everything_is_ascii() -> None:
+    stream = io.BytesIO()
+    made = screen(stream, has_utf8=False, size=lambda: Size(30, 10))
+    made.say(LogLine(Topic.LOG, NOW, "worker-0", "main", "très long, and longer than the line is"))
+    made.finish()
+    assert b"tr?s" in stream.getvalue()
+    assert b"~" in stream.getvalue()
+    assert stream.getvalue().isascii()
+
+
+class Counting(io.BytesIO):
+    """How often something was written."""
+
+    pieces = 0
+
+    def write(self, data: Any) -> int:
+        self.pieces += 1
+        return super().write(data)
+
+
+def test_many_news_are_one_drawing() -> None:
+    stream = Counting()
+    made = screen(stream)
+
+    async def happen() -> None:
+        made.attach(asyncio.get_running_loop(), lambda: None)
+        for number in range(1000):
+            made.say(LogLine(Topic.LOG, NOW, "worker-0", "main", f"line {number}"))
+            if number % 100 == 0:
+                await asyncio.sleep(0)
+
+    asyncio.run(happen())
+    made.finish()
+    assert stream.pieces < 100
+    assert shown(stream)[-1].endswith("line 999")
+
+
+class Stuck(io.BytesIO):
+    """Takes nothing until it is told to, as a terminal after Ctrl-S."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_given_something = threading.Event()
+        self.may_go_on = threading.Event()
+        self.pieces = 0
+
+    def write(self, data: Any) -> int:
+        self.pieces += 1
+        self.was_given_something.set()
+        self.may_go_on.wait()
+        return super().write(data)
+
+
+def test_a_terminal_that_takes_nothing_holds_nothing_up() -> None:
+    stream = Stuck()
+    made = screen(stream)
+
+    async def happen() -> None:
+        made.attach(asyncio.get_running_loop(), lambda: None)
+        await asyncio.to_thread(stream.was_given_something.wait)
+        for number in range(100):
+            made.say(LogLine(Topic.LOG, NOW, "worker-0", "main", f"line {number}"))
+            made.say(FAILED)
+            await made.room()
+            made.draw()
+
+    asyncio.run(happen())
+    assert stream.pieces == 1
+    stream.may_go_on.set()
+    made.finish()
+    assert stream.getvalue().count(b"has failed") == 100, "no reason is lost"
+    assert shown(stream)[-1].endswith("line 99")
+
+
+class Gone(io.BytesIO):
+    def write(self, data: Any) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def test_when_the_terminal_is_gone_somebody_is_told() -> None:
+    made = screen(Gone())
+
+    async def happen() -> None:
+        told = asyncio.Event()
+        made.attach(asyncio.get_running_loop(), told.set)
+        await told.wait()
+
+    asyncio.run(happen())
+    with pytest.raises(OSError, match="Input/output error"):
+        made.finish()

@@ -1,0 +1,194 @@
+"""How the lines of a run look, and how they get out: to slow readers, to none, to terminals."""
+
+import asyncio
+import io
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from windlass.cli.terminal import output
+from windlass.cli.terminal.output import Output, Style
+from windlass.runner.interrupts import Interrupts
+from windlass.runner.report import Advance, Line, LogLine, Opened, Source, Topic
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
+NAMES = len("worker-0")
+
+
+def advance(step: int, source: Source = Source.FILE, seconds: float = 0, **more: Any) -> Advance:
+    at = NOW + timedelta(seconds=seconds)
+    return Advance(Topic.PROGRESS, at, "ps-0", step, more.pop("total", 100), {"loss": "0.5"}, source, **more)
+
+
+# How it looks
+
+TEXT, JSON = Style(width=NAMES), Style(form="json")
+COLOURED = Style(width=NAMES, colours={"ps-0": 36})
+TIME = '"time":"2026-01-02T03:04:05.678900Z"'
+
+
+@pytest.mark.parametrize(
+    ("said", "style", "expected"),
+    [
+        (Line(Topic.POD, NOW, "ps-0", "Running", "runs"), TEXT, "03:04:05.678  ps-0      runs\n"),
+        (
+            Line(Topic.POD, NOW, "ps-0", "R", "a\x1b[2J\nb"),
+            TEXT,
+            "03:04:05.678  ps-0      a\\x1b[2J\\x0ab\n",
+        ),
+        (
+            Line(
+                Topic.FRAMEWORK,
+                NOW,
+                "job",
+                "R",
+                'Attempt 0 ends with Failed (1): PodPattern unmatched: {"a":1}',
+            ),
+            TEXT,
+            "03:04:05.678  job       Attempt 0 ends with Failed (1)\n",
+        ),
+        (LogLine(Topic.LOG, NOW, "ps-0", "main", "\x1b[1mbold"), TEXT, "ps-0     | \x1b[1mbold\n"),
+        (
+            LogLine(Topic.LOG, NOW, "ps-0", "main", "two\nlines"),
+            JSON,
+            f'{{"event":"log",{TIME},"object":"ps-0","container":"main","line":"two\\nlines"}}\n',
+        ),
+        (
+            LogLine(Topic.LOG, NOW, "ps-0", "main", "\x1b[1mbold"),
+            COLOURED,
+            "\x1b[36mps-0     |\x1b[0m \x1b[1mbold\x1b[0m\n",
+        ),
+        (
+            advance(20, remaining=65.0),
+            TEXT,
+            "03:04:05.678  ps-0      has done 20 of 100 steps, about 1:05 left, loss=0.5\n",
+        ),
+        (advance(20, total=0), TEXT, "03:04:05.678  ps-0      has done 20 steps, loss=0.5\n"),
+        (
+            advance(20),
+            JSON,
+            (
+                f'{{"event":"progress",{TIME},"object":"ps-0","step":20,"total":100,"values":{{"loss":"0.5"}},'
+                '"source":"file","remaining":null}\n'
+            ),
+        ),
+        (
+            Line(Topic.NOTE, NOW, "cluster", "Note", "said"),
+            JSON,
+            f'{{"event":"note",{TIME},"object":"cluster","reason":"Note","message":"said"}}\n',
+        ),
+        (
+            Opened(Topic.COMPANION, NOW, "hub", "Ready", "said", "http://h/"),
+            JSON,
+            f'{{"event":"companion",{TIME},"object":"hub","reason":"Ready","message":"said","url":"http://h/"}}\n',
+        ),
+    ],
+)
+def test_how_a_line_looks(
+    monkeypatch: pytest.MonkeyPatch, said: output.Said, style: Style, expected: str
+) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    assert output.rendered(said, style).decode() == expected
+
+
+class Slow(io.BytesIO):
+    """Takes nothing until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.was_given_something = threading.Event()
+        self.may_go_on = threading.Event()
+
+    def write(self, data: Any) -> int:
+        self.was_given_something.set()
+        self.may_go_on.wait()
+        return super().write(data)
+
+
+def test_a_slow_reader_holds_up_logs_and_nothing_else() -> None:
+    stream = Slow()
+    lines = Output(stream, Style(width=4))
+    line = LogLine(Topic.LOG, NOW, "ps-0", "main", "words")
+    number = output.MOST_PENDING + 1
+
+    async def write() -> bool:
+        lines.attach(asyncio.get_running_loop(), lambda: None)
+        lines.say(line)
+        stream.was_given_something.wait()
+        for _ in range(number):
+            lines.say(line)
+        waiting = asyncio.create_task(lines.room())
+        await asyncio.sleep(0)
+        was_held_up = not waiting.done()
+        stream.may_go_on.set()
+        await waiting
+        return was_held_up
+
+    assert asyncio.run(write())
+    lines.finish()
+    assert stream.getvalue().count(b"\n") == 1 + number
+
+
+class Closed(io.BytesIO):
+    def write(self, data: Any) -> int:
+        raise BrokenPipeError
+
+
+def test_when_nobody_reads_any_more_somebody_is_told() -> None:
+    lines = Output(Closed(), Style(width=4))
+
+    async def write() -> None:
+        told = asyncio.Event()
+        lines.attach(asyncio.get_running_loop(), told.set)
+        lines.say(Line(Topic.NOTE, NOW, "cluster", "Note", "said"))
+        await told.wait()
+        await lines.room()
+
+    asyncio.run(write())
+    with pytest.raises(BrokenPipeError):
+        lines.finish()
+
+
+PROGRESS = {
+    "a-line-each-is-too-much": (
+        Style(),
+        [advance(1), advance(2, seconds=1), advance(3, seconds=11), advance(100, seconds=12)],
+        [1, 3, 100],
+    ),
+    "the-log-shows-it": (Style(), [advance(1, Source.LOG)], []),
+    "without-the-log": (Style(shows_logs=False), [advance(1, Source.LOG)], [1]),
+    "programs-want-all": (Style(form="json"), [advance(1, Source.LOG), advance(2)], [1, 2]),
+}
+
+
+@pytest.mark.parametrize(("style", "said", "steps"), PROGRESS.values(), ids=PROGRESS.keys())
+def test_which_progress_is_worth_a_line(style: Style, said: list[Advance], steps: list[int]) -> None:
+    stream = io.BytesIO()
+    lines = Output(stream, style)
+    for each in said:
+        lines.say(each)
+    lines.finish()
+    assert stream.getvalue() == b"".join(output.rendered(each, style) for each in said if each.step in steps)
+
+
+# Ctrl-C
+
+
+@pytest.mark.parametrize(
+    ("can_be_graceful", "requests", "expected"),
+    [
+        (False, 1, (False, True)),
+        (True, 1, (True, False)),
+        (True, 2, (True, True)),
+    ],
+)
+def test_interrupts(can_be_graceful: bool, requests: int, expected: tuple[bool, bool]) -> None:
+    interrupts = Interrupts()
+    interrupts.can_be_graceful = can_be_graceful
+    for _ in range(requests):
+        interrupts.request()
+    assert (interrupts.stop.is_set(), interrupts.end.is_set()) == expected

@@ -1,0 +1,75 @@
+"""The bar of an upload, drawn on a clock of the test's own."""
+
+from windlass.cli.terminal.progress_bar import ProgressBar
+
+MIB = 1 << 20
+
+
+class Scene:
+    def __init__(self, columns: int | None) -> None:
+        self.now = 100.0
+        self.written: list[str] = []
+        self.bar = ProgressBar(self.written.append, lambda: self.now, columns)
+
+    def move(self, seconds: float, mebibytes: int, name: str = "train.csv") -> None:
+        self.now += seconds
+        self.bar.moved(name, mebibytes * MIB)
+
+
+def test_on_a_terminal() -> None:
+    scene = Scene(100)
+    scene.bar.begin(100 * MIB)
+    scene.move(1, 10)
+    scene.move(0.01, 1)
+    scene.move(4, 14)
+    assert [line.strip("\r").removesuffix("\x1b[K") for line in scene.written] == [
+        "[##......................]  10%  10 MiB of 100 MiB  10 MiB/s  0:09 left  train.csv",
+        "[######..................]  25%  25 MiB of 100 MiB  5 MiB/s  0:15 left  train.csv",
+    ]
+    scene.bar.end()
+    assert scene.written[-1] == "\r\x1b[K"
+
+
+def test_no_line_is_longer_than_the_terminal() -> None:
+    scene = Scene(30)
+    scene.bar.begin(100 * MIB)
+    scene.move(1, 10, "a" * 200)
+    assert len(scene.written[0].strip("\r").removesuffix("\x1b[K")) == 29
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    scene = Scene(100)
+    scene.bar.begin(1000 * MIB)
+    scene.move(1, 500)
+    for _ in range(30):
+        scene.move(1, 1)
+    assert " 1 MiB/s  7:50 left" in scene.written[-1]
+
+
+def test_where_there_is_no_terminal() -> None:
+    """A line now and then, and nothing that drives a terminal."""
+    scene = Scene(None)
+    scene.bar.begin(100 * MIB)
+    for _ in range(25):
+        scene.move(1, 1)
+    scene.bar.end()
+    assert scene.written == [
+        " 10%  10 MiB of 100 MiB  1 MiB/s  1:30 left  train.csv\n",
+        " 20%  20 MiB of 100 MiB  1 MiB/s  1:20 left  train.csv\n",
+    ]
+
+
+def test_a_note_stands_above_the_bar() -> None:
+    scene = Scene(100)
+    scene.bar.begin(MIB)
+    scene.move(1, 1)
+    scene.bar.note("windlass: the share cannot be had yet")
+    assert scene.written[-2:] == ["\r\x1b[K", "windlass: the share cannot be had yet\n"]
+
+
+def test_names_do_not_drive_the_terminal() -> None:
+    scene = Scene(100)
+    scene.bar.begin(MIB)
+    scene.move(1, 1, "a\x1b[2Jb\nc")
+    assert "\x1b[2J" not in scene.written[0]
+    assert "\n" not in scene.written[0]

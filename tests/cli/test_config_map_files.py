@@ -1,0 +1,89 @@
+"""A ConfigMap from files: what goes into it and what does not, as `kubectl create configmap --from-file` has it."""
+
+import base64
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from pods.commands import framework, role
+
+from windlass.cli import config_map_files
+from windlass.cli.main import main
+from windlass.model.base import Json
+
+
+def made(path: Path) -> Json:
+    return config_map_files.config_map("code", "research", path)
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    """Its files, without those of folders in it, and without names that are no keys."""
+    (tmp_path / "train.py").write_text("print('ü')\n")
+    (tmp_path / ".hidden").write_text("")
+    (tmp_path / "with space").write_text("no")
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "train.pyc").write_bytes(b"\xff")
+    assert made(tmp_path) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "code", "namespace": "research"},
+        "data": {".hidden": "", "train.py": "print('ü')\n"},
+    }
+
+
+def test_one_file(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("one")
+    (tmp_path / "other.py").write_text("two")
+    assert made(tmp_path / "train.py")["data"] == {"train.py": "one"}
+
+
+def test_bytes(tmp_path: Path) -> None:
+    content = bytes(range(256))
+    (tmp_path / "weights.bin").write_bytes(content)
+    (tmp_path / "words").write_text("text")
+    found = made(tmp_path)
+    assert found["binaryData"] == {"weights.bin": base64.b64encode(content).decode()}
+    assert found["data"] == {"words": "text"}
+
+
+@pytest.mark.parametrize("size", [1024 * 1024, 1024 * 1024 + 1])
+def test_size(size: int, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * (size - 1))
+    (tmp_path / "b").write_bytes(b"x")
+    if size <= config_map_files.MOST_BYTES:
+        assert len(made(tmp_path)["data"]["a"]) == size - 1
+    else:
+        with pytest.raises(ValueError, match=f"holds {size} bytes, and a ConfigMap at most 1048576"):
+            made(tmp_path)
+
+
+def test_a_folder_of_data_is_refused_unread(tmp_path: Path) -> None:
+    """A hole of many gigabytes takes no room, unless somebody reads it."""
+    with (tmp_path / "data").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ValueError, match="mount it as a volume"):
+        made(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("code", "found 'code', expected NAME=PATH"),
+        ("code=/no/such/folder", "/no/such/folder"),
+        ("code={folder}", "holds no file that could be in a ConfigMap"),
+    ],
+)
+def test_what_run_says(option: str, words: str, tmp_path: Path) -> None:
+    """Before anything is started."""
+    file = tmp_path / "job.yaml"
+    container = {"name": "main", "image": "x", "command": ["true"]}
+    file.write_text(yaml.safe_dump(framework(role(container))))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    result = CliRunner(env={"XDG_STATE_HOME": str(tmp_path / "state")}).invoke(
+        main, ["run", "--config-map", option.format(folder=empty), str(file)]
+    )
+    assert result.exit_code == 2
+    assert words in result.stderr.splitlines()[-1]
+    assert not (tmp_path / "state").exists()

@@ -1,0 +1,129 @@
+"""Whatever goes wrong is one message and a stable exit code; a traceback is for those who ask for it."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+import pytest
+
+from windlass.cli import errors, main
+from windlass.cli.errors import CommandError
+from windlass.cli.main import LazyCommand
+from windlass.runner import exit_codes
+
+WINDLASS = str(Path(sys.executable).with_name("windlass"))
+HELLO = str(Path(__file__).parents[2] / "examples" / "hello" / "framework.yaml")
+COMMANDS = {"help": ["--help"], "help of a command": ["run", "--help"], "lint": ["lint", HELLO]}
+
+
+class Mishap(msgspec.Struct, frozen=True):
+    error: BaseException
+    code: int
+    said: str
+
+
+MISHAPS = {
+    "ours": Mishap(CommandError("there is no job x", 7), 7, "windlass: there is no job x\n"),
+    "full disk": Mishap(
+        OSError(errno.ENOSPC, "No space left on device", "/data/store"),
+        exit_codes.FAILED,
+        "windlass: no space is left on the device: /data/store. Make room, and run it again.\n",
+    ),
+    "another of the system": Mishap(
+        PermissionError(errno.EACCES, "Permission denied", "/data"),
+        exit_codes.FAILED,
+        "windlass: /data: Permission denied\n",
+    ),
+    "usage": Mishap(
+        click.UsageError("found 1, expected 2"), exit_codes.USAGE, "Error: found 1, expected 2\n"
+    ),
+    "Ctrl-C": Mishap(KeyboardInterrupt(), exit_codes.INTERRUPTED, ""),
+}
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch) -> type:
+    """A command of its own that fails as it is told."""
+
+    class Failing:
+        error: BaseException = ValueError("a fault")
+
+        @classmethod
+        def run(cls, *options: str) -> int | str | None:
+            with pytest.raises(SystemExit) as left:
+                main.main.main([*options, "fail"], prog_name="windlass")
+            return left.value.code
+
+        @staticmethod
+        @click.command()
+        def fail() -> None:
+            raise Failing.error
+
+    monkeypatch.setitem(sys.modules, "failing", Failing)
+    monkeypatch.setitem(main.COMMANDS, "fail", LazyCommand("failing", "Fail."))
+    return Failing
+
+
+@pytest.mark.parametrize("mishap", MISHAPS.values(), ids=MISHAPS.keys())
+def test_one_message(fail: type, mishap: Mishap, capfd: pytest.CaptureFixture[str]) -> None:
+    fail.error = mishap.error  # type: ignore[attr-defined]
+    assert fail.run() == mishap.code  # type: ignore[attr-defined]
+    told = capfd.readouterr().err
+    assert told.endswith(mishap.said)
+    assert "Traceback" not in told
+
+
+def test_a_fault_of_ours(fail: type, capfd: pytest.CaptureFixture[str]) -> None:
+    assert fail.run() == exit_codes.FAILED  # type: ignore[attr-defined]
+    told = capfd.readouterr().err
+    assert "ValueError: a fault" in told
+    assert "windlass --debug" in told
+    assert "Traceback" not in told
+
+
+def test_with_a_traceback(fail: type) -> None:
+    with pytest.raises(ValueError, match="a fault"):
+        main.main.main(["--debug", "fail"], prog_name="windlass")
+
+
+@pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS.keys())
+def test_nobody_reads_on(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run([WINDLASS, *arguments], stdout=writing, stderr=subprocess.PIPE)  # noqa: S603
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (exit_codes.CLOSED_PIPE, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS.keys())
+def test_a_disk_that_is_full(arguments: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run([WINDLASS, *arguments], stdout=full, stderr=subprocess.PIPE)  # noqa: S603
+    assert done.returncode == exit_codes.FAILED
+    assert done.stderr.decode() == "windlass: no space is left on the device. Make room, and run it again.\n"
+
+
+def test_what_they_are() -> None:
+    """Scripts depend on them."""
+    codes = {name: value for name, value in vars(exit_codes).items() if name.isupper()}
+    assert codes == {
+        "SUCCESS": 0,
+        "FAILED": 1,
+        "USAGE": 2,
+        "NO_ANSWER": 124,
+        "OTHER_CODE": 125,
+        "INTERRUPTED": 128 + signal.SIGINT,
+        "CLOSED_PIPE": 128 + signal.SIGPIPE,
+    }
+
+
+def test_debug_is_known_before_the_command() -> None:
+    assert errors.DEBUG in [name for option in main.main.params for name in option.opts]

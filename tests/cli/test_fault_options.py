@@ -1,0 +1,31 @@
+"""`--inject`: what is written behind it."""
+
+import click
+import pytest
+
+from windlass.cli import fault_options
+
+JOBS: tuple[dict[str, int], ...] = ({"worker": 2, "ps": 1}, {"worker": 1, "evaluator": 0}, {})
+
+TAKEN = ("kill worker-0", "kill worker-1", "kill ps-0", "delay worker by 5s")
+
+
+@pytest.mark.parametrize("written", TAKEN)
+def test_one_that_some_job_has_such_a_task_for(written: str) -> None:
+    assert [str(each) for each in fault_options.asked_for([written], JOBS)] == [written]
+
+
+REFUSED = {
+    "misspelt": ("kil worker-0", 'Did you mean "kill"?'),
+    "role": ("kill wroker-0", 'there is no role "wroker". Did you mean "worker"?'),
+    "index": ("kill worker-2", "there is no worker-2"),
+    "no-tasks": ("kill evaluator-0", "there is no evaluator-0"),
+}
+
+
+@pytest.mark.parametrize(("written", "words"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_injected_is_one_message(written: str, words: str) -> None:
+    with pytest.raises(click.UsageError) as refusal:
+        fault_options.asked_for(["kill worker-1", written], JOBS)
+    assert refusal.value.message.startswith("--inject: ")
+    assert words in refusal.value.message

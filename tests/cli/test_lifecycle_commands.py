@@ -1,0 +1,189 @@
+"""`windlass stop`, `suspend`, `resume`, `scale`, `delete` and `wait`: what they do, say and exit with."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from click.testing import CliRunner, Result
+from hollow_world import HollowPlace
+from operated import jobs
+from operated.place import completion_of
+
+from windlass.cli.main import main
+from windlass.simulate.fake_kubelet import lifecycle
+
+
+def run(place: HollowPlace, *words: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, [*words, *place.options])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def running(place: HollowPlace) -> HollowPlace:
+    place.submit(
+        jobs.framework(
+            "digits",
+            jobs.role("ps", life=jobs.FOREVER),
+            jobs.role(tasks=2, life=jobs.FOREVER, min_succeeded=2),
+        )
+    )
+    place.wait_for_running("digits", 3)
+    return place
+
+
+def test_stop(running: HollowPlace) -> None:
+    assert "is asked to stop" in run(running, "stop", "digits").stdout
+    body = running.wait_for_completed("digits")
+    assert completion_of(body)["phrase"] == "StopFrameworkRequested"
+    assert run(running, "stop", "digits").stdout == "digits has completed already\n"
+    assert "cannot be scaled any more" in run(running, "scale", "digits", "worker=4", code=1).stderr
+    for verb in ("suspend", "resume"):
+        assert f"cannot be {verb}" in run(running, verb, "digits", code=1).stderr
+
+
+def test_one_that_is_being_stopped(running: HollowPlace) -> None:
+    stays = lifecycle.annotations(runs_for="never", stops_after="never")
+    running.submit(jobs.framework("slow", jobs.role(life=stays)))
+    running.wait_for_running("slow", 1)
+    run(running, "stop", "slow")
+    assert run(running, "stop", "slow").stdout == "slow is being stopped already\n"
+    assert "is being stopped" in run(running, "suspend", "slow", code=1).stderr
+
+
+def test_suspend_and_resume(running: HollowPlace) -> None:
+    assert "windlass resume digits" in run(running, "suspend", "digits").stdout
+    running.wait_for_condition("digits", "Suspended")
+    assert run(running, "suspend", "digits").stdout == "digits is suspended already\n"
+    assert not running.pods("digits")
+    assert "a new attempt begins" in run(running, "resume", "digits").stdout
+    running.wait_for_running("digits", 3)
+    assert run(running, "resume", "digits").stdout == "digits is not suspended\n"
+
+
+def test_one_that_is_held(place: HollowPlace) -> None:
+    place.submit(jobs.framework("digits", executionType="Create"))
+    assert "its executionType is Create" in run(place, "resume", "digits").stdout
+
+
+def test_one_that_is_not_there_keeps_no_other_from_its_turn(running: HollowPlace) -> None:
+    result = run(running, "stop", "nobody", "digits", code=1)
+    assert "digits is asked to stop" in result.stdout
+    assert 'there is no job "nobody"' in result.stderr
+
+
+def test_scale(running: HollowPlace) -> None:
+    said = run(running, "scale", "digits", "worker=4", "ps=2").stdout
+    assert said == (
+        "digits: worker has 4 tasks instead of 2; its minSucceededTaskCount is 4 instead of 2; "
+        "ps has 2 tasks instead of 1\n"
+    )
+    running.wait_for_running("digits", 6)
+    ps, worker = running.framework("digits")["spec"]["taskRoles"]
+    assert (ps["taskNumber"], worker["taskNumber"]) == (2, 4)
+    assert worker["frameworkAttemptCompletionPolicy"]["minSucceededTaskCount"] == 4
+    assert "has 4 tasks already" in run(running, "scale", "digits", "worker=4").stdout
+
+
+def test_a_job_that_is_scaled_does_not_end_early(running: HollowPlace) -> None:
+    run(running, "scale", "digits", "worker=3")
+    running.wait_for_running("digits", 4)
+    for index in (0, 1):
+        running.end_pod(f"digits-worker-{index}")
+    running.wait(
+        "digits", lambda body: body["status"]["summary"]["succeeded"] == 2, "two that have succeeded"
+    )
+    assert running.framework("digits")["status"]["state"] == "AttemptRunning"
+    running.end_pod("digits-worker-2")
+    assert completion_of(running.wait_for_completed("digits"))["code"] == 0
+
+
+WRONG = {
+    "no number": ("worker=", "expected ROLE=NUMBER"),
+    "no role": ("=4", "expected ROLE=NUMBER"),
+    "words": ("worker=many", "expected ROLE=NUMBER"),
+    "negative": ("worker=-1", "expected ROLE=NUMBER"),
+    "too many": ("worker=10001", "from 0 to 10000"),
+    "unknown": ("wroker=4", 'Did you mean "worker"?'),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_scale_that_makes_no_sense(case: str, running: HollowPlace) -> None:
+    written, said = WRONG[case]
+    before = running.framework("digits")["spec"]
+    assert said in run(running, "scale", "digits", written, code=2).stderr
+    assert running.framework("digits")["spec"] == before
+
+
+def test_delete(running: HollowPlace) -> None:
+    running.submit(jobs.framework("other", jobs.role(life=jobs.SUCCEEDS)))
+    result = run(running, "delete", "digits", "nobody", "other", code=1)
+    assert result.stdout == "digits is deleted\nother is deleted\n"
+    assert 'there is no job "nobody"' in result.stderr
+    assert not running.pods("digits")
+    assert run(running, "wait", "digits", "--for", "deleted").stdout.startswith("there is no job")
+
+
+def test_delete_that_takes_longer(place: HollowPlace) -> None:
+    stays = lifecycle.annotations(runs_for="never", stops_after="never")
+    place.submit(jobs.framework("digits", jobs.role(life=stays)))
+    place.wait_for_running("digits", 1)
+    assert "not gone after 0.05 s" in run(place, "delete", "digits", "--timeout", "0.05s", code=124).stderr
+    assert run(place, "delete", "digits", "--no-wait").stdout == "digits is being deleted\n"
+    assert (
+        "not deleted"
+        in run(place, "wait", "digits", "--for", "deleted", "--timeout", "0.05s", code=124).stderr
+    )
+    goes = lifecycle.annotations(stops_after=0)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(run, place, "wait", "digits", "--for", "deleted")
+        place.client.patch(place.path("pods", "digits-worker-0"), {"metadata": {"annotations": goes}})
+        said = waits.result(timeout=120).stdout
+    # Or it was gone when the wait began.
+    assert said.endswith("digits is deleted\n") or said.startswith("there is no job")
+
+
+ENDS = {"success": (0, 0), "an exit code": (3, 3), "a large one": (255, 255)}
+
+
+@pytest.mark.parametrize("case", ENDS)
+def test_wait_exits_as_the_job_does(case: str, place: HollowPlace) -> None:
+    ended, exits = ENDS[case]
+    place.submit(jobs.framework("digits", jobs.role(life=jobs.fails(ended))))
+    said = run(place, "wait", "digits", code=exits).stdout
+    assert said.splitlines()[-1].startswith("digits: Failed" if exits else "digits: Succeeded")
+
+
+def test_wait_tells_what_happens_on_the_way(running: HollowPlace) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        waiting_for_it = pool.submit(run, running, "wait", "digits", code=4)
+        running.end_pod("digits-worker-1", exit_code=4)
+        lines = waiting_for_it.result(timeout=120).stdout.splitlines()
+    assert lines[-1].startswith("digits: Failed: ")
+    assert len(set(lines)) == len(lines)
+
+
+def test_wait_until_it_runs(place: HollowPlace) -> None:
+    place.submit(jobs.framework("digits", jobs.role(tasks=3, life=jobs.FOREVER)))
+    said = run(place, "wait", "digits", "--for", "running").stdout
+    assert said.splitlines()[-1] == "digits: Running (3 running of 3)"
+
+
+def test_wait_for_one_that_fails_before_it_runs(place: HollowPlace) -> None:
+    role = jobs.role(life=jobs.fails(5))
+    waits = jobs.role("ps", life=jobs.PENDING)
+    place.submit(jobs.framework("digits", role, waits))
+    result = run(place, "wait", "digits", "--for", "running", code=5)
+    assert "has completed before all of it ran" in result.stderr
+
+
+def test_wait_for_one_that_is_deleted(running: HollowPlace) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        began = pool.submit(CliRunner().invoke, main, ["wait", "digits", *running.options])
+        running.delete("digits", "Foreground")
+        result = began.result(timeout=120)
+    # Whether it was seen before it went is a matter of who is faster.
+    assert (result.exit_code, "was deleted" in result.output or "there is no job" in result.output) in (
+        (125, True),
+        (1, True),
+    )

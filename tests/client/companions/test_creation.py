@@ -1,0 +1,154 @@
+"""Companions as they are made: what their Service is called, and what keeps them from being made."""
+
+from collections.abc import Callable
+
+import pytest
+from companion_submissions import BOARD, JOB, LAB, Submissions
+
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, FaultyJobError, NotThereError, RefusedError
+from windlass.kubeapi.errors import ForbiddenError
+from windlass.kubeapi.requests import Request, Verb
+from windlass.localcluster.apiserver.openapi import discovery
+from windlass.model import names
+from windlass.model.api_failure import ApiFailure
+from windlass.model.base import Json
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster says that it is not Windlass's own."""
+    said = {**discovery.version(), "gitVersion": "v1.35.0"}
+    monkeypatch.setattr(discovery, "version", lambda: said)
+
+
+# The name of TensorBoard's Service
+
+
+def of_another_job(submissions: Submissions) -> None:
+    submissions.start({**BOARD, "name": "letters"})
+
+
+def of_somebody_else(submissions: Submissions) -> None:
+    body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "tensorboard"}}
+    spec = {"ports": [{"port": 6006}]}
+    submissions.place.client.post(submissions.place.path("services"), {**body, "spec": spec}).expect(201)
+
+
+def nobody_s(_: Submissions) -> None:
+    return
+
+
+SERVICES: dict[str, tuple[Callable[[Submissions], None], Json, str, str]] = {
+    "free": (nobody_s, {}, "tensorboard", ""),
+    "asked for": (nobody_s, {"name": "board"}, "board", ""),
+    "of another job": (
+        of_another_job,
+        {},
+        "digits-tensorboard",
+        "the Service tensorboard is that of the job letters: its own is called digits-tensorboard",
+    ),
+    "of somebody else": (of_somebody_else, {}, "digits-tensorboard", "is not Windlass's: its own is called"),
+}
+
+
+@pytest.mark.parametrize("case", SERVICES)
+def test_the_name_of_the_service(case: str, submissions: Submissions) -> None:
+    arrange, asked, name, said = SERVICES[case]
+    arrange(submissions)
+    submissions.start({**BOARD, "tensorboard": asked})
+    selector = f"{names.JOB_LABEL}=digits"
+    listed = submissions.place.client.get(f"{submissions.place.path('services')}?labelSelector={selector}")
+    assert [each["metadata"]["name"] for each in listed.expect(200).body["items"]] == [name]
+    assert [line for line in submissions.told if "its own is called" in line and said in line] or not said
+
+
+# What goes wrong
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, verb: Verb, plural: str) -> None:
+    send = Connection.send
+
+    async def partly(self: Connection, request: Request) -> bytes:
+        if (request.verb, request.resource.plural) == (verb, plural):
+            raise ForbiddenError(ApiFailure(403, "Forbidden", f"{plural} are not for you"))
+        return await send(self, request)
+
+    monkeypatch.setattr(Connection, "send", partly)
+
+
+ACCOUNT = (
+    r"does not take the Role digits-jupyter: roles are not for you. Name a service account that is there "
+    r"\(jupyter: \{serviceAccount: …\}\), or ask for the right"
+)
+
+
+def test_who_may_not_give_rights_is_told_what_to_do(
+    submissions: Submissions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, Verb.CREATE, "roles")
+    with pytest.raises(RefusedError, match=ACCOUNT):
+        submissions.submit(LAB)
+    assert not submissions.everything, "what was made is taken back"
+    submissions.submit({**JOB, "jupyter": {"serviceAccount": "mine"}})
+    assert not submissions.parts("roles")
+
+
+def test_a_framework_that_is_refused_leaves_what_was_there_before(
+    submissions: Submissions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submissions.start({**BOARD, "secrets": {"TOKEN": "x"}})
+    refuse(monkeypatch, Verb.CREATE, names.PLURAL)
+    with pytest.raises(RefusedError, match="frameworks are not for you"):
+        submissions.submit({**BOARD, "jupyter": {}, "secrets": {"TOKEN": "x"}})
+    assert set(submissions.everything) == {"deployments/digits-tensorboard", "services/tensorboard"}
+    assert submissions.place.client.get(submissions.place.path("secrets", "digits-secrets")).code == 200
+
+
+BAD: dict[str, tuple[Json, type[ClientError], str]] = {
+    "no companions": (JOB, FaultyJobError, r"there is no companion in it: write `tensorboard: \{\}` or"),
+    "a variable": (
+        {**JOB, "jupyter": {"passwordFrom": {"env": "NOT_SET_ANYWHERE"}}},
+        FaultyJobError,
+        "the variable NOT_SET_ANYWHERE is not set here",
+    ),
+    "a Secret": (
+        {**JOB, "jupyter": {"passwordFrom": {"secret": "mine"}}},
+        NotThereError,
+        "jupyter.passwordFrom: there is no Secret mine in the namespace",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_makes_no_sense_starts_nothing(case: str, submissions: Submissions) -> None:
+    job, kind, message = BAD[case]
+    with pytest.raises(kind, match=message):
+        submissions.start(job)
+    assert not submissions.everything
+
+
+def test_somebody_else_s_deployment_stays(submissions: Submissions) -> None:
+    labels = {"app": "x"}
+    container = {"name": "main", "image": "x"}
+    spec = {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+    }
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "digits-tensorboard"}}
+    path = f"/apis/apps/v1/namespaces/{submissions.place.name}/deployments"
+    submissions.place.client.post(path, {**body, "spec": spec}).expect(201)
+    with pytest.raises(RefusedError, match=r"the Deployment digits-tensorboard .* is not Windlass's"):
+        submissions.start(BOARD)
+
+
+def test_without_an_image_only_a_cluster_of_windlass_s_own_has_them(
+    submissions: Submissions, kubernetes: None
+) -> None:
+    with pytest.raises(FaultyJobError, match="the job digits has no image"):
+        submissions.start({key: value for key, value in BOARD.items() if key != "image"})
+
+
+def test_a_job_that_is_not_there_has_none(submissions: Submissions) -> None:
+    with pytest.raises(NotThereError, match='there is no job "nobody"'):
+        submissions.client.companions("nobody")

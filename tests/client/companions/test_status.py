@@ -1,0 +1,380 @@
+"""Companions of jobs as clients find them. Nothing runs their pods here: the tests say what becomes of them."""
+
+from collections.abc import Coroutine, Iterator
+from typing import Any, NoReturn
+
+import companion_scenes
+import msgspec
+import pytest
+from companion_scenes import READY, TENSORBOARD, Scene
+from hollow_world import HollowWorld
+from operated import jobs
+
+from conformance.client import Json
+from windlass.client import workload_watcher
+from windlass.client.companions import passwords as companion_passwords
+from windlass.client.companions import status as companion_status
+from windlass.client.companions.status import State
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, GoneError, NotThereError, RefusedError, TimedOutError
+from windlass.client.pod_watcher import Crew
+from windlass.kubeapi.errors import ForbiddenError
+from windlass.kubeapi.requests import Request
+from windlass.kubeapi.resources import DEPLOYMENTS
+from windlass.localcluster.apiserver.openapi import discovery
+from windlass.model.api_failure import ApiFailure
+from windlass.model.companions import Companion, ServiceType
+from windlass.render.companions import password_files, passwords, servers
+from windlass.render.companions.resolved import ALL_USERS
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[HollowWorld]:
+    with companion_scenes.opened() as opened:
+        yield opened
+
+
+@pytest.fixture
+def scene(world: HollowWorld) -> Scene:
+    return Scene(world.new_place())
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster says that it is not Windlass's own."""
+    said = {**discovery.version(), "gitVersion": "v1.35.0"}
+    monkeypatch.setattr(discovery, "version", lambda: said)
+
+
+# How they stand
+
+
+def container(restarts: int = 0, **states: Json) -> list[Json]:
+    common = {"name": "main", "image": "i", "imageID": "", "ready": False, "restartCount": restarts}
+    return [{**common, **states}]
+
+
+def ended(code: int, message: str = "") -> Json:
+    return {"terminated": {"exitCode": code, "reason": "Error", "message": message}}
+
+
+def waiting(reason: str, message: str = "") -> Json:
+    return {"waiting": {"reason": reason, "message": message}}
+
+
+UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+STANDINGS: dict[str, tuple[Json | None, State, str]] = {
+    "ready": (READY, State.RUNNING, ""),
+    "not-begun": (None, State.STARTING, ""),
+    "not-ready": (
+        {"phase": "Running", "containerStatuses": container(state={"running": {}})},
+        State.STARTING,
+        "",
+    ),
+    "image": (
+        {"phase": "Pending", "containerStatuses": container(state=waiting("ErrImagePull", "no i"))},
+        State.WAITING,
+        "the pod p waits: ErrImagePull: no i",
+    ),
+    "no-node": (
+        {"phase": "Pending", "conditions": [UNSCHEDULED]},
+        State.WAITING,
+        "the pod p has no node: 0/1 nodes",
+    ),
+    "ended": (
+        {"phase": "Running", "containerStatuses": container(state=ended(127, "a\npip install it\n"))},
+        State.FAILED,
+        "the pod p ended with 127: pip install it",
+    ),
+    "ended-again": (
+        {
+            "phase": "Running",
+            "containerStatuses": container(2, state=waiting("CrashLoopBackOff"), lastState=ended(1, "no")),
+        },
+        State.FAILED,
+        "the pod p ended with 1, 3 times by now: no",
+    ),
+    "tried-again": (
+        {"phase": "Running", "containerStatuses": container(2, state={"running": {}}, lastState=ended(1))},
+        State.STARTING,
+        "",
+    ),
+    "evicted": (
+        {"phase": "Failed", "reason": "Evicted", "message": "no room"},
+        State.FAILED,
+        "the pod p has failed: Evicted: no room",
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "state", "reason"), STANDINGS.values(), ids=STANDINGS.keys())
+def test_how_one_stands(scene: Scene, status: Json | None, state: State, reason: str) -> None:
+    scene.start()
+    scene.pod(status)
+    view = scene.view()
+    assert (view.state, view.reason, view.pod) == (state, reason, "p")
+
+
+def test_one_without_a_pod(scene: Scene) -> None:
+    scene.start()
+    view = scene.view()
+    assert (view.state, view.reason) == (State.WAITING, "there is no pod of it yet")
+    assert (view.port, view.pod_port, view.logdir, view.is_kept) == (6006, 6006, "/output", True)
+    assert (view.name, view.service) == ("digits-tensorboard", "digits-tensorboard")
+    assert view.opens == "windlass tensorboard digits"
+
+
+def test_one_that_goes_with_its_job(scene: Scene) -> None:
+    scene.start()
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1"}
+    change = {"metadata": {"ownerReferences": [owner]}}
+    scene.client.patch(scene.path("deployments", "digits-tensorboard"), change).expect(200)
+    assert not scene.view().is_kept
+
+
+def test_all_of_a_job_and_none_of_another(scene: Scene) -> None:
+    for companion in reversed(Companion):
+        scene.start(companion)
+    scene.start(job="other")
+    assert [view.companion for view in scene.views()] == list(Companion)
+    assert [view.companion for view in scene.views("other")] == [TENSORBOARD]
+    assert scene.views("nobody") == scene.views("no/name") == scene.views("n" * 64) == ()
+
+
+# Where they are
+
+
+@pytest.mark.parametrize("service_type", list(ServiceType))
+def test_urls_within_the_cluster(scene: Scene, service_type: ServiceType) -> None:
+    """A load balancer may have no address yet, and nobody listens on the nodes of an embedded cluster."""
+    scene.start(service_type=service_type)
+    scene.pod({**READY, "hostIP": "10.0.0.7"})
+    view = scene.view()
+    assert view.url == f"http://digits-tensorboard.{scene.place.name}.svc:6006/"
+    assert not view.is_open_to_the_outside
+
+
+@pytest.mark.usefixtures("kubernetes")
+@pytest.mark.parametrize(("ip", "host"), [("10.0.0.7", "10.0.0.7"), ("fd00::7", "[fd00::7]")])
+def test_the_url_on_a_node(scene: Scene, ip: str, host: str) -> None:
+    scene.start(service_type=ServiceType.NODE_PORT)
+    scene.pod({**READY, "hostIP": ip})
+    service = scene.client.get(scene.path("services", "digits-tensorboard")).expect(200).body
+    view = scene.view()
+    assert view.url == f"http://{host}:{service['spec']['ports'][0]['nodePort']}/"
+    assert view.is_open_to_the_outside
+
+
+@pytest.mark.parametrize(
+    ("ingress", "host"), [({"ip": "192.0.2.1"}, "192.0.2.1"), ({"hostname": "lb.example"}, "lb.example")]
+)
+def test_the_url_of_a_load_balancer(scene: Scene, ingress: Json, host: str) -> None:
+    scene.start(service_type=ServiceType.LOAD_BALANCER)
+    change = {"status": {"loadBalancer": {"ingress": [ingress]}}}
+    scene.client.patch(scene.path("services", "digits-tensorboard", "status"), change).expect(200)
+    view = scene.view()
+    assert (view.url, view.is_open_to_the_outside) == (f"http://{host}:6006/", True)
+
+
+# Rights
+
+
+@pytest.mark.parametrize("kind", ["deployments", "services", "pods"])
+def test_what_may_not_be_seen_is_told(scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.start()
+    scene.pod(READY)
+    send, told = Connection.send, list[str]()
+
+    async def refusing(self: Connection, request: Request) -> bytes:
+        if request.resource.plural == kind:
+            raise ForbiddenError(ApiFailure(403, "Forbidden", f"you may not list {kind}"))
+        return await send(self, request)
+
+    monkeypatch.setattr(Connection, "send", refusing)
+    (view,) = scene.use(lambda connection: companion_status.read(connection, "digits", told.append))
+    assert told == [f"its companions are not to be seen whole: you may not list {kind}"]
+    assert view.companion is TENSORBOARD
+    assert bool(view.uid) is (kind != "deployments")
+    assert bool(view.url) is (kind != "services")
+    assert bool(view.pod) is (kind != "pods")
+
+
+# Until one answers
+
+
+def test_one_that_answers(scene: Scene) -> None:
+    scene.start()
+    scene.pod(READY)
+    scene.answer()
+    assert scene.until_ready().state is State.RUNNING
+
+
+HOPELESS: dict[str, tuple[Json, str]] = {
+    "not-installed": (
+        {"phase": "Running", "containerStatuses": container(state=ended(127))},
+        "cannot be started: the pod p ended with 127\nmain of p\n\nwithout end",
+    ),
+    "again-and-again": (
+        {
+            "phase": "Running",
+            "containerStatuses": container(1, state=waiting("CrashLoopBackOff"), lastState=ended(3)),
+        },
+        "cannot be started: the pod p ended with 3, 2 times by now\nmain of p\n\nwithout end",
+    ),
+    "evicted": ({"phase": "Failed", "reason": "Evicted"}, "cannot be started: the pod p has failed"),
+}
+
+
+@pytest.mark.parametrize(("status", "words"), HOPELESS.values(), ids=HOPELESS.keys())
+def test_one_that_is_given_up(scene: Scene, status: Json, words: str) -> None:
+    scene.start()
+    scene.pod(status)
+    with pytest.raises(RefusedError) as error:
+        scene.until_ready()
+    assert str(error.value) == f"tensorboard of digits {words}"
+
+
+LATE: dict[str, tuple[Json | None, str]] = {
+    "no-pod": (None, "there is no pod of it yet"),
+    "no-node": ({"phase": "Pending", "conditions": [UNSCHEDULED]}, "the pod p has no node: 0/1 nodes"),
+    "image": (
+        {"phase": "Pending", "containerStatuses": container(state=waiting("ImagePullBackOff", "no i"))},
+        "the pod p waits: ImagePullBackOff: no i",
+    ),
+    "one-bad-end": (
+        {"phase": "Running", "containerStatuses": container(state=ended(1))},
+        "main of p\n\nwithout end",
+    ),
+}
+
+
+@pytest.fixture
+def short_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever time there is for it is over as soon as it was looked at."""
+    watched = Crew.watched
+
+    async def briefly(self: Crew, *works: Coroutine[Any, Any, Any], **options: Any) -> Any:
+        async def time_is_over() -> NoReturn:
+            await self.until(lambda: self.is_lost or bool(self.pods))
+            raise TimeoutError
+
+        return await watched(self, *works, time_is_over(), **options)
+
+    monkeypatch.setattr(Crew, "watched", briefly)
+
+
+@pytest.mark.usefixtures("short_time")
+@pytest.mark.parametrize(("status", "words"), LATE.values(), ids=LATE.keys())
+def test_one_that_may_still_come(scene: Scene, status: Json | None, words: str) -> None:
+    scene.start()
+    if status is not None:
+        scene.pod(status)
+    with pytest.raises(TimedOutError) as error:
+        scene.until_ready(100.0)
+    assert str(error.value).startswith("tensorboard of digits does not answer, after 100 s")
+    assert words in str(error.value)
+
+
+def test_one_that_nobody_has(scene: Scene) -> None:
+    scene.start(Companion.JUPYTER)
+    scene.start(job="numbers")
+    scene.place.submit(jobs.framework("bare", jobs.role()))
+    for job, words in {
+        "digits": r"digits has no tensorboard, it has jupyter\. Write `tensorboard: {}` into its job file, .*"
+        r"`windlass submit FILE --companions-only`",
+        "bare": r"bare has no tensorboard\. Write `tensorboard: {}`",
+        "number": r'there is no job "number" .* Did you mean "numbers"\?',
+        "nobody": 'there is no job "nobody" in the namespace',
+    }.items():
+        with pytest.raises(NotThereError, match=words):
+            scene.find(job)
+
+
+# New passwords
+
+
+def renewed(scene: Scene, companion: Companion, user: str = ALL_USERS) -> str:
+    async def work(connection: Connection) -> str:
+        view = await companion_status.find(connection, "digits", companion)
+        return await companion_passwords.renew(connection, view, user)
+
+    return scene.use(work)
+
+
+def hashes_of(scene: Scene, companion: Companion) -> dict[str, str]:
+    """As the servers find them, and as the pods of the Deployment are marked."""
+    name = servers.name_of("digits", companion)
+    secret = scene.client.get(scene.path("secrets", name)).expect(200).body
+    found = password_files.hashes_in(companion, secret["data"])
+    deployment = scene.client.get(scene.path("deployments", name)).expect(200).body
+    annotations = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert annotations == servers.password_annotation(companion, found)
+    return found
+
+
+def test_a_new_password_of_jupyter(scene: Scene) -> None:
+    scene.start(Companion.JUPYTER, hashes={ALL_USERS: passwords.for_jupyter("old")})
+    password = renewed(scene, Companion.JUPYTER)
+    hashed = hashes_of(scene, Companion.JUPYTER)[ALL_USERS]
+    assert passwords.fits_jupyter(hashed, password)
+    assert not passwords.fits_jupyter(hashed, "old")
+    assert renewed(scene, Companion.JUPYTER) != password
+
+
+@pytest.mark.parametrize("others", [{"grace": "hers"}, {ALL_USERS: "theirs"}], ids=["each", "shared"])
+def test_a_new_password_of_one_user(scene: Scene, others: dict[str, str]) -> None:
+    before = {user: passwords.for_hub(text) for user, text in {**others, "ada": "old"}.items()}
+    scene.start(Companion.HUB, hashes=before)
+    password = renewed(scene, Companion.HUB, "ada")
+    after = hashes_of(scene, Companion.HUB)
+    assert passwords.fits_hub(after.pop("ada"), password)
+    assert after == {user: before[user] for user in others}
+
+
+def test_passwords_that_are_not_renewed(scene: Scene) -> None:
+    scene.start(Companion.HUB, hashes={"ada": passwords.for_hub("old")})
+    scene.start(Companion.JUPYTER)
+    for companion, user, words in (
+        (Companion.HUB, "Eve", 'hub of digits has no user "eve", it has ada'),
+        (Companion.JUPYTER, ALL_USERS, "the password of jupyter of digits is in a Secret of your own"),
+    ):
+        with pytest.raises(ClientError, match=words):
+            renewed(scene, companion, user)
+
+
+def test_a_secret_that_no_pod_reads_any_more_is_left_alone(scene: Scene) -> None:
+    """It is that of an earlier job file."""
+    scene.start(Companion.JUPYTER, hashes={ALL_USERS: "a hash"}, secret="mine")  # noqa: S106
+    with pytest.raises(NotThereError, match="the password of jupyter of digits is in a Secret of your own"):
+        renewed(scene, Companion.JUPYTER)
+
+
+def test_who_may_have_a_password_of_their_own(scene: Scene) -> None:
+    """A hub knows no capitals, and nobody who is not among its users."""
+    before = {ALL_USERS: passwords.for_hub("theirs"), "ada": passwords.for_hub("old")}
+    files = {"hub.json": '{"users": ["Ada", "ben"]}'}
+    scene.start(Companion.HUB, hashes=before, files=files)
+    for user in ("ADA", "Ben"):
+        password = renewed(scene, Companion.HUB, user)
+        assert passwords.fits_hub(hashes_of(scene, Companion.HUB)[user.lower()], password)
+    with pytest.raises(NotThereError, match='hub of digits has no user "eve", it has ada, ben'):
+        renewed(scene, Companion.HUB, "eve")
+    assert set(hashes_of(scene, Companion.HUB)) == {ALL_USERS, "ada", "ben"}
+
+
+def test_one_that_is_deleted_while_somebody_waits_for_it(scene: Scene) -> None:
+    scene.start()
+    view = scene.view()
+    scene.client.delete(scene.path("deployments", view.name)).expect(200)
+    with pytest.raises(GoneError, match=r"^somebody has deleted tensorboard of digits meanwhile$"):
+        scene.use(lambda connection: workload_watcher.seen(connection, DEPLOYMENTS, view, lambda _: True))
+
+
+def test_a_secret_that_somebody_else_has_filled(scene: Scene) -> None:
+    scene.start(Companion.JUPYTER, hashes={ALL_USERS: "a hash"})
+    change = {"data": None, "stringData": {password_files.OF_JUPYTER: msgspec.json.encode([]).decode()}}
+    scene.client.patch(scene.path("secrets", "digits-jupyter"), change).expect(200)
+    with pytest.raises(
+        ClientError, match="the Secret digits-jupyter has no passwords as Windlass writes them"
+    ):
+        renewed(scene, Companion.JUPYTER)

@@ -1,0 +1,626 @@
+"""Why a job failed or waits: as a function of what is stored, and on an embedded API server with a controller."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+import small_world
+from operated import jobs
+from small_world import Place
+
+from conformance.waiting import wait_for
+from windlass.client.connection import Connection
+from windlass.client.errors import NotThereError
+from windlass.client.events import Event
+from windlass.client.explain import explanation, failures, pending, retries
+from windlass.client.explain.explanation import Explanation
+from windlass.client.pods import Pod
+from windlass.client.views import JobState
+from windlass.model.completion import (
+    CompletionCode,
+    CompletionTrigger,
+    CompletionType,
+    ContainerCompletionStatus,
+    FrameworkAttemptCompletionStatus,
+    PodCompletionStatus,
+    TaskAttemptCompletionStatus,
+    framework_completion,
+    task_completion,
+)
+from windlass.model.framework import ExecutionType, Framework, RetryPolicySpec
+from windlass.model.states import State
+from windlass.model.status import (
+    Condition,
+    FrameworkAttemptStatus,
+    FrameworkStatus,
+    RetryPolicyStatus,
+    Summary,
+    TaskAttemptStatus,
+    TaskRoleStatus,
+    TaskStatus,
+)
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW, at
+
+TRANSIENT = CompletionType(attributes=("Transient",))
+PERMANENT = CompletionType(attributes=("Permanent",))
+UNKNOWN = CompletionType()
+
+
+def ended(code: int, kind: CompletionType = UNKNOWN, message: str = "") -> TaskAttemptCompletionStatus:
+    container = ContainerCompletionStatus(name="main", reason="Error", message=message, code=code)
+    pod = PodCompletionStatus(containers=(container,))
+    return TaskAttemptCompletionStatus(code, "Broken", kind, "PodPattern matched", pod)
+
+
+def task(
+    index: int = 0,
+    completion: TaskAttemptCompletionStatus | None = None,
+    *,
+    state: State | None = None,
+    seconds: float = 10,
+    retried: RetryPolicyStatus | None = None,
+) -> TaskStatus:
+    """`seconds`: when it ended."""
+    by_default = State.ATTEMPT_RUNNING if completion is None else State.COMPLETED
+    found = retried or RetryPolicyStatus()
+    return TaskStatus(
+        index=index,
+        instance_uid=f"task-{index}",
+        start_time=NOW,
+        transition_time=at(seconds),
+        state=state or by_default,
+        retry_policy_status=found,
+        attempt_status=TaskAttemptStatus(
+            id=found.total_retried_count,
+            start_time=NOW,
+            completion_time=at(seconds) if completion is not None else None,
+            pod_name=f"job-worker-{index}",
+            pod_uid=f"pod-{index}",
+            pod_node_name="node-7",
+            completion_status=completion,
+        ),
+    )
+
+
+def job(
+    *statuses: TaskStatus,
+    state: State = State.ATTEMPT_RUNNING,
+    completion: FrameworkAttemptCompletionStatus | None = None,
+    retried: RetryPolicyStatus | None = None,
+    policy: RetryPolicySpec | None = None,
+    task_policy: RetryPolicySpec | None = None,
+    conditions: tuple[Condition, ...] = (),
+    summary: Summary | None = None,
+    **spec: Any,
+) -> Framework:
+    made = builders.framework(
+        "job",
+        builders.role("worker", max(len(statuses), 1), retry=task_policy),
+        retry_policy=policy or RetryPolicySpec(),
+        **spec,
+    )
+    found = retried or RetryPolicyStatus()
+    attempt = FrameworkAttemptStatus(
+        id=found.total_retried_count,
+        start_time=NOW,
+        completion_time=at(20) if completion is not None else None,
+        config_map_name="job-attempt",
+        completion_status=completion,
+        task_role_statuses=(TaskRoleStatus(name="worker", task_statuses=statuses),),
+    )
+    running = sum(each.state is State.ATTEMPT_RUNNING for each in statuses)
+    return made.with_status(
+        FrameworkStatus(
+            start_time=NOW,
+            state=state,
+            transition_time=at(20),
+            retry_policy_status=found,
+            attempt_status=attempt,
+            conditions=conditions,
+            summary=summary or Summary(tasks=len(statuses), running=running),
+        )
+    )
+
+
+def by(role: str, index: int, completion: TaskAttemptCompletionStatus) -> FrameworkAttemptCompletionStatus:
+    trigger = CompletionTrigger(message="a rule was met", task_role_name=role, task_index=index)
+    return FrameworkAttemptCompletionStatus(
+        completion.code, completion.phrase, completion.type, completion.diagnostics, trigger
+    )
+
+
+def explained(
+    framework: Framework, *, pods: tuple[Pod, ...] = (), events: tuple[Event, ...] = (), now: datetime = NOW
+) -> Explanation:
+    return explanation.explain(framework, pods, events, now)
+
+
+# The first failure
+
+
+GONE_WITH_IT = task_completion(CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, "")
+FIRST: dict[str, tuple[Framework, str]] = {
+    "the-only-one": (job(task(0), task(1, ended(3))), "worker-1"),
+    "the-earliest": (job(task(0, ended(3), seconds=9), task(1, ended(4), seconds=5)), "worker-1"),
+    "not-those-that-ended-with-it": (
+        job(task(0, GONE_WITH_IT, seconds=1), task(1, ended(4), seconds=5)),
+        "worker-1",
+    ),
+    "of-one-moment-the-one-that-decided": (
+        job(task(0, ended(1)), task(1, ended(137)), completion=by("worker", 1, ended(137))),
+        "worker-1",
+    ),
+    "of-one-moment-the-lower-one": (job(task(0, ended(1)), task(1, ended(2))), "worker-0"),
+    "none-failed": (job(task(0), task(1, task_completion(CompletionCode.SUCCEEDED, ""))), ""),
+}
+
+
+@pytest.mark.parametrize(("framework", "expected"), FIRST.values(), ids=FIRST.keys())
+def test_which_failed_first(framework: Framework, expected: str) -> None:
+    failure = failures.first_failure(framework)
+    assert (failure.task if failure else "") == expected
+
+
+def test_what_is_known_of_a_failure() -> None:
+    found = failures.first_failure(job(task(1, ended(3, TRANSIENT, "one\ntwo\n"))))
+    assert found is not None
+    assert (found.code, found.phrase, found.failure_class) == (3, "Broken", "Transient")
+    assert (found.node, found.pod_uid, found.container, found.at) == ("node-7", "pod-1", "main", at(10))
+    assert (found.lines, found.lines_from) == (("one", "two"), "status")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        (TRANSIENT, "Transient", "the next try may do better"),
+        (PERMANENT, "Permanent", "every try would end so"),
+        (UNKNOWN, "unknown", "nobody can tell whether a retry helps"),
+        (
+            CompletionType(attributes=("Transient", "Conflict")),
+            "Transient Conflict",
+            "the next try may do better",
+        ),
+    ],
+)
+def test_classes(kind: CompletionType, name: str, words: str) -> None:
+    assert (failures.class_of(kind), failures.meaning_of(failures.class_of(kind))) == (name, words)
+
+
+# Retries
+
+
+class Retried(msgspec.Struct, frozen=True):
+    policy: RetryPolicySpec
+    completion: TaskAttemptCompletionStatus
+    follows: bool
+    reason: str
+    retried: RetryPolicyStatus = RetryPolicyStatus()
+
+
+FANCY = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=2)
+RETRIES = {
+    "used-up": Retried(
+        RetryPolicySpec(max_retry_count=2),
+        ended(1),
+        follows=False,
+        reason="maxRetryCount 2 is used up",
+        retried=RetryPolicyStatus(2, 2),
+    ),
+    "some-left": Retried(
+        RetryPolicySpec(max_retry_count=2),
+        ended(1),
+        follows=True,
+        reason="1 of maxRetryCount 2 are used",
+        retried=RetryPolicyStatus(1, 1),
+    ),
+    "permanent": Retried(FANCY, ended(1, PERMANENT), follows=False, reason="the failure is permanent"),
+    "permanent-but-plain-policy": Retried(
+        RetryPolicySpec(max_retry_count=2),
+        ended(1, PERMANENT),
+        follows=True,
+        reason="0 of maxRetryCount 2 are used",
+    ),
+    "transient": Retried(FANCY, ended(1, TRANSIENT), follows=True, reason="the failure is transient"),
+    "transient-used-up": Retried(
+        msgspec.structs.replace(FANCY, max_transient_retry_count=1),
+        ended(1, TRANSIENT),
+        follows=False,
+        reason="the failure is transient, but maxTransientRetryCount 1 is used up",
+        retried=RetryPolicyStatus(1, 0),
+    ),
+    "always": Retried(
+        RetryPolicySpec(max_retry_count=-2), ended(1), follows=True, reason="maxRetryCount is -2"
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RETRIES.values(), ids=RETRIES.keys())
+def test_what_the_jobs_policy_says(case: Retried) -> None:
+    framework = job(
+        task(0, case.completion),
+        state=State.COMPLETED,
+        completion=by("worker", 0, case.completion),
+        policy=case.policy,
+        retried=case.retried,
+    )
+    found = explained(framework).job_retries
+    assert found is not None
+    assert (found.follows, found.reason) == (case.follows, case.reason)
+    retried = case.retried
+    assert (found.total, found.counted) == (retried.total_retried_count, retried.accountable_retried_count)
+
+
+@pytest.mark.parametrize("case", RETRIES.values(), ids=RETRIES.keys())
+def test_what_the_tasks_policy_says(case: Retried) -> None:
+    """While the job goes on."""
+    failed = task(0, case.completion, state=State.ATTEMPT_COMPLETED, retried=case.retried)
+    found = explained(job(failed, task(1), task_policy=case.policy)).task_retries
+    assert found is not None
+    assert (found.follows, found.reason) == (case.follows, case.reason)
+
+
+def test_a_task_whose_job_was_faster() -> None:
+    """Its policy would have allowed another try."""
+    failed = task(0, ended(1))
+    framework = job(
+        failed,
+        state=State.COMPLETED,
+        completion=by("worker", 0, ended(1)),
+        task_policy=RetryPolicySpec(max_retry_count=-1),
+    )
+    found = explained(framework).task_retries
+    assert found is not None
+    assert (found.follows, found.reason) == (False, "its attempt of the job was over")
+
+
+def test_when_the_next_try_begins() -> None:
+    waiting = RetryPolicyStatus(1, 1, retry_delay_sec=40)
+    framework = job(
+        task(0, ended(1)),
+        state=State.ATTEMPT_COMPLETED,
+        completion=by("worker", 0, ended(1)),
+        policy=RetryPolicySpec(max_retry_count=3),
+        retried=waiting,
+    )
+    found = explained(framework)
+    assert found.state is JobState.RETRYING
+    assert found.job_retries is not None
+    assert (found.job_retries.follows, found.job_retries.at) == (True, at(60))
+
+
+COUNTS = {
+    "none": (RetryPolicyStatus(), RetryPolicySpec(max_retry_count=3), "no retry so far (maxRetryCount 3)"),
+    "one": (
+        RetryPolicyStatus(1, 1),
+        RetryPolicySpec(max_retry_count=3),
+        "1 retry so far: 1 counted (maxRetryCount 3)",
+    ),
+    "both": (RetryPolicyStatus(5, 2), FANCY, "5 retries so far: 2 counted (maxRetryCount 2), 3 not counted"),
+    "always": (
+        RetryPolicyStatus(2, 2),
+        RetryPolicySpec(max_retry_count=-2),
+        "2 retries so far: 2 counted (maxRetryCount -2: always)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("retried", "policy", "words"), COUNTS.values(), ids=COUNTS.keys())
+def test_counts_in_words(retried: RetryPolicyStatus, policy: RetryPolicySpec, words: str) -> None:
+    found = explained(job(task(0), retried=retried, policy=policy)).job_retries
+    assert found is not None
+    assert retries.in_words(found) == words
+    assert retries.next_in_words(found, "job") == "", "nothing has ended"
+
+
+# All of it in one sentence
+
+
+def condition(kind: str, message: str) -> tuple[Condition, ...]:
+    return (Condition(type=kind, status="True", last_transition_time=NOW, message=message),)
+
+
+def stopped() -> FrameworkAttemptCompletionStatus:
+    return framework_completion(CompletionCode.STOP_FRAMEWORK_REQUESTED, "spec.executionType is Stop")
+
+
+DEADLINE = framework_completion(CompletionCode.ACTIVE_DEADLINE_EXCEEDED, "it took too long")
+SUCCESS = framework_completion(CompletionCode.SUCCEEDED, "all is well")
+PENDING = State.ATTEMPT_CREATION_PENDING
+SENTENCES: dict[str, tuple[Framework, JobState, str]] = {
+    "failed": (
+        job(task(0, ended(3)), state=State.COMPLETED, completion=by("worker", 0, ended(3))),
+        JobState.FAILED,
+        "job failed: worker-0 ended with 3 (Broken) on node-7",
+    ),
+    "failed-without-a-task": (
+        job(task(0, GONE_WITH_IT), state=State.COMPLETED, completion=DEADLINE),
+        JobState.FAILED,
+        "job failed: ActiveDeadlineExceeded (-250): it took too long",
+    ),
+    "failed-though-not-by-the-task-that-failed": (
+        job(task(0, ended(3)), state=State.COMPLETED, completion=DEADLINE),
+        JobState.FAILED,
+        "job failed: ActiveDeadlineExceeded (-250): it took too long",
+    ),
+    "stopped": (
+        job(task(0, GONE_WITH_IT), state=State.COMPLETED, completion=stopped()),
+        JobState.STOPPED,
+        "job was stopped: somebody asked for it",
+    ),
+    "succeeded": (
+        job(task(0), state=State.COMPLETED, completion=SUCCESS, retried=RetryPolicyStatus(2, 2)),
+        JobState.SUCCEEDED,
+        "job succeeded at attempt 2",
+    ),
+    "succeeded-although": (
+        job(task(0, ended(1)), state=State.COMPLETED, completion=SUCCESS, summary=Summary(2, 0, 1, 1)),
+        JobState.SUCCEEDED,
+        "job succeeded, although 1 of its tasks failed",
+    ),
+    "runs": (job(task(0), task(1)), JobState.RUNNING, "job runs: 2 of 2 tasks run"),
+    "runs-again": (
+        job(task(0), retried=RetryPolicyStatus(1, 1)),
+        JobState.RUNNING,
+        "job runs: 1 of 1 tasks run, in attempt 1",
+    ),
+    "runs-with-a-loss": (
+        job(task(0), task(1, ended(9))),
+        JobState.RUNNING,
+        "job runs: 1 of 2 tasks run; worker-1 ended with 9 (Broken) on node-7",
+    ),
+    "ends": (
+        job(task(0, ended(3)), state=State.ATTEMPT_DELETING, completion=by("worker", 0, ended(3))),
+        JobState.STOPPING,
+        "job ends attempt 0: worker-0 ended with 3 (Broken) on node-7; its pods are on their way out",
+    ),
+    "suspended": (
+        job(task(0), state=PENDING, suspend=True),
+        JobState.SUSPENDED,
+        "job is suspended, and has no pods",
+    ),
+    "held": (
+        job(task(0), state=PENDING, execution_type=ExecutionType.CREATE),
+        JobState.HELD,
+        "job is held: its executionType is Create",
+    ),
+    "name-taken": (
+        job(task(0), state=PENDING, conditions=condition("NameTaken", "it is Bob's")),
+        JobState.BLOCKED,
+        "job is not run by the controller: it is Bob's",
+    ),
+    "invalid": (
+        job(task(0), state=PENDING, conditions=condition("Invalid", "spec.x makes no sense")),
+        JobState.BLOCKED,
+        "job is not run by the controller: spec.x makes no sense",
+    ),
+    "about-to-start": (
+        job(state=PENDING, retried=RetryPolicyStatus(1, 1)),
+        JobState.PENDING,
+        "job is about to start attempt 1",
+    ),
+}
+
+
+@pytest.mark.parametrize(("framework", "state", "words"), SENTENCES.values(), ids=SENTENCES.keys())
+def test_in_one_sentence(framework: Framework, state: JobState, words: str) -> None:
+    found = explained(framework)
+    assert (found.state, found.summary) == (state, words)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (3, "job was submitted a moment ago, and no controller has taken it up yet"),
+        (300, "job waits for a controller: none has taken it up in 5 min, so none seems to run"),
+    ],
+)
+def test_without_a_controller(seconds: float, words: str) -> None:
+    found = explained(builders.framework("job"), now=at(seconds))
+    assert (found.state, found.summary) == (JobState.SUBMITTED, words)
+    assert bool(found.advice) == (seconds > 100)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (61, "1 min 1 s"),
+        (3600, "1 h"),
+        (90061, "1 d 1 h"),
+        (-5, "0 s"),
+    ],
+)
+def test_durations(seconds: float, words: str) -> None:
+    assert explanation.duration(seconds) == words
+
+
+# What tasks wait for
+
+
+def pod(index: int = 0, **status: Any) -> Pod:
+    body = {
+        "metadata": {"name": f"job-worker-{index}", "uid": f"pod-{index}"},
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {"phase": "Pending", **status},
+    }
+    return msgspec.convert(body, Pod)
+
+
+def waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {
+        "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": reason, "message": message}}}]
+    }
+
+
+def warning(reason: str, message: str, uid: str = "pod-0") -> Event:
+    return Event(NOW, NOW, 1, "Warning", reason, "worker-0", message, uid)
+
+
+UNSCHEDULABLE: dict[str, Any] = {
+    "conditions": [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/1 nodes are available",
+        }
+    ]
+}
+WAITS: dict[str, tuple[tuple[Pod, ...], tuple[Event, ...], str]] = {
+    "scheduler": ((pod(**UNSCHEDULABLE),), (), "Unschedulable: 0/1 nodes are available"),
+    "image": ((pod(**waiting("ImagePullBackOff", "no such image")),), (), "ImagePullBackOff: no such image"),
+    "init-container": (
+        (
+            pod(
+                initContainerStatuses=[{"name": "barrier", "state": {"running": {}}}],
+                **waiting("PodInitializing"),
+            ),
+        ),
+        (),
+        "its init container barrier runs",
+    ),
+    "volume": (
+        (pod(**waiting("ContainerCreating")),),
+        (warning("FailedMount", "no such volume"),),
+        "FailedMount: no such volume",
+    ),
+    "somebody-elses-warning": (
+        (pod(**waiting("ContainerCreating")),),
+        (warning("FailedMount", "no such volume", "pod-9"),),
+        pending.STARTING,
+    ),
+    "quota": ((), (warning("Postponed", "exceeded quota", "job-uid"),), "Postponed: exceeded quota"),
+    "nothing-yet": ((), (), pending.NO_POD),
+}
+
+
+@pytest.mark.parametrize(("pods", "events", "reason"), WAITS.values(), ids=WAITS.keys())
+def test_waits(pods: tuple[Pod, ...], events: tuple[Event, ...], reason: str) -> None:
+    framework = job(task(0, state=State.ATTEMPT_PREPARING), state=State.ATTEMPT_PREPARING)
+    found = explained(framework, pods=pods, events=events)
+    assert [(wait.tasks, wait.reason) for wait in found.waits] == [(("worker-0",), reason)]
+    assert found.summary == f"job waits: worker-0: {reason}"
+
+
+def test_those_that_wait_for_the_same_are_named_together() -> None:
+    tasks = [task(index, state=State.ATTEMPT_PREPARING) for index in range(6)]
+    framework = job(*tasks, state=State.ATTEMPT_PREPARING)
+    found = explained(framework, pods=tuple(pod(index, **UNSCHEDULABLE) for index in range(6)))
+    assert found.summary.startswith("job waits: worker-0, worker-1, worker-2 and 3 more: Unschedulable")
+
+
+def test_a_container_that_falls_again_and_again() -> None:
+    last = {"terminated": {"exitCode": 7}}
+    status = {
+        "name": "main",
+        "restartCount": 3,
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+        "lastState": last,
+    }
+    found = explained(job(task(0)), pods=(pod(containerStatuses=[status]),))
+    (wait,) = found.waits
+    assert wait.reason == "CrashLoopBackOff: container main was restarted 3 times, after it ended with 7"
+
+
+# On a cluster
+
+
+@pytest.fixture
+def place(scripted: Place) -> Place:
+    return scripted
+
+
+def ask(place: Place, name: str, lines: int = 10) -> Explanation:
+    async def work(connection: Connection) -> Explanation:
+        return await explanation.read(connection, name, lines=lines)
+
+    return place.use(work)
+
+
+def test_pods_that_are_kept(place: Place) -> None:
+    """The log says more than the status."""
+    roles = (
+        jobs.role("ps", 1, jobs.FOREVER),
+        jobs.role("worker", 2, jobs.fails(137, message="from the status")),
+    )
+    place.submit(jobs.framework("kept", *roles, completedPods="Keep"))
+    place.wait_for_completed("kept")
+    for pod_name in ("kept-worker-0", "kept-worker-1"):
+        for at_ in range(5):
+            place.write(pod_name, f"line {at_}\n", at=at_)
+    found = ask(place, "kept", lines=2)
+    failure = found.failure
+    assert failure is not None
+    assert failure.task in ("worker-0", "worker-1")
+    assert (failure.code, failure.failure_class) == (137, "Transient")
+    assert (failure.lines, failure.lines_from, failure.node) == (("line 3", "line 4"), "log", "hollow")
+
+
+def test_a_log_that_the_node_has_removed(place: Place) -> None:
+    role = jobs.role("worker", 1, jobs.fails(137, message="from the status"))
+    place.submit(jobs.framework("lost", role, completedPods="Keep"))
+    place.wait_for_completed("lost")
+    place.lose_log("lost-worker-0")
+    failure = ask(place, "lost").failure
+    assert failure is not None
+    assert (failure.lines, failure.lines_from) == (("from the status",), "status")
+
+
+def test_pods_that_are_gone(place: Place) -> None:
+    place.submit(jobs.framework("gone", jobs.role(life=jobs.fails(3, message="one\nlast words\n"))))
+    place.wait_for_completed("gone")
+    wait_for("its pods to be gone", lambda: not place.pods("gone"))
+    found = ask(place, "gone", lines=1)
+    assert found.summary == "gone failed: worker-0 ended with 3 (ContainerUnrecognizedFailed) on hollow"
+    assert found.failure is not None
+    assert (found.failure.lines, found.failure.lines_from) == (("last words",), "status")
+    assert found.job_retries is not None
+    assert found.job_retries.reason == "maxRetryCount 0 is used up"
+
+
+def test_a_try_before(place: Place) -> None:
+    """Of which only the controller's events tell."""
+    role = jobs.role(life=jobs.fails(9))
+    made = place.submit(jobs.framework("again", role, retryPolicy={"maxRetryCount": 1}))
+    place.wait_for_completed("again")
+    place.wait_for_events(made["metadata"]["uid"], "FrameworkRetried")
+    found = ask(place, "again")
+    assert found.attempt == 1
+    assert found.job_retries is not None
+    assert (found.job_retries.total, found.job_retries.follows) == (1, False)
+    assert "FrameworkRetried" in [event.reason for event in found.history]
+
+
+def test_one_that_waits_for_a_node(place: Place) -> None:
+    place.submit(jobs.framework("pending", jobs.role(tasks=2, life=jobs.PENDING)))
+    place.wait_for_state("pending", "AttemptPreparing")
+    status = {"phase": "Pending", **UNSCHEDULABLE}
+    for index in range(2):
+        wait_for("the pod", lambda index=index: f"pending-worker-{index}" in place.pods())  # type: ignore[misc]
+        path = place.path("pods", f"pending-worker-{index}", "status")
+        place.client.patch(path, {"status": status}).expect(200)
+    found = ask(place, "pending")
+    assert found.summary == "pending waits: worker-0, worker-1: Unschedulable: 0/1 nodes are available"
+
+
+def test_one_that_succeeded(place: Place) -> None:
+    place.submit(jobs.framework("fine", jobs.role(life=jobs.SUCCEEDS)))
+    place.wait_for_completed("fine")
+    assert ask(place, "fine").summary == "fine succeeded"
+
+
+def test_one_that_is_not_there(place: Place) -> None:
+    with pytest.raises(NotThereError, match='no job "nobody"'):
+        ask(place, "nobody")
+
+
+def test_a_world_without_a_controller() -> None:
+    with small_world.running(has_controller=False) as lonely:
+        place = lonely.new_scripted_place()
+        place.submit(jobs.framework("alone"))
+        found = ask(place, "alone")
+    assert (found.state, found.failure) == (JobState.SUBMITTED, None)

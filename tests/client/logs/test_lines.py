@@ -1,0 +1,104 @@
+"""Lines and their times, and that a log which is read in pieces is read once: nothing twice, nothing lost."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.client.logs import lines
+from windlass.client.logs.lines import Cursor, Piece, Splitter
+
+STAMPS = {
+    "nanoseconds": (b"2016-10-06T00:17:09.669794202Z", 1475713029669794202),
+    "as-go-writes-zeros": (b"2016-10-06T00:17:09.67Z", 1475713029670000000),
+    "whole-second": (b"2016-10-06T00:17:09Z", 1475713029000000000),
+    "an-offset": (b"2016-10-06T02:17:09.5+02:00", 1475713029500000000),
+}
+
+
+@pytest.mark.parametrize(("stamp", "nanoseconds"), STAMPS.values(), ids=STAMPS.keys())
+def test_times(stamp: bytes, nanoseconds: int) -> None:
+    assert lines.nanoseconds(stamp) == nanoseconds
+    assert lines.stamped(stamp + b" 1 2  3") == (stamp, b"1 2  3")
+
+
+@pytest.mark.parametrize("line", [b"", b"no time", b"2016-10-06T00:17:09Z", b"2016-10-06 00:17:09 words"])
+def test_what_has_no_time(line: bytes) -> None:
+    assert lines.stamped(line) == (b"", line)
+
+
+def joined(pieces: list[Piece]) -> bytes:
+    return b"".join(piece.data + (b"\n" if piece.is_ended else b"") for piece in pieces)
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda raw: raw.replace(b"x", b"\n")), max_size=20))
+def test_lines_of_any_chunks(chunks: list[bytes]) -> None:
+    splitter = Splitter()
+    pieces = [piece for chunk in chunks for piece in splitter.feed(chunk)] + splitter.end()
+    assert joined(pieces) == b"".join(chunks)
+    assert not any(b"\n" in piece.data for piece in pieces)
+    assert not any(piece.is_begun for piece in pieces), "no line was long"
+
+
+def test_a_line_that_is_very_long() -> None:
+    splitter = Splitter(longest=4)
+    pieces = [*splitter.feed(b"0123456"), *splitter.feed(b"78\nnext"), *splitter.end()]
+    assert [(piece.data, piece.is_begun, piece.is_ended) for piece in pieces] == [
+        (b"0123", False, False),
+        (b"45678", True, True),
+        (b"next", False, False),
+    ]
+
+
+def answer(written: list[bytes], since: str) -> list[bytes]:
+    """What a kubelet answers: it compares whole seconds."""
+    return [stamp for stamp in written if stamp[:19] >= since[:19].encode()]
+
+
+seconds = st.integers(0, 3)
+fractions = st.sampled_from([b"", b".1", b".123456789", b".9"])
+
+
+@given(
+    st.lists(st.tuples(seconds, fractions), min_size=1, max_size=12),
+    st.lists(st.integers(0, 12), max_size=6),
+)
+def test_every_line_comes_once(times: list[tuple[int, bytes]], cuts: list[int]) -> None:
+    """However often the connection is cut, and however many lines have one time."""
+    stamps = sorted((b"2026-01-01T00:00:0%d%bZ" % time for time in times), key=lines.nanoseconds)
+    cursor, taken = Cursor(), 0
+    for cut in [*cuts, len(stamps)]:
+        cursor.resume()
+        coming = answer(stamps, cursor.since)
+        taken += sum(cursor.takes(stamp) for stamp in coming[:cut])
+    assert taken == len(stamps)
+
+
+def test_a_clock_that_is_set_back() -> None:
+    cursor = Cursor()
+    assert all(map(cursor.takes, (b"2026-01-01T00:00:05Z", b"2026-01-01T00:00:06Z")))
+    cursor.resume()
+    again = (b"2026-01-01T00:00:06Z", b"2026-01-01T00:00:02Z", b"2026-01-01T00:00:06Z")
+    assert [cursor.takes(stamp) for stamp in again] == [False, True, True]
+
+
+def test_from_where_it_goes_on() -> None:
+    cursor = Cursor()
+    assert (cursor.since, cursor.has_begun) == ("", False)
+    cursor.takes(b"2026-01-01T00:00:05.123456789Z")
+    assert (cursor.since, cursor.has_begun) == ("2026-01-01T00:00:05Z", True)
+
+
+PART, INNER = b"x" * 16384, b"2026-01-01T00:00:01.000000000Z "
+LONG_LINES = {
+    "short": (b"one", b"one"),
+    "as new kubelets send it": (PART + PART + b"end", PART + PART + b"end"),
+    "as old kubelets send it": (PART + INNER + PART + INNER + b"end", PART + PART + b"end"),
+    "nothing after the last part": (PART + INNER, PART),
+    "the container's own time": (b"x" + INNER + PART, b"x" + INNER + PART),
+}
+
+
+@pytest.mark.parametrize("case", LONG_LINES)
+def test_long_lines(case: str) -> None:
+    sent, written = LONG_LINES[case]
+    assert lines.joined(sent) == written

@@ -1,0 +1,393 @@
+"""Logs of jobs on an embedded API server with a controller; what the containers write is written by the tests."""
+
+import asyncio
+import contextlib
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+import pytest
+from operated import jobs
+from scripted_logs import LOST
+from small_world import Place, SmallWorld
+
+from conformance.client import Json
+from conformance.waiting import wait_for
+from windlass.client import lookup, tasks
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, NotThereError
+from windlass.client.logs import reader
+from windlass.client.logs.lines import Line
+from windlass.client.logs.reader import Wanted
+from windlass.client.tasks import Choice
+
+
+@pytest.fixture
+def place(scripted: Place) -> Place:
+    return scripted
+
+
+def read(place: Place, name: str, task: str = "", **wanted: Any) -> list[Line]:
+    async def work(connection: Connection) -> list[Line]:
+        lines = reader.read_by_name(connection, name, task, Wanted(**wanted))
+        return [line async for line in lines]
+
+    return place.use(work)
+
+
+def texts(lines: list[Line]) -> list[str]:
+    return [f"{line.label} {line.text}" for line in lines]
+
+
+def submit_kept(place: Place, name: str, *roles: Json, **spec: Any) -> None:
+    """A job that is over and whose pods are there."""
+    made = roles or (jobs.role("ps", 1, jobs.SUCCEEDS), jobs.role("worker", 2, jobs.SUCCEEDS))
+    place.submit(jobs.framework(name, *made, completedPods="Keep", **spec))
+    place.wait_for_completed(name)
+
+
+@pytest.fixture(scope="module")
+def kept(world: SmallWorld) -> Place:
+    place = world.new_scripted_place()
+    submit_kept(place, "digits")
+    for pod, text, at in (
+        ("ps-0", "one\n", 1),
+        ("worker-1", "two\n", 2),
+        ("worker-0", "three\n", 3),
+        ("ps-0", "four\n", 4),
+        ("worker-0", "five, and no end", 5),
+    ):
+        place.write(f"digits-{pod}", text, at=at)
+    return place
+
+
+ALL = ["ps-0 one", "worker-1 two", "worker-0 three", "ps-0 four", "worker-0 five, and no end"]
+CASES: dict[str, tuple[str, str, dict[str, Any], list[str]]] = {
+    "all-by-time": ("digits", "", {}, ALL),
+    "followed-when-over": ("digits", "", {"follow": True}, ALL),
+    "a-role": ("digits", "worker", {}, ["worker-1 two", "worker-0 three", "worker-0 five, and no end"]),
+    "one": ("digits", "worker-0", {}, ["worker-0 three", "worker-0 five, and no end"]),
+    "one-after-a-slash": ("digits/worker-1", "", {}, ["worker-1 two"]),
+    "a-container": ("digits", "ps-0", {"container": "main"}, ["ps-0 one", "ps-0 four"]),
+    "tail": ("digits", "", {"tail": 1}, ["worker-1 two", "ps-0 four", "worker-0 five, and no end"]),
+    "since": ("digits", "", {"since_seconds": 5.0}, []),
+    "no-lines": ("digits", "", {"tail": 0}, []),
+}
+
+
+@pytest.mark.parametrize(("name", "task", "wanted", "expected"), CASES.values(), ids=CASES.keys())
+def test_which_lines(kept: Place, name: str, task: str, wanted: dict[str, Any], expected: list[str]) -> None:
+    assert texts(read(kept, name, task, **wanted)) == expected
+
+
+def test_what_is_known_of_a_line(kept: Place) -> None:
+    first, last = read(kept, "digits", "worker-0", times=True)
+    assert (first.task, first.container, first.attempt) == ("worker-0", "main", 0)
+    assert (first.time, first.is_ended) == ("2026-01-01T00:00:03.000000000Z", True)
+    assert (last.data, last.is_ended) == (b"five, and no end", False)
+
+
+def test_as_it_was_written(place: Place) -> None:
+    """Whatever it is: bytes that are no text, and what drives a terminal."""
+    submit_kept(place, "odd")
+    written = b"\xff\x1b[31mred\x1b[0m \x00 \r done"
+    place.write("odd-ps-0", written + b"\n")
+    (line,) = read(place, "odd", "ps-0")
+    assert line.data == written
+
+
+def test_which_container(place: Place) -> None:
+    template = jobs.template(jobs.SUCCEEDS)
+    template["spec"]["containers"].append({"name": "side", "image": "windlass/test:1"})
+    submit_kept(place, "pair", jobs.role(pod=template))
+    place.write("pair-worker-0", "from main\n", at=1)
+    place.write("pair-worker-0", "from side\n", at=2, container="side")
+    assert texts(read(place, "pair")) == ["worker-0/main from main", "worker-0/side from side"]
+    assert texts(read(place, "pair", container="side")) == ["worker-0 from side"]
+
+
+@pytest.mark.parametrize(
+    ("task", "wanted", "words"),
+    [
+        ("worker-2", {}, "digits has no task worker-2, it has ps-0, worker-0..1"),
+        ("chief", {}, "digits has no task chief, it has ps-0, worker-0..1"),
+        ("ps-0", {"container": "side"}, "ps-0 has no container side, it has main"),
+        ("ps-0", {"previous": True}, "ps-0 has no earlier run: no container of it was restarted"),
+    ],
+)
+def test_what_is_not_there(kept: Place, task: str, wanted: dict[str, Any], words: str) -> None:
+    with pytest.raises(NotThereError) as error:
+        read(kept, "digits", task, **wanted)
+    assert str(error.value) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "words"),
+    [("", "", "the name of a job"), ("a/b-0", "c-0", "expected one task"), ("a", "B 1", "a task, such as")],
+)
+def test_what_makes_no_sense(name: str, task: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        tasks.parse_choice(name, task)
+
+
+def test_pods_that_are_gone(place: Place) -> None:
+    place.submit(jobs.framework("brief", jobs.role(life=jobs.SUCCEEDS)))
+    place.wait_for_completed("brief")
+    for task, words in {
+        "": "the pods of brief are gone, and their logs with them: `windlass why brief` says",
+        "worker-0": "the pod of worker-0 is gone, and its log with it: `windlass why brief` says",
+    }.items():
+        with pytest.raises(NotThereError, match="gone") as error:
+            read(place, "brief", task)
+        assert str(error.value).startswith(words)
+
+
+def test_pods_that_have_not_begun(place: Place) -> None:
+    place.submit(jobs.framework("early", jobs.role(life=jobs.PENDING)))
+    place.wait_for_state("early", "AttemptPreparing")
+    with pytest.raises(NotThereError, match="worker-0 has not begun to write"):
+        read(place, "early", "worker-0")
+    assert read(place, "early") == []
+
+
+def test_a_log_that_the_node_has_removed(place: Place) -> None:
+    submit_kept(place, "digits")
+    place.write("digits-worker-0", "one\n")
+    place.lose_log("digits-worker-1")
+    notes: list[str] = []
+
+    async def work(connection: Connection) -> list[Line]:
+        lines = reader.read_by_name(connection, "digits", "worker", note=notes.append)
+        return [line async for line in lines]
+
+    assert texts(place.use(work)) == ["worker-0 one"]
+    assert notes == [f"the log of worker-1 cannot be read: {LOST.decode()}"]
+
+
+def test_the_run_before(place: Place) -> None:
+    place.submit(jobs.framework("again", jobs.role(tasks=2, life=jobs.FOREVER)))
+    place.wait_for_running("again", 2)
+    place.write("again-worker-1", "before\n", at=1)
+    place.restart_container("again-worker-1")
+    place.write("again-worker-1", "after\n", at=2)
+    assert texts(read(place, "again", "worker-1")) == ["worker-1 after"]
+    assert texts(read(place, "again", "worker-1", previous=True)) == ["worker-1 before"]
+    assert texts(read(place, "again", previous=True)) == ["worker-1 before"], "of those that have one"
+
+
+def test_the_attempt_before(place: Place) -> None:
+    """Its pod is gone, and so is its log. One message says so."""
+    retry = {"maxRetryCount": 1}
+    place.submit(jobs.framework("retried", jobs.role(life=jobs.fails(1), retry=retry), completedPods="Keep"))
+    place.wait_for_completed("retried")
+    with pytest.raises(NotThereError, match="the pods of earlier attempts are gone, with their logs"):
+        read(place, "retried", "worker-0", previous=True)
+
+
+# As it is written
+
+
+class Following:
+    """What comes, in the background."""
+
+    def __init__(self, place: Place, name: str, task: str = "", **wanted: Any) -> None:
+        self.lines: list[Line] = []
+        self.notes: list[str] = []
+        self.place = place
+        job, choice = tasks.parse_choice(name, task)
+        self.work: Future[None] = asyncio.run_coroutine_threadsafe(
+            self._follow(job, choice, Wanted(follow=True, **wanted)), place.stage._loop
+        )
+
+    async def _follow(self, job: str, choice: Choice, wanted: Wanted) -> None:
+        async with self.place.connected() as connection:
+            framework = await lookup.find(connection, job)
+            lines = reader.read(connection, framework, choice, wanted, self.notes.append)
+            async with contextlib.aclosing(lines):
+                async for line in lines:
+                    self.lines.append(line)
+
+    @property
+    def texts(self) -> list[str]:
+        return texts(self.lines)
+
+    def wait_for(self, *expected: str) -> None:
+        """All lines so far, in this order."""
+
+        def look() -> bool:
+            if self.work.done():
+                self.work.result()
+            return len(self.lines) >= len(expected) or self.work.done()
+
+        try:
+            wait_for(f"{expected}", look)
+        finally:
+            assert self.texts == list(expected)
+
+    def end(self) -> None:
+        """By itself."""
+        self.work.result(timeout=120)
+
+    def stop(self) -> None:
+        self.work.cancel()
+        with contextlib.suppress(BaseException):
+            self.work.result(timeout=60)
+
+
+@pytest.fixture
+def started(place: Place) -> Place:
+    """With two workers that run until they are told otherwise."""
+    place.submit(jobs.framework("live", jobs.role(tasks=2, life=jobs.FOREVER, min_succeeded=2)))
+    place.wait_for_running("live", 2)
+    return place
+
+
+def test_followed_to_the_end(started: Place) -> None:
+    started.write("live-worker-0", "one\n", at=1)
+    following = Following(started, "live")
+    following.wait_for("worker-0 one")
+    started.write("live-worker-1", "two\n", at=2)
+    following.wait_for("worker-0 one", "worker-1 two")
+    started.write("live-worker-0", "three", at=3)
+    started.finish("live-worker-0", "live-worker-1")
+    following.end()
+    assert following.texts == ["worker-0 one", "worker-1 two", "worker-0 three"]
+
+
+@pytest.mark.parametrize("break_off", ["cut", "close"])
+def test_a_connection_that_breaks(started: Place, break_off: str) -> None:
+    """Nothing comes twice, and nothing is lost: not even of lines that were written in one moment."""
+    following = Following(started, "live", "worker-0")
+    for text in ("one\n", "two\n"):
+        started.write("live-worker-0", text, at=1)
+    following.wait_for("worker-0 one", "worker-0 two")
+    for round_ in range(3):
+        asked = started.on_scribe(lambda scribe: len(scribe.asked))
+        started.on_scribe(lambda scribe: getattr(scribe, break_off)())
+        started.write("live-worker-0", f"round {round_}\n", at=1)
+        wait_for("another request", lambda asked=asked: len(started.scribe.asked) > asked)  # type: ignore[misc]
+    following.wait_for("worker-0 one", "worker-0 two", *(f"worker-0 round {at}" for at in range(3)))
+    following.stop()
+
+
+def test_log_is_followed_on_when_a_restarted_node_does_not_know_its_pods_yet(started: Place) -> None:
+    following = Following(started, "live", "worker-0")
+    started.write("live-worker-0", "one\n", at=1)
+    following.wait_for("worker-0 one")
+    started.on_scribe(lambda scribe: setattr(scribe, "unknown_for", 2))
+    started.on_scribe(lambda scribe: scribe.cut())
+    wait_for("two answers with 404", lambda: started.scribe.unknown_for == 0)
+    started.write("live-worker-0", "two\n", at=2)
+    following.wait_for("worker-0 one", "worker-0 two")
+    following.stop()
+    assert not any("gone" in note for note in following.notes)
+
+
+def test_a_node_that_removes_a_container_while_it_is_followed(started: Place) -> None:
+    """What it says then is no line of the log, and nothing comes twice."""
+    following = Following(started, "live")
+    started.write("live-worker-0", "one\n", at=1)
+    following.wait_for("worker-0 one")
+    asked = started.on_scribe(lambda scribe: len(scribe.asked))
+    started.lose_log("live-worker-0")
+    wait_for("another request", lambda: len(started.scribe.asked) > asked)
+    started.lose_log("live-worker-1")
+    started.finish("live-worker-0", "live-worker-1")
+    following.end()
+    assert following.texts == ["worker-0 one"]
+    assert set(following.notes) == {f"the log of worker-1 cannot be read: {LOST.decode()}"}
+
+
+def test_only_the_last_lines_at_first(started: Place) -> None:
+    for at in range(5):
+        started.write("live-worker-0", f"{at}\n", at=at)
+    following = Following(started, "live", tail=2)
+    following.wait_for("worker-0 3", "worker-0 4")
+    started.on_scribe(lambda scribe: scribe.cut())
+    started.write("live-worker-0", "5\n", at=5)
+    following.wait_for("worker-0 3", "worker-0 4", "worker-0 5")
+    following.stop()
+
+
+def test_a_container_that_is_restarted(started: Place) -> None:
+    """What it wrote last before that comes too."""
+    started.write("live-worker-0", "before\n", at=1)
+    following = Following(started, "live")
+    following.wait_for("worker-0 before")
+    started.write("live-worker-0", "last words\n", at=2)
+    started.restart_container("live-worker-0")
+    started.write("live-worker-0", "after\n", at=3)
+    following.wait_for("worker-0 before", "worker-0 last words", "worker-0 after")
+    following.stop()
+
+
+def test_pods_that_come_later(place: Place) -> None:
+    """By a retry, and by a rescale."""
+    retry = {"maxRetryCount": 1}
+    place.submit(jobs.framework("grown", jobs.role(life=jobs.FOREVER, retry=retry, min_succeeded=2)))
+    place.wait_for_running("grown", 1)
+    place.write("grown-worker-0", "first try\n", at=1)
+    following = Following(place, "grown")
+    following.wait_for("worker-0 first try")
+    first = place.pods("grown")["grown-worker-0"]["metadata"]["uid"]
+    # What is asked for the first pod is answered when there is another of its name.
+    place.on_scribe(lambda scribe: scribe.hold())
+    place.finish("grown-worker-0", code=1)
+    wait_for("another pod", lambda: _is_another(place, "grown-worker-0", first))
+    place.forget_log("grown-worker-0")
+    place.write("grown-worker-0", "second try\n", at=2)
+    place.on_scribe(lambda scribe: scribe.release())
+    following.wait_for("worker-0 first try", "worker-0 second try")
+    assert [line.attempt for line in following.lines] == [0, 1]
+    place.write("grown-worker-1", "one more\n", at=3)
+    place.scale("grown", 0, 2)
+    following.wait_for("worker-0 first try", "worker-0 second try", "worker-1 one more")
+    place.wait_for_running("grown", 2)
+    place.finish("grown-worker-0", "grown-worker-1")
+    following.end()
+    assert len(following.lines) == 3
+
+
+def _is_another(place: Place, pod: str, uid: str) -> bool:
+    found = place.pods().get(pod)
+    return found is not None and found["metadata"]["uid"] != uid
+
+
+def test_followed_before_there_is_a_pod(place: Place) -> None:
+    place.submit(
+        jobs.framework("held", jobs.role(life=jobs.FOREVER, min_succeeded=1), executionType="Create")
+    )
+    place.wait_for_state("held", "AttemptCreationPending")
+    following = Following(place, "held", "worker-0")
+    place.write("held-worker-0", "at last\n")
+    place.change("held", {"executionType": "Start"})
+    following.wait_for("worker-0 at last")
+    place.wait_for_running("held", 1)
+    place.finish("held-worker-0")
+    following.end()
+
+
+def test_a_job_that_is_deleted_while_it_is_followed(started: Place) -> None:
+    started.write("live-worker-0", "one\n")
+    following = Following(started, "live")
+    following.wait_for("worker-0 one")
+    for pod in ("live-worker-0", "live-worker-1"):
+        started.end_log(pod)
+    started.delete("live")
+    following.end()
+    assert following.texts == ["worker-0 one"]
+
+
+def test_too_many_to_follow(place: Place) -> None:
+    role = jobs.role(tasks=reader.MOST_FOLLOWED + 1)
+    place.submit(jobs.framework("huge", role, executionType="Create"))
+    with pytest.raises(
+        ClientError, match="501 tasks cannot be followed at once, but 500: name a role or a task"
+    ):
+        read(place, "huge", follow=True)
+
+
+def test_a_line_as_a_value() -> None:
+    line = Line(task="worker-0", container="main", attempt=0, data=b"\xff a")
+    assert line.text == "\ufffd a"
+    assert msgspec.structs.replace(line, data=b"x").text == "x"

@@ -1,0 +1,551 @@
+"""What is made before a Framework is, in which order, and what becomes of it when something of it cannot be had.
+
+Nothing runs the pods of these Jobs and Deployments here: the tests say what becomes of them.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hollow_world import HollowPlace
+
+from conformance.client import Json
+from windlass.client import connection, watching
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, FaultyJobError, NotThereError, RefusedError, TimedOutError
+from windlass.client.pod_watcher import GIVEN_UP_AFTER, Crew
+from windlass.client.prerequisites import waits
+from windlass.client.submit import sources, submission
+from windlass.kubeapi.errors import ForbiddenError
+from windlass.kubeapi.following import News
+from windlass.kubeapi.requests import Request, Verb
+from windlass.kubeapi.resources import EVENTS, Resource
+from windlass.localcluster.apiserver.openapi import discovery
+from windlass.model import names
+from windlass.model.api_failure import ApiFailure
+from windlass.model.framework import Framework
+
+JOB: Json = {
+    "name": "digits",
+    "image": "python:3.12",
+    "command": "python train.py",
+    "roles": {"worker": {"tasks": 2}},
+}
+SECRETS: Json = {**JOB, "secrets": {"TOKEN": 'a "b": #c'}}
+NEEDS: Json = {
+    **SECRETS,
+    "volumes": {"data": {"nfs": {"server": "nfs.example", "path": "/exports/data"}, "at": "/data"}},
+    "needs": ["/data/train.csv"],
+}
+LOADS: Json = {
+    **SECRETS,
+    "volumes": {"data": {"hostPath": "/srv/data", "at": "/data"}},
+    "loadData": [{"command": "touch a", "to": "/data/digits"}],
+}
+SHARES: Json = {
+    **SECRETS,
+    "nfsServer": {"size": "1Gi"},
+    "volumes": {"data": {"share": "/data", "at": "/data"}},
+}
+SECONDS = 120.0
+
+
+class Submission:
+    """One that goes on in a thread of its own."""
+
+    def __init__(self, place: HollowPlace, given: Any, folder: Path | None, **options: Any) -> None:
+        self.place = place
+        self.told: list[str] = []
+        self._loop = asyncio.new_event_loop()
+        self._work: asyncio.Task[Framework] | None = None
+        self._source = sources.read(given, folder)
+        self._options = options
+        self._pool = concurrent.futures.ThreadPoolExecutor(1)
+        self._done = self._pool.submit(self._run)
+
+    def result(self) -> Framework:
+        return self._done.result(SECONDS)
+
+    def press_ctrl_c(self) -> None:
+        """As asyncio has it."""
+        assert self._work is not None
+        self._loop.call_soon_threadsafe(self._work.cancel)
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def _run(self) -> Framework:
+        try:
+            self._work = self._loop.create_task(self._submit())
+            return self._loop.run_until_complete(self._work)
+        finally:
+            self._loop.close()
+
+    async def _submit(self) -> Framework:
+        place = self.place
+        async with connection.connected(str(place.kubeconfig), namespace=place.name) as here:
+            (created,) = await submission.submit(here, self._source, tell=self.told.append, **self._options)
+            return created
+
+
+class Scene:
+    """What a test sees of the cluster, and what it does there in place of controllers."""
+
+    def __init__(self, place: HollowPlace) -> None:
+        self.place = place
+        self.client = place.client
+        self._begun: list[Submission] = []
+
+    def begin(self, given: Any, folder: Path | None = None, **options: Any) -> Submission:
+        self._begun.append(Submission(self.place, given, folder, **options))
+        return self._begun[-1]
+
+    def submit(self, given: Any, folder: Path | None = None, **options: Any) -> Framework:
+        return self.begin(given, folder, **options).result()
+
+    def close(self) -> None:
+        for each in self._begun:
+            each.close()
+
+    def path(self, kind: str, name: str = "") -> str:
+        groups = {"deployments": "apps/v1", "jobs": "batch/v1"}
+        root = f"/apis/{groups[kind]}" if kind in groups else "/api/v1"
+        return f"{root}/namespaces/{self.place.name}/{kind}" + (f"/{name}" if name else "")
+
+    def get(self, kind: str, name: str) -> Json | None:
+        answer = self.client.get(self.path(kind, name))
+        return answer.body if answer.code == 200 else None
+
+    def wait_for(self, kind: str, name: str) -> Json:
+        return self.place.wait_for(f"{kind}/{name}", lambda: self.get(kind, name))
+
+    def wait_until_gone(self, kind: str, name: str) -> None:
+        self.place.wait_for(f"{kind}/{name} to be gone", lambda: self.get(kind, name) is None)
+
+    def set_status(self, kind: str, name: str, status: Json) -> None:
+        self.client.patch(f"{self.path(kind, name)}/status", {"status": status}).expect(200)
+
+    def finish_preflight(self, phase: str = "Succeeded", said: str = "") -> None:
+        pod = self.wait_for("pods", "digits-preflight")
+        container = pod["spec"]["containers"][0]["name"]
+        statuses = [ended_status(container, 0 if phase == "Succeeded" else 1, said)]
+        self.set_status("pods", "digits-preflight", {"phase": phase, "containerStatuses": statuses})
+
+    def finish_loading(self, kind: str = "Complete", message: str = "") -> None:
+        self.wait_for("jobs", "digits-load-data")
+        now = "2026-01-01T00:00:00Z"
+        before = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[kind]
+        conditions = [
+            {"type": each, "status": "True", "reason": "Test", "message": message, "lastTransitionTime": now}
+            for each in (before, kind)
+        ]
+        times = {"startTime": now, **({"completionTime": now} if kind == "Complete" else {})}
+        self.set_status("jobs", "digits-load-data", {"conditions": conditions, **times})
+
+    def start_server(self) -> None:
+        made = self.wait_for("deployments", "digits-nfs")
+        counts = dict.fromkeys(("replicas", "updatedReplicas", "readyReplicas", "availableReplicas"), 1)
+        seen = made["metadata"]["generation"]
+        self.set_status("deployments", "digits-nfs", {**counts, "observedGeneration": seen})
+
+    def tell(self, pod: Json, reason: str, message: str, count: int, kind: str = "Warning") -> None:
+        meta = pod["metadata"]
+        involved = {"kind": "Pod", "namespace": self.place.name, "name": meta["name"], "uid": meta["uid"]}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{meta['name']}.1"},
+            "involvedObject": {"apiVersion": "v1", **involved},
+            "type": kind,
+            "reason": reason,
+            "message": message,
+            "count": count,
+        }
+        self.client.post(self.path("events"), body).expect(201)
+
+    @property
+    def has_framework(self) -> bool:
+        return self.client.get(self.place.framework_path("digits")).code == 200
+
+    def owner_of(self, kind: str, name: str) -> str:
+        found = self.get(kind, name)
+        assert found is not None
+        (owner,) = found["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["name"]) == ("Framework", "digits")
+        return str(owner["uid"])
+
+
+@pytest.fixture
+def scene(place: HollowPlace) -> Iterator[Scene]:
+    with contextlib.closing(Scene(place)) as made:
+        yield made
+
+
+@pytest.fixture
+def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cluster says that it is not Windlass's own."""
+    said = {**discovery.version(), "gitVersion": "v1.35.0"}
+    monkeypatch.setattr(discovery, "version", lambda: said)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What clients ask for, but for watches."""
+    made: list[str] = []
+    send = Connection.send
+
+    async def recorded(self: Connection, request: Request) -> bytes:
+        made.append(f"{request.verb} {request.resource.plural or request.path}")
+        return await send(self, request)
+
+    monkeypatch.setattr(Connection, "send", recorded)
+    return made
+
+
+# What it costs, and in which order
+
+
+def test_a_job_that_needs_nothing_costs_nothing(scene: Scene, sent: list[str]) -> None:
+    scene.submit(JOB)
+    assert [each.partition("/")[0] for each in sent] == [
+        "get frameworks",
+        "get frameworks",
+        "get ",
+        "create frameworks",
+    ]
+
+
+def test_secrets_come_before_the_framework_and_go_with_it(scene: Scene, sent: list[str]) -> None:
+    created = scene.submit(SECRETS)
+    assert sent[3:] == ["create secrets", "create frameworks", "patch secrets"]
+    assert scene.owner_of("secrets", "digits-secrets") == created.uid
+    scene.place.delete("digits", "Foreground")
+    scene.wait_until_gone("secrets", "digits-secrets")
+
+
+def test_the_preflight_comes_before_the_framework_and_leaves_no_pod(scene: Scene, sent: list[str]) -> None:
+    going = scene.begin(NEEDS)
+    scene.wait_for("pods", "digits-preflight")
+    assert not scene.has_framework
+    scene.finish_preflight()
+    assert going.result().name == "digits"
+    assert sent[3:] == [
+        "create secrets",
+        "create pods",
+        "delete pods",
+        "create frameworks",
+        "patch secrets",
+    ]
+    assert scene.get("pods", "digits-preflight") is None
+    assert going.told[-1] == "digits: preflight: all is there"
+
+
+def test_data_is_loaded_before_the_framework_and_the_job_goes_with_it(scene: Scene) -> None:
+    going = scene.begin(LOADS)
+    scene.finish_loading()
+    created = going.result()
+    assert scene.owner_of("jobs", "digits-load-data") == created.uid
+    assert "digits: its data is there" in going.told
+
+
+def test_on_kubernetes_volumes_have_the_address_of_the_service(scene: Scene, kubernetes: None) -> None:
+    going = scene.begin(SHARES)
+    address = scene.wait_for("services", "digits-nfs")["spec"]["clusterIP"]
+    assert not scene.has_framework
+    scene.start_server()
+    preflight = scene.wait_for("pods", "digits-preflight")
+    scene.finish_preflight()
+    going.result()
+    (role,) = scene.place.framework("digits")["spec"]["taskRoles"]
+    for spec in (preflight["spec"], role["task"]["pod"]["spec"]):
+        data = next(volume for volume in spec["volumes"] if volume["name"] == "data")
+        assert data["nfs"] == {"server": address, "path": "/data"}
+    for kind in ("deployments", "services", "configmaps", "persistentvolumeclaims"):
+        assert "ownerReferences" not in scene.wait_for(kind, "digits-nfs")["metadata"], "it stays"
+
+
+def test_on_one_machine_there_is_no_server(scene: Scene) -> None:
+    going = scene.begin(SHARES)
+    scene.finish_preflight()
+    going.result()
+    assert scene.get("deployments", "digits-nfs") is None
+    assert scene.get("services", "digits-nfs") is None
+    (role,) = scene.place.framework("digits")["spec"]["taskRoles"]
+    spec = role["task"]["pod"]["spec"]
+    data = next(volume for volume in spec["volumes"] if volume["name"] == "data")
+    assert data["persistentVolumeClaim"]["claimName"] == "digits-nfs"
+
+
+def test_a_second_submission_uses_the_server_and_the_claim_again(scene: Scene, kubernetes: None) -> None:
+    first = scene.begin(SHARES)
+    scene.start_server()
+    scene.finish_preflight()
+    first.result()
+    kinds = ("deployments", "services", "configmaps", "persistentvolumeclaims")
+    before = [scene.wait_for(kind, "digits-nfs")["metadata"]["uid"] for kind in kinds]
+    scene.place.wait_for_completed("digits")
+    second = scene.begin(SHARES, is_rerun=True)
+    scene.finish_preflight()
+    assert second.result().uid != first.result().uid
+    assert [scene.wait_for(kind, "digits-nfs")["metadata"]["uid"] for kind in kinds] == before
+    assert scene.owner_of("secrets", "digits-secrets") == second.result().uid
+    again = [line for line in second.told if "used again" in line]
+    assert len(again) == len(kinds)
+
+
+def test_without_a_preflight(scene: Scene) -> None:
+    assert scene.submit(NEEDS, preflight_seconds=None).name == "digits"
+
+
+# What goes wrong
+
+
+def refused_mount(scene: Scene) -> None:
+    pod = scene.wait_for("pods", "digits-preflight")
+    said = 'MountVolume.SetUp failed for volume "data" : mount failed: exit status 32'
+    scene.tell(pod, "FailedMount", said, GIVEN_UP_AFTER)
+
+
+def missing_file(scene: Scene) -> None:
+    scene.finish_preflight("Failed", "/data/train.csv is not there: it should be elsewhere")
+
+
+def deleted(scene: Scene) -> None:
+    pod = scene.wait_for("pods", "digits-preflight")
+    scene.client.delete(scene.path("pods", pod["metadata"]["name"])).expect(200)
+
+
+def failed_load(scene: Scene) -> None:
+    scene.finish_loading("Failed", "Job has reached the specified backoff limit")
+
+
+def failed_step(scene: Scene) -> None:
+    """Containers write their names here."""
+    job = scene.wait_for("jobs", "digits-load-data")
+    template = job["spec"]["template"]
+    metadata = {"name": "digits-load-data-x", "labels": job["spec"]["selector"]["matchLabels"]}
+    spec = {**template["spec"], "nodeName": "hollow"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    scene.client.post(scene.path("pods"), pod).expect(201)
+    name = template["spec"]["initContainers"][0]["name"]
+    status = {"phase": "Failed", "initContainerStatuses": [ended_status(name, 3)]}
+    scene.set_status("pods", "digits-load-data-x", status)
+    scene.finish_loading("Failed", "Job has reached the specified backoff limit")
+
+
+def ended_status(container: str, code: int, said: str = "") -> Json:
+    return {
+        "name": container,
+        "image": "x",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": {"terminated": {"exitCode": code, "message": said}},
+    }
+
+
+FAILURES: dict[str, tuple[Json, Callable[[Scene], None], type[ClientError], str]] = {
+    "a mount": (
+        NEEDS,
+        refused_mount,
+        RefusedError,
+        r"the volume data \(/exports/data of the NFS server nfs.example\) cannot be mounted: .*exit status 32",
+    ),
+    "a file": (NEEDS, missing_file, RefusedError, r"/data/train.csv is not there: it should be elsewhere"),
+    "somebody deletes it": (NEEDS, deleted, ClientError, "somebody has deleted its pod"),
+    "data": (LOADS, failed_load, RefusedError, "its data could not be loaded: .*backoff limit"),
+    "a step": (
+        LOADS,
+        failed_step,
+        RefusedError,
+        "its data could not be loaded: its step load-0 ended with 3: load-0 of digits-load-data-x",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_what_fails_leaves_nothing(case: str, scene: Scene) -> None:
+    given, happen, kind, message = FAILURES[case]
+    going = scene.begin(given)
+    happen(scene)
+    with pytest.raises(kind, match=message):
+        going.result()
+    assert not scene.has_framework
+    for plural, name in (
+        ("secrets", "digits-secrets"),
+        ("pods", "digits-preflight"),
+        ("jobs", "digits-load-data"),
+    ):
+        scene.wait_until_gone(plural, name)
+
+
+def test_a_preflight_that_never_answers(scene: Scene) -> None:
+    with pytest.raises(TimedOutError, match=r"the preflight .*--no-preflight.* has no answer, after 0\.5 s"):
+        scene.submit(NEEDS, preflight_seconds=0.5)
+    assert not scene.has_framework
+    assert scene.get("pods", "digits-preflight") is None
+
+
+def test_an_image_may_take_longer(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    def is_pulling(_: Crew) -> bool:
+        asked.set()
+        return True
+
+    monkeypatch.setattr(Crew, "is_pulling", property(is_pulling))
+    going = scene.begin(NEEDS, preflight_seconds=0.1)
+    assert asked.wait(SECONDS), "the time is over"
+    scene.finish_preflight()
+    assert going.result().name == "digits"
+
+
+def test_who_pulls_an_image_has_mounted_the_volumes(scene: Scene) -> None:
+    going = scene.begin(NEEDS)
+    pod = scene.wait_for("pods", "digits-preflight")
+
+    async def look(here: Connection) -> None:
+        crew = Crew(here, {}, name="digits-preflight")
+        looks = [asyncio.ensure_future(each) for each in crew.looks()]
+        try:
+            async with asyncio.timeout(SECONDS):
+                while not crew.pods:
+                    await asyncio.sleep(0.01)
+                assert not crew.is_pulling
+                await asyncio.to_thread(scene.tell, pod, "Pulling", "Pulling image", 1, kind="Normal")
+                while not crew.is_pulling:
+                    await asyncio.sleep(0.01)
+        finally:
+            for each in looks:
+                each.cancel()
+            await asyncio.gather(*looks, return_exceptions=True)
+
+    async def connected() -> None:
+        place = scene.place
+        async with connection.connected(str(place.kubeconfig), namespace=place.name) as here:
+            await look(here)
+
+    asyncio.run(connected())
+    scene.finish_preflight()
+    going.result()
+
+
+def test_who_may_not_read_events_can_still_submit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    news = watching.news
+
+    async def partly(here: Connection, resource: Resource, **selectors: Any) -> AsyncGenerator[News, None]:
+        if resource == EVENTS:
+            raise ForbiddenError(ApiFailure(403, "Forbidden", "events are not for you"))
+        async with contextlib.aclosing(news(here, resource, **selectors)) as changes:
+            async for change in changes:
+                yield change
+
+    monkeypatch.setattr(watching, "news", partly)
+    going = scene.begin(NEEDS)
+    scene.finish_preflight()
+    assert going.result().name == "digits"
+
+
+def test_a_server_that_never_answers_stays_and_is_named(
+    scene: Scene, kubernetes: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waits, "SERVER_SECONDS", 0.5)
+    with pytest.raises(
+        TimedOutError, match=r"digits-nfs does not answer.*stays: .*PersistentVolumeClaim digits-nfs"
+    ):
+        scene.submit(SHARES)
+    assert not scene.has_framework
+    assert scene.get("secrets", "digits-secrets") is None
+    assert scene.get("persistentvolumeclaims", "digits-nfs") is not None
+
+
+def test_ctrl_c_leaves_nothing_but_storage(scene: Scene) -> None:
+    going = scene.begin({**SHARES, "loadData": [{"command": "touch a", "to": "/data/a"}]})
+    scene.wait_for("jobs", "digits-load-data")
+    going.press_ctrl_c()
+    with pytest.raises(asyncio.CancelledError):
+        going.result()
+    assert not scene.has_framework
+    for plural, name in (("secrets", "digits-secrets"), ("jobs", "digits-load-data")):
+        scene.wait_until_gone(plural, name)
+    assert scene.get("persistentvolumeclaims", "digits-nfs") is not None
+    assert going.told[-1] == "digits: What was made for its files stays: PersistentVolumeClaim digits-nfs."
+
+
+def test_a_framework_that_is_refused_takes_its_secret_along(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = Connection.send
+
+    async def unlucky(self: Connection, request: Request) -> bytes:
+        if request.verb is Verb.CREATE and request.resource.plural == names.PLURAL:
+            raise RefusedError("no more Frameworks today")
+        return await send(self, request)
+
+    monkeypatch.setattr(Connection, "send", unlucky)
+    with pytest.raises(RefusedError, match="no more Frameworks"):
+        scene.submit(SECRETS)
+    assert scene.get("secrets", "digits-secrets") is None
+
+
+def test_a_namespace_that_is_not_there(scene: Scene) -> None:
+    with pytest.raises(
+        NotThereError, match=r'the Secret digits-secrets: .*"nowhere" not found.*create it first'
+    ):
+        scene.submit({**SECRETS, "namespace": "nowhere"})
+
+
+def test_a_kind_that_is_not_there(scene: Scene) -> None:
+    ceph = {"clusterID": "a", "fsName": "b", "secret": "c"}
+    given = {**SECRETS, "volumes": {"data": {"cephfs": ceph, "at": "/data"}}}
+    with pytest.raises(RefusedError, match="knows no PersistentVolume, which the job needs"):
+        scene.submit(given)
+    assert scene.get("secrets", "digits-secrets") is None
+
+
+def test_somebody_else_s_secret_stays(scene: Scene) -> None:
+    body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "digits-secrets"}}
+    scene.client.post(scene.path("secrets"), body).expect(201)
+    with pytest.raises(
+        RefusedError, match=r"the Secret digits-secrets of the namespace .* is not Windlass's"
+    ):
+        scene.submit(SECRETS)
+    assert scene.get("secrets", "digits-secrets") is not None
+    assert not scene.has_framework
+
+
+def test_what_a_killed_submission_left_is_made_anew(scene: Scene) -> None:
+    left = {"metadata": {"name": "digits-preflight", "labels": {names.JOB_LABEL: "digits"}}}
+    spec = {"containers": [{"name": "main", "image": "x"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", **left, "spec": spec}
+    old = scene.client.post(scene.path("pods"), pod).expect(201).uid
+    going = scene.begin(NEEDS)
+
+    def is_another() -> bool:
+        found = scene.get("pods", "digits-preflight")
+        return found is not None and found["metadata"]["uid"] != old
+
+    scene.place.wait_for("another pod", is_another)
+    scene.finish_preflight()
+    assert going.result().name == "digits"
+
+
+def test_a_folder_that_is_not_there(scene: Scene, tmp_path: Path) -> None:
+    given = {**LOADS, "loadData": [{"folder": "nowhere", "to": "/data/digits"}]}
+    with pytest.raises(FaultyJobError, match=r"loadData: there is no .*/nowhere"):
+        scene.submit(given, tmp_path)
+    assert scene.get("secrets", "digits-secrets") is None
+
+
+def test_a_folder_that_is_too_large_for_a_config_map(scene: Scene, tmp_path: Path, kubernetes: None) -> None:
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "file").write_bytes(os.urandom(1 << 20))
+    given = {**LOADS, "loadData": [{"folder": "large", "to": "/data/digits"}]}
+    with pytest.raises(ClientError, match=r"loadData: .*/large is larger than .*windlass upload"):
+        scene.submit(given, tmp_path)

@@ -1,0 +1,57 @@
+"""Where the code of a job is on this machine."""
+
+from pathlib import Path
+
+import pytest
+
+from windlass.client.errors import FaultyJobError
+from windlass.client.submit import sources
+from windlass.client.submit.sources import Source
+from windlass.model.job import Job, Role
+from windlass.render.documents import Contents, Submission
+
+
+def code_of(folder: Path, written: str) -> Path | None:
+    job = Job(name="digits", command="true", roles={"worker": Role()}, code=written)
+    return Source(Contents((), (), ()), folder).code_of(Submission(job=job))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """With `src/train.py`, and with `link`, which leads there."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/train.py").touch()
+    (tmp_path / "link").symlink_to("src")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+PLACES = {
+    "a-folder": ("src", "src", "src"),
+    "a-file": ("src/train.py", "src/train.py", "src"),
+    "the-folder-itself": (".", "", ""),
+    "home": ("~/src", "src", "src"),
+    "a-link-stays-one": ("link/../link", "link", "link"),
+}
+
+
+@pytest.mark.parametrize(("written", "where", "start"), PLACES.values(), ids=PLACES)
+def test_where_it_is_and_where_tasks_start(folder: Path, written: str, where: str, start: str) -> None:
+    for base in (folder, Path()):
+        found = code_of(base, written)
+        assert found == folder / where
+        assert sources.in_place(found).path == str(folder / start)
+
+
+def test_absolute(folder: Path) -> None:
+    assert code_of(Path("/elsewhere"), str(folder / "src")) == folder / "src"
+
+
+def test_none(folder: Path) -> None:
+    assert code_of(folder, "") is None
+
+
+def test_not_there(folder: Path) -> None:
+    with pytest.raises(FaultyJobError, match=rf"code: there is no {folder}/missing\. Expected a folder"):
+        code_of(folder, "missing")

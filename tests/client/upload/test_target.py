@@ -1,0 +1,337 @@
+"""One engine, and every place that it can upload to: a folder, and what the scripts of a pod do in each common shell.
+
+The shells run here as they would in a pod whose cluster cannot tell them that their input has ended. Pods that are
+mounted, killed and deleted are in tests/local.
+"""
+
+import asyncio
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import rights
+
+from windlass.client.connection import Connection
+from windlass.client.errors import ClientError, RefusedError
+from windlass.client.exec import Streams
+from windlass.client.upload import items as upload_items
+from windlass.client.upload import transfer
+from windlass.client.upload.items import Cargo, part_name
+from windlass.client.upload.local_target import FolderPlace
+from windlass.client.upload.pod_target import PodPlace
+from windlass.client.upload.shares import Claim
+from windlass.client.upload.target import Place
+from windlass.client.upload.transfer import Uploaded, Watch
+
+MIB = 1 << 20
+
+
+class ShellPlace(PodPlace):
+    """Whose commands run on this machine. Their input stays open until they have ended."""
+
+    def __init__(self, root: Path, shell: str, tools: str) -> None:
+        super().__init__(cast("Connection", None), "none", Claim("my-data"), 60)
+        self._root = self._mounted = str(root)
+        self._shell = shell
+        self._tools = tools
+
+    async def _in_pod(self, command: Sequence[str], here: Streams, stdin: AsyncIterator[bytes]) -> int:
+        process = await asyncio.create_subprocess_exec(
+            self._shell,
+            *command[1:],
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": self._tools},
+        )
+        assert process.stdin and process.stdout and process.stderr  # noqa: PT018
+        speaking = asyncio.create_task(self._speak(process.stdin, stdin))
+        try:
+            out, err = await asyncio.gather(process.stdout.read(), process.stderr.read())
+            here.stdout(out)
+            here.stderr(err)
+            return await process.wait()
+        finally:
+            speaking.cancel()
+            await asyncio.gather(speaking, return_exceptions=True)
+            process.stdin.close()
+            await process.wait()
+
+    async def _speak(self, pipe: asyncio.StreamWriter, stdin: AsyncIterator[bytes]) -> None:
+        async for piece in stdin:
+            pipe.write(piece)
+            await pipe.drain()
+
+
+def folder_place(root: Path, _: Path) -> Place:
+    return FolderPlace(root)
+
+
+def of_shell(name: str) -> Callable[[Path, Path], Place]:
+    def made(root: Path, tools: Path) -> Place:
+        shell = shutil.which(name) or ""
+        if name != "busybox":
+            return ShellPlace(root, shell, os.environ["PATH"])
+        tools.mkdir()
+        subprocess.run([shell, "--install", "-s", tools], check=True)  # noqa: S603
+        return ShellPlace(root, str(tools / "sh"), str(tools))
+
+    return made
+
+
+SHELLS = ("dash", "bash", "busybox")
+PLACES = {"folder": folder_place, **{name: of_shell(name) for name in SHELLS if shutil.which(name)}}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_installed_shell_is_one_of_the_places(shell: str) -> None:
+    """A missing shell is reported once, and not for each test of this file."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell} (Debian package {shell})")
+    assert shell in PLACES
+
+
+class Scene:
+    def __init__(self, top: Path, make: Callable[[Path, Path], Place]) -> None:
+        self.here = top / "here"
+        self.there = top / "there"
+        self.here.mkdir()
+        self.there.mkdir()
+        self.place = make(self.there, top / "tools")
+
+    def file(self, name: str, content: bytes) -> Path:
+        path = self.here / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    def part(self, name: str) -> Path:
+        return self.there / part_name(name)
+
+    @property
+    def cargo(self) -> Cargo:
+        return upload_items.gather({"": [self.here]})
+
+    def upload(self, **watch: Any) -> Uploaded:
+        return asyncio.run(transfer.upload(self.place, self.cargo, Watch(**watch)))
+
+    def insist_on_all(self) -> None:
+        assert files_of(self.there) == files_of(self.here)
+
+
+def files_of(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(params=PLACES)
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Scene:
+    return Scene(tmp_path, PLACES[request.param])
+
+
+def test_all_arrives_and_nothing_goes_twice(scene: Scene) -> None:
+    scene.file("empty", b"")
+    scene.file("small", b"hello")
+    scene.file("deep/er/large", os.urandom(3 * MIB + 17))
+    scene.file("deep/-rf *\n\\0101'\"$(id)", b"odd")
+    (scene.here / "a folder with nothing").mkdir()
+    (scene.here / "small").chmod(0o750)
+    moved: dict[str, int] = {}
+    done = scene.upload(moved=lambda name, size: moved.update({name: moved.get(name, 0) + size}))
+    assert done == Uploaded(4, 4, 0, 0, 3 * MIB + 17 + 8, 3 * MIB + 17 + 8)
+    assert moved == {"small": 5, "deep/er/large": 3 * MIB + 17, "deep/-rf *\n\\0101'\"$(id)": 3}
+    scene.insist_on_all()
+    assert (scene.there / "a folder with nothing").is_dir()
+    assert (scene.there / "small").stat().st_mode & 0o777 == 0o750
+    assert scene.upload() == Uploaded(4, 0, 4, 0, 0, done.size)
+
+
+def test_many_small_files_go_in_groups(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "MOST_TOGETHER", 50)
+    for at in range(105):
+        scene.file(f"{at % 7}/{at}", str(at).encode())
+    assert scene.upload().sent == 105
+    scene.insist_on_all()
+
+
+PARTS: dict[str, tuple[Callable[[bytes], bytes], int, int]] = {
+    "its beginning": (lambda whole: whole[:MIB], 1, 2 * MIB),
+    "all of it, without its name": (lambda whole: whole, 1, 0),
+    "another file's": (lambda _: bytes(MIB), 0, 3 * MIB),
+    "more than there is": (lambda whole: whole + b"x", 0, 3 * MIB),
+    "nothing of it": (lambda _: b"", 0, 3 * MIB),
+}
+
+
+@pytest.mark.parametrize(("part", "resumed", "sent"), PARTS.values(), ids=PARTS.keys())
+def test_what_was_cut(scene: Scene, part: Callable[[bytes], bytes], resumed: int, sent: int) -> None:
+    whole = os.urandom(3 * MIB)
+    scene.file("large", whole)
+    scene.part("large").write_bytes(part(whole))
+    done = scene.upload()
+    assert (done.resumed, done.bytes) == (resumed, sent)
+    scene.insist_on_all()
+
+
+def test_a_small_file_that_was_cut(scene: Scene) -> None:
+    scene.file("small", b"hello")
+    scene.part("small").write_bytes(b"he")
+    assert scene.upload() == Uploaded(1, 0, 0, 1, 3, 5)
+    scene.insist_on_all()
+
+
+def test_the_same_size_and_another_content(scene: Scene) -> None:
+    scene.file("small", b"hello")
+    (scene.there / "small").write_bytes(b"HELLO")
+    (scene.there / "somebody's").write_bytes(b"stays")
+    assert scene.upload().sent == 1
+    assert (scene.there / "small").read_bytes() == b"hello"
+    assert (scene.there / "somebody's").read_bytes() == b"stays"
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "overwritten": lambda path: path.write_bytes(os.urandom(3 * MIB)),
+    "longer": lambda path: path.write_bytes(os.urandom(4 * MIB)),
+    "shorter": lambda path: path.write_bytes(os.urandom(MIB + 5)),
+    "replaced": lambda path: (
+        path.with_suffix(".new").write_bytes(os.urandom(3 * MIB)),
+        path.with_suffix(".new").replace(path),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_a_file_that_changes_once_is_sent_again(scene: Scene, change: Callable[[Path], object]) -> None:
+    path = scene.file("large", os.urandom(3 * MIB))
+    changed: list[str] = []
+
+    def moved(name: str, _: int) -> None:
+        if not changed:
+            changed.append(name)
+            change(path)
+
+    scene.upload(moved=moved)
+    assert changed == ["large"]
+    scene.insist_on_all()
+
+
+def test_a_file_that_keeps_changing_gets_no_name(scene: Scene) -> None:
+    path = scene.file("large", os.urandom(3 * MIB))
+
+    def moved(*_: object) -> None:
+        path.write_bytes(os.urandom(3 * MIB))
+
+    with pytest.raises(ClientError, match="large: the checksum there is another than here, twice"):
+        scene.upload(moved=moved)
+    assert not (scene.there / "large").exists()
+
+
+def test_a_file_that_goes_away_while_it_is_sent(scene: Scene) -> None:
+    path = scene.file("large", os.urandom(3 * MIB))
+    with pytest.raises(ClientError, match="large cannot be read: No such file"):
+        scene.upload(moved=lambda *_: path.unlink(missing_ok=True))
+    assert not (scene.there / "large").exists()
+
+
+def test_what_arrives_damaged_is_sent_again(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, folder_place)
+    whole = os.urandom(3 * MIB)
+    scene.file("large", whole)
+    damaged: list[str] = []
+
+    def moved(name: str, _: int) -> None:
+        """After the last byte, and before the checksum."""
+        part = scene.part("large")
+        if not damaged and part.exists() and part.stat().st_size == 2 * MIB:
+            damaged.append(name)
+            with part.open("r+b") as file:
+                file.write(b"damage")
+
+    done = scene.upload(moved=moved)
+    assert damaged == ["large"]
+    assert done.bytes == 6 * MIB
+    scene.insist_on_all()
+
+
+def test_two_uploads_of_one_file_do_not_write_into_each_other(tmp_path: Path) -> None:
+    """The other one comes when this one has sent a part."""
+    scene = Scene(tmp_path, folder_place)
+    scene.file("large", os.urandom(3 * MIB))
+    other = scene.here.parent / "other"
+    other.mkdir()
+    (other / "large").write_bytes(os.urandom(3 * MIB))
+    refused: list[str] = []
+
+    def moved(*_: object) -> None:
+        sending = transfer.upload(FolderPlace(scene.there), upload_items.gather({"": [other]}), Watch())
+        with ThreadPoolExecutor() as pool, pytest.raises(RefusedError) as caught:
+            pool.submit(asyncio.run, sending).result()
+        refused.append(str(caught.value))
+
+    scene.upload(moved=moved)
+    assert "another upload writes .large.windlass-part just now" in refused[0]
+    scene.insist_on_all()
+
+
+def pipe_instead_of_the_file(there: Path) -> None:
+    (there / "deep").mkdir()
+    os.mkfifo(there / "deep/file")
+
+
+TAKEN: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a folder has the file's name": (
+        "deep/file is a folder",
+        lambda there: (there / "deep/file").mkdir(parents=True),
+    ),
+    "a pipe has the file's name": (
+        "deep/file is no file",
+        pipe_instead_of_the_file,
+    ),
+    "a file has the folder's name": ("deep is no folder", lambda there: (there / "deep").write_text("")),
+}
+
+
+@pytest.mark.parametrize(("words", "take"), TAKEN.values(), ids=TAKEN.keys())
+def test_what_stands_in_the_way(scene: Scene, words: str, take: Callable[[Path], object]) -> None:
+    scene.file("deep/file", b"hello")
+    scene.file("another", b"is not sent either")
+    take(scene.there)
+    before = sorted(scene.there.rglob("*"))
+    with pytest.raises(RefusedError, match=words):
+        scene.upload()
+    assert sorted(scene.there.rglob("*")) == before
+
+
+def test_a_folder_that_may_not_be_written_to(scene: Scene, tmp_path: Path) -> None:
+    scene.file("deep/file", b"hello")
+    (scene.there / "deep").mkdir(mode=0o555)
+    with rights.of_nobody(tmp_path), pytest.raises(RefusedError, match="deep cannot be written to"):
+        scene.upload()
+
+
+def test_no_room(scene: Scene) -> None:
+    """A file may be larger than any disk and take no room here."""
+    with scene.file("large", b"").open("r+b") as file:
+        file.truncate(1 << 42)
+    room = asyncio.run(scene.place.room())
+    assert room is not None
+    with pytest.raises(RefusedError, match=r"there is room for .* 4096.0 GiB are to be sent"):
+        scene.upload()
+    assert list(scene.there.iterdir()) == []
+
+
+def test_a_disk_that_becomes_full(scene: Scene) -> None:
+    scene.file("large", os.urandom(3 * MIB))
+    scene.part("large").symlink_to("/dev/full")
+    with pytest.raises(RefusedError, match=r"no space is left\. What has arrived is kept"):
+        scene.upload()
+    assert not (scene.there / "large").exists()

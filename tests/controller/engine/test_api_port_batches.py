@@ -1,0 +1,213 @@
+"""The port over HTTP when there is much to be done, or to be found, or no time for it any more."""
+
+import asyncio
+
+import msgspec
+import pytest
+from tests.controller.ports import (
+    CONFIG_MAP,
+    JOB,
+    POD,
+    TIMEOUT,
+    Act,
+    Bench,
+    failure,
+    page,
+    store,
+    with_version,
+)
+
+from windlass.controller.engine.api_port import AT_A_TIME
+from windlass.controller.engine.lease_guard import Gate, NotLeadingError, always_open
+from windlass.controller.engine.port import PortError, RefusedError, UnansweredError
+from windlass.decide.types import DeletePod, Reason, ReasonKind
+from windlass.kubeapi.requests import Request
+from windlass.model.base import Json
+
+# Many pods
+
+
+def pod(index: int) -> Json:
+    return {**POD, "metadata": {"name": f"job-worker-{index}"}}
+
+
+def test_the_pods_of_an_attempt_are_told_as_they_were_found() -> None:
+    answer = page(with_version(pod(0), "a", "5"), with_version(pod(1), "b", "6"), token="more")  # noqa: S106
+    emptied = Bench(answer).run(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""))
+    assert [found.uid for found in emptied.found] == ["a", "b"]
+    assert emptied.continue_token == "more"  # noqa: S105
+
+
+def test_pods_whose_place_the_server_has_forgotten_are_deleted_from_the_beginning() -> None:
+    bench = Bench(failure(410, "Expired"), page(with_version(pod(0), "a", "5")))
+    emptied = bench.run(lambda port: port.delete_pods_of_attempt("team", "cm-1", "old"))
+    assert ["continue" in dict(request.query) for request in bench.sent] == [True, False]
+    assert [found.uid for found in emptied.found] == ["a"]
+
+
+def test_an_expiry_of_nothing_is_a_refusal() -> None:
+    bench = Bench(failure(410, "Expired"))
+    with pytest.raises(RefusedError):
+        bench.run(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""))
+
+
+class Crowd(Bench):
+    """Answers when all that can be under way are, the last one first."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.count = count
+        self.under_way: list[tuple[Request, asyncio.Future[bytes]]] = []
+        self.most = 0
+        self.port._send = self._wait
+
+    async def _wait(self, request: Request, timeout: float) -> bytes:
+        self.sent.append(request)
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.under_way.append((request, answer))
+        self.most = max(self.most, len(self.under_way))
+        is_full = len(self.under_way) >= AT_A_TIME or len(self.sent) == self.count
+        if is_full:
+            asyncio.get_running_loop().call_soon(self._answer)
+        return await answer
+
+    def _answer(self) -> None:
+        answered, self.under_way = self.under_way[::-1], []
+        for request, answer in answered:
+            name = (
+                msgspec.json.decode(request.body)["metadata"]["name"]
+                if request.method == "POST"
+                else request.path.rpartition("/")[2]
+            )
+            index = int(name.rpartition("-")[2])
+            if index % 10 == 3:
+                answer.set_exception(failure(500))
+            else:
+                answer.set_result(with_version(pod(index), f"uid-{index}", str(100 + index)))
+
+
+COUNT = 2 * AT_A_TIME + 7
+
+
+def test_pods_are_created_together_but_not_all_and_answered_in_their_order() -> None:
+    crowd = Crowd(COUNT)
+    outcomes = crowd.run(lambda port: port.create_pods("team", [pod(index) for index in range(COUNT)]))
+    assert crowd.most == AT_A_TIME
+    assert len(crowd.sent) == COUNT
+    expected = [None if index % 10 == 3 else f"uid-{index}" for index in range(COUNT)]
+    assert [getattr(outcome, "uid", None) for outcome in outcomes] == expected
+    assert {type(outcome) for outcome in outcomes if isinstance(outcome, PortError)} == {UnansweredError}
+
+
+def test_pods_are_deleted_together_but_not_all_and_answered_in_their_order() -> None:
+    crowd = Crowd(COUNT)
+    deletions = [DeletePod(f"job-worker-{index}", f"uid-{index}") for index in range(COUNT)]
+    outcomes = crowd.run(lambda port: port.delete_pods("team", deletions))
+    assert crowd.most == AT_A_TIME
+    expected = [UnansweredError if index % 10 == 3 else type(None) for index in range(COUNT)]
+    assert [type(outcome) for outcome in outcomes] == expected
+
+
+@pytest.mark.parametrize("act", ["create_pods", "delete_pods"])
+def test_no_pods_are_no_request(act: str) -> None:
+    bench = Bench()
+    assert bench.run(lambda port: getattr(port, act)("team", [])) == []
+    assert bench.sent == []
+
+
+# A look at one Framework's objects
+
+
+def test_the_objects_of_a_framework_are_listed_page_by_page_and_are_as_old_as_the_first_list() -> None:
+    stranger = {**CONFIG_MAP, "metadata": {"name": "job-notes"}}
+    bench = Bench(
+        page(with_version(stranger, "cm-9", "3"), version="40", token="next"),  # noqa: S106
+        page(with_version(CONFIG_MAP, "cm-1", "4"), version="40"),
+        page(with_version(pod(0), "a", "5"), version="45", token="next"),  # noqa: S106
+        page(with_version(pod(1), "b", "6"), version="45"),
+    )
+    listed = bench.run(lambda port: port.list_objects(JOB))
+    assert listed.resource_version == "40"
+    assert listed.config_map is not None
+    assert listed.config_map.uid == "cm-1"
+    assert [found.uid for found in listed.pods] == ["a", "b"]
+    assert [(str(request), dict(request.query).get("continue", "")) for request in bench.sent] == [
+        ("GET /api/v1/namespaces/team/configmaps", ""),
+        ("GET /api/v1/namespaces/team/configmaps", "next"),
+        ("GET /api/v1/namespaces/team/pods", ""),
+        ("GET /api/v1/namespaces/team/pods", "next"),
+    ]
+    assert all(("labelSelector", "FC_FRAMEWORK_NAME=job") in request.query for request in bench.sent)
+
+
+def test_a_look_that_finds_nothing() -> None:
+    listed = Bench(page(version="40"), page(version="41")).run(lambda port: port.list_objects(JOB))
+    assert (listed.resource_version, listed.config_map, listed.pods) == ("40", None, ())
+
+
+# What goes on without the lease: nothing
+
+
+class Ending:
+    def remaining(self) -> float:
+        return TIMEOUT - 0.1
+
+
+def ending() -> Gate:
+    gate = Gate()
+    gate.open(Ending())
+    return gate
+
+
+@pytest.mark.parametrize("gate", [Gate(), ending()], ids=["not leading", "not for long"])
+@pytest.mark.parametrize(
+    "act",
+    [
+        store,
+        lambda port: port.read_framework(JOB),
+        lambda port: port.delete_framework(JOB),
+        lambda port: port.create_config_map("team", CONFIG_MAP),
+        lambda port: port.delete_config_map("team", "job-attempt", "cm-1"),
+        lambda port: port.delete_pods_of_attempt("team", "cm-1", ""),
+        lambda port: port.list_objects(JOB),
+    ],
+)
+def test_nothing_is_sent_that_may_outlive_the_lease(act: Act, gate: Gate) -> None:
+    bench = Bench(gate=gate)
+    with pytest.raises(NotLeadingError):
+        bench.run(act)
+    assert bench.sent == []
+
+
+@pytest.mark.parametrize("gate", [Gate(), ending()], ids=["not leading", "not for long"])
+def test_no_pod_is_created_or_deleted_that_may_outlive_the_lease(gate: Gate) -> None:
+    bench = Bench(gate=gate)
+    created = bench.run(lambda port: port.create_pods("team", [POD, POD]))
+    deleted = bench.run(lambda port: port.delete_pods("team", [DeletePod("a", "b")]))
+    assert [type(outcome) for outcome in (*created, *deleted)] == 3 * [NotLeadingError]
+    assert bench.sent == []
+
+
+def test_the_lease_is_looked_at_before_each_request_and_not_once_for_all() -> None:
+    """It ends in the middle of a gang."""
+    gate = always_open()
+    bench = Bench(*[with_version(POD, "uid", "5")] * AT_A_TIME, gate=gate)
+    counted = bench.send
+
+    async def send(request: Request, timeout: float) -> bytes:
+        answer = await counted(request, timeout)
+        if len(bench.sent) == 3:
+            gate.close()
+        return answer
+
+    bench.port._send = send
+    outcomes = bench.run(lambda port: port.create_pods("team", [POD] * 5))
+    assert len(bench.sent) == 3
+    assert [isinstance(outcome, NotLeadingError) for outcome in outcomes].count(True) == 2
+
+
+def test_what_is_announced_is_heard() -> None:
+    bench = Bench()
+    reason = Reason(ReasonKind.ATTEMPT_STARTED, "started")
+    bench.port.announce(JOB, [reason])
+    assert bench.heard == [("announced", "fw-1", reason)]

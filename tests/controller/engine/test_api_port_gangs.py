@@ -1,0 +1,137 @@
+"""The port over HTTP, as far as it is about names and gangs: whose a Service is, how a Gang is brought up to date."""
+
+import msgspec
+import pytest
+from tests.controller.ports import JOB, Answer, Bench, failure
+
+from windlass.controller.engine.api_port import NoGangsError
+from windlass.controller.engine.port import (
+    AlreadyExistsError,
+    NotFoundError,
+    PortError,
+    RefusedError,
+    UnansweredError,
+)
+from windlass.kubeapi import errors
+from windlass.model import gang as model
+from windlass.model.base import Json
+from windlass.objects.service import service
+
+SERVICES = "/api/v1/namespaces/team/services"
+GANGS = "/apis/windlass.dev/v1/namespaces/team/gangs"
+SERVICE = service(JOB)
+GANG: Json = {
+    "apiVersion": model.API_VERSION,
+    "kind": "Gang",
+    "metadata": {"name": "job-cm-1"},
+    "spec": {"frameworkName": "job"},
+}
+THERE = failure(409, "AlreadyExists")
+OURS = SERVICE["metadata"]["ownerReferences"][0]
+
+
+def found(**metadata: object) -> bytes:
+    return msgspec.json.encode({**SERVICE, "metadata": {**SERVICE["metadata"], **metadata}})
+
+
+def create_service(bench: Bench) -> None:
+    bench.run(lambda port: port.create_service(JOB, SERVICE))
+
+
+def publish(bench: Bench) -> None:
+    bench.run(lambda port: port.publish_gang("team", GANG))
+
+
+def lines(bench: Bench) -> list[str]:
+    return [str(request) for request in bench.sent]
+
+
+# Services
+
+
+def test_a_service_is_one_request() -> None:
+    bench = Bench(b"{}")
+    create_service(bench)
+    assert lines(bench) == [f"POST {SERVICES}"]
+    assert msgspec.json.decode(bench.sent[0].body) == SERVICE
+
+
+def test_a_service_of_an_earlier_attempt_is_taken_as_it_is() -> None:
+    bench = Bench(THERE, found())
+    create_service(bench)
+    assert lines(bench) == [f"POST {SERVICES}", f"GET {SERVICES}/job"]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"ownerReferences": []},
+        {"ownerReferences": [{**OURS, "controller": False}]},
+        {"ownerReferences": [{**OURS, "uid": "fw-0"}]},
+        {"deletionTimestamp": "2026-01-01T00:00:00Z"},
+    ],
+    ids=["nobody's", "not controlled by ours", "an earlier Framework's", "going"],
+)
+def test_a_service_of_somebody_else_is_not_taken(metadata: Json) -> None:
+    """Nor one that is not going to stay. The garbage collector sees to what an earlier Framework has left."""
+    with pytest.raises(AlreadyExistsError, match="it is not this Framework's"):
+        create_service(Bench(THERE, found(**metadata)))
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([failure(403, "Forbidden")], RefusedError),
+        ([THERE, failure(404, "NotFound")], NotFoundError),
+        ([THERE, failure(403, "Forbidden")], RefusedError),
+        ([THERE, errors.UnansweredError("cut")], UnansweredError),
+        ([THERE, b"<html>"], UnansweredError),
+    ],
+    ids=["refused", "gone meanwhile", "may not be read", "not answered", "not understood"],
+)
+def test_what_went_wrong_with_a_service(answers: list[Answer], expected: type[PortError]) -> None:
+    """Each of them is tried again, so that none is taken for success."""
+    with pytest.raises(PortError) as caught:
+        create_service(Bench(*answers))
+    assert type(caught.value) is expected
+
+
+# Gangs
+
+
+def test_a_gang_is_one_request() -> None:
+    bench = Bench(b"{}")
+    publish(bench)
+    assert lines(bench) == [f"POST {GANGS}"]
+    assert msgspec.json.decode(bench.sent[0].body) == GANG
+
+
+def test_a_gang_that_is_there_gets_the_new_members() -> None:
+    bench = Bench(THERE, b"{}")
+    publish(bench)
+    assert lines(bench) == [f"POST {GANGS}", f"PATCH {GANGS}/job-cm-1"]
+    assert bench.sent[1].content_type == "application/merge-patch+json"
+    assert msgspec.json.decode(bench.sent[1].body) == {"spec": GANG["spec"]}
+
+
+def test_where_gangs_are_not_defined_it_says_what_to_do() -> None:
+    with pytest.raises(
+        NoGangsError, match=r"gangs\.windlass\.dev is missing .*windlass install --crds-only --apply"
+    ):
+        publish(Bench(failure(404, "NotFound")))
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([failure(403, "Forbidden")], RefusedError),
+        ([errors.UnansweredError("cut")], UnansweredError),
+        ([THERE, failure(404, "NotFound")], NotFoundError),
+        ([THERE, failure(503)], UnansweredError),
+    ],
+    ids=["refused", "not answered", "gone meanwhile", "not now"],
+)
+def test_what_went_wrong_with_a_gang(answers: list[Answer], expected: type[PortError]) -> None:
+    with pytest.raises(PortError) as caught:
+        publish(Bench(*answers))
+    assert type(caught.value) is expected

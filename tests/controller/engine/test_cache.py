@@ -1,0 +1,346 @@
+"""The cache: answers are the newest truth, older news is ignored, what was seen and is not here is gone."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from windlass.controller.engine.cache import Cache
+from windlass.controller.engine.expectations import Record
+from windlass.controller.engine.keys import key_of
+from windlass.controller.engine.port import Emptied
+from windlass.controller.engine.related_objects import PRUNE_ABOVE
+from windlass.decide import initial_status
+from windlass.decide.types import Created, Observed
+from windlass.model.framework import Framework
+from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
+from windlass.model.pods import ConfigMapView, PodView
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW, at
+
+
+def framework(resource_version: str = "1", group: str = CONTROLLER_GROUP) -> Framework:
+    made = builders.framework(
+        "job", builders.role("worker", 2), group=group, resource_version=resource_version
+    )
+    return made.with_status(initial_status.framework_status(made, NOW))
+
+
+JOB = framework()
+KEY = key_of(JOB)
+
+
+def pod(uid: str = "pod-1", resource_version: str = "10", *, phase: str = "Pending") -> PodView:
+    assert JOB.status is not None
+    task = JOB.status.attempt_status.roles[0].task_statuses[0]
+    return builders.pod(JOB, task, uid=uid, resource_version=resource_version, phase=phase)
+
+
+def config_map(uid: str = "cm-1", resource_version: str = "10") -> ConfigMapView:
+    return builders.config_map(JOB, uid, resource_version=resource_version)
+
+
+def cache_with(*frameworks: Framework) -> Cache:
+    cache = Cache()
+    for made in frameworks or (JOB,):
+        cache.put_framework(made)
+    return cache
+
+
+def seen(cache: Cache) -> Observed:
+    return cache.observe(KEY, NOW, 0.0)
+
+
+def record(cache: Cache) -> Record:
+    found = cache.record_of(JOB)
+    assert found is not None
+    return found
+
+
+def test_an_object_wakes_the_frameworks_of_both_groups_that_have_its_name() -> None:
+    other = framework(group=LAUNCHER_GROUP)
+    cache = cache_with(JOB, other)
+    assert cache.put_pod(pod()) == {KEY, key_of(other)}
+    assert cache.put_config_map(config_map()) == {KEY, key_of(other)}
+
+
+def test_an_older_event_is_ignored() -> None:
+    cache = cache_with()
+    assert cache.put_pod(pod(resource_version="12", phase="Running"))
+    assert not cache.put_pod(pod(resource_version="11"))
+    assert seen(cache).pods["job-worker-0"].status.phase == "Running"
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    cache = cache_with()
+    cache.put_pod(pod(resource_version="9", phase="Pending"))
+    cache.put_pod(pod(resource_version="10", phase="Running"))
+    assert seen(cache).pods["job-worker-0"].status.phase == "Running"
+
+
+def test_a_deleted_object_never_comes_back() -> None:
+    cache = cache_with()
+    cache.put_pod(pod(resource_version="12"))
+    cache.remove_pod(pod(resource_version="13"))
+    assert not cache.put_pod(pod(resource_version="12"))
+    cache.created_pod(JOB, pod(resource_version="10"), Created("pod-1", "task", 0))
+    assert not seen(cache).pods
+    assert "pod-1" in seen(cache).known
+    assert seen(cache).outcomes.created["job-worker-0"].uid == "pod-1", "that it was created is still told"
+
+
+def test_a_deletion_that_overtakes_the_creation_counts() -> None:
+    cache = cache_with()
+    cache.remove_pod(pod(resource_version="13"))
+    assert not cache.put_pod(pod(resource_version="10"))
+    assert "pod-1" in seen(cache).known
+
+
+def test_a_late_deletion_of_an_earlier_object_of_the_name_does_not_touch_the_new_one() -> None:
+    cache = cache_with()
+    cache.put_pod(pod("pod-1", "10"))
+    cache.put_pod(pod("pod-2", "20"))
+    cache.remove_pod(pod("pod-1", "19"))
+    assert seen(cache).pods["job-worker-0"].uid == "pod-2"
+    assert not cache.put_pod(pod("pod-1", "18"))
+
+
+def test_an_answer_is_there_at_once_and_unconfirmed_until_the_watch_shows_it() -> None:
+    cache = cache_with()
+    cache.created_pod(JOB, pod(resource_version="10"), Created("pod-1", "task", 0))
+    assert seen(cache).pods["job-worker-0"].uid == "pod-1"
+    assert "pod-1" in seen(cache).unconfirmed
+    assert cache.put_pod(pod(resource_version="10")) == {KEY}, "the same version confirms it"
+    assert "pod-1" not in seen(cache).unconfirmed
+    assert not cache.put_pod(pod(resource_version="10"))
+
+
+def test_an_answer_that_the_watch_was_ahead_of_is_confirmed_already() -> None:
+    cache = cache_with()
+    cache.put_pod(pod(resource_version="12", phase="Running"))
+    cache.created_pod(JOB, pod(resource_version="10"), Created("pod-1", "task", 0))
+    assert seen(cache).pods["job-worker-0"].status.phase == "Running"
+    assert not seen(cache).unconfirmed
+
+
+def test_a_list_removes_what_is_not_in_it_and_older() -> None:
+    cache = cache_with()
+    cache.put_pod(pod(resource_version="10"))
+    assert cache.replace_pods([], "15") == {KEY}
+    assert not seen(cache).pods
+
+
+def test_a_list_does_not_remove_what_was_created_after_it() -> None:
+    cache = cache_with()
+    cache.created_pod(JOB, pod(resource_version="20"), Created("pod-1", "task", 0))
+    cache.created_config_map(JOB, config_map(resource_version="20"))
+    cache.replace_pods([], "15")
+    cache.replace_config_maps([], "15")
+    cache.replace_objects(JOB, None, [], "15")
+    assert seen(cache).pods
+    assert seen(cache).config_map is not None
+
+
+def status_naming(pod_uid: str, config_map_uid: str, resource_version: str) -> Framework:
+    made = framework()
+    assert made.status is not None
+    attempt = made.status.attempt_status
+    first, second = attempt.roles[0].task_statuses
+    named = msgspec.structs.replace(
+        first, attempt_status=msgspec.structs.replace(first.attempt_status, pod_uid=pod_uid)
+    )
+    role = msgspec.structs.replace(attempt.roles[0], task_statuses=(named, second))
+    attempt = msgspec.structs.replace(attempt, config_map_uid=config_map_uid, task_role_statuses=(role,))
+    status = msgspec.structs.replace(made.status, attempt_status=attempt)
+    return made.with_status(status, resource_version)
+
+
+@pytest.mark.parametrize(
+    ("status_version", "list_version", "is_proven"), [("5", "9", True), ("9", "9", True), ("10", "9", False)]
+)
+def test_only_a_list_that_is_not_older_than_the_status_proves_that_an_object_is_gone(
+    status_version: str, list_version: str, is_proven: bool
+) -> None:
+    """Otherwise the watch of pods may just be behind the watch of Frameworks, and the pod may run."""
+    cache = cache_with(status_naming("pod-7", "cm-7", status_version))
+    cache.replace_pods([], list_version)
+    assert ("pod-7" in seen(cache).known) is is_proven
+    assert "cm-7" not in seen(cache).known, "a list of pods says nothing about ConfigMaps"
+    cache.replace_config_maps([], list_version)
+    assert ("cm-7" in seen(cache).known) is is_proven
+
+
+def test_a_look_at_one_framework_proves_and_settles_what_was_uncertain() -> None:
+    named = status_naming("pod-7", "cm-7", "5")
+    cache = cache_with(named)
+    record(cache).uncertain("job-worker-1")
+    assert seen(cache).outcomes.uncertain == {"job-worker-1"}
+    cache.replace_objects(named, None, [], "3")
+    assert {"pod-7", "cm-7"} <= seen(cache).known
+    assert not seen(cache).outcomes.uncertain
+
+
+def test_one_request_covers_the_pods_that_it_found_and_those_that_it_did_not_find() -> None:
+    cache = cache_with()
+    cache.put_pod(pod("pod-1", "10"))
+    assert JOB.status is not None
+    unseen = builders.pod(
+        JOB, JOB.status.attempt_status.roles[0].task_statuses[1], uid="pod-2", resource_version="11"
+    )
+    cache.emptied_attempt(JOB, "cm-0", Emptied((unseen,)), asked_for=cache.pods_of_attempt(JOB, "cm-0"))
+    assert seen(cache).outcomes.deletion_requested == {"pod-1", "pod-2"}
+    assert seen(cache).outcomes.emptied_attempts == {"cm-0"}
+    assert seen(cache).pods["job-worker-1"].uid == "pod-2", "what the watch has not shown is waited for"
+    cache.remove_pod(unseen)
+    assert seen(cache).outcomes.deletion_requested == {"pod-1"}
+
+
+def test_a_store_settles_the_outcomes_that_went_into_it() -> None:
+    cache = cache_with()
+    cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
+    record(cache).postponed("job-worker-1", 5.0)
+    cache.stored(framework("11"))
+    assert not seen(cache).outcomes.created
+    assert seen(cache).outcomes.postponed == {"job-worker-1": at(5)}
+
+
+def test_a_creation_that_works_ends_its_postponement() -> None:
+    cache = cache_with()
+    record(cache).postponed("job-worker-0", 5.0)
+    record(cache).postponed("job-worker-0", 9.0)
+    assert record(cache).failures("job-worker-0") == 2
+    cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
+    assert record(cache).failures("job-worker-0") == 0
+    assert not seen(cache).outcomes.postponed
+
+
+def test_a_framework_that_was_deleted_and_made_again_starts_with_a_clean_record() -> None:
+    cache = cache_with()
+    record(cache).framework_deletion_requested()
+    record(cache).name_taken("taken")
+    again = builders.framework("job", uid="another", resource_version="30")
+    cache.put_framework(again)
+    assert not seen(cache).outcomes.is_framework_deletion_requested
+    assert not seen(cache).outcomes.name_taken
+    assert not cache.remove_framework(JOB), "the old one's deletion is none of the new one's business"
+    assert cache.framework(KEY) is again
+
+
+def test_frameworks_are_replaced_by_a_list() -> None:
+    gone, newer = framework("3"), builders.framework("other", resource_version="20")
+    cache = cache_with(gone, newer)
+    fresh = builders.framework("fresh", resource_version="8")
+    assert cache.replace_frameworks([fresh], "10") == {KEY, key_of(fresh)}
+    assert set(cache.keys()) == {key_of(newer), key_of(fresh)}
+
+
+def test_objects_without_our_label_and_config_maps_of_other_names_are_nobodys() -> None:
+    cache = cache_with()
+    stray = pod()
+    unlabelled = msgspec.structs.replace(
+        stray, metadata=msgspec.structs.replace(stray.metadata, labels=type(stray.metadata.labels)())
+    )
+    assert cache.put_pod(unlabelled) == set()
+    assert cache.remove_pod(unlabelled) == set()
+    made = config_map()
+    renamed = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, name="else"))
+    assert cache.put_config_map(renamed) == set()
+    assert seen(cache).config_map is None
+
+
+def test_what_is_gone_is_not_remembered_for_ever() -> None:
+    cache = cache_with()
+    for number in range(3 * PRUNE_ABOVE):
+        cache.put_pod(pod(f"pod-{number}", str(100 + 2 * number)))
+        cache.remove_pod(pod(f"pod-{number}", str(101 + 2 * number)))
+        cache.stored(framework(str(10_000 + number)))
+    assert len(seen(cache).known) <= PRUNE_ABOVE + 1
+
+
+def test_any_order_of_the_same_events_gives_the_same_view() -> None:
+    """A pod is created, runs, is deleted, and another takes its name."""
+    events = [
+        ("put", pod("pod-1", "10")),
+        ("put", pod("pod-1", "11", phase="Running")),
+        ("remove", pod("pod-1", "12")),
+        ("put", pod("pod-2", "13")),
+        ("put", pod("pod-2", "14", phase="Running")),
+    ]
+    for order in itertools.permutations(events):
+        cache = cache_with()
+        for verb, found in order:
+            cache.put_pod(found) if verb == "put" else cache.remove_pod(found)
+        assert seen(cache).pods["job-worker-0"] == pod("pod-2", "14", phase="Running"), order
+        assert {"pod-1", "pod-2"} <= seen(cache).known
+
+
+def test_a_framework_that_is_gone_does_not_come_back_with_a_late_answer_or_event() -> None:
+    cache = cache_with(framework("5"))
+    deleted = framework("9")
+    assert cache.remove_framework(deleted)
+    assert not cache.stored(framework("8")), "the answer to a store that the deletion overtook"
+    assert not cache.put_framework(framework("7"))
+    assert cache.framework(KEY) is None
+    assert cache.put_framework(builders.framework("job", uid="another", resource_version="12"))
+
+
+def test_answers_for_a_framework_that_is_gone_leave_nothing_behind() -> None:
+    cache = cache_with()
+    cache.remove_framework(framework("9"))
+    again = builders.framework("job", uid="another", resource_version="12")
+    cache.put_framework(again)
+    cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
+    cache.created_config_map(JOB, config_map())
+    cache.emptied_attempt(JOB, "cm-0", Emptied((pod(),)), asked_for=set())
+    cache.replace_objects(JOB, config_map(), [pod()], "20")
+    assert seen(cache).config_map is None
+    assert not seen(cache).pods
+    assert not seen(cache).outcomes.emptied_attempts
+
+
+def test_a_request_for_all_pods_does_not_cover_one_that_came_after_it_was_sent() -> None:
+    """It was made by a request that was late, and nobody has asked for its deletion yet."""
+    cache = cache_with()
+    asked_for = cache.pods_of_attempt(JOB, "cm-0")
+    cache.put_pod(pod("late"))
+    cache.emptied_attempt(JOB, "cm-0", Emptied(()), asked_for)
+    assert "late" not in seen(cache).outcomes.deletion_requested
+
+
+def test_a_pod_whose_label_somebody_changes_is_gone_from_its_place() -> None:
+    other = builders.framework("other", resource_version="2")
+    cache = cache_with(JOB, other)
+    cache.put_pod(pod(resource_version="10"))
+    moved = pod(resource_version="11")
+    labels = msgspec.structs.replace(moved.metadata.labels, framework_name="other")
+    moved = msgspec.structs.replace(moved, metadata=msgspec.structs.replace(moved.metadata, labels=labels))
+    assert cache.put_pod(moved) == {KEY, key_of(other)}
+    assert not seen(cache).pods
+    assert "pod-1" in seen(cache).known
+
+
+def test_a_name_that_was_taken_is_not_told_again_once_the_attempt_has_its_config_map() -> None:
+    cache = cache_with()
+    record(cache).name_taken("taken")
+    record(cache).postponed("job-attempt", 5.0)
+    cache.stored(status_naming("pod-1", "cm-1", "20"))
+    assert not seen(cache).outcomes.name_taken
+    assert not seen(cache).outcomes.postponed
+
+
+def test_what_is_postponed_is_told_in_the_time_of_the_wall_clock() -> None:
+    """Whatever that clock did meanwhile: three seconds are left."""
+    cache = cache_with()
+    record(cache).postponed("job-worker-0", 8.0)
+    assert cache.observe(KEY, at(-3600), 5.0).outcomes.postponed == {"job-worker-0": at(-3597)}
+
+
+def test_what_is_older_than_the_last_list_is_no_news() -> None:
+    """A watch goes on where the list ended; nothing that went before it may come back."""
+    cache = cache_with()
+    cache.replace_pods([], "50")
+    cache.replace_config_maps([], "50")
+    assert not cache.put_pod(pod("pod-9", "49"))
+    assert not cache.put_config_map(config_map("cm-9", "49"))
+    assert cache.put_pod(pod("pod-9", "51"))
+    assert cache.put_config_map(config_map("cm-9", "51"))

@@ -1,0 +1,274 @@
+"""Frameworks that are gone are remembered while objects of theirs are left, and no longer."""
+
+from datetime import datetime
+
+import msgspec
+import pytest
+
+from windlass.controller.engine.cache import Cache
+from windlass.controller.engine.keys import FrameworkKey, key_of
+from windlass.decide import initial_status
+from windlass.decide.types import Created
+from windlass.model.framework import Framework
+from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
+from windlass.model.pods import ConfigMapView, PodView
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW
+
+
+def job(uid: str = "old", resource_version: str = "5", group: str = CONTROLLER_GROUP) -> Framework:
+    made = builders.framework(
+        "job", builders.role("worker", 2), uid=uid, resource_version=resource_version, group=group
+    )
+    return made.with_status(initial_status.framework_status(made, NOW))
+
+
+OLD = job()
+KEY = key_of(OLD)
+GONE = job(resource_version="20")
+"""As the watch shows its removal."""
+
+
+def pod(of: Framework = OLD, index: int = 0) -> PodView:
+    assert of.status is not None
+    task = of.status.attempt_status.roles[0].task_statuses[index]
+    return builders.pod(
+        of, task, uid=f"pod-{of.uid}-{index}", config_map_uid=f"cm-{of.uid}", resource_version=str(10 + index)
+    )
+
+
+def config_map(of: Framework = OLD) -> ConfigMapView:
+    return builders.config_map(of, f"cm-{of.uid}", resource_version="9")
+
+
+def populated() -> Cache:
+    cache = Cache()
+    cache.put_framework(OLD)
+    cache.put_config_map(config_map())
+    cache.put_pod(pod(index=0))
+    cache.put_pod(pod(index=1))
+    return cache
+
+
+def departed_in(cache: Cache, key: FrameworkKey = KEY, now: datetime = NOW) -> set[str]:
+    return set(cache.observe(key, now, 0.0).departed)
+
+
+def test_a_framework_that_goes_and_leaves_objects_has_departed() -> None:
+    cache = populated()
+    assert cache.departed(KEY) is None, "while it is here it is not"
+    assert cache.remove_framework(GONE)
+    assert cache.framework(KEY) is None
+    left = cache.departed(KEY)
+    assert left is OLD, "as it was last known, with its status"
+    assert departed_in(cache) == {"old"}
+
+
+def test_a_framework_that_a_list_does_not_show_has_departed_too() -> None:
+    cache = populated()
+    assert cache.replace_frameworks([], "20") == {KEY}
+    assert cache.departed(KEY) is OLD
+
+
+def test_a_framework_that_was_made_anew_has_departed_too() -> None:
+    """The watch went on from a list, and the deletion was between the two."""
+    cache = populated()
+    new = job("new", "30")
+    assert cache.put_framework(new)
+    assert cache.framework(KEY) is new
+    assert departed_in(cache) == {"old"}
+
+
+def test_a_framework_that_leaves_nothing_is_forgotten_at_once() -> None:
+    cache = Cache()
+    cache.put_framework(OLD)
+    cache.remove_framework(GONE)
+    assert cache.departed(KEY) is None
+    assert cache.record_of(OLD) is None
+
+
+def test_a_framework_that_cannot_be_read_any_more_has_not_departed() -> None:
+    cache = populated()
+    cache.lose_sight_of(KEY)
+    assert cache.framework(KEY) is None
+    assert cache.departed(KEY) is None
+    assert departed_in(cache) == set()
+    assert cache.put_framework(job(resource_version="6")), "nor is it buried"
+    assert set(cache.observe(KEY, NOW, 0.0).pods) == {"job-worker-0", "job-worker-1"}
+
+
+def test_one_that_was_out_of_sight_and_is_gone_has_departed() -> None:
+    cache = populated()
+    cache.lose_sight_of(KEY)
+    assert cache.remove_out_of_sight(KEY)
+    assert cache.departed(KEY) is OLD, "as it could be read last"
+    assert not cache.remove_out_of_sight(KEY), "once"
+
+
+@pytest.mark.parametrize(("uid", "departed"), [("old", set()), ("new", {"old"})], ids=["mended", "made anew"])
+def test_one_that_was_out_of_sight_departs_when_another_one_comes_into_sight(
+    uid: str, departed: set[str]
+) -> None:
+    cache = populated()
+    cache.lose_sight_of(KEY)
+    assert cache.put_framework(job(uid, "30"))
+    assert departed_in(cache) == departed
+    assert not cache.remove_out_of_sight(KEY), "it has come back"
+    assert departed_in(cache) == departed
+
+
+@pytest.mark.parametrize(
+    ("namespace", "group", "unreadable", "changed"),
+    [
+        ("", "", (), {KEY}),
+        (KEY.namespace, CONTROLLER_GROUP, (), {KEY}),
+        (KEY.namespace, CONTROLLER_GROUP, (KEY,), set()),
+        ("elsewhere", "", (), set()),
+        ("", LAUNCHER_GROUP, (), set()),
+    ],
+    ids=["gone", "gone from its namespace", "still unreadable", "another namespace", "another group"],
+)
+def test_one_that_was_out_of_sight_departs_when_a_list_does_not_show_it(
+    namespace: str, group: str, unreadable: tuple[FrameworkKey, ...], changed: set[FrameworkKey]
+) -> None:
+    cache = populated()
+    cache.lose_sight_of(KEY)
+    assert cache.replace_frameworks([], "30", namespace, group, unreadable) == changed
+    assert cache.departed(KEY) is (OLD if changed else None)
+
+
+def test_one_that_never_could_be_read_leaves_nothing_that_is_known_to_be_its() -> None:
+    cache = Cache()
+    cache.lose_sight_of(KEY)
+    assert not cache.remove_out_of_sight(KEY)
+
+
+def test_what_happens_to_its_objects_wakes_its_key() -> None:
+    cache = populated()
+    cache.remove_framework(GONE)
+    assert cache.remove_pod(pod(index=0)) == {KEY}
+    assert cache.remove_pod(pod(index=1)) == {KEY}
+    assert cache.departed(KEY) is OLD, "its ConfigMap is left"
+    cache.remove_config_map(config_map())
+    assert cache.departed(KEY) is None
+
+
+@pytest.mark.parametrize("left", ["pods", "ConfigMap"])
+def test_it_is_remembered_while_anything_of_it_is_left(left: str) -> None:
+    cache = populated()
+    cache.remove_framework(GONE)
+    if left == "pods":
+        cache.remove_config_map(config_map())
+        cache.remove_pod(pod(index=0))
+    else:
+        cache.replace_pods([], "30")
+    assert cache.departed(KEY) is OLD
+    assert departed_in(cache) == {"old"}
+
+
+@pytest.mark.parametrize("asks", ["its own pass", "its successor's"])
+def test_it_is_forgotten_when_only_objects_of_others_are_left(asks: str) -> None:
+    cache = populated()
+    new = job("new", "30")
+    cache.put_framework(new)
+    cache.remove_config_map(config_map())
+    cache.created_config_map(new, builders.config_map(new, "cm-new", resource_version="31"))
+    assert departed_in(cache) == {"old"}
+    cache.remove_pod(pod(index=0))
+    cache.remove_pod(pod(index=1))
+    if asks == "its own pass":
+        assert cache.departed(KEY) is None
+    assert departed_in(cache) == set()
+
+
+def test_the_groups_share_a_place_and_not_their_departed() -> None:
+    cache = populated()
+    other = job("other", "6", LAUNCHER_GROUP)
+    cache.put_framework(other)
+    cache.remove_framework(GONE)
+    assert cache.departed(KEY) is OLD
+    assert cache.departed(key_of(other)) is None
+    assert departed_in(cache, key_of(other)) == {"old"}, "whoever waits for the name may clear it"
+    assert cache.remove_pod(pod()) == {KEY, key_of(other)}
+
+
+def test_what_comes_of_clearing_away_is_recorded_until_the_objects_are_gone() -> None:
+    cache = populated()
+    cache.remove_framework(GONE)
+    record = cache.record_of(OLD)
+    assert record is not None
+    record.deletion_requested("pod-old-0")
+    again = cache.record_of(OLD)
+    assert again is record
+    assert cache.observe(KEY, NOW, 0.0).outcomes.deletion_requested == {"pod-old-0"}
+    cache.remove_pod(pod(index=0))
+    assert cache.observe(KEY, NOW, 0.0).outcomes.deletion_requested == set()
+
+
+def test_the_record_of_its_life_does_not_outlive_it() -> None:
+    cache = populated()
+    living = cache.record_of(OLD)
+    assert living is not None
+    living.framework_deletion_requested()
+    cache.remove_framework(GONE)
+    assert not cache.observe(KEY, NOW, 0.0).outcomes.is_framework_deletion_requested
+
+
+def test_a_successor_and_its_predecessor_have_no_record_in_common() -> None:
+    cache = populated()
+    cache.remove_framework(GONE)
+    clearing = cache.record_of(OLD)
+    assert clearing is not None
+    clearing.name_taken("taken")
+    new = job("new", "30")
+    cache.put_framework(new)
+    assert cache.record_of(OLD) is None
+    assert cache.observe(KEY, NOW, 0.0).outcomes.name_taken == ""
+
+
+def test_the_answer_to_a_creation_that_its_end_overtook_is_kept_so_that_it_can_be_cleared_away() -> None:
+    cache = populated()
+    cache.remove_framework(GONE)
+    late = msgspec.structs.replace(
+        pod(), metadata=msgspec.structs.replace(pod().metadata, uid="late", name="job-worker-2")
+    )
+    cache.created_pod(OLD, late, Created("late", "task", 0))
+    assert "job-worker-2" in cache.observe(KEY, NOW, 0.0).pods
+
+
+def test_the_answer_to_a_store_that_its_end_overtook_says_that_it_is_gone() -> None:
+    """Nothing may be created for it any more, though its objects are still being cleared away."""
+    cache = populated()
+    cache.remove_framework(GONE)
+    assert not cache.stored(job(resource_version="15"))
+    assert cache.framework(KEY) is None
+
+
+def test_a_rival_of_the_departed_is_not_one_of_its_successor() -> None:
+    cache = populated()
+    cache.compete(KEY, "frameworkcontroller")
+    assert cache.observe(KEY, NOW, 0.0).rival == "frameworkcontroller"
+    cache.remove_framework(GONE)
+    cache.put_framework(job("new", "30"))
+    assert cache.observe(KEY, NOW, 0.0).rival == ""
+
+
+@pytest.mark.parametrize("rival", ["", "frameworkcontroller"])
+def test_whoever_stores_beside_a_rival_has_told_of_it(rival: str) -> None:
+    cache = populated()
+    cache.stored(job(resource_version="11"))
+    if rival:
+        cache.compete(KEY, rival)
+    assert not cache.observe(KEY, NOW, 0.0).is_rival_told, "what was stored before says nothing of it"
+    assert cache.stored(job(resource_version="12"))
+    assert cache.observe(KEY, NOW, 0.0).is_rival_told == bool(rival)
+
+
+def test_what_was_told_of_a_rival_of_the_departed_was_not_told_to_its_successor() -> None:
+    cache = populated()
+    cache.compete(KEY, "frameworkcontroller")
+    cache.stored(job(resource_version="12"))
+    cache.remove_framework(GONE)
+    cache.put_framework(job("new", "30"))
+    cache.compete(KEY, "frameworkcontroller")
+    assert not cache.observe(KEY, NOW, 0.0).is_rival_told

@@ -1,0 +1,219 @@
+"""What waits to be stored: it stays as it was seen, with its date, and is told once."""
+
+import msgspec
+import pytest
+from tests.controller.benches import Bench
+
+from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE, STORES_REMEMBERED
+from windlass.controller.engine.port import ConflictError, UnansweredError
+from windlass.decide.builder import MOST_FAILURES_EXPLAINED
+from windlass.decide.types import ReasonKind
+from windlass.model.framework import FrameworkSpec, RetryBackoff, RetryPolicySpec
+from windlass.model.pods import ContainerState, ContainerStatus, ContainerTerminated
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.simulate import builders
+from windlass.simulate.builders import at
+
+SLOW = 0.1
+"""Seconds that a store took: then a status waits for five."""
+
+
+def running(*roles: object, **spec: object) -> Bench:
+    """All tasks run, which is stored, by a server that has become slow."""
+    framework = builders.framework("job", *roles, **spec)  # type: ignore[arg-type]
+    bench = Bench(framework)
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    bench.set_phases("Running")
+    bench.run()
+    bench.wait(SHORTEST_PATIENCE)
+    assert "store AttemptRunning" in bench.run()
+    bench.port.reasons.clear()
+    for _ in range(STORES_REMEMBERED):
+        bench.executor._pace.stored_in(SLOW, bench.seconds)
+    return bench
+
+
+def end(bench: Bench, index: int, code: int) -> None:
+    ended = ContainerState(terminated=ContainerTerminated(code))
+    bench.set_pod(
+        f"job-worker-{index}",
+        phase="Failed" if code else "Succeeded",
+        container_statuses=(ContainerStatus(name="main", state=ended),),
+    )
+
+
+def vanish(bench: Bench, index: int) -> None:
+    pods = bench.cache.observe(bench.key, bench.now(), bench.seconds).pods
+    bench.cache.remove_pod(pods[f"job-worker-{index}"])
+
+
+def status_of(bench: Bench) -> FrameworkStatus:
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    assert framework.status is not None
+    return framework.status
+
+
+def task_of(bench: Bench, index: int) -> TaskStatus:
+    return status_of(bench).attempt_status.roles[0].task_statuses[index]
+
+
+def test_a_result_that_was_seen_is_kept_when_its_pod_goes() -> None:
+    """Somebody may tidy up after pods that have ended, at once."""
+    bench = running(builders.role("worker", 2))
+    end(bench, 0, code=0)
+    assert bench.run() == [], "it waits"
+    vanish(bench, 0)
+    bench.wait(1)
+    assert bench.run() == [], "it waits still"
+    bench.wait(5)
+    assert bench.run() == ["store AttemptRunning"]
+    completion = task_of(bench, 0).attempt_status.completion_status
+    assert completion is not None
+    assert completion.code == 0
+
+
+def test_it_has_the_date_of_when_it_was_seen() -> None:
+    """Statement 16."""
+    bench = running(builders.role("worker", 3))
+    seen = []
+    for index in (2, 0):
+        bench.wait(2)
+        end(bench, index, code=0)
+        assert bench.run() == []
+        seen.append(at(int(bench.seconds)))
+    bench.wait(5)
+    bench.run()
+    assert [task_of(bench, index).completion_time for index in (2, 0)] == seen
+
+
+def test_the_task_that_failed_first_says_how_the_attempt_ended() -> None:
+    """Statements 30 and 31: that of the two that was the second, whatever its number."""
+    bench = running(builders.role("worker", 6, min_failed=2))
+    end(bench, 5, code=5)
+    assert bench.run() == []
+    bench.wait(2)
+    end(bench, 1, code=77)
+    bench.run()
+    completion = status_of(bench).attempt_status.completion_status
+    assert completion is not None
+    assert completion.code == 77
+
+
+def test_the_delay_of_a_retry_begins_when_its_task_ended() -> None:
+    """A5."""
+    policy = RetryPolicySpec(max_retry_count=1, retry_backoff=RetryBackoff(initial_sec=2, max_sec=2))
+    role = builders.role("worker", 2)
+    role = msgspec.structs.replace(role, task=msgspec.structs.replace(role.task, retry_policy=policy))
+    bench = running(role)
+    end(bench, 0, code=1)
+    assert bench.run() == []
+    bench.wait(1)
+    assert bench.run() == []
+    bench.wait(1.5)
+    assert [entry for entry in bench.run() if entry.startswith("delete")] == ["delete job-worker-0"]
+
+
+def test_each_reason_is_told_once_when_it_is_stored() -> None:
+    bench = running(builders.role("worker", 4, min_failed=4))
+    for index in (0, 1, 2):
+        end(bench, index, code=1)
+        assert bench.run() == []
+        bench.wait(0.5)
+    assert bench.port.reasons == []
+    bench.wait(5)
+    assert bench.run() == ["store AttemptRunning", "announce"]
+    assert [reason.index for reason in bench.port.reasons] == [0, 1, 2]
+    bench.wait(5)
+    assert bench.run() == []
+
+
+def test_of_many_failures_the_first_are_told_by_name() -> None:
+    """However often they were looked at before they were stored."""
+    tasks = MOST_FAILURES_EXPLAINED + 30
+    bench = running(builders.role("worker", tasks, min_failed=tasks))
+    for index in range(tasks - 1):
+        end(bench, index, code=1)
+        if index % 20 == 0:
+            bench.wait(0.1)
+            assert bench.run() == []
+    bench.wait(6)
+    bench.run()
+    told = [reason for reason in bench.port.reasons if reason.kind is ReasonKind.TASK_FAILED]
+    assert len(told) == MOST_FAILURES_EXPLAINED + 1
+    assert told[-1].message == "29 more tasks failed"
+
+
+def test_an_edit_of_the_framework_drops_it() -> None:
+    """What was decided on another spec may not hold any more: it is decided again."""
+    bench = running(builders.role("worker", 6, min_failed=2))
+    end(bench, 5, code=5)
+    assert bench.run() == []
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    bench.port.version += 1
+    metadata = msgspec.structs.replace(framework.metadata, resource_version=str(bench.port.version))
+    spec: FrameworkSpec = builders.framework("job", builders.role("worker", 6, min_failed=1)).spec
+    bench.cache.put_framework(msgspec.structs.replace(framework, metadata=metadata, spec=spec))
+    assert bench.run()[0] == "store AttemptDeletionPending"
+    completion = status_of(bench).attempt_status.completion_status
+    assert completion is not None
+    assert completion.code == 5
+    told = [reason.kind for reason in bench.port.reasons]
+    assert told.count(ReasonKind.TASK_FAILED) == 1
+
+
+@pytest.mark.parametrize("error", [ConflictError(), UnansweredError()])
+def test_what_could_not_be_stored_is_tried_again_and_told_once(error: Exception) -> None:
+    bench = running(builders.role("worker", 2, min_failed=2))
+    end(bench, 0, code=3)
+    assert bench.run() == []
+    seen = at(int(bench.seconds))
+    bench.wait(5)
+    bench.port.errors["store AttemptRunning"] = error  # type: ignore[assignment]
+    assert bench.run() == ["store AttemptRunning"]
+    assert bench.port.reasons == []
+    bench.port.errors.clear()
+    done = bench.run_when_due()
+    assert done[-2:] == ["store AttemptRunning", "announce"]
+    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.TASK_FAILED]
+    assert task_of(bench, 0).completion_time == seen
+    assert bench.state is State.ATTEMPT_RUNNING
+
+
+def test_a_framework_that_cannot_be_found_for_now_is_looked_for_again() -> None:
+    """A server that has just started may not know the definition of Frameworks yet; no watch tells of that."""
+    bench = running(builders.role("worker", 2, min_failed=2))
+    end(bench, 0, code=3)
+    bench.run()
+    bench.wait(5)
+    bench.port.errors["store AttemptRunning"] = UnansweredError()
+    bench.run()
+    bench.port.errors.clear()
+    bench.port.is_unknown = True
+    assert bench.run_when_due() == ["read"]
+    assert bench.run_when_due() == ["read"], "nothing is done on a status that may have been written over"
+    bench.port.is_unknown = False
+    assert bench.run_when_due() == ["read", "store AttemptRunning", "announce"]
+
+
+def test_a_store_whose_answer_was_lost_is_told() -> None:
+    bench = running(builders.role("worker", 2, min_failed=2))
+    end(bench, 0, code=3)
+    assert bench.run() == []
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    (_, waiting) = bench.executor._unstored[bench.key]
+    assert waiting.status is not None
+    bench.wait(5)
+    bench.port.errors["store AttemptRunning"] = UnansweredError()
+    bench.run()
+    bench.port.errors.clear()
+    bench.port.stored = framework.with_status(waiting.status, "900")
+    assert bench.run_when_due() == ["read", "announce"]
+    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.TASK_FAILED]
+    assert bench.run() == []

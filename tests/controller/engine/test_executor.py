@@ -1,0 +1,501 @@
+"""The executor: store, act, record what came of it, look again."""
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from tests.controller.benches import Bench, RecordingPort
+
+from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE
+from windlass.controller.engine.cache import Cache
+from windlass.controller.engine.executor import GATHERING_PER_TASK, LONGEST_SLEEP, Executor
+from windlass.controller.engine.port import (
+    AlreadyExistsError,
+    ConflictError,
+    Listed,
+    NotFoundError,
+    PortError,
+    RefusedError,
+    UnansweredError,
+)
+from windlass.decide import decide, initial_status
+from windlass.decide.types import ReasonKind, Rules
+from windlass.model.api_failure import ApiFailure
+from windlass.model.framework import CompletedPods, ExecutionType, Framework, RetryPolicySpec
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW
+
+
+def bench_with(tasks: int = 2) -> Bench:
+    return Bench(builders.framework("job", builders.role("worker", tasks)))
+
+
+def prepared(tasks: int = 2) -> Bench:
+    """All pods are created, and the watch has shown them."""
+    bench = bench_with(tasks)
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    return bench
+
+
+def test_the_status_is_stored_before_anything_is_done_and_announced_after_it() -> None:
+    bench = bench_with()
+    assert bench.run() == ["create ConfigMap"], "it says itself whose it is: that need not be stored before"
+    bench.show()
+    assert bench.run() == [
+        "store AttemptPreparing",
+        "create job-worker-0",
+        "create job-worker-1",
+        "announce",
+    ]
+    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.ATTEMPT_STARTED]
+
+
+def test_a_pass_that_acted_is_followed_by_another() -> None:
+    bench = bench_with()
+    bench.run()
+    assert bench.is_due_now
+
+
+@pytest.mark.parametrize("error", [ConflictError(), NotFoundError(), UnansweredError()])
+def test_a_status_that_could_not_be_stored_is_followed_by_no_action_and_tried_again(error: PortError) -> None:
+    bench = bench_with()
+    bench.run()
+    bench.show()
+    bench.port.errors["store AttemptPreparing"] = error
+    assert bench.run() == ["store AttemptPreparing"]
+    assert not bench.is_due_now, "not at once"
+    assert bench.queue.next_time() is not None
+    bench.port.errors.clear()
+    read = ["read"] if isinstance(error, UnansweredError) else []
+    created = ["create job-worker-0", "create job-worker-1", "announce"]
+    assert bench.run_when_due() == [*read, "store AttemptPreparing", *created]
+
+
+def test_nothing_is_done_on_a_status_that_may_have_been_written_over() -> None:
+    """The store was not answered and took effect; the watch is behind."""
+    bench = bench_with()
+    bench.run()
+    bench.show()
+    bench.port.errors["store AttemptPreparing"] = UnansweredError()
+    bench.run()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    status = decide(framework, bench.cache.observe(bench.key, NOW, 0.0), NOW).status
+    assert status is not None
+    bench.port.stored = framework.with_status(status, "150")
+    bench.port.errors.clear()
+    created = ["create job-worker-0", "create job-worker-1"]
+    done = bench.run_when_due()
+    assert done == ["read", "announce", *created], "what it would have stored is stored already, and told now"
+    assert bench.cache.framework(bench.key) is bench.port.stored
+
+
+def test_a_change_that_leads_to_no_action_waits_for_others_but_not_for_long() -> None:
+    bench = prepared()
+    assert bench.run() == []
+    assert bench.state is State.ATTEMPT_PREPARING
+    assert bench.queue.next_time() == bench.seconds + SHORTEST_PATIENCE
+    bench.wait(0.3)
+    bench.set_phases("Running")
+    assert bench.run() == [], "still gathering, from the first change on"
+    bench.wait(0.2)
+    assert bench.run() == ["store AttemptRunning"]
+    assert bench.run() == []
+
+
+def test_the_end_of_a_framework_does_not_wait() -> None:
+    bench = Bench(builders.framework("job", builders.role("worker", 1), completed_pods=CompletedPods.KEEP))
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    bench.set_phases("Succeeded")
+    assert bench.run() == ["store Completed", "announce"]
+
+
+def test_a_pod_that_is_refused_for_good_fails_its_task() -> None:
+    bench = bench_with(1)
+    bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(422, "Invalid", "spec: bad"))
+    bench.run()
+    bench.show()
+    bench.run()
+    assert bench.run()[0] == "store AttemptDeletionPending"
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    assert framework.status is not None
+    completion = framework.status.attempt_status.completion_status
+    assert completion is not None
+    assert completion.code == -200
+    assert "spec: bad" in completion.diagnostics
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: compute")),
+        AlreadyExistsError("pods job-worker-0 already exists"),
+        UnansweredError("timed out"),
+    ],
+)
+def test_a_pod_that_cannot_be_created_for_now_is_tried_again_later_and_later(error: PortError) -> None:
+    bench = bench_with(1)
+    bench.port.errors["create job-worker-0"] = error
+    bench.run()
+    bench.show()
+    assert "create job-worker-0" in bench.run()
+    waits = []
+    for _ in range(5):
+        assert bench.run() == [], "it is postponed, whatever else happens"
+        due = bench.queue.next_time()
+        assert due is not None
+        waits.append(due - bench.seconds)
+        bench.seconds = due
+        assert bench.run() == ["create job-worker-0"]
+    assert waits[-1] > waits[0]
+    assert waits[-1] >= 0.8
+
+
+def test_a_config_map_that_somebody_else_has_is_told_and_tried_again() -> None:
+    bench = bench_with()
+    bench.port.errors["create ConfigMap"] = AlreadyExistsError("configmaps job-attempt already exists")
+    bench.run()
+    bench.wait(1)
+    bench.port.errors.clear()
+    assert bench.run() == ["store AttemptCreationPending", "create ConfigMap", "announce"]
+    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.NAME_TAKEN]
+
+
+def test_a_deletion_that_fails_is_tried_again_and_the_others_are_not_repeated() -> None:
+    bench = prepared(3)
+    bench.run()
+    bench.wait(1)
+    bench.run()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    role = msgspec.structs.replace(framework.spec.task_roles[0], task_number=1)
+    spec = msgspec.structs.replace(framework.spec, task_roles=(role,))
+    bench.cache.put_framework(
+        msgspec.structs.replace(
+            framework, spec=spec, metadata=msgspec.structs.replace(framework.metadata, resource_version="500")
+        )
+    )
+    bench.port.version = 600
+    bench.port.errors["delete job-worker-1"] = UnansweredError()
+    done = bench.run()
+    assert done == ["store AttemptPreparing", "delete job-worker-1", "delete job-worker-2"]
+    bench.port.errors.clear()
+    assert "delete job-worker-1" in (done := bench.run_when_due())
+    assert "delete job-worker-2" not in done
+
+
+def test_a_status_that_names_what_nobody_knows_is_followed_by_a_look() -> None:
+    bench = prepared(1)
+    bench.run()
+    bench.wait(1)
+    assert bench.run() == ["store AttemptPreparing"]
+    stored = bench.cache.framework(bench.key)
+    assert stored is not None
+    elsewhere = Bench(stored)
+    elsewhere.port.listed = Listed("900", builders.config_map(stored, "cm-1", resource_version="101"), ())
+    assert elsewhere.run() == ["list"]
+    assert elsewhere.run()[0] == "store AttemptDeletionPending", "the pod is proven to be gone"
+
+
+def _gone(bench: Bench) -> None:
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    bench.cache.remove_framework(framework)
+
+
+def test_what_a_framework_that_is_gone_has_left_is_cleared_away_and_it_is_forgotten() -> None:
+    bench = prepared()
+    bench.run()
+    _gone(bench)
+    assert bench.run() == ["empty cm-1"]
+    for pod in tuple(bench.cache.observe(bench.key, NOW, 0.0).pods.values()):
+        assert bench.cache.remove_pod(pod) == {bench.key}, "its key is woken"
+    assert bench.run() == ["delete job-attempt cm-1"]
+    config_map = bench.cache.observe(bench.key, NOW, 0.0).config_map
+    assert config_map is not None
+    bench.cache.remove_config_map(config_map)
+    assert bench.run() == []
+    assert bench.queue.next_time() is None
+
+
+def test_a_framework_that_is_gone_and_has_left_nothing_is_forgotten() -> None:
+    bench = bench_with()
+    _gone(bench)
+    assert bench.run() == []
+    assert bench.queue.next_time() is None
+
+
+def test_clearing_away_that_fails_is_tried_again() -> None:
+    bench = prepared()
+    bench.run()
+    _gone(bench)
+    bench.port.errors["empty cm-1"] = UnansweredError()
+    assert bench.run() == ["empty cm-1"]
+    bench.port.errors.clear()
+    assert bench.run_when_due() == ["empty cm-1"]
+
+
+def test_a_new_framework_of_the_same_name_clears_away_what_the_old_one_left() -> None:
+    bench = prepared()
+    bench.run()
+    anew = builders.framework("job", builders.role("worker", 2), uid="fw-2", resource_version="900")
+    bench.cache.put_framework(anew)
+    assert bench.run() == ["store AttemptCreationPending", "empty cm-1"]
+
+
+def test_pods_that_are_all_known_are_deleted_as_of_the_newest() -> None:
+    bench = prepared()
+    bench.run()
+    pods = bench.cache.observe(bench.key, NOW, 0.0).pods.values()
+    newest = max(int(pod.metadata.resource_version) for pod in pods)
+    _gone(bench)
+    bench.run()
+    assert bench.port.emptied_as_of == [str(newest)]
+
+
+def test_pods_of_which_some_may_not_be_known_are_looked_for_first() -> None:
+    bench = bench_with()
+    bench.run()
+    bench.show()
+    bench.port.errors["create job-worker-1"] = UnansweredError()
+    bench.run()
+    bench.show()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    stopped = msgspec.structs.replace(framework.spec, execution_type=ExecutionType.STOP)
+    metadata = msgspec.structs.replace(framework.metadata, resource_version="900")
+    bench.cache.put_framework(msgspec.structs.replace(framework, spec=stopped, metadata=metadata))
+    assert bench.run() == ["store AttemptDeletionPending", "list", "empty cm-1", "announce"]
+
+
+def test_more_pods_than_one_request_deletes_are_deleted_by_several() -> None:
+    bench = prepared()
+    bench.run()
+    _gone(bench)
+    bench.port.continue_tokens = ["after-500", "after-1000"]
+    log = [line for _ in range(4) for line in bench.run()]
+    assert log == ["empty cm-1", "empty cm-1 from after-500", "empty cm-1 from after-1000"]
+
+
+def test_what_happens_to_a_large_framework_is_looked_at_together() -> None:
+    tasks = 200
+    bench = prepared(tasks)
+    bench.run()
+    bench.queue.add(bench.key)
+    assert bench.queue.take(bench.seconds) is None
+    bench.seconds += GATHERING_PER_TASK * tasks
+    assert bench.is_due_now
+
+
+def test_nothing_is_announced_that_was_not_stored() -> None:
+    bench = Bench(builders.framework("job", builders.role("worker", 1), completed_pods=CompletedPods.KEEP))
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    bench.set_phases("Succeeded")
+    bench.port.reasons.clear()
+    bench.port.errors["store Completed"] = ConflictError()
+    for _ in range(3):
+        assert bench.run() == ["store Completed"]
+        bench.wait(60)
+    assert not bench.port.reasons
+    bench.port.errors.clear()
+    bench.run()
+    kinds = [reason.kind for reason in bench.port.reasons]
+    assert kinds == [ReasonKind.ATTEMPT_ENDING, ReasonKind.FRAMEWORK_COMPLETED]
+
+
+def test_what_was_stored_is_announced_even_if_acting_on_it_failed() -> None:
+    bench = prepared(1)
+    bench.set_phases("Failed")
+    bench.port.reasons.clear()
+    bench.port.errors["empty cm-1"] = UnansweredError()
+    assert bench.run() == ["store AttemptDeletionPending", "empty cm-1", "announce"]
+
+
+class DeletingPort(RecordingPort):
+    """The Framework is deleted, and the watch says so, while the answer to a store is under way."""
+
+    cache: Cache
+
+    async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
+        answer = await super().store_status(framework, status)
+        gone = msgspec.structs.replace(answer.metadata, resource_version=str(self.version + 1))
+        self.cache.remove_framework(msgspec.structs.replace(answer, metadata=gone))
+        return answer
+
+
+def test_nothing_is_done_for_a_framework_that_went_while_its_status_was_stored() -> None:
+    bench = bench_with()
+    bench.run()
+    bench.show()
+    port = DeletingPort()
+    port.cache = bench.cache
+    bench.executor = Executor(port, bench.cache, bench.queue, bench, Rules())
+    bench.run()
+    assert port.log == ["store AttemptPreparing"]
+    assert bench.cache.framework(bench.key) is None
+
+
+def test_a_clock_that_steps_back_delays_nothing() -> None:
+    bench = prepared()
+    assert bench.run() == []
+    bench.steps_back = timedelta(hours=1)
+    bench.wait(0.5)
+    assert bench.run() == ["store AttemptPreparing"]
+
+
+def test_a_far_deadline_is_looked_at_now_and_then() -> None:
+    """Its timer may be wrong when the clock steps forward."""
+    bench = Bench(builders.framework("job", active_deadline_seconds=86_400))
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.wait(1)
+    bench.run()
+    assert bench.run() == []
+    assert bench.queue.next_time() == pytest.approx(bench.seconds + LONGEST_SLEEP)
+
+
+def test_a_refused_pod_of_a_task_without_an_instance_uid_ends_its_attempt() -> None:
+    """As the reference left them before it gave tasks UIDs."""
+    bench = bench_with(1)
+    bench.run()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    framework = framework.with_status(initial_status.framework_status(framework, NOW))
+    assert framework.status is not None
+    role = framework.status.attempt_status.roles[0]
+    task = msgspec.structs.replace(role.task_statuses[0], instance_uid=None)
+    role = msgspec.structs.replace(role, task_statuses=(task,))
+    attempt = msgspec.structs.replace(framework.status.attempt_status, task_role_statuses=(role,))
+    status = msgspec.structs.replace(framework.status, attempt_status=attempt)
+    bench.port.version += 1
+    bench.cache.put_framework(framework.with_status(status, str(bench.port.version)))
+    bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(422, "Invalid", "spec: bad"))
+    bench.show()
+    bench.run()
+    assert bench.run()[0] == "store AttemptDeletionPending"
+
+
+@pytest.mark.parametrize(
+    "field", ["active_deadline_seconds", "pending_deadline_seconds", "ttl_seconds_after_finished"]
+)
+def test_a_deadline_beyond_all_dates_is_none(field: str) -> None:
+    spec: dict[str, Any] = {field: 2**53}
+    bench = Bench(builders.framework("job", completed_pods=CompletedPods.KEEP, **spec))
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    bench.set_phases("Succeeded")
+    assert bench.run() == ["store Completed", "announce"]
+    assert bench.run() == []
+
+
+def test_a_task_that_is_retried_without_end_after_refusals_waits_longer_and_longer() -> None:
+    bench = Bench(
+        builders.framework("job", builders.role("worker", 1, retry=RetryPolicySpec(max_retry_count=-1)))
+    )
+    bench.port.errors["create job-worker-0"] = RefusedError(ApiFailure(403, "Forbidden", "not allowed"))
+    bench.run()
+    bench.show()
+    bench.run()
+    for _ in range(100):
+        bench.wait(0.1)
+        bench.run()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    assert framework.status is not None
+    (task,) = framework.status.attempt_status.roles[0].task_statuses
+    assert 3 <= task.attempt_status.id <= 8, "in ten seconds"
+
+
+def creations(done: list[str]) -> int:
+    return sum(entry.startswith("create job-worker") for entry in done)
+
+
+def test_a_quota_that_is_used_up_is_asked_about_by_a_few_pods_and_not_by_all() -> None:
+    bench = bench_with(40)
+    over_quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: pods"))
+    bench.port.errors = {f"create job-worker-{index}": over_quota for index in range(40)}
+    bench.run()
+    bench.show()
+    assert creations(bench.run()) == 40, "the gang, all at once"
+    tried = 0
+    for _ in range(300):
+        bench.wait(0.1)
+        tried += creations(bench.run())
+    assert 3 <= tried <= 150, "in half a minute; forty at every turn would be a thousand"
+    bench.port.errors.clear()
+    waves = []
+    for _ in range(1500):
+        bench.wait(0.1)
+        bench.show()
+        if wave := creations(bench.run()):
+            waves.append(wave)
+    assert sum(waves) == 40
+    assert max(waves) > 1, "the more there are, the more are tried at a time"
+
+
+def test_a_refusal_that_concerns_all_does_not_begin_anew_with_each_name() -> None:
+    """A gang that is created in slices, of which the first was turned down as a whole."""
+    bench = bench_with(1000)
+    over_quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: pods"))
+    bench.port.errors = {f"create job-worker-{index}": over_quota for index in range(1000)}
+    bench.run()
+    bench.show()
+    tried = 0
+    for _ in range(600):
+        bench.wait(0.1)
+        tried += creations(bench.run())
+    assert tried < 400, "in a minute"
+    assert "pods: RefusedError" in bench.port.failures, "and somebody is told why nothing happens"
+
+
+@pytest.mark.parametrize("error", [None, UnansweredError(), RefusedError(ApiFailure(403, "Forbidden", "no"))])
+def test_what_an_action_would_make_true_is_announced_when_it_is_done(error: PortError | None) -> None:
+    job = builders.framework("job", builders.role("worker", 1), ttl_seconds_after_finished=0)
+    bench = Bench(job)
+    bench.run()
+    bench.show()
+    bench.run()
+    bench.show()
+    if error is not None:
+        bench.port.errors["delete Framework"] = error
+    bench.set_phases("Succeeded")
+    log: list[str] = []
+    for _ in range(6):
+        bench.wait(1)
+        log += bench.run()
+        for pod in tuple(bench.cache.observe(bench.key, NOW, 0.0).pods.values()):
+            bench.cache.remove_pod(pod)
+        config_map = bench.cache.observe(bench.key, NOW, 0.0).config_map
+        if "delete job-attempt cm-1" in log and config_map is not None:
+            bench.cache.remove_config_map(config_map)
+    assert "delete Framework" in log
+    kinds = [reason.kind for reason in bench.port.reasons]
+    assert ReasonKind.FRAMEWORK_COMPLETED in kinds
+    assert (ReasonKind.FRAMEWORK_EXPIRED in kinds) is (error is None)
+
+
+def test_a_task_whose_name_a_stranger_has_holds_up_no_other() -> None:
+    bench = bench_with(3)
+    bench.port.errors["create job-worker-0"] = AlreadyExistsError("job-worker-0")
+    bench.run()
+    bench.show()
+    assert creations(bench.run()) == 3
+    assert set(bench.cache.observe(bench.key, NOW, 0.0).pods) == {"job-worker-1", "job-worker-2"}

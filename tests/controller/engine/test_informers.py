@@ -1,0 +1,561 @@
+"""What lists and watches say, and what the cache and the hearers make of it."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from windlass.controller.engine import informers
+from windlass.controller.engine.cache import Cache
+from windlass.controller.engine.informers import Hearers, HistoryError, Informers
+from windlass.controller.engine.keys import FrameworkKey, key_of
+from windlass.controller.other_controllers import Rivals
+from windlass.decide import initial_status
+from windlass.kubeapi.errors import ApiError, UnansweredError
+from windlass.kubeapi.following import Changed, Deleted, Listed, News
+from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
+from windlass.kubeapi.transport import Transport
+from windlass.model.framework import Framework
+from windlass.model.names import CONTROLLER_GROUP, FRAMEWORK_NAME, LAUNCHER_GROUP
+from windlass.model.pods import ConfigMapView, PodView
+from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogPodSnapshot
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW
+from windlass.wire import codec
+from windlass.wire.codec import StatusWriter, Unreadable
+
+OURS = "windlass-test"
+EVERYTHING = LogObjectSnapshot()
+NOTHING = LogObjectSnapshot(
+    framework=LogFrameworkSnapshot(on_framework_deletion=False), pod=LogPodSnapshot(on_pod_deletion=False)
+)
+
+
+class Following:
+    """Stands where a Follower stands, and says what a test tells it to."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        resource: Resource,
+        *,
+        namespace: str,
+        label_selector: str,
+        receive: Callable[[News], None],
+        troubled: Callable[[ApiError], None],
+    ) -> None:
+        self.resource = resource
+        self.namespace = namespace
+        self.label_selector = label_selector
+        self.says = receive
+        self.is_troubled_by = troubled
+
+
+class Bench:
+    """Informers, and everybody who hears of something."""
+
+    def __init__(self, namespaces: Sequence[str] = (), wanted: LogObjectSnapshot = EVERYTHING) -> None:
+        self.cache = Cache()
+        self.rivals = Rivals(OURS)
+        self.woken: list[set[FrameworkKey]] = []
+        self.gone: list[str] = []
+        self.unreadable: list[Unreadable] = []
+        self.troubles: list[tuple[str, str]] = []
+        self.snapshots: list[str] = []
+        hearers = Hearers(
+            changed=self._changed,
+            gone=lambda framework: self.gone.append(framework.uid),
+            unreadable=self.unreadable.append,
+            troubled=lambda resource, error: self.troubles.append((resource.plural, str(error))),
+            snapshot=self.snapshots.append,
+        )
+        self.informers = Informers(
+            cast("Transport", None),
+            self.cache,
+            self.rivals,
+            hearers,
+            namespaces=namespaces,
+            wanted_snapshots=wanted,
+        )
+
+    def _changed(self, keys: Iterable[FrameworkKey]) -> None:
+        if found := set(keys):
+            self.woken.append(found)
+
+    def frameworks(self, group: str = CONTROLLER_GROUP) -> list[Following]:
+        return cast("list[Following]", self.informers.of_frameworks(group))
+
+    def config_maps(self) -> list[Following]:
+        return cast("list[Following]", self.informers.of_config_maps())
+
+    def pods(self) -> list[Following]:
+        return cast("list[Following]", self.informers.of_pods())
+
+    def rival(self) -> str:
+        return self.cache.observe(KEY, NOW, 0.0).rival
+
+
+@pytest.fixture(autouse=True)
+def _without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(informers, "Follower", Following)
+
+
+def job(
+    version: str = "5", uid: str = "fw-1", namespace: str = "team", group: str = CONTROLLER_GROUP
+) -> Framework:
+    made = builders.framework(
+        "job", builders.role("worker", 2), uid=uid, resource_version=version, namespace=namespace, group=group
+    )
+    return made.with_status(initial_status.framework_status(made, NOW))
+
+
+JOB = job()
+KEY = key_of(JOB)
+
+
+def raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def edited(framework: Framework, path: str, value: Any) -> msgspec.Raw:
+    """As JSON, with something else at that place."""
+    whole = msgspec.json.decode(codec.encode_framework(framework))
+    *parents, last = path.split(".")
+    inner = whole
+    for parent in parents:
+        inner = inner[int(parent)] if isinstance(inner, list) else inner[parent]
+    inner[last] = value
+    return raw(whole)
+
+
+def unreadable(framework: Framework) -> msgspec.Raw:
+    return edited(framework, "spec.taskRoles.0.taskNumber", "two")
+
+
+def deep(framework: Framework) -> msgspec.Raw:
+    """Of more levels than a decoder goes down."""
+    marked = bytes(edited(framework, "spec.taskRoles.0.task.pod", "deep"))
+    return msgspec.Raw(marked.replace(b'"pod":"deep"', b'"pod":' + b'{"a":' * 5000 + b"1" + b"}" * 5000))
+
+
+def written_by(framework: Framework, **times: str) -> msgspec.Raw:
+    entries = [
+        {
+            "manager": manager,
+            "operation": "Update",
+            "time": f"2026-01-01T00:00:{second}Z",
+            "fieldsV1": {"f:status": {"f:state": {}}},
+        }
+        for manager, second in times.items()
+    ]
+    return edited(framework, "metadata.managedFields", entries)
+
+
+def pod(uid: str = "pod-1", version: str = "10", *, label: str = "job", namespace: str = "team") -> PodView:
+    assert JOB.status is not None
+    task = JOB.status.attempt_status.roles[0].task_statuses[0]
+    made = builders.pod(JOB, task, uid=uid, resource_version=version)
+    labels = msgspec.structs.replace(made.metadata.labels, framework_name=label)
+    metadata = msgspec.structs.replace(made.metadata, labels=labels, namespace=namespace)
+    return msgspec.structs.replace(made, metadata=metadata)
+
+
+def config_map(uid: str = "cm-1", version: str = "9") -> ConfigMapView:
+    return builders.config_map(JOB, uid, resource_version=version)
+
+
+# Who is followed
+
+
+@pytest.mark.parametrize(("namespaces", "expected"), [((), [""]), (("team", "lab"), ["team", "lab"])])
+def test_each_namespace_is_followed_by_itself_and_objects_by_our_label(
+    namespaces: tuple[str, ...], expected: list[str]
+) -> None:
+    bench = Bench(namespaces)
+    for followers, resource, selector in (
+        (bench.frameworks(), frameworks(CONTROLLER_GROUP), ""),
+        (bench.frameworks(LAUNCHER_GROUP), frameworks(LAUNCHER_GROUP), ""),
+        (bench.config_maps(), CONFIG_MAPS, FRAMEWORK_NAME),
+        (bench.pods(), PODS, FRAMEWORK_NAME),
+    ):
+        assert [follower.namespace for follower in followers] == expected
+        assert {follower.resource for follower in followers} == {resource}
+        assert {follower.label_selector for follower in followers} == {selector}
+
+
+def test_trouble_is_told_with_what_it_is_about() -> None:
+    bench = Bench()
+    for followers in (bench.frameworks(), bench.config_maps(), bench.pods()):
+        followers[0].is_troubled_by(UnansweredError("cut"))
+    assert bench.troubles == [("frameworks", "cut"), ("configmaps", "cut"), ("pods", "cut")]
+
+
+# Frameworks
+
+
+def test_what_is_listed_is_cached_and_looked_at() -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([raw(JOB)], "20"))
+    assert bench.cache.framework(KEY) == JOB
+    assert bench.woken == [{KEY}]
+
+
+def test_a_change_is_cached_and_looked_at_and_old_news_is_not() -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Changed(raw(JOB)))
+    follower.says(Changed(raw(job("7"))))
+    follower.says(Changed(raw(job("6"))))
+    found = bench.cache.framework(KEY)
+    assert found is not None
+    assert found.metadata.resource_version == "7"
+    assert bench.woken == [{KEY}, {KEY}]
+
+
+def test_a_list_buries_what_it_does_not_show_in_its_namespace_and_group_only() -> None:
+    bench = Bench(("team", "lab"))
+    team, lab = bench.frameworks()
+    elsewhere, other = job(namespace="lab", uid="fw-2"), job(group=LAUNCHER_GROUP, uid="fw-3")
+    team.says(Listed([raw(JOB)], "20"))
+    lab.says(Listed([raw(elsewhere)], "20"))
+    bench.frameworks(LAUNCHER_GROUP)[0].says(Listed([raw(other)], "20"))
+    bench.woken.clear()
+    team.says(Listed([], "30"))
+    assert set(bench.cache.keys()) == {key_of(elsewhere), key_of(other)}
+    assert bench.woken == [{KEY}]
+
+
+def test_the_echo_of_our_own_store_is_not_even_read() -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([raw(JOB)], "5"))
+    assert bench.cache.stored(job("6"))
+    bench.woken.clear()
+    follower.says(Changed(unreadable(job("6"))))
+    assert bench.unreadable == []
+    assert bench.woken == []
+    follower.says(Changed(raw(job("7"))))
+    assert bench.woken == [{KEY}]
+
+
+def test_a_framework_without_a_name_keeps_nobody_from_anything(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    nameless = raw({"apiVersion": f"{CONTROLLER_GROUP}/v1", "kind": "Framework", "metadata": {}, "spec": 3})
+    follower.says(Listed([nameless, raw(JOB)], "20"))
+    follower.says(Changed(nameless))
+    assert set(bench.cache.keys()) == {KEY}
+    assert len(caplog.records) == 2
+
+
+# Frameworks that cannot be read
+
+
+@pytest.mark.parametrize("by", [Changed, lambda data: Listed([data], "30")], ids=["watch", "list"])
+def test_a_framework_that_cannot_be_read_is_told_of_and_neither_buried_nor_departed(
+    by: Callable[[msgspec.Raw], News],
+) -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([raw(JOB)], "20"))
+    bench.pods()[0].says(Listed([raw(pod())], "20"))
+    bench.woken.clear()
+    follower.says(by(unreadable(job("21"))))
+    assert bench.cache.framework(KEY) is None
+    assert bench.cache.departed(KEY) is None
+    assert bench.woken == [], "there is nothing that could be decided"
+    assert bench.gone == []
+    (told,) = bench.unreadable
+    assert (told.metadata.name, told.metadata.resource_version) == ("job", "21")
+    assert "taskNumber" in told.error
+    follower.says(Changed(raw(job("22"))))
+    assert bench.cache.framework(KEY) == job("22"), "it is mended"
+    assert set(bench.cache.observe(KEY, NOW, 0.0).pods) == {"job-worker-0"}, "and has kept its pods"
+    assert bench.woken == [{KEY}]
+
+
+@pytest.mark.parametrize("made", [unreadable, deep], ids=["odd", "too deep"])
+def test_a_framework_that_cannot_be_read_keeps_no_other_from_being_run(
+    made: Callable[[Framework], msgspec.Raw],
+) -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    bad = made(builders.framework("bad", namespace="team", resource_version="6"))
+    follower.says(Listed([bad, raw(JOB)], "20"))
+    assert set(bench.cache.keys()) == {KEY}
+    assert [told.metadata.name for told in bench.unreadable] == ["bad"]
+    follower.says(Changed(made(builders.framework("worse", namespace="team", resource_version="21"))))
+    follower.says(Changed(raw(job("22"))))
+    assert bench.cache.framework(KEY) == job("22")
+    assert [told.metadata.name for told in bench.unreadable] == ["bad", "worse"]
+
+
+def test_nobody_is_told_about_one_that_is_gone() -> None:
+    """It cannot be told so any more."""
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([unreadable(JOB)], "20"))
+    bench.unreadable.clear()
+    follower.says(Deleted(unreadable(job("21"))))
+    assert bench.unreadable == []
+    assert len(bench.snapshots) == 1
+
+
+def test_one_that_was_read_once_and_is_deleted_unreadable_is_gone() -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([raw(JOB)], "20"))
+    follower.says(Deleted(unreadable(job("21"))))
+    assert bench.cache.framework(KEY) is None
+    assert bench.unreadable == []
+
+
+def test_what_one_leaves_that_was_deleted_unreadable_and_unseen_is_cleared_away() -> None:
+    """Between two lists, while nobody watched."""
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([raw(JOB)], "20"))
+    bench.pods()[0].says(Listed([raw(pod())], "20"))
+    follower.says(Listed([unreadable(job("21"))], "30"))
+    bench.woken.clear()
+    follower.says(Listed([unreadable(job("21"))], "40"))
+    assert bench.woken == []
+    follower.says(Listed([], "50"))
+    assert bench.cache.departed(KEY) == JOB
+    assert bench.woken == [{KEY}]
+
+
+@pytest.mark.parametrize("was_told", [True, False], ids=["after it was told of", "at once"])
+def test_what_one_leaves_that_is_deleted_unreadable_is_cleared_away(was_told: bool) -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([raw(JOB)], "20"))
+    bench.pods()[0].says(Listed([raw(pod())], "20"))
+    if was_told:
+        follower.says(Changed(unreadable(job("21"))))
+    bench.woken.clear()
+    follower.says(Deleted(unreadable(job("22"))))
+    assert bench.cache.departed(KEY) == JOB, "as it could be read last"
+    assert bench.woken == [{KEY}]
+
+
+# Frameworks that are deleted
+
+
+@pytest.mark.parametrize(("wanted", "lines"), [(EVERYTHING, 1), (NOTHING, 0)])
+def test_a_deleted_framework_is_gone_for_everybody_and_leaves_a_snapshot_if_that_is_wanted(
+    wanted: LogObjectSnapshot, lines: int
+) -> None:
+    bench = Bench(wanted=wanted)
+    (follower,) = bench.frameworks()
+    follower.says(Listed([raw(JOB)], "20"))
+    bench.pods()[0].says(Listed([raw(pod())], "20"))
+    bench.woken.clear()
+    follower.says(Deleted(raw(job("21"))))
+    assert bench.cache.framework(KEY) is None
+    assert bench.cache.departed(KEY) == JOB
+    assert bench.gone == ["fw-1"]
+    assert bench.woken == [{KEY}], "what it left has to be cleared away"
+    assert len(bench.snapshots) == lines
+    assert all("ObjectSnapshot" in line and '"fw-1"' in line for line in bench.snapshots)
+
+
+def test_the_late_deletion_of_an_earlier_one_concerns_nobody() -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    anew = job("30", uid="fw-2")
+    follower.says(Listed([raw(anew)], "30"))
+    bench.woken.clear()
+    follower.says(Deleted(raw(job("21"))))
+    assert bench.cache.framework(KEY) == anew
+    assert bench.woken == []
+
+
+# Rivals
+
+
+def test_whoever_wrote_before_is_no_rival_and_whoever_writes_again_is_one() -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([written_by(JOB, frameworkcontroller="10")], "20"))
+    assert bench.rival() == ""
+    follower.says(Changed(written_by(job("21"), frameworkcontroller="10", **{OURS: "20"})))
+    assert bench.rival() == ""
+    follower.says(Changed(written_by(job("22"), frameworkcontroller="30", **{OURS: "20"})))
+    assert bench.rival() == "frameworkcontroller"
+
+
+def test_a_list_shows_a_rival_too() -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Listed([written_by(JOB)], "20"))
+    follower.says(Listed([written_by(job("21"), other="10")], "30"))
+    assert bench.rival() == "other"
+    assert bench.woken[-1] == {KEY}
+
+
+def test_a_framework_that_was_made_anew_has_no_rival_yet() -> None:
+    bench = Bench()
+    (follower,) = bench.frameworks()
+    follower.says(Changed(written_by(JOB)))
+    follower.says(Changed(written_by(job("21"), other="10")))
+    assert bench.rival() == "other"
+    follower.says(Deleted(raw(job("22"))))
+    follower.says(Changed(written_by(job("23", uid="fw-2"), other="20")))
+    assert bench.rival() == ""
+    later = StatusWriter("other", builders.at(30), "Update")
+    assert bench.rivals.among("fw-1", [later]) == "", "nothing is remembered of the old one"
+
+
+# Pods and ConfigMaps
+
+
+def test_objects_are_cached_and_wake_their_framework() -> None:
+    bench = Bench()
+    bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
+    (pods,), (config_maps,) = bench.pods(), bench.config_maps()
+    bench.woken.clear()
+    config_maps.says(Listed([raw(config_map())], "20"))
+    pods.says(Listed([raw(pod())], "20"))
+    observed = bench.cache.observe(KEY, NOW, 0.0)
+    assert (observed.config_map, dict(observed.pods)) == (config_map(), {"job-worker-0": pod()})
+    pods.says(Changed(raw(pod(version="21"))))
+    config_maps.says(Changed(raw(config_map(version="21"))))
+    config_maps.says(Deleted(raw(config_map(version="22"))))
+    pods.says(Deleted(raw(pod(version="22"))))
+    observed = bench.cache.observe(KEY, NOW, 0.0)
+    assert (observed.config_map, dict(observed.pods)) == (None, {})
+    assert {"pod-1", "cm-1"} <= observed.known
+    assert bench.woken == 6 * [{KEY}]
+
+
+def test_a_list_says_nothing_about_other_namespaces() -> None:
+    bench = Bench(("team", "lab"))
+    bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
+    team, lab = bench.pods()
+    team.says(Listed([raw(pod())], "20"))
+    lab.says(Listed([], "30"))
+    assert set(bench.cache.observe(KEY, NOW, 0.0).pods) == {"job-worker-0"}
+    team.says(Listed([], "30"))
+    assert not bench.cache.observe(KEY, NOW, 0.0).pods
+
+
+def test_a_pod_whose_label_was_taken_away_is_gone_for_its_framework() -> None:
+    """A watch by label says that it is deleted, and shows it as it is now: without the label."""
+    bench = Bench()
+    bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
+    (follower,) = bench.pods()
+    follower.says(Listed([raw(pod())], "20"))
+    bench.woken.clear()
+    follower.says(Deleted(raw(pod(version="21", label=""))))
+    observed = bench.cache.observe(KEY, NOW, 0.0)
+    assert not observed.pods
+    assert "pod-1" in observed.known
+    assert bench.woken == [{KEY}]
+
+
+@pytest.mark.parametrize(("wanted", "lines"), [(EVERYTHING, 1), (NOTHING, 0)])
+def test_a_deleted_pod_leaves_a_snapshot_if_that_is_wanted(wanted: LogObjectSnapshot, lines: int) -> None:
+    bench = Bench(wanted=wanted)
+    (follower,) = bench.pods()
+    follower.says(Changed(raw(pod())))
+    assert bench.snapshots == []
+    follower.says(Deleted(raw({**msgspec.to_builtins(pod(version="11")), "spec": {"priority": 7}})))
+    assert len(bench.snapshots) == lines
+    assert all('"priority":7' in line for line in bench.snapshots), "all of it, also what nobody here reads"
+
+
+@pytest.mark.parametrize("kind", ["pods", "config_maps"])
+def test_an_object_that_cannot_be_read_keeps_nobody_from_anything(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
+    (follower,) = getattr(bench, kind)()
+    odd = raw({"metadata": {"name": 7}})
+    good = raw(pod() if kind == "pods" else config_map())
+    follower.says(Listed([odd, good], "20"))
+    follower.says(Changed(odd))
+    follower.says(Deleted(odd))
+    observed = bench.cache.observe(KEY, NOW, 0.0)
+    assert observed.pods or observed.config_map is not None
+    assert len(caplog.records) == 3
+
+
+# What our own code cannot cope with
+
+
+class _BugError(Exception):
+    pass
+
+
+def _fail(*_: object, **__: object) -> None:
+    raise _BugError
+
+
+@pytest.mark.parametrize(
+    ("kind", "put", "item"),
+    [
+        pytest.param("frameworks", "put_framework", raw(JOB), id="framework"),
+        pytest.param("config_maps", "put_config_map", raw(config_map()), id="config map"),
+        pytest.param("pods", "put_pod", raw(pod()), id="pod"),
+    ],
+)
+def test_a_change_that_cannot_be_taken_in_is_told_and_the_next_one_arrives(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str, put: str, item: msgspec.Raw
+) -> None:
+    bench = Bench()
+    (follower,) = getattr(bench, kind)()
+    with monkeypatch.context() as broken:
+        broken.setattr(bench.cache, put, _fail)
+        follower.says(Changed(item))
+    (record,) = caplog.records
+    assert record.getMessage() == "a change could not be taken in"
+    assert record.exc_info is not None
+    assert record.exc_info[0] is _BugError
+    bench.frameworks()[0].says(Changed(raw(JOB)))
+    bench.woken.clear()
+    follower.says(Changed(item))
+    assert bench.cache.framework(KEY) == JOB
+    assert kind == "frameworks" or bench.woken == [{KEY}]
+
+
+@pytest.mark.parametrize("kind", ["frameworks", "config_maps", "pods"])
+def test_a_list_that_cannot_be_taken_in_is_a_reason_to_stop(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """What is not in the cache would be taken for gone."""
+    bench = Bench()
+    (follower,) = getattr(bench, kind)()
+    monkeypatch.setattr(bench.cache, f"replace_{kind}", _fail)
+    with pytest.raises(_BugError):
+        follower.says(Listed([], "20"))
+
+
+# A server that has gone back in time
+
+
+@pytest.mark.parametrize("kind", ["frameworks", "config_maps", "pods"])
+def test_a_list_that_is_older_than_an_earlier_one_is_not_taken_in(kind: str) -> None:
+    bench = Bench()
+    bench.frameworks()[0].says(Listed([raw(JOB)], "5"))
+    bench.pods()[0].says(Listed([raw(pod())], "20"))
+    (follower,) = getattr(bench, kind)()
+    follower.says(Listed([raw(JOB)] if kind == "frameworks" else [], "7"))
+    bench.woken.clear()
+    with pytest.raises(HistoryError, match="has the version 6, an earlier one had 7"):
+        follower.says(Listed([], "6"))
+    assert bench.cache.framework(KEY) == JOB
+    assert bench.woken == []
+
+
+def test_lists_of_different_namespaces_are_of_different_times() -> None:
+    bench = Bench(("team", "lab"))
+    team, lab = bench.frameworks()
+    team.says(Listed([], "20"))
+    lab.says(Listed([], "10"))
+    lab.says(Listed([], "10"))
+    team.says(Listed([raw(job("21"))], "21"))
+    assert bench.cache.framework(KEY) == job("21")

@@ -1,0 +1,380 @@
+"""What the executor does for a Framework that asks for names or for a barrier: the Service, the ports, the Gang."""
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+from tests.controller.benches import Bench
+
+from windlass.controller.engine.executor import ChoosePorts
+from windlass.controller.engine.port import (
+    AlreadyExistsError,
+    ConflictError,
+    PortError,
+    RefusedError,
+    UnansweredError,
+)
+from windlass.decide.types import ReasonKind
+from windlass.model import names
+from windlass.model.api_failure import ApiFailure
+from windlass.model.base import Json
+from windlass.model.framework import Framework, RetryPolicySpec
+from windlass.model.status import ConditionType
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW
+
+NAMES = {names.RUNTIME_ANNOTATION: "tensorflow"}
+BARRIER = {names.BARRIER_ANNOTATION: "true"}
+
+
+def job(annotations: dict[str, str], tasks: int = 2) -> Framework:
+    """A task that fails is tried again, and does not end the attempt."""
+    retry = RetryPolicySpec(max_retry_count=-1)
+    return builders.framework(
+        "job", builders.role("worker", tasks, min_failed=-1, retry=retry), annotations=annotations
+    )
+
+
+def last_of(bench: Bench, kind: str) -> Json:
+    return [manifest for manifest in bench.port.manifests if manifest["kind"] == kind][-1]
+
+
+def made(bench: Bench) -> list[str]:
+    return [manifest["kind"] for manifest in bench.port.manifests]
+
+
+# The Service
+
+
+def test_the_service_is_made_before_the_config_map() -> None:
+    bench = Bench(job(NAMES))
+    assert bench.run() == ["create Service"]
+    assert bench.run() == ["create ConfigMap"]
+    service = last_of(bench, "Service")
+    assert service["metadata"]["name"] == "job"
+    assert service["spec"]["clusterIP"] == "None"
+
+
+def test_nobody_has_to_wake_it_between_the_two() -> None:
+    bench = Bench(job(NAMES))
+    bench.run()
+    assert bench.is_due_now
+
+
+@pytest.mark.parametrize("annotations", [{}, BARRIER], ids=["nothing", "barrier"])
+def test_no_service_is_made_for_one_that_does_not_ask(annotations: dict[str, str]) -> None:
+    bench = Bench(job(annotations))
+    assert bench.run() == ["create ConfigMap"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        AlreadyExistsError("it is not this Framework's"),
+        RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: services")),
+        UnansweredError("timed out"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_service_that_cannot_be_had_is_tried_again_later_and_later(error: PortError) -> None:
+    bench = Bench(job(NAMES))
+    bench.port.errors["create Service"] = error
+    assert bench.run() == ["create Service"]
+    waits = []
+    for _ in range(4):
+        before = bench.seconds
+        run_until("create Service", bench)
+        waits.append(bench.seconds - before)
+    assert waits[-1] > waits[0] > 0
+    bench.port.errors.clear()
+    run_until("create Service", bench)
+    assert "ConfigMap" not in made(bench), "an attempt without names is not begun"
+    assert "create ConfigMap" in bench.run()
+
+
+def run_until(act: str, bench: Bench) -> None:
+    done = bench.run()
+    while act not in done:
+        done = bench.run_when_due()
+
+
+def condition(bench: Bench) -> str:
+    """What NameTaken says; empty if it is not so."""
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    if framework.status is None:
+        return ""
+    found = framework.status.condition(ConditionType.NAME_TAKEN)
+    return found.message if found is not None and found.is_true else ""
+
+
+def test_a_service_of_somebody_else_is_told_until_it_has_gone() -> None:
+    bench = Bench(job(NAMES))
+    bench.port.errors["create Service"] = AlreadyExistsError("it is not this Framework's")
+    run_until("store AttemptCreationPending", bench)
+    assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.NAME_TAKEN]
+    assert condition(bench) == "Service job exists already: it is not this Framework's"
+    assert bench.port.failures == [], "it is the user's business, and the condition tells of it"
+    bench.port.errors.clear()
+    run_until("create Service", bench)
+    for _ in range(3):
+        bench.run()
+        bench.show()
+    assert condition(bench) == ""
+    assert bench.cache.observe(bench.key, NOW, 0.0).pods
+
+
+def test_a_name_that_was_freed_is_not_complained_about_while_something_else_is_waited_for() -> None:
+    bench = Bench(job(NAMES))
+    bench.port.errors["create Service"] = AlreadyExistsError("it is not this Framework's")
+    run_until("store AttemptCreationPending", bench)
+    assert condition(bench)
+    quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: configmaps"))
+    bench.port.errors = {"create ConfigMap": quota}
+    run_until("create Service", bench)
+    run_until("store AttemptCreationPending", bench)
+    assert condition(bench) == ""
+
+
+def test_a_refusal_of_the_service_is_told() -> None:
+    bench = Bench(job(NAMES))
+    bench.port.errors["create Service"] = RefusedError(ApiFailure(403, "Forbidden", "no"))
+    bench.run()
+    assert bench.port.failures == ["the Service job: RefusedError"]
+    assert condition(bench) == ""
+
+
+# The ports, where pods share one network
+
+
+def started(annotations: dict[str, str], choose_ports: ChoosePorts | None = None, tasks: int = 2) -> Bench:
+    """All pods are created, and the watch has shown them."""
+    bench = Bench(job(annotations, tasks), "windlass:test", choose_ports)
+    for _ in range(4):
+        bench.run()
+        bench.show()
+    assert len(bench.cache.observe(bench.key, NOW, 0.0).pods) == tasks
+    bench.wait(1)
+    bench.run()
+    return bench
+
+
+def workers_told(bench: Bench) -> list[str]:
+    """Where the last pod that was made finds its peers."""
+    (container,) = last_of(bench, "Pod")["spec"]["containers"]
+    variables = {variable["name"]: variable.get("value", "") for variable in container["env"]}
+    found: list[str] = json.loads(variables["TF_CONFIG"])["cluster"]["worker"]
+    return found
+
+
+def written(bench: Bench) -> str | None:
+    ports: str | None = last_of(bench, "ConfigMap")["metadata"]["annotations"].get(names.PORTS_ANNOTATION)
+    return ports
+
+
+def test_the_ports_of_an_attempt_stand_on_its_config_map_and_its_pods_are_told() -> None:
+    asked: list[str] = []
+
+    def choose(framework: Framework) -> dict[str, int]:
+        asked.append(framework.name)
+        return {"worker": 31000}
+
+    bench = started(NAMES, choose)
+    assert json.loads(written(bench) or "") == {"worker": 31000}
+    assert workers_told(bench) == ["127.0.0.1:31000", "127.0.0.1:31001"]
+    assert asked == ["job"], "once for the attempt, however many pods it has"
+
+
+def test_the_gang_has_the_ports_that_its_tasks_have() -> None:
+    bench = started({**NAMES, **BARRIER}, lambda _: {"worker": 31000})
+    give_addresses(bench, "127.1.0.5", "127.1.0.6")
+    bench.run()
+    [role] = last_of(bench, "Gang")["spec"]["roles"]
+    assert [member["port"] for member in role["members"]] == [31000, 31001]
+
+
+def test_a_machine_without_free_ports_is_told_of_and_asked_again() -> None:
+    def choose(_framework: Framework) -> dict[str, int]:
+        raise PortError("no 9 free ports in a row were found on this machine")
+
+    bench = Bench(job(NAMES), "windlass:test", choose)
+    bench.run()
+    bench.run()
+    assert bench.port.failures == ["the ConfigMap job-attempt: PortError"]
+    bench.wait(60)
+    bench.run()
+    assert len(bench.port.failures) > 1
+
+
+@pytest.mark.parametrize("choose_ports", [None, lambda _: None], ids=["nobody", "not for this one"])
+def test_where_nobody_chooses_ports_there_are_names(choose_ports: ChoosePorts | None) -> None:
+    bench = started(NAMES, choose_ports)
+    assert written(bench) is None
+    assert workers_told(bench) == ["worker-0.job:2222", "worker-1.job:2222"]
+
+
+def test_another_controller_goes_on_with_the_ports_that_were_chosen() -> None:
+    first = Bench(job(NAMES), "", lambda _: {"worker": 31000})
+    for _ in range(2):
+        first.run()
+    framework = first.cache.framework(first.key)
+    config_map = first.cache.observe(first.key, NOW, 0.0).config_map
+    assert framework is not None
+    assert config_map is not None
+
+    def choose(_: Framework) -> dict[str, int]:
+        raise AssertionError("the attempt has its ports")
+
+    second = Bench(framework, "", choose)
+    second.port.version = 500
+    second.cache.put_config_map(config_map)
+    second.run()
+    assert workers_told(second) == ["127.0.0.1:31000", "127.0.0.1:31001"]
+
+
+# The Gang
+
+
+def give_addresses(bench: Bench, *addresses: str) -> None:
+    """To worker-0, worker-1, …"""
+    for index, address in enumerate(addresses):
+        bench.set_pod(f"job-worker-{index}", phase="Running", pod_ip=address)
+
+
+def members(gang: Json) -> list[tuple[str, str]]:
+    (workers,) = gang["spec"]["roles"]
+    return [(member["podUID"], member["ip"]) for member in workers["members"]]
+
+
+def told(bench: Bench) -> list[str]:
+    """What is done now, and after whatever may wait has waited."""
+    done = bench.run()
+    bench.wait(1)
+    return [*done, *bench.run()]
+
+
+def test_the_gang_is_published_after_the_addresses_are_stored() -> None:
+    bench = started(BARRIER)
+    assert bench.run() == []
+    give_addresses(bench, "10.0.0.5", "10.0.0.6")
+    assert bench.run() == ["store AttemptRunning", "publish Gang"], "at once"
+    gang = last_of(bench, "Gang")
+    assert gang["metadata"]["name"] == "job-cm-1"
+    assert gang["spec"]["attemptInstanceUID"] == "0_cm-1"
+    assert members(gang) == [("uid-job-worker-0", "10.0.0.5"), ("uid-job-worker-1", "10.0.0.6")]
+
+
+def test_before_everybody_has_an_address_nobody_is_told() -> None:
+    bench = started(BARRIER)
+    give_addresses(bench, "10.0.0.5")
+    assert [done for _ in range(3) for done in told(bench)] == ["store AttemptRunning"]
+    give_addresses(bench, "10.0.0.5", "10.0.0.6")
+    assert told(bench) == ["store AttemptRunning", "publish Gang"]
+
+
+def test_addresses_that_were_not_stored_are_not_published() -> None:
+    bench = started(BARRIER)
+    give_addresses(bench, "10.0.0.5", "10.0.0.6")
+    bench.port.errors["store AttemptRunning"] = ConflictError()
+    assert bench.run() == ["store AttemptRunning"]
+    bench.port.errors.clear()
+    assert bench.run_when_due() == ["store AttemptRunning", "publish Gang"]
+
+
+def test_it_is_not_published_again_when_nothing_has_changed() -> None:
+    bench = started(BARRIER)
+    give_addresses(bench, "10.0.0.5", "10.0.0.6")
+    bench.run()
+    bench.show()
+    assert [told(bench) for _ in range(3)] == [[], [], []]
+    bench.set_pod("job-worker-0", phase="Succeeded")
+    assert told(bench) == ["store AttemptRunning"], "who has ended was there"
+    assert made(bench).count("Gang") == 1
+
+
+@pytest.mark.parametrize(
+    "error", [UnansweredError("timed out"), RefusedError(ApiFailure(403, "Forbidden", "no"))], ids=str
+)
+def test_a_gang_that_could_not_be_published_is_published_later(error: PortError) -> None:
+    bench = started(BARRIER)
+    give_addresses(bench, "10.0.0.5", "10.0.0.6")
+    bench.port.errors["publish Gang"] = error
+    assert bench.run() == ["store AttemptRunning", "publish Gang"]
+    assert not bench.is_due_now, "not at once"
+    assert len(bench.port.failures) == 1, "and somebody is told"
+    for _ in range(3):
+        assert bench.run_when_due() == ["publish Gang"]
+    bench.port.errors.clear()
+    assert bench.run_when_due() == ["publish Gang"]
+    assert told(bench) == []
+
+
+def test_a_retried_task_is_published_at_its_new_address_and_not_before_it_has_one() -> None:
+    bench = started(BARRIER)
+    give_addresses(bench, "10.0.0.5", "10.0.0.6")
+    bench.run()
+    bench.set_pod("job-worker-1", phase="Failed")
+    assert "delete job-worker-1" in bench.run()
+    bench.cache.remove_pod(bench.cache.observe(bench.key, NOW, 0.0).pods["job-worker-1"])
+    done = [done for _ in range(3) for done in told(bench)]
+    assert "create job-worker-1" in done
+    assert "publish Gang" not in done, "worker-1 is nowhere"
+    bench.show()
+    give_addresses(bench, "10.0.0.5", "10.0.0.7")
+    assert told(bench)[-1] == "publish Gang"
+    found = members(last_of(bench, "Gang"))
+    assert found == [("uid-job-worker-0", "10.0.0.5"), ("uid-job-worker-1-2", "10.0.0.7")]
+
+
+def test_another_controller_publishes_what_it_does_not_know_to_be_published() -> None:
+    """The first one may have died between the store and the act."""
+    first = started(BARRIER)
+    give_addresses(first, "10.0.0.5", "10.0.0.6")
+    first.port.errors["publish Gang"] = UnansweredError()
+    first.run()
+    second = taken_over(first)
+    assert second.run() == ["publish Gang"]
+    assert second.run() == []
+
+
+def taken_over(first: Bench) -> Bench:
+    framework, observed = first.cache.framework(first.key), first.cache.observe(first.key, NOW, 0.0)
+    assert framework is not None
+    assert observed.config_map is not None
+    second = Bench(framework)
+    second.port.version = 500
+    second.cache.put_config_map(observed.config_map)
+    for pod in observed.pods.values():
+        second.cache.put_pod(pod)
+    return second
+
+
+def init_containers(pod: Json) -> Sequence[Json]:
+    found: Sequence[Json] = pod["spec"].get("initContainers", ())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("annotations", "images"),
+    [({}, []), (NAMES, []), (BARRIER, ["windlass:test"]), ({names.BARRIER_ANNOTATION: "own"}, [])],
+    ids=["nothing", "names", "barrier", "own"],
+)
+def test_the_barrier_has_the_image_of_the_settings(annotations: dict[str, str], images: list[str]) -> None:
+    pod = last_of(started(annotations), "Pod")
+    assert [container["image"] for container in init_containers(pod)] == images
+
+
+def test_a_gang_that_is_scaled_is_published_in_its_new_size() -> None:
+    bench = started(BARRIER)
+    give_addresses(bench, "10.0.0.5", "10.0.0.6")
+    bench.run()
+    framework = bench.cache.framework(bench.key)
+    assert framework is not None
+    role = msgspec.structs.replace(framework.spec.task_roles[0], task_number=1)
+    bench.port.version += 1
+    metadata = msgspec.structs.replace(framework.metadata, resource_version=str(bench.port.version))
+    spec = msgspec.structs.replace(framework.spec, task_roles=(role,))
+    bench.cache.put_framework(msgspec.structs.replace(framework, metadata=metadata, spec=spec))
+    assert "publish Gang" in told(bench)
+    assert members(last_of(bench, "Gang")) == [("uid-job-worker-0", "10.0.0.5")]

@@ -1,0 +1,286 @@
+"""What runs the passes: how many at a time, one for each Framework, whatever becomes of any of them."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+
+import pytest
+
+from windlass.controller.engine.executor import Executor
+from windlass.controller.engine.keys import FrameworkKey
+from windlass.controller.engine.queue import KeyedQueue
+from windlass.controller.engine.system_clock import SystemClock
+from windlass.controller.engine.worker_pool import LONG_PASS_SEC, Driver
+from windlass.model.names import CONTROLLER_GROUP
+
+PATIENCE_SECONDS = 60
+
+
+def key(name: str) -> FrameworkKey:
+    return FrameworkKey(CONTROLLER_GROUP, "team", name)
+
+
+A, B, C = key("a"), key("b"), key("c")
+
+
+class Passes(Executor):
+    """Passes that begin, and go on until a test lets them end."""
+
+    def __init__(self) -> None:
+        self.begun: list[FrameworkKey] = []
+        self.running: list[FrameworkKey] = []
+        self.ended: list[FrameworkKey] = []
+        self.cancelled: list[FrameworkKey] = []
+        self.most_of_one = 0
+        self.failing: set[FrameworkKey] = set()
+        self._may_end: dict[FrameworkKey, asyncio.Event] = {}
+
+    async def run_pass(self, key: FrameworkKey) -> None:
+        self.begun.append(key)
+        self.running.append(key)
+        self.most_of_one = max(self.most_of_one, *Counter(self.running).values())
+        try:
+            await self._door(key).wait()
+            if key in self.failing:
+                raise RuntimeError("a bug")
+        except asyncio.CancelledError:
+            self.cancelled.append(key)
+            raise
+        finally:
+            self.running.remove(key)
+        self.ended.append(key)
+
+    def _door(self, key: FrameworkKey) -> asyncio.Event:
+        return self._may_end.setdefault(key, asyncio.Event())
+
+    def let_end(self, *keys: FrameworkKey) -> None:
+        """Those that run, and all later ones of these keys."""
+        for each in keys:
+            self._door(each).set()
+
+
+class Clock(SystemClock):
+    """The machine's, and as much later as a test says; or one that stands still."""
+
+    later = 0.0
+    stands_at: float | None = None
+
+    def now(self) -> datetime:
+        raise AssertionError("nobody asks for the time of day")
+
+    def monotonic(self) -> float:
+        return (super().monotonic() if self.stands_at is None else self.stands_at) + self.later
+
+
+class Bench:
+    def __init__(self, at_a_time: int) -> None:
+        self.passes = Passes()
+        self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
+        self.clock = Clock()
+        self.observed: list[float] = []
+        self.driver = Driver(
+            self.passes, self.queue, self.clock, at_a_time=at_a_time, observe_pass=self.observed.append
+        )
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+    async def settle(self) -> None:
+        """Everything that can go on without time passing has."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+Story = Callable[[Bench], Awaitable[None]]
+
+
+def run(story: Story, at_a_time: int = 10) -> Bench:
+    async def play() -> Bench:
+        bench = Bench(at_a_time)
+        running = asyncio.create_task(bench.driver.run())
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await story(bench)
+            assert not running.done()
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+        return bench
+
+    return asyncio.run(play())
+
+
+def test_different_frameworks_are_worked_on_at_once() -> None:
+    async def story(bench: Bench) -> None:
+        bench.driver.changed([A, B])
+        await bench.until(lambda: len(bench.passes.running) == 2)
+        bench.passes.let_end(A)
+        await bench.until(lambda: bench.passes.ended == [A])
+        bench.passes.let_end(B)
+        await bench.until(lambda: bench.passes.ended == [A, B])
+
+    run(story)
+
+
+def test_one_framework_is_worked_on_by_one_pass_and_what_happens_meanwhile_is_one_more() -> None:
+    async def story(bench: Bench) -> None:
+        bench.driver.changed([A])
+        await bench.until(lambda: bench.passes.running == [A])
+        for _ in range(5):
+            bench.driver.changed([A])
+            await bench.settle()
+        assert bench.passes.begun == [A]
+        bench.passes.let_end(A)
+        await bench.until(lambda: bench.passes.ended == [A, A])
+        await bench.settle()
+        assert bench.passes.begun == [A, A]
+
+    assert run(story).passes.most_of_one == 1
+
+
+def test_no_more_are_worked_on_than_may_be() -> None:
+    async def story(bench: Bench) -> None:
+        keys = [key(str(number)) for number in range(6)]
+        bench.driver.changed(keys)
+        await bench.settle()
+        assert bench.passes.running == keys[:2]
+        bench.passes.let_end(keys[1])
+        await bench.until(lambda: bench.passes.running == [keys[0], keys[2]])
+        bench.passes.let_end(*keys)
+        await bench.until(lambda: len(bench.passes.ended) == 6)
+
+    run(story, at_a_time=2)
+
+
+def test_a_pass_that_fails_is_told_of_and_tried_again_and_the_others_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story(bench: Bench) -> None:
+        bench.passes.failing.add(A)
+        bench.passes.let_end(A, B)
+        bench.driver.changed([A, B])
+        await bench.until(lambda: bench.passes.ended == [B])
+        (failed,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert failed.exc_info is not None
+        assert vars(failed)["framework"] == "a"
+        assert vars(failed)["namespace"] == "team"
+        bench.passes.failing.clear()
+        await bench.until(lambda: bench.passes.ended == [B, A])
+
+    run(story)
+
+
+def test_a_pass_that_fails_again_and_again_waits_longer_and_longer_and_no_news_make_it_sooner() -> None:
+    async def story(bench: Bench) -> None:
+        bench.clock.stands_at = 1000.0
+        bench.passes.failing.add(A)
+        bench.passes.let_end(A)
+        waits = []
+        for _ in range(5):
+            tried = len(bench.passes.begun)
+            bench.driver.changed([A])
+            await bench.until(lambda tried=tried: len(bench.observed) == tried + 1)  # type: ignore[misc]
+            for _ in range(3):
+                bench.driver.changed([A])
+                await bench.settle()
+            assert len(bench.passes.begun) == tried + 1
+            due = bench.queue.next_time()
+            assert due is not None
+            waits.append(due - bench.clock.monotonic())
+            bench.clock.later += waits[-1]
+        assert waits[-1] > 2 * waits[0]
+
+    run(story)
+
+
+def test_a_timer_rings_without_any_news() -> None:
+    async def story(bench: Bench) -> None:
+        bench.passes.let_end(A, B)
+        bench.queue.add_at(A, bench.clock.monotonic() + 0.05)
+        bench.driver.changed([B])
+        await bench.until(lambda: bench.passes.ended == [B, A])
+
+    run(story)
+
+
+def test_a_timer_that_rings_while_all_are_busy_is_served_when_one_is_free() -> None:
+    async def story(bench: Bench) -> None:
+        bench.driver.changed([B])
+        await bench.until(lambda: bench.passes.running == [B])
+        bench.queue.add_at(A, bench.clock.monotonic())
+        await bench.settle()
+        assert bench.passes.begun == [B]
+        bench.passes.let_end(A, B)
+        await bench.until(lambda: bench.passes.ended == [B, A])
+
+    run(story, at_a_time=1)
+
+
+def test_after_the_call_to_finish_no_pass_begins_and_those_that_run_are_waited_for() -> None:
+    async def story(bench: Bench) -> None:
+        bench.driver.changed([A])
+        await bench.until(lambda: bench.passes.running == [A])
+        finishing = asyncio.create_task(bench.driver.finish(PATIENCE_SECONDS))
+        await bench.settle()
+        bench.driver.changed([B])
+        bench.queue.add_at(C, bench.clock.monotonic())
+        await bench.settle()
+        assert not finishing.done()
+        bench.passes.let_end(A, B, C)
+        await finishing
+        await bench.settle()
+        assert bench.passes.begun == [A]
+        assert bench.passes.ended == [A]
+
+    run(story)
+
+
+def test_to_finish_when_nothing_runs_takes_no_time() -> None:
+    async def story(bench: Bench) -> None:
+        finishing = asyncio.create_task(bench.driver.finish(PATIENCE_SECONDS))
+        await bench.settle()
+        assert finishing.done()
+
+    run(story)
+
+
+def test_a_pass_that_does_not_end_in_time_is_cancelled_with_the_driver() -> None:
+    async def story(bench: Bench) -> None:
+        bench.driver.changed([A])
+        await bench.until(lambda: bench.passes.running == [A])
+        await bench.driver.finish(0.01)
+        assert bench.passes.running == [A]
+
+    bench = run(story)
+    assert bench.passes.cancelled == [A]
+    assert bench.passes.running == []
+
+
+@pytest.mark.parametrize("is_failing", [False, True])
+def test_how_long_a_pass_took_is_observed_and_a_long_one_told_of(
+    is_failing: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "windlass")
+
+    async def story(bench: Bench) -> None:
+        if is_failing:
+            bench.passes.failing.add(A)
+        bench.driver.changed([A])
+        await bench.until(lambda: bench.passes.running == [A])
+        bench.clock.later += 3 * LONG_PASS_SEC
+        bench.passes.let_end(A)
+        await bench.until(lambda: len(bench.observed) == 1)
+        bench.passes.let_end(B)
+        bench.driver.changed([B])
+        await bench.until(lambda: len(bench.observed) >= 2)
+
+    bench = run(story)
+    assert bench.observed[0] >= 3 * LONG_PASS_SEC
+    long = [vars(record) for record in caplog.records if record.message == "a long pass"]
+    assert long[0]["framework"] == "a"
+    assert long[0]["seconds"] >= 3 * LONG_PASS_SEC

@@ -1,0 +1,90 @@
+"""Whose time it is: the machine's, unless the API server's is clearly another."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from windlass.controller.leader.server_clock import ServerClock
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+HOUR = 3600.0
+
+
+class Machine:
+    """Whose clock is set by hand."""
+
+    def __init__(self) -> None:
+        self.time = NOON
+
+    def now(self) -> datetime:
+        return self.time
+
+    def monotonic(self) -> float:
+        return 42.0
+
+
+def written(seconds: float) -> str:
+    """As a server writes the time that is so many seconds after noon: without fractions."""
+    return format_datetime((NOON + timedelta(seconds=seconds)).replace(microsecond=0), usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("server", "took", "ahead"),
+    [
+        # The clocks agree, whatever the fractions and however long an answer took.
+        (0, 0.1, 0),
+        (0.9, 0.1, 0),
+        (-0.9, 0.1, 0),
+        (-1.9, 0.1, 0),
+        (2.5, 0.1, 0),
+        (-25, 30, 0),
+        # They do not.
+        (HOUR, 0, HOUR),
+        (-HOUR, 0, -HOUR),
+        (HOUR, 20, HOUR),
+        (-HOUR, 20, -HOUR),
+        (10, 0, 10),
+        (-10, 0, -10),
+    ],
+)
+def test_one_answer(server: float, took: float, ahead: float) -> None:
+    clock = ServerClock(Machine())
+    clock.heard(written(server), took)
+    found = (clock.now() - NOON).total_seconds()
+    assert found == pytest.approx(ahead, abs=1 + took if ahead else 0)
+    assert clock.monotonic() == 42.0
+
+
+def test_it_does_not_waver() -> None:
+    """Once a difference is known, answers that fit it change nothing."""
+    machine = Machine()
+    clock = ServerClock(machine)
+    clock.heard(written(HOUR), 0)
+    known = clock.now() - machine.now()
+    for seconds in range(1, 60):
+        machine.time = NOON + timedelta(seconds=seconds / 7)
+        clock.heard(written(HOUR + seconds / 7), 0.5)
+        assert clock.now() - machine.now() == known
+
+
+def test_a_clock_that_is_set_right_is_believed_again(caplog: pytest.LogCaptureFixture) -> None:
+    machine = Machine()
+    clock = ServerClock(machine)
+    machine.time = NOON + timedelta(hours=1)
+    clock.heard(written(0), 0)
+    assert clock.now() - NOON < timedelta(seconds=2)
+    machine.time = NOON + timedelta(seconds=5)
+    clock.heard(written(5), 0)
+    assert clock.now() == machine.time
+    assert re.search(r"is \+(3599|3600) s off", caplog.text)
+
+
+@pytest.mark.parametrize(
+    "date", ["", "yesterday", "Tue, 99 Jan 2030 12:00:00 GMT", "Tue, 01 Jan 2030 13:00:00 -0000"]
+)
+def test_nonsense_is_not_heard(date: str) -> None:
+    clock = ServerClock(Machine())
+    clock.heard(date, 0)
+    assert clock.now() == NOON

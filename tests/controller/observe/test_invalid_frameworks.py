@@ -1,0 +1,234 @@
+"""Frameworks that nobody can read: their owners are told once, and nobody else waits for that."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.controller.engine.lease_guard import Gate, always_open
+from windlass.controller.observe import invalid_frameworks
+from windlass.controller.observe.invalid_frameworks import Complaints
+from windlass.decide.types import Reason, ReasonKind
+from windlass.kubeapi import errors
+from windlass.kubeapi.requests import Request
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.model.names import CONTROLLER_GROUP
+from windlass.simulate.builders import at
+from windlass.wire import codec
+from windlass.wire.codec import Unreadable
+
+PATIENCE_SECONDS = 60
+TIMEOUT = 3.0
+
+
+def unreadable(name: str, version: str = "5", conditions: Sequence[Json] = ()) -> Unreadable:
+    whole = {
+        "apiVersion": f"{CONTROLLER_GROUP}/v1",
+        "kind": "Framework",
+        "metadata": {
+            "name": name,
+            "namespace": "team",
+            "uid": f"uid-{name}",
+            "resourceVersion": version,
+        },
+        "spec": {"taskRoles": "none"},
+        "status": {"conditions": list(conditions)},
+    }
+    found = codec.read_framework(msgspec.json.encode(whole))
+    assert isinstance(found, Unreadable)
+    return found
+
+
+def failure(code: int) -> errors.AnsweredError:
+    return errors.from_answer(code, {}, msgspec.json.encode({"kind": "Status", "code": code}))
+
+
+class Bench:
+    """A server, an announcer and a clock."""
+
+    def __init__(self, gate: Gate | None = None) -> None:
+        self.sent: list[Request] = []
+        self.errors: dict[str, list[errors.ApiError]] = {}
+        """By the name of the Framework, what goes wrong one after the other."""
+        self.before_answer: Callable[[str], None] = lambda _: None
+        self.announcements: list[tuple[Framework, Reason]] = []
+        self.complaints = Complaints(
+            self.send, gate or always_open(), self, self, timeout=TIMEOUT, field_manager="windlass-test"
+        )
+
+    async def send(self, request: Request, timeout: float) -> bytes:
+        assert timeout == TIMEOUT
+        self.sent.append(request)
+        name = request.path.split("/")[-2]
+        self.before_answer(name)
+        if self.errors.get(name):
+            raise self.errors[name].pop(0)
+        return b"{}"
+
+    def announced(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+        self.announcements += [(framework, reason) for reason in reasons]
+
+    def now(self) -> datetime:
+        return at(7)
+
+    def monotonic(self) -> float:
+        raise AssertionError("nobody asks")
+
+    @property
+    def told(self) -> list[str]:
+        return [framework.name for framework, _ in self.announcements]
+
+    def tries(self, name: str) -> int:
+        return sum(f"/{name}/" in request.path for request in self.sent)
+
+    async def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(invalid_frameworks, "ASK_AGAIN_SEC", 0.001)
+
+
+def run(bench: Bench, story: Callable[[Bench], Awaitable[None]]) -> None:
+    async def play() -> None:
+        running = asyncio.create_task(bench.complaints.run())
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await story(bench)
+            assert not running.done()
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+    asyncio.run(play())
+
+
+def test_its_condition_says_what_is_wrong_and_an_event_too() -> None:
+    bench = Bench()
+    bad = unreadable("bad", conditions=[{"type": "Suspended", "status": "False"}])
+
+    async def story(bench: Bench) -> None:
+        bench.complaints.about(bad)
+        await bench.until(lambda: bench.told == ["bad"])
+
+    run(bench, story)
+    (request,) = bench.sent
+    assert str(request) == f"PATCH /apis/{CONTROLLER_GROUP}/v1/namespaces/team/frameworks/bad/status"
+    assert request.content_type == "application/merge-patch+json"
+    assert dict(request.query) == {"fieldManager": "windlass-test"}
+    patch: Any = msgspec.json.decode(request.body)
+    assert patch["metadata"] == {"resourceVersion": "5"}, "what was not read is not written over"
+    kept, said = patch["status"].pop("conditions")
+    assert patch["status"] == {}
+    assert kept == {"type": "Suspended", "status": "False"}
+    assert (said["type"], said["status"], said["message"]) == ("Invalid", "True", bad.error)
+    assert said["lastTransitionTime"] == "2026-01-01T00:00:07Z"
+    ((framework, reason),) = bench.announcements
+    assert (reason.kind, reason.message, reason.is_warning) == (ReasonKind.INVALID, bad.error, True)
+    assert (framework.api_version, framework.kind) == (bad.api_version, "Framework")
+    assert (framework.namespace, framework.name, framework.uid) == ("team", "bad", "uid-bad")
+    assert framework.metadata.resource_version == "5"
+
+
+def test_what_is_said_already_is_not_said_again() -> None:
+    """After a restart, say, or when the watch shows our own patch."""
+    bench = Bench()
+    said = {"type": "Invalid", "status": "True", "message": unreadable("bad").error}
+
+    async def story(bench: Bench) -> None:
+        bench.complaints.about(unreadable("bad", conditions=[said]))
+        bench.complaints.about(unreadable("worse"))
+        await bench.until(lambda: bench.told == ["worse"])
+
+    run(bench, story)
+    assert bench.tries("bad") == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [failure(500), failure(429), failure(403), errors.UnansweredError("cut"), errors.NotSentError("x")],
+)
+def test_what_could_not_be_said_is_said_later_and_the_others_are_told_meanwhile(
+    error: errors.ApiError,
+) -> None:
+    bench = Bench()
+    bench.errors["bad"] = [error] * 3
+
+    async def story(bench: Bench) -> None:
+        bench.complaints.about(unreadable("bad"))
+        bench.complaints.about(unreadable("worse"))
+        await bench.until(lambda: len(bench.told) == 2)
+
+    run(bench, story)
+    assert bench.told == ["worse", "bad"]
+    assert bench.tries("bad") == 4
+
+
+@pytest.mark.parametrize("code", [404, 409])
+def test_one_that_is_gone_or_has_changed_is_not_asked_for_again(code: int) -> None:
+    """If it is still there and still unreadable, the watch brings it again."""
+    bench = Bench()
+    bench.errors["bad"] = [failure(code)] * 100
+
+    async def story(bench: Bench) -> None:
+        bench.complaints.about(unreadable("bad"))
+        bench.complaints.about(unreadable("worse"))
+        await bench.until(lambda: bench.told == ["worse"])
+        bench.complaints.about(unreadable("worst"))
+        await bench.until(lambda: bench.told == ["worse", "worst"])
+
+    run(bench, story)
+    assert bench.tries("bad") == 1
+
+
+def test_of_two_versions_the_newer_one_is_told() -> None:
+    bench = Bench()
+    bench.errors["bad"] = [failure(500)]
+
+    def change(name: str) -> None:
+        if bench.tries("bad") == 1:
+            bench.complaints.about(unreadable("bad", "6"))
+
+    bench.before_answer = change
+
+    async def story(bench: Bench) -> None:
+        bench.complaints.about(unreadable("bad", "5"))
+        await bench.until(lambda: bench.told == ["bad"])
+
+    run(bench, story)
+    versions = [msgspec.json.decode(request.body)["metadata"]["resourceVersion"] for request in bench.sent]
+    assert versions == ["5", "6"]
+
+
+class Lead:
+    """Not long enough for a request until a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.looks = 0
+
+    def remaining(self) -> float:
+        self.looks += 1
+        return self.seconds
+
+
+def test_nothing_is_said_without_the_lease() -> None:
+    gate, lead = Gate(), Lead()
+    gate.open(lead)
+
+    async def story(bench: Bench) -> None:
+        bench.complaints.about(unreadable("bad"))
+        await bench.until(lambda: lead.looks >= 3)
+        assert bench.sent == []
+        lead.seconds = TIMEOUT
+        await bench.until(lambda: bench.told == ["bad"])
+
+    run(Bench(gate), story)

@@ -1,0 +1,78 @@
+"""Statement 49: what a decision is about to wipe leaves a line in the log, as it was."""
+
+import json
+import re
+
+import pytest
+
+from windlass.controller.observe import snapshots
+from windlass.decide import decide, initial_status
+from windlass.decide.types import Observed
+from windlass.model.framework import Framework, RetryPolicySpec
+from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogTaskSnapshot
+from windlass.model.status import TaskStatus
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW, at
+
+COLLECTOR = re.compile(r": (On\w+): ObjectSnapshot: (.+)")
+
+
+def failed(retry_of_task: int, retry_of_job: int, tasks: int = 1) -> tuple[Framework, Observed]:
+    """A Framework whose first pod has just failed with 7."""
+    job = builders.framework(
+        "job",
+        builders.role("worker", tasks, retry=RetryPolicySpec(max_retry_count=retry_of_task)),
+        retry_policy=RetryPolicySpec(max_retry_count=retry_of_job),
+    )
+    job = job.with_status(initial_status.framework_status(job, NOW))
+    config_map = builders.config_map(job)
+    pod = builders.pod(job, first_task(job), phase="Failed", exit_code=7)
+    return job, Observed(config_map=config_map, pods={pod.name: pod}, known={config_map.uid, pod.uid})
+
+
+def first_task(job: Framework) -> TaskStatus:
+    assert job.status is not None
+    return job.status.attempt_status.roles[0].task_statuses[0]
+
+
+def told(
+    job: Framework, observed: Observed, wanted: LogObjectSnapshot
+) -> list[tuple[str, dict[str, object]]]:
+    decision = decide(job, observed, at(5))
+    found = [COLLECTOR.search(line) for line in snapshots.lines(job, decision.reasons, wanted)]
+    return [(match[1], json.loads(match[2])) for match in found if match is not None]
+
+
+def test_a_task_that_is_retried_leaves_its_ended_attempt() -> None:
+    ((trigger, taken),) = told(*failed(1, 0, tasks=3), LogObjectSnapshot())
+    assert trigger == "OnTaskRetry"
+    (role,) = taken["status"]["attemptStatus"]["taskRoleStatuses"]  # type: ignore[index]
+    (task,) = role["taskStatuses"]
+    assert task["state"] == "AttemptCompleted"
+    assert task["attemptStatus"]["podUID"] == "job-worker-0-0"
+    assert task["attemptStatus"]["completionStatus"]["code"] == 7
+
+
+def test_a_framework_that_is_retried_leaves_its_ended_attempt() -> None:
+    job, observed = failed(0, 1)
+    ended = decide(job, observed, at(5)).status
+    assert ended is not None
+    gone = Observed(known=observed.known)
+    ((trigger, taken),) = told(job.with_status(ended, "9"), gone, LogObjectSnapshot())
+    assert trigger == "OnFrameworkRetry"
+    assert taken["status"]["state"] == "AttemptCompleted"  # type: ignore[index]
+    assert taken["status"]["attemptStatus"]["completionStatus"]["code"] == 7  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "unwanted",
+    [
+        LogObjectSnapshot(task=LogTaskSnapshot(on_task_retry=False)),
+        LogObjectSnapshot(
+            task=LogTaskSnapshot(on_task_retry=False),
+            framework=LogFrameworkSnapshot(on_framework_retry=False),
+        ),
+    ],
+)
+def test_each_can_be_switched_off(unwanted: LogObjectSnapshot) -> None:
+    assert told(*failed(1, 0), unwanted) == []

@@ -1,0 +1,112 @@
+"""An API port on the test bench: a server that answers what a test says, and whoever listens."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from windlass.controller.engine.api_port import ApiPort
+from windlass.controller.engine.lease_guard import Gate, always_open
+from windlass.controller.engine.port import PortError
+from windlass.decide import initial_status
+from windlass.decide.types import Reason
+from windlass.kubeapi import errors
+from windlass.kubeapi.requests import Request
+from windlass.model.base import Json
+from windlass.model.framework import Framework
+from windlass.model.names import CONTROLLER_GROUP
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus
+from windlass.simulate import builders
+
+TIMEOUT = 7.0
+
+
+def stored(group: str = CONTROLLER_GROUP) -> Framework:
+    made = builders.framework("job", group=group, namespace="team", uid="fw-1", resource_version="17")
+    return made.with_status(initial_status.framework_status(made, builders.NOW))
+
+
+JOB = stored()
+FRAMEWORKS = f"/apis/{CONTROLLER_GROUP}/v1/namespaces/team/frameworks"
+POD: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "job-worker-0"}}
+CONFIG_MAP: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "job-attempt"}}
+
+Act = Callable[[ApiPort], Awaitable[Any]]
+Answer = bytes | Exception
+
+
+def next_status() -> FrameworkStatus:
+    assert JOB.status is not None
+    return msgspec.structs.replace(JOB.status, state=State.ATTEMPT_CREATION_REQUESTED)
+
+
+def failure(code: int, reason: str = "", message: str = "no") -> errors.AnsweredError:
+    body = {"kind": "Status", "reason": reason, "message": message, "code": code}
+    return errors.from_answer(code, {}, msgspec.json.encode(body))
+
+
+def with_version(manifest: Json, uid: str, version: str) -> bytes:
+    metadata = {**manifest["metadata"], "uid": uid, "resourceVersion": version}
+    return msgspec.json.encode({**manifest, "metadata": metadata})
+
+
+def page(*items: bytes, version: str = "50", token: str = "") -> bytes:
+    metadata = {"resourceVersion": version, "continue": token}
+    return msgspec.json.encode({"metadata": metadata, "items": [msgspec.Raw(item) for item in items] or None})
+
+
+STORED = with_version({"kind": "PartialObjectMetadata", "metadata": {"name": "job"}}, "fw-1", "18")
+
+
+class Bench:
+    """A server that answers what a test says, in its order; whoever listens; and a clock that is set by hand."""
+
+    def __init__(self, *answers: Answer, gate: Gate | None = None) -> None:
+        self.answers = list(answers)
+        self.sent: list[Request] = []
+        self.timeouts: set[float] = set()
+        self.seconds = 100.0
+        self.heard: list[tuple[object, ...]] = []
+        self.port = ApiPort(
+            self.send,
+            gate or always_open(),
+            self,
+            timeout=TIMEOUT,
+            field_manager="windlass-test",
+            compress=True,
+            monotonic=lambda: self.seconds,
+        )
+
+    async def send(self, request: Request, timeout: float) -> bytes:
+        self.sent.append(request)
+        self.timeouts.add(timeout)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def run(self, act: Act) -> Any:
+        async def wait() -> Any:
+            return await act(self.port)
+
+        return asyncio.run(wait())
+
+    # The audience
+
+    def announced(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+        self.heard.append(("announced", framework.uid, *reasons))
+
+    def stored(self, before: Framework, after: Framework) -> None:
+        self.heard.append(("stored", before.metadata.resource_version, after.metadata.resource_version))
+
+    def status_is_missing(self, group: str) -> None:
+        self.heard.append(("status is missing", group))
+
+    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
+        self.heard.append(("failed", framework.name, doing, error))
+
+
+def store(port: ApiPort) -> Awaitable[Framework]:
+    return port.store_status(JOB, next_status())

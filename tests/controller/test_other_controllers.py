@@ -1,0 +1,152 @@
+"""Who is at work on the same statuses, and who only was (A8)."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+import msgspec
+import pytest
+
+from windlass.controller.engine.cache import Cache
+from windlass.controller.engine.keys import key_of
+from windlass.controller.other_controllers import Rivals
+from windlass.decide import decide, initial_status
+from windlass.model.framework import Framework
+from windlass.model.status import ConditionType, FrameworkStatus
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW, at
+from windlass.wire.codec import StatusWriter
+
+OURS = "windlass-system"
+REFERENCE = "frameworkcontroller"
+
+
+def wrote(manager: str, seconds: float | None) -> StatusWriter:
+    return StatusWriter(manager, None if seconds is None else at(seconds), "Update")
+
+
+@pytest.mark.parametrize(
+    ("at_first", "later", "rival"),
+    [
+        pytest.param([], [], "", id="nobody"),
+        pytest.param([wrote(OURS, 1)], [wrote(OURS, 9)], "", id="ourselves"),
+        pytest.param([wrote(REFERENCE, 1)], [wrote(REFERENCE, 1)], "", id="one that was here before"),
+        pytest.param([wrote(REFERENCE, 1)], [wrote(REFERENCE, 2)], REFERENCE, id="one that writes again"),
+        pytest.param([], [wrote(REFERENCE, 2)], REFERENCE, id="one that shows up"),
+        pytest.param([wrote(OURS, 1)], [wrote(OURS, 9), wrote("other", 5)], "other", id="one beside us"),
+        pytest.param([wrote(REFERENCE, 1)], [], "", id="one whose traces we have written over"),
+        pytest.param([wrote(REFERENCE, 9)], [wrote(REFERENCE, 3)], "", id="a time that steps back"),
+        pytest.param([wrote(REFERENCE, None)], [wrote(REFERENCE, 3)], REFERENCE, id="a time at last"),
+        pytest.param([], [wrote(REFERENCE, None)], "", id="never a time"),
+        pytest.param([], [wrote("kubectl-edit", 3), wrote("kubectl", 4)], "", id="people"),
+        pytest.param([], [wrote("windlass-elsewhere", 3)], "windlass-elsewhere", id="another installation"),
+    ],
+)
+def test_a_rival_has_written_since_we_first_looked(
+    at_first: Sequence[StatusWriter], later: Sequence[StatusWriter], rival: str
+) -> None:
+    rivals = Rivals(OURS)
+    assert rivals.among("uid", at_first) == "", "whoever wrote before may have stopped"
+    assert rivals.among("uid", later) == rival
+
+
+def test_frameworks_are_told_apart() -> None:
+    rivals = Rivals(OURS)
+    rivals.among("a", [wrote(REFERENCE, 1)])
+    assert rivals.among("b", [wrote(REFERENCE, 2)]) == ""
+    assert rivals.among("a", [wrote(REFERENCE, 2)]) == REFERENCE
+
+
+def test_a_framework_that_is_forgotten_is_seen_for_the_first_time_again() -> None:
+    rivals = Rivals(OURS)
+    rivals.among("a", [wrote(REFERENCE, 1)])
+    rivals.forget("a")
+    rivals.forget("never-seen")
+    assert rivals.among("a", [wrote(REFERENCE, 2)]) == ""
+
+
+# Two of them at one Framework
+
+
+class Status:
+    """Of one Framework, on a server that notes down who wrote it when."""
+
+    def __init__(self) -> None:
+        made = builders.framework("job", resource_version="1")
+        self.framework = made.with_status(initial_status.framework_status(made, NOW))
+        self.seconds = 0
+        self.writers: dict[str, StatusWriter] = {}
+
+    @property
+    def now(self) -> datetime:
+        return at(self.seconds)
+
+    def write(self, status: FrameworkStatus | None, by: str) -> Framework:
+        self.seconds += 1
+        self.writers[by] = wrote(by, self.seconds)
+        stored = msgspec.structs.replace(self.framework, status=status)
+        metadata = msgspec.structs.replace(stored.metadata, resource_version=str(self.seconds + 1))
+        self.framework = msgspec.structs.replace(stored, metadata=metadata)
+        return self.framework
+
+
+class Installation:
+    def __init__(self, name: str, place: Status) -> None:
+        self.name = name
+        self.stores = 0
+        self._place = place
+        self._cache = Cache()
+        self._rivals = Rivals(name)
+
+    def look(self) -> None:
+        """As a watch shows it."""
+        found = self._place.framework
+        self._cache.put_framework(found)
+        if rival := self._rivals.among(found.uid, self._place.writers.values()):
+            self._cache.compete(key_of(found), rival)
+
+    def act(self) -> None:
+        """Decide, and store if that changes something."""
+        self.look()
+        found = self._place.framework
+        decision = decide(found, self._cache.observe(key_of(found), self._place.now, 0.0), self._place.now)
+        if decision.status == found.status:
+            return
+        self.stores += 1
+        assert self._cache.stored(self._place.write(decision.status, self.name))
+
+
+def _wiped(status: FrameworkStatus | None) -> FrameworkStatus | None:
+    return status and msgspec.structs.replace(status, conditions=())
+
+
+def test_two_installations_end_their_talk() -> None:
+    place = Status()
+    one, other = Installation("windlass-one", place), Installation("windlass-other", place)
+    one.look()
+    other.look()
+    one.act()
+    begun = one.stores
+    for _ in range(10):
+        other.act()
+        one.act()
+    assert begun == 1, "it has begun to work"
+    assert one.stores - begun + other.stores == 1, "whoever is told so need not say so"
+    assert place.framework.status is not None
+    said = place.framework.status.condition(ConditionType.OTHER_CONTROLLER)
+    assert said is not None
+    assert said.is_true
+
+
+@pytest.mark.parametrize("rewritten", [_wiped, lambda _: None], ids=["the conditions", "all of it"])
+def test_a_rival_that_wipes_away_what_it_is_told_is_told_once(
+    rewritten: Callable[[FrameworkStatus | None], FrameworkStatus | None],
+) -> None:
+    place = Status()
+    ours = Installation(OURS, place)
+    ours.act()
+    place.write(_wiped(place.framework.status), REFERENCE)
+    before = ours.stores
+    for _ in range(10):
+        ours.act()
+        place.write(rewritten(place.framework.status), REFERENCE)
+    assert ours.stores == before + 1

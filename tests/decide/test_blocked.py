@@ -1,0 +1,160 @@
+"""A Framework about which nothing may be done: what it says, once, and that it goes on when nothing is in the way."""
+
+import msgspec
+import pytest
+from tests.decide.worlds import World
+
+from windlass.decide import decide
+from windlass.decide.types import CreateConfigMap, Decision, Observed, ReasonKind
+from windlass.model.framework import Framework, TaskRoleSpec
+from windlass.model.states import State
+from windlass.model.status import Condition, ConditionType, FrameworkStatus
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW, at, role
+
+TWICE = (role("worker", 2), role("worker", 1))
+"""What no definition checks: two roles of one name."""
+RIVAL = Observed(rival="frameworkcontroller")
+
+INVALID = (builders.framework("job", *TWICE), Observed(), ConditionType.INVALID, ReasonKind.INVALID)
+RIVALLED = (
+    builders.framework("job", role("worker", 2)),
+    RIVAL,
+    ConditionType.OTHER_CONTROLLER,
+    ReasonKind.OTHER_CONTROLLER,
+)
+
+both = pytest.mark.parametrize(
+    ("framework", "observed", "condition", "reason"),
+    [pytest.param(*INVALID, id="invalid"), pytest.param(*RIVALLED, id="beside a rival")],
+)
+
+
+def status_of(decision: Decision) -> FrameworkStatus:
+    assert decision.status is not None
+    return decision.status
+
+
+def condition_of(status: FrameworkStatus, kind: ConditionType) -> Condition:
+    found = status.condition(kind)
+    assert found is not None
+    return found
+
+
+def edited(framework: Framework, *roles: TaskRoleSpec) -> Framework:
+    return msgspec.structs.replace(framework, spec=msgspec.structs.replace(framework.spec, task_roles=roles))
+
+
+@both
+def test_it_says_why_and_nothing_is_done(
+    framework: Framework, observed: Observed, condition: ConditionType, reason: ReasonKind
+) -> None:
+    decision = decide(framework, observed, at(0.25))
+    said = condition_of(status_of(decision), condition)
+    assert decision.actions == ()
+    assert decision.wake_at is None
+    assert not decision.may_wait, "somebody waits for an answer"
+    assert [(told.kind, told.message, told.is_warning) for told in decision.reasons] == [
+        (reason, said.message, True)
+    ]
+    assert (said.is_true, said.last_transition_time) == (True, NOW), "whole seconds, as Kubernetes has them"
+
+
+@both
+def test_it_says_so_once(
+    framework: Framework, observed: Observed, condition: ConditionType, reason: ReasonKind
+) -> None:
+    told = status_of(decide(framework, observed, NOW))
+    again = decide(framework.with_status(told), observed, at(3600))
+    assert again == Decision(status=told)
+    assert again.status is told, "so that nobody has to compare it"
+
+
+def test_other_words_are_told_anew_and_the_condition_holds_since_it_first_did() -> None:
+    told = status_of(decide(INVALID[0], Observed(), NOW))
+    worse = edited(INVALID[0], *TWICE, role("worker", 1)).with_status(told)
+    decision = decide(worse, Observed(), at(60))
+    said = condition_of(status_of(decision), ConditionType.INVALID)
+    assert said.message != condition_of(told, ConditionType.INVALID).message
+    assert said.last_transition_time == NOW
+    assert len(decision.reasons) == 1
+    assert len(status_of(decision).conditions) == 1
+
+
+def test_the_message_about_a_rival_names_it_and_says_what_to_do() -> None:
+    said = condition_of(status_of(decide(RIVALLED[0], RIVAL, NOW)), ConditionType.OTHER_CONTROLLER)
+    assert "stop frameworkcontroller" in said.message
+
+
+@pytest.mark.parametrize("is_wiped", [True, False])
+def test_a_rival_that_was_told_of_is_not_fought(is_wiped: bool) -> None:
+    """Whatever becomes of the status, and be it that there is none any more."""
+    told = status_of(decide(RIVALLED[0], RIVAL, NOW))
+    left = None if is_wiped else msgspec.structs.replace(told, conditions=())
+    framework = msgspec.structs.replace(RIVALLED[0], status=left)
+    decision = decide(framework, msgspec.structs.replace(RIVAL, is_rival_told=True), at(60))
+    assert decision == Decision(status=left)
+    assert decision.status is left
+
+
+def test_what_another_has_said_of_its_rival_is_left_as_it_is() -> None:
+    """It may be us whom it means: two that correct each other would never end."""
+    theirs = status_of(decide(RIVALLED[0], Observed(rival="windlass-ours"), NOW))
+    decision = decide(RIVALLED[0].with_status(theirs), RIVAL, at(60))
+    assert decision == Decision(status=theirs)
+
+
+def test_a_rival_comes_before_everything_else() -> None:
+    """Even before a deletion: whoever runs the Framework has to end it."""
+    deleting = msgspec.structs.replace(
+        INVALID[0], metadata=msgspec.structs.replace(INVALID[0].metadata, deletion_timestamp=NOW)
+    )
+    decision = decide(deleting, RIVAL, NOW)
+    assert [reason.kind for reason in decision.reasons] == [ReasonKind.OTHER_CONTROLLER]
+
+
+def test_a_framework_without_sense_has_no_tasks_and_gets_them_when_it_is_mended() -> None:
+    told = status_of(decide(INVALID[0], Observed(), NOW))
+    assert told.state is State.ATTEMPT_CREATION_PENDING
+    assert told.attempt_status.roles == ()
+    mended = edited(INVALID[0], role("worker", 2), role("ps", 1)).with_status(told)
+    world = World(mended)
+    world.start()
+    assert world.status.state is State.ATTEMPT_RUNNING
+    assert {found.name: len(found.task_statuses) for found in world.status.attempt_status.roles} == {
+        "worker": 2,
+        "ps": 1,
+    }
+    assert world.status.summary.running == 3
+    assert not condition_of(world.status, ConditionType.INVALID).is_true
+
+
+def test_a_framework_that_a_rival_left_alone_before_its_start_is_run() -> None:
+    told = status_of(decide(RIVALLED[0], RIVAL, NOW))
+    decision = decide(RIVALLED[0].with_status(told), Observed(), at(60))
+    status = status_of(decision)
+    assert decision.actions == (CreateConfigMap(),)
+    assert len(status.attempt_status.roles[0].task_statuses) == 2
+    cleared = condition_of(status, ConditionType.OTHER_CONTROLLER)
+    assert (cleared.is_true, cleared.last_transition_time) == (False, at(60))
+
+
+@pytest.mark.parametrize("kind", [ConditionType.INVALID, ConditionType.OTHER_CONTROLLER])
+def test_what_runs_goes_on_running_and_is_followed_again_afterwards(kind: ConditionType) -> None:
+    world = World(builders.framework("job", role("worker", 2)))
+    world.start()
+    running = world.status
+    if kind is ConditionType.INVALID:
+        decision = decide(edited(world.framework, *TWICE), Observed(pods=world.pods), at(10))
+    else:
+        decision = decide(world.framework, msgspec.structs.replace(RIVAL, pods=world.pods), at(10))
+    status = status_of(decision)
+    assert decision.actions == ()
+    assert status.attempt_status is running.attempt_status
+    assert (status.state, status.summary) == (running.state, running.summary)
+    world.framework = world.framework.with_status(status)
+    for index in (0, 1):
+        world.succeed(index=index)
+    world.settle()
+    assert world.status.state is State.COMPLETED
+    assert not condition_of(world.status, kind).is_true

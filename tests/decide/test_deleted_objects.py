@@ -1,0 +1,182 @@
+"""What a Framework that is gone has left behind: cleared away by its successor, or by nobody's pass but its own.
+
+The objects of all Frameworks of one name lie at one place; whose they are is told by UIDs.
+"""
+
+from datetime import datetime
+
+import msgspec
+import pytest
+from tests.decide.worlds import World
+
+from windlass.decide import clear_away, decide, initial_status, ownership
+from windlass.decide.types import (
+    CreateConfigMap,
+    Decision,
+    DeleteConfigMap,
+    DeletePod,
+    EmptyAttempt,
+    Observed,
+    Outcomes,
+    Rules,
+)
+from windlass.model.framework import Framework
+from windlass.model.pods import ConfigMapView, ObjectMetadata, PodView
+from windlass.model.status import ConditionType, TaskStatus
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW, at, role
+
+
+def job(uid: str) -> Framework:
+    made = builders.framework("job", role("worker", 2, graceful_timeout=60), uid=uid)
+    return made.with_status(initial_status.framework_status(made, NOW))
+
+
+OLD, NEW, STRANGER = job("old"), job("new"), job("stranger")
+
+
+def task(of: Framework, index: int = 0) -> TaskStatus:
+    assert of.status is not None
+    return of.status.attempt_status.roles[0].task_statuses[index]
+
+
+def pod(of: Framework, index: int = 0, deleting_since: datetime | None = None) -> PodView:
+    return builders.pod(
+        of,
+        task(of, index),
+        uid=f"pod-{of.uid}-{index}",
+        config_map_uid=f"cm-{of.uid}",
+        deleting_since=deleting_since,
+    )
+
+
+def config_map(of: Framework) -> ConfigMapView:
+    return builders.config_map(of, f"cm-{of.uid}")
+
+
+def observed(of: Framework, *pods: PodView, **changes: object) -> Observed:
+    """With the ConfigMap and the pods of one Framework, in a place that the old one has departed from."""
+    found = Observed(config_map=config_map(of), pods={each.name: each for each in pods}, departed={"old"})
+    return msgspec.structs.replace(found, **changes)
+
+
+# Whose it is
+
+
+@pytest.mark.parametrize(
+    ("owner", "uids", "expected"),
+    [
+        (NEW, {"new"}, True),
+        (NEW, {"new", "old"}, True),
+        (OLD, {"new", "old"}, True),
+        (OLD, {"new"}, False),
+        (STRANGER, {"new", "old"}, False),
+        (OLD, set(), False),
+    ],
+)
+def test_an_object_belongs_to_the_frameworks_whose_uid_it_bears(
+    owner: Framework, uids: set[str], expected: bool
+) -> None:
+    assert ownership.is_our_config_map(config_map(owner), uids) is expected
+    assert ownership.is_our_pod(pod(owner), uids) is expected
+
+
+def test_an_object_without_an_owner_is_nobodys() -> None:
+    metadata = ObjectMetadata(name="job-attempt", annotations=pod(OLD).metadata.annotations)
+    assert not ownership.is_our_config_map(ConfigMapView(metadata), {"old"})
+    assert not ownership.is_our_pod(PodView(metadata), {"old"})
+
+
+def test_an_owner_of_another_kind_is_a_stranger() -> None:
+    """UIDs are unique, and yet: a pod is owned by a ConfigMap, a ConfigMap by a Framework."""
+    owned_by_framework = msgspec.structs.replace(pod(OLD), metadata=config_map(OLD).metadata)
+    owned_by_config_map = msgspec.structs.replace(config_map(OLD), metadata=pod(OLD).metadata)
+    assert not ownership.is_our_pod(owned_by_framework, {"old"})
+    assert not ownership.is_our_config_map(owned_by_config_map, {"old", "cm-old"})
+
+
+# What goes
+
+
+def cleared(found: Observed) -> Decision:
+    return clear_away(OLD, found, NOW, Rules())
+
+
+def test_the_pods_go_in_one_request_and_the_config_map_when_none_is_left() -> None:
+    pods = pod(OLD, 0), pod(OLD, 1)
+    assert cleared(observed(OLD, *pods)).actions == (EmptyAttempt("cm-old"),)
+    asked = Outcomes(deletion_requested={each.uid for each in pods}, emptied_attempts={"cm-old"})
+    assert cleared(observed(OLD, *pods, outcomes=asked)).actions == (), "they are on their way out"
+    emptied = Outcomes(emptied_attempts={"cm-old"})
+    assert cleared(observed(OLD, outcomes=emptied)).actions == (DeleteConfigMap("cm-old"),)
+    done = msgspec.structs.replace(emptied, deletion_requested={"cm-old"})
+    assert cleared(observed(OLD, outcomes=done)).actions == ()
+
+
+def test_pods_whose_config_map_is_gone_go_one_by_one() -> None:
+    found = observed(OLD, pod(OLD, 0), pod(OLD, 1), config_map=None)
+    assert cleared(found).actions == (
+        DeletePod("job-worker-0", "pod-old-0"),
+        DeletePod("job-worker-1", "pod-old-1"),
+    )
+
+
+def test_a_pod_that_does_not_go_is_forced_when_its_time_is_over() -> None:
+    stuck = pod(OLD, deleting_since=NOW)
+    asked = Outcomes(deletion_requested={stuck.uid}, emptied_attempts={"cm-old"})
+    found = observed(OLD, stuck, outcomes=asked)
+    assert cleared(found).wake_at == at(60)
+    later = clear_away(OLD, found, at(60), Rules())
+    assert later.actions == (DeletePod("job-worker-0", "pod-old-0", force=True),)
+
+
+@pytest.mark.parametrize("other", [NEW, STRANGER], ids=["its successor's", "a stranger's"])
+def test_what_is_not_its_own_is_left_alone(other: Framework) -> None:
+    assert cleared(observed(other, pod(other, 0), pod(other, 1))).actions == ()
+
+
+def test_nothing_of_a_framework_that_is_gone_is_stored() -> None:
+    decision = cleared(observed(OLD, pod(OLD)))
+    assert decision.status is OLD.status
+    never_run = msgspec.structs.replace(OLD, status=None)
+    assert clear_away(never_run, observed(OLD, pod(OLD)), NOW, Rules()).status is None
+
+
+# What its successor does
+
+
+def test_a_successor_clears_away_before_it_begins() -> None:
+    left = observed(OLD, pod(OLD, 0), pod(OLD, 1))
+    assert decide(NEW, left, NOW).actions == (EmptyAttempt("cm-old"),)
+    emptied = Outcomes(emptied_attempts={"cm-old"})
+    assert decide(NEW, observed(OLD, outcomes=emptied), NOW).actions == (DeleteConfigMap("cm-old"),)
+    assert decide(NEW, Observed(departed={"old"}), NOW).actions == (CreateConfigMap(),)
+
+
+def test_without_being_told_of_the_departed_it_finds_the_name_taken() -> None:
+    decision = decide(NEW, observed(OLD, pod(OLD), departed=frozenset()), NOW)
+    assert not [action for action in decision.actions if not isinstance(action, CreateConfigMap)]
+
+
+def test_a_strangers_config_map_stays_though_others_have_departed() -> None:
+    taken = Outcomes(name_taken="ConfigMap job-attempt exists already")
+    decision = decide(NEW, observed(STRANGER, pod(STRANGER), outcomes=taken), NOW)
+    assert not [action for action in decision.actions if not isinstance(action, CreateConfigMap)]
+    assert decision.status is not None
+    said = decision.status.condition(ConditionType.NAME_TAKEN)
+    assert said is not None
+    assert said.is_true
+
+
+@pytest.mark.parametrize(("departed", "is_deleted"), [({"old"}, True), (set(), False)])
+def test_a_pod_of_the_departed_goes_beside_the_attempt_that_runs(
+    departed: set[str], is_deleted: bool
+) -> None:
+    """It came to light late, under a name that the attempt does not use."""
+    world = World(builders.framework("job", role("worker", 1), uid="new"))
+    world.start()
+    late = pod(OLD, 1)
+    world.pods[late.name] = late
+    found = msgspec.structs.replace(world.observed, departed=departed)
+    expected = (DeletePod("job-worker-1", "pod-old-1"),) if is_deleted else ()
+    assert decide(world.framework, found, world.now).actions == expected

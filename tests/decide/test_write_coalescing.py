@@ -1,0 +1,89 @@
+"""What has to be stored before anything is done, and what may be stored later."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from windlass.decide import initial_status, write_coalescing
+from windlass.decide.types import Action, CreateConfigMap, CreatePod, CreateService, DeletePod, EmptyAttempt
+from windlass.model.framework import Framework
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus, TaskStatus
+from windlass.simulate import builders
+from windlass.simulate.builders import NOW
+
+replace = msgspec.structs.replace
+
+
+def started(tasks: int = 3) -> Framework:
+    """Its ConfigMap is there, and stored."""
+    made = builders.framework("job", builders.role("worker", tasks))
+    status = initial_status.framework_status(made, NOW)
+    attempt = replace(status.attempt_status, config_map_uid="cm-1")
+    return made.with_status(replace(status, state=State.ATTEMPT_PREPARING, attempt_status=attempt))
+
+
+JOB = started()
+
+
+def with_tasks(framework: Framework, *tasks: TaskStatus) -> FrameworkStatus:
+    status = framework.status
+    assert status is not None
+    role = replace(status.attempt_status.roles[0], task_statuses=tasks)
+    return replace(status, attempt_status=replace(status.attempt_status, task_role_statuses=(role,)))
+
+
+def tasks_of(framework: Framework) -> tuple[TaskStatus, ...]:
+    assert framework.status is not None
+    return framework.status.attempt_status.roles[0].task_statuses
+
+
+FIRST, SECOND, THIRD = tasks_of(JOB)
+SHOWN = replace(FIRST, state=State.ATTEMPT_PREPARING)
+"""The first pod is there now: this is what would be stored."""
+PROGRESS = with_tasks(JOB, SHOWN, SECOND, THIRD)
+REST = (CreatePod("worker", 1), CreatePod("worker", 2))
+
+
+@pytest.mark.parametrize(
+    ("framework", "wanted", "actions", "expected"),
+    [
+        pytest.param(JOB, PROGRESS, REST, True, id="the rest of the gang"),
+        pytest.param(JOB, PROGRESS, (), True, id="nothing to do"),
+        pytest.param(JOB, replace(PROGRESS, state=State.COMPLETED), (), False, id="the end"),
+        pytest.param(replace(JOB, status=None), PROGRESS, REST, False, id="nothing stored yet"),
+        pytest.param(JOB, PROGRESS, (*REST, DeletePod("x", "uid")), False, id="something is deleted too"),
+        pytest.param(JOB, PROGRESS, (CreateConfigMap(),), True, id="what says whose it is"),
+        pytest.param(
+            replace(JOB, status=None), PROGRESS, (CreateService(),), True, id="also at the beginning"
+        ),
+        pytest.param(JOB, PROGRESS, (EmptyAttempt("cm-1"),), False, id="another act"),
+        pytest.param(JOB, PROGRESS, (CreatePod("worker", 0),), False, id="a task that is not stored so"),
+        pytest.param(
+            JOB,
+            with_tasks(JOB, FIRST, SECOND, THIRD, THIRD),
+            (CreatePod("worker", 3),),
+            False,
+            id="a task that is not stored",
+        ),
+        pytest.param(JOB, PROGRESS, (CreatePod("ps", 0),), False, id="a role that is not stored"),
+        pytest.param(
+            JOB,
+            replace(PROGRESS, attempt_status=replace(PROGRESS.attempt_status, config_map_uid="cm-2")),
+            REST,
+            False,
+            id="another attempt",
+        ),
+    ],
+)
+def test_what_need_not_be_stored_before(
+    framework: Framework, wanted: FrameworkStatus, actions: Sequence[Action], expected: bool
+) -> None:
+    assert write_coalescing.may_wait(framework, wanted, actions) is expected
+
+
+def test_an_equal_task_is_not_the_stored_one() -> None:
+    """Born again under the same ids, say: what is created has to be what is stored, and not what looks like it."""
+    reborn = with_tasks(JOB, SHOWN, replace(SECOND), THIRD)
+    assert not write_coalescing.may_wait(JOB, reborn, REST)

@@ -1,0 +1,259 @@
+"""A config with imports and resources: what is said about what is wrong in it, and where."""
+
+import textwrap
+
+import pytest
+
+from windlass.jobfile import cluster_config
+from windlass.model.cluster_config import ClusterConfig, Import, Resource, ResourceType
+from windlass.wire.diagnostics import Fault
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import tree
+
+GOOD = textwrap.dedent(
+    """\
+    imports:
+    - path: tensorflow-cluster.jinja
+    - path: jupyter-service.jinja
+    - path: own.yaml.jinja
+    resources:
+    - name: tf
+      type: tensorflow-cluster
+      properties:
+        image: tensorflow/tensorflow:2.21.0
+        namespace: default
+        jobs:
+        - {name: ps, num_tasks: 2, port: 8080}
+        - {name: worker, num_tasks: 2}
+    - type: jupyter-service
+      properties: {image: jupyter, password: "x y", port: 8888}
+    - type: own
+      properties: {anything: [1]}
+    """
+)
+TEMPLATES = ("own.yaml.jinja",)
+ONE_TASK = "{name: a, num_tasks: 1}"
+
+
+def node_of(text: str) -> tree.Node:
+    (document,) = yaml_parse.parse(text.encode()).documents
+    return document.root
+
+
+def faults_of(text: str) -> list[Fault]:
+    return list(cluster_config.check(node_of(text), "", TEMPLATES))
+
+
+def changed(old: str, new: str) -> str:
+    assert GOOD.count(old) == 1, old
+    return GOOD.replace(old, new)
+
+
+def test_a_good_one() -> None:
+    assert faults_of(GOOD) == []
+
+
+BAD: dict[str, tuple[str, int, str, str]] = {
+    # text, line, path, words of the message
+    "an unknown field": (GOOD + "outputs: []", 18, "outputs", "Known here: imports, resources"),
+    "no resources": ("imports: [{path: jupyter-service.jinja}]", 1, "resources", "there are no resources"),
+    "an empty list": ("resources: []", 1, "resources", "there are no resources"),
+    "resources of another shape": ("imports: []\nresources: {a: 1}", 2, "resources", "expected a list"),
+    "an import without path": (
+        changed("path: tensorflow-cluster.jinja", "name: a"), 2, "imports[0]", '"path" is missing'
+    ),
+    "a path that climbs out": (
+        changed("path: jupyter-service.jinja", "path: a/../../b.jinja"), 3, "imports[1].path", "leads out of the folder"
+    ),
+    "an absolute path": (
+        changed("path: jupyter-service.jinja", "path: /etc/b.jinja"), 3, "imports[1].path", "relative to the config"
+    ),
+    "a path of Windows": (
+        changed("path: jupyter-service.jinja", "path: 'C:\\b.jinja'"), 3, "imports[1].path", "relative to the config"
+    ),
+    "an empty path": (changed("path: jupyter-service.jinja", "path: ''"), 3, "imports[1].path", "the name of a file"),
+    "no such file": (
+        changed("path: jupyter-service.jinja", "path: jupiter-service.jinja"), 3, "imports[1].path",
+        'beside the config, and no built-in type "jupiter-service". Did you mean "jupyter-service"?',
+    ),
+    "imported twice": (
+        changed("path: jupyter-service.jinja", "path: tensorflow-cluster.jinja"), 3, "imports[1].path", "in line 2 too"
+    ),
+    "no type": (changed("- type: jupyter-service", "- name: a"), 14, "resources[1]", '"type" is missing'),
+    "an unknown type": (
+        changed("type: jupyter-service\n", "type: notebook\n"), 14, "resources[1].type",
+        "Known are: tensorflow-cluster, jupyter-service, ",
+    ),
+    "a misspelt type": (
+        changed("type: tensorflow-cluster\n", "type: tensorflow-clusters\n"), 7, "resources[0].type",
+        'Did you mean "tensorflow-cluster"? Known are: ',
+    ),
+    "a name of capitals": (changed("name: tf", "name: TF"), 6, "resources[0].name", "a DNS label"),
+    "a name with a digit first": (
+        changed("name: tf", "name: 1tf"), 6, "resources[0].name", "a letter at the beginning"
+    ),
+    "two of one name": (
+        changed("- type: jupyter-service", "- name: tf\n  type: jupyter-service"), 14, "resources[1].name",
+        'found "tf", as the resource in line 6 is',
+    ),
+    "two without a name": (
+        GOOD + "- type: own", 18, "resources[3].name", "without one it is called"
+    ),
+    "properties of another shape": (
+        changed("{image: jupyter, password: \"x y\", port: 8888}", "5"), 15, "resources[1].properties", "a mapping"
+    ),
+    "a misspelt property": (
+        changed("image: tensorflow/", "imag: tensorflow/"), 9, "resources[0].properties.imag", 'Did you mean "image"?'
+    ),
+    "an image with a space": (
+        changed("image: jupyter,", "image: my jupyter,"), 15, "resources[1].properties.image", "without spaces"
+    ),
+    "a notebook without image": (
+        changed("image: jupyter, ", ""), 15, "resources[1].properties", '"image" is missing'
+    ),
+    "a namespace of capitals": (
+        changed("namespace: default", "namespace: Team"), 10, "resources[0].properties.namespace", "a DNS label"
+    ),
+    "a password that is a number": (
+        changed('"x y"', "1234"), 15, "resources[1].properties.password", "expected a string: put it in quotes"
+    ),
+    "a port beyond": (changed("port: 8888", "port: 88888"), 15, "resources[1].properties.port", "from 1 to 65535"),
+    "a type of Service": (
+        changed("port: 8888", "service_type: Ingress"), 15, "resources[1].properties.service_type",
+        "one of LoadBalancer, NodePort, ClusterIP",
+    ),
+    "no jobs": (
+        changed("jobs:\n    - {name: ps, num_tasks: 2, port: 8080}\n    - {name: worker, num_tasks: 2}", "jobs: []"),
+        11, "resources[0].properties.jobs", "no job has a task",
+    ),
+    "no tasks": (
+        changed("num_tasks: 2, port: 8080}\n    - {name: worker, num_tasks: 2}", "num_tasks: 0}"),
+        12, "resources[0].properties.jobs", "no job has a task",
+    ),
+    "no number of tasks": (
+        changed("name: ps, num_tasks: 2", "name: ps"), 12, "resources[0].properties.jobs[0]", '"num_tasks" is missing'
+    ),
+    "less than no tasks": (
+        changed("name: ps, num_tasks: 2", "name: ps, num_tasks: -1"), 12, "resources[0].properties.jobs[0].num_tasks",
+        "from 0 to",
+    ),
+    "half a task": (
+        changed("name: ps, num_tasks: 2", "name: ps, num_tasks: 0.5"), 12, "resources[0].properties.jobs[0].num_tasks",
+        "an integer",
+    ),
+    "a job with a hyphen": (
+        changed("name: ps,", "name: p-s,"), 12, "resources[0].properties.jobs[0].name", "without a hyphen"
+    ),
+    "a job with a digit first": (
+        changed("name: ps,", "name: 1ps,"), 12, "resources[0].properties.jobs[0].name", "a letter at the beginning"
+    ),
+    "a job that is no server": (
+        changed("name: ps,", "name: evaluator,"), 12, "resources[0].properties.jobs[0].name", "is no server of it"
+    ),
+    "two jobs of one name": (
+        changed("name: worker,", "name: ps,"), 13, "resources[0].properties.jobs[1].name", "as the job in line 12"
+    ),
+    "two jobs of one name in one line": (
+        f"resources: [{{type: tensorflow-cluster, properties: {{jobs: [{ONE_TASK}, {ONE_TASK}]}}}}]", 1,
+        "resources[0].properties.jobs[1].name", "as the job in line 1",
+    ),
+    "two clusters with jobs of one name": (
+        changed(
+            "- type: own\n  properties: {anything: [1]}",
+            "- type: tensorflow-cluster\n  properties: {namespace: default, jobs: [{name: ps, num_tasks: 1}]}",
+        ),
+        17, "resources[2].properties.jobs[0].name", "as the job in line 12",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD)
+def test_what_is_wrong_is_said_once(text: str, line: int, path: str, words: str) -> None:
+    (fault,) = faults_of(text)
+    assert (fault.line, fault.path) == (line, path)
+    assert words in fault.message
+    assert fault.is_error
+
+
+GOOD_TOO = {
+    "a built-in type without import": f"resources: [{{type: tensorflow-cluster, properties: {{jobs: [{ONE_TASK}]}}}}]",
+    "by its path": (
+        "imports: [{path: tensorflow-cluster.jinja}]\n"
+        "resources: [{type: tensorflow-cluster.jinja, properties: {jobs: [{name: a, num_tasks: 1}]}}]"
+    ),
+    "by a name of its own": (
+        "imports: [{path: own.yaml.jinja, name: mine}]\nresources: [{type: mine}, {name: b, type: own.yaml.jinja}]"
+    ),
+    "two clusters in two namespaces": (
+        f"resources: [{{name: a, type: tensorflow-cluster, properties: {{namespace: a, jobs: [{ONE_TASK}]}}}}, "
+        f"{{name: b, type: tensorflow-cluster, properties: {{namespace: b, jobs: [{ONE_TASK}]}}}}]"
+    ),
+    "a job without tasks beside others": changed("name: worker, num_tasks: 2", "name: worker, num_tasks: 0"),
+    "nulls": changed("namespace: default", "namespace: null"),
+    "a password of several lines": changed('"x y"', r'"x\ny"'),
+    "no password": changed('password: "x y", ', ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GOOD_TOO.values(), ids=GOOD_TOO)
+def test_these_are_good_too(text: str) -> None:
+    assert faults_of(text) == []
+
+
+SHAPES = {
+    "a config": (GOOD, True),
+    "imports alone": ("imports: []", True),
+    "a list of resources": ("resources: []", True),
+    "a job file with resources": ("name: a\nresources: {cpus: 2}\nroles: {a: {}}", False),
+    "an object": ("apiVersion: v1\nkind: A\nimports: []", False),
+    "a list": ("[]", False),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), SHAPES.values(), ids=SHAPES)
+def test_what_is_taken_for_a_config(text: str, expected: bool) -> None:
+    assert cluster_config.is_config(node_of(text)) is expected
+
+
+def test_what_it_says() -> None:
+    config = cluster_config.config_of(
+        node_of(
+            "imports: [{path: a/own.jinja}]\nresources: [{type: own, properties: {a: null}}, {type: b, name: null}]"
+        )
+    )
+    assert config == ClusterConfig(
+        imports=(Import(path="a/own.jinja"),),
+        resources=(Resource(type="own", properties={"a": None}), Resource(type="b")),
+    )
+
+
+def test_only_paths_below_the_config_are_asked_for() -> None:
+    node = node_of("imports: [{path: a.jinja}, {path: ../b}, {path: /c}, {path: d/e.jinja}, {path: 5}, {}]")
+    assert cluster_config.paths(node) == ("a.jinja", "d/e.jinja")
+
+
+OF_WHAT = {
+    "a file beside it": ("own", ("own.jinja",), "own.jinja"),
+    "by its path": ("own.jinja", ("own.jinja",), "own.jinja"),
+    "one's own cluster": ("tensorflow-cluster", ("tensorflow-cluster.jinja",), "tensorflow-cluster.jinja"),
+    "built in": ("tensorflow-cluster", (), None),
+    "built in, though another file is there": ("tensorflow-cluster", ("own.jinja",), None),
+}
+
+
+@pytest.mark.parametrize(("resource_type", "templates", "expected"), OF_WHAT.values(), ids=OF_WHAT)
+def test_of_which_template_it_is_made(
+    resource_type: str, templates: tuple[str, ...], expected: str | None
+) -> None:
+    imports = (Import(path="own.jinja"), Import(path="tensorflow-cluster.jinja"))
+    config = ClusterConfig(imports=imports)
+    assert cluster_config.template_of(config, resource_type, templates) == expected
+
+
+def test_a_built_in_type_has_its_name_and_those_of_its_imports() -> None:
+    config = ClusterConfig(
+        imports=(Import(path="x/jupyter-service.jinja"), Import(path="y", name="tensorflow-cluster"))
+    )
+    assert cluster_config.built_in(config, "x/jupyter-service.jinja") is ResourceType.JUPYTER_SERVICE
+    assert cluster_config.built_in(config, "y") is ResourceType.TENSORFLOW_CLUSTER
+    assert cluster_config.built_in(config, "jupyter-service") is ResourceType.JUPYTER_SERVICE

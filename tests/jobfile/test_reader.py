@@ -1,0 +1,207 @@
+"""The job file: what is said about what is wrong in it, and where."""
+
+import textwrap
+from typing import Any
+
+import pytest
+import yaml
+
+from windlass.jobfile import reader
+from windlass.model.feature_annotations import Runtime
+from windlass.model.job import CephFs, Job, Nfs, Retry, Role, Volume
+from windlass.model.resources import Resources
+from windlass.wire.diagnostics import Fault
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import tree
+
+GOOD = textwrap.dedent(
+    """\
+    name: digits
+    runtime: tensorflow
+    image: tf:1
+    command: python train.py
+    env: {STEPS: 3}
+    volumes:
+      data: {at: /data, hostPath: /srv/data}
+    resources: {cpus: 2, memory: 4Gi}
+    roles:
+      ps: {tasks: 2}
+      worker: {tasks: 2}
+    """
+)
+
+
+def node_of(text: str) -> tree.Node:
+    (document,) = yaml_parse.parse(text.encode()).documents
+    return document.root
+
+
+def faults_of(text: str) -> list[Fault]:
+    return list(reader.check(node_of(text), ""))
+
+
+def changed(old: str, new: str) -> str:
+    assert GOOD.count(old) == 1, old
+    return GOOD.replace(old, new)
+
+
+def added(text: str) -> str:
+    return GOOD + textwrap.dedent(text)
+
+
+def test_a_good_one() -> None:
+    assert faults_of(GOOD) == []
+
+
+LONG = "x" * 63
+BAD: dict[str, tuple[str, int, str, str]] = {
+    # text, line, path, words of the message
+    "an unknown field": (added("rols: {}"), 12, "rols", 'Did you mean "roles"?'),
+    "an unknown field of a role": (changed("ps: {tasks", "ps: {task"), 10, "roles.ps.task", '"tasks"?'),
+    "no name": (changed("name: digits\n", ""), 1, "", '"name" is missing'),
+    "a name of capitals": (changed("digits", "Digits"), 1, "name", "expected a DNS label"),
+    "a name with a dot": (changed("digits", "a.b"), 1, "name", "expected a DNS label"),
+    "a name that begins with a digit": (changed("digits", "1a"), 1, "name", "expected a letter"),
+    "a long name": (changed("digits", "x" * 64), 1, "name", "1 to 63"),
+    "a namespace": (added("namespace: A_B"), 12, "namespace", "expected a DNS label"),
+    "an unknown runtime": (changed("tensorflow", "tensorflwo"), 2, "runtime", 'did you mean "tensorflow"?'),
+    "an image with spaces": (changed("tf:1", "a b"), 3, "image", "without spaces"),
+    "an empty command": (changed("python train.py", "''"), 4, "command", "the command is empty"),
+    "an empty list": (changed("python train.py", "[]"), 4, "command", "the command is empty"),
+    "a mapping as a command": (changed("python train.py", "{a: b}"), 4, "command", "one text, or a list"),
+    "a number in a command": (changed("python train.py", "[python, 3]"), 4, "command[1]", "put it in quotes"),
+    "an open quotation": (changed("train.py", "'train.py"), 4, "command", "close the quotation"),
+    "a variable's name": (changed("STEPS", "1X"), 5, "env[\"1X\"]", "the name of a variable"),
+    "a variable without a value": (changed("STEPS: 3", "STEPS: "), 5, "env.STEPS", "found null, expected a value"),
+    "a list as a value": (changed("STEPS: 3", "STEPS: [3]"), 5, "env.STEPS", "found a list"),
+    "a source that is none": (changed("3}", "{secretKey: a}}"), 5, "env.STEPS.secretKey", '"secretKeyRef"?'),
+    "no source": (changed("3}", "{}}"), 5, "env.STEPS", "found 0 sources"),
+    "no roles": (GOOD.partition("roles:")[0], 1, "roles", "the roles are missing"),
+    "an empty role list": (GOOD.partition("roles:")[0] + "roles: {}", 9, "roles", "found no role"),
+    "roles as a list": (GOOD.partition("roles:")[0] + "roles: [a]", 9, "roles", "expected a mapping"),
+    "a role that is nothing": (changed("ps: {tasks: 2}", "ps:"), 10, "roles.ps", "found null"),
+    "a role's name": (changed("ps:", "my-ps:"), 10, "roles.my-ps", "without a hyphen"),
+    "a role's long name": (changed("ps:", f"{LONG}:"), 10, f"roles.{'x' * 59}…", "a host name has at most 63"),
+    "no tasks": (GOOD.replace("tasks: 2", "tasks: 0"), 10, "roles", "nothing would ever run"),
+    "too many tasks": (GOOD.replace("tasks: 2", "tasks: 9000"), 10, "roles", "at most 16000"),
+    "a negative number": (changed("ps: {tasks: 2}", "ps: {tasks: -1}"), 10, "roles.ps.tasks", "from 0 to 10000"),
+    "tasks in quotes": (changed("ps: {tasks: 2}", 'ps: {tasks: "2"}'), 10, "roles.ps.tasks", "remove the quotes"),
+    "two kinds of volume": (changed("hostPath:", "pvc: x, hostPath:"), 7, "volumes.data", "found hostPath and pvc"),
+    "no kind of volume": (changed(", hostPath: /srv/data", ""), 7, "volumes.data", "exactly one of hostPath, share"),
+    "a misspelt kind": (changed("hostPath", "hostPaht"), 7, "volumes.data.hostPaht", '"hostPath"?'),
+    "a volume at nowhere": (changed("at: /data, ", ""), 7, "volumes.data", '"at" is missing'),
+    "a volume at a relative path": (changed("at: /data", "at: data"), 7, "volumes.data.at", 'begins with "/"'),
+    "a volume at the root": (changed("at: /data", "at: //"), 7, "volumes.data.at", 'begins with "/"'),
+    "a volume above": (changed("at: /data", "at: /data/.."), 7, "volumes.data.at", 'without ".."'),
+    "a relative hostPath": (changed("/srv/data", "srv"), 7, "volumes.data.hostPath", 'begins with "/"'),
+    "two volumes at one path, in one line": (
+        changed("  data: {at: /data, hostPath: /srv/data}", "  {a: {at: /data/, pvc: a}, data: {at: /data, pvc: b}}"),
+        7, "volumes.data.at", "of line 7",
+    ),
+    "two volumes at one path": (
+        changed("  data:", "  more: {at: /data/, emptyDir: {}}\n  data:"), 8, "volumes.data.at", "of line 7",
+    ),
+    "a sub path outside": (changed("at: /data", "at: /d, subPath: ../x"), 7, "volumes.data.subPath", "inside"),
+    "a volume's name": (changed("  data:", "  Data:"), 7, "volumes.Data", "a DNS label"),
+    "a volume of ours": (changed("  data:", "  windlass-x:"), 7, "volumes.windlass-x", "are taken"),
+    "a claim's name": (changed("hostPath: /srv/data", "pvc: A/b"), 7, "volumes.data.pvc", "the name of an object"),
+    "an emptyDir's field": (
+        changed("hostPath: /srv/data", "emptyDir: {sizeLimt: 1Gi}"),
+        7, "volumes.data.emptyDir.sizeLimt", '"sizeLimit"?',
+    ),
+    "a quantity": (changed("4Gi", "4GB"), 8, "resources.memory", "a quantity above 0"),
+    "a negative quantity": (changed("cpus: 2", "cpus: -2"), 8, "resources.cpus", "a quantity above 0"),
+    "nothing of it": (changed("cpus: 2", "cpus: 0.0"), 8, "resources.cpus", "a quantity above 0"),
+    "bytes that are gigabytes": (changed("4Gi", "4"), 8, "resources.memory", "did you mean 4Gi?"),
+    "half a GPU": (changed("cpus: 2", "gpus: 0.5"), 8, "resources.gpus", "an integer of at least 0"),
+    "a boolean quantity": (changed("cpus: 2", "cpus: true"), 8, "resources.cpus", "a quantity as Kubernetes has it"),
+    "a duration": (added("ttl: 7 days"), 12, "ttl", "a duration such as"),
+    "a negative duration": (added("ttl: -5"), 12, "ttl", "a duration such as"),
+    "a duration of another type": (added("ttl: [5]"), 12, "ttl", "a duration: seconds, or such as"),
+    "no time at all": (added("activeDeadline: 0s"), 12, "activeDeadline", "more than nothing"),
+    "a port": (added("port: 70000"), 12, "port", "from 1 to 65535"),
+    "a label's value": (added("labels: {a: b c}"), 12, "labels.a", "at most 63 letters"),
+    "a label that is a number": (added("labels: {a: 1}"), 12, "labels.a", "put it in quotes"),
+    "a label's key": (added("labels: {'a b': c}"), 12, 'labels["a b"]', "a name such as team"),
+    "our own annotation": (
+        added("annotations: {windlass.dev/runtime: jax}"), 12, 'annotations["windlass.dev/runtime"]', "write runtime",
+    ),
+    "a Secret's name": (added("imagePullSecrets: [ok, B_C]"), 12, "imagePullSecrets[1]", "the name of an object"),
+    "a toleration's field": (added("tolerations: [{kee: a}]"), 12, "tolerations[0].kee", "no field of this name"),
+    "an envFrom's field": (added("envFrom: [{secretRf: {}}]"), 12, "envFrom[0].secretRf", '"secretRef"?'),
+    "a retry": (added("retry: {jobs: 1}"), 12, "retry.jobs", '"job"?'),
+    "a field inside pod": (
+        added("pod:\n  spec:\n    containers:\n    - name: tensorflow\n      olumeMounts: []\n"),
+        16, "pod.spec.containers[0].olumeMounts", '"volumeMounts"?',
+    ),
+    "a type inside a role's pod": (
+        changed("ps: {tasks: 2}", "ps: {tasks: 2, pod: {spec: {hostNetwork: 1}}}"),
+        10, "roles.ps.pod.spec.hostNetwork", "true or false",
+    ),
+    "a container of a pod without a name": (
+        added("pod: {spec: {containers: [{image: a}]}}"), 12, "pod.spec.containers[0]", '"name" is missing',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD.keys())
+def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
+    found = faults_of(text)
+    assert [(fault.line, fault.path) for fault in found] == [(line, path)], found
+    assert words in found[0].message
+
+
+JOBS: dict[str, tuple[Any, bool]] = {
+    "a job": ({"name": "a", "roles": {}}, True),
+    "a job that has something of a Framework": ({"name": "a", "metadata": {}}, True),
+    "a misspelt job": ({"naem": "a"}, True),
+    "a Framework": ({"apiVersion": "v1", "kind": "Framework"}, False),
+    "a Framework without its kind": ({"apiVersion": "v1", "name": "x"}, False),
+    "a Framework without both": ({"metadata": {"name": "a"}, "spec": {}}, False),
+    "nothing": ({}, False),
+    "a list": ([{"name": "a"}], False),
+    "a text": ("name", False),
+}
+
+
+@pytest.mark.parametrize(("value", "is_one"), JOBS.values(), ids=JOBS.keys())
+def test_what_is_meant_as_a_job(value: Any, is_one: bool) -> None:
+    assert reader.is_job(node_of(yaml.safe_dump(value))) is is_one
+
+
+def test_the_job_that_is_read() -> None:
+    text = """
+        name: digits
+        namespace: null
+        runtime: jax
+        command: [python, train.py]
+        env: {A: 1, B: 0.5, C: true, D: {fieldRef: {fieldPath: metadata.name}}}
+        resources: {cpus: 500m, memory: 1e9, gpus: 2}
+        volumes:
+          a: {at: /a, nfs: {server: s, path: /p}}
+          b: {at: /b, cephfs: {clusterID: c, fsName: f, secret: s}}
+          c: {at: /c, emptyDir: {}}
+        retry: {job: 2}
+        ttl: 1d
+        pod: {spec: {hostNetwork: null}}
+        roles:
+          worker: {tasks: 3, image: null, pod: {spec: {dnsPolicy: null}}}
+    """
+    job = reader.job_of(node_of(textwrap.dedent(text)))
+
+    assert job == Job(
+        name="digits",
+        runtime=Runtime.JAX,
+        command=("python", "train.py"),
+        env={"A": 1, "B": 0.5, "C": True, "D": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        resources=Resources(cpus="500m", memory=1e9, gpus=2),
+        volumes={
+            "a": Volume(at="/a", nfs=Nfs(server="s", path="/p")),
+            "b": Volume(at="/b", cephfs=CephFs(cluster_id="c", fs_name="f", secret="s")),  # noqa: S106 — a name
+            "c": Volume(at="/c", empty_dir={}),
+        },
+        retry=Retry(job=2),
+        ttl="1d",
+        pod={"spec": {"hostNetwork": None}},
+        roles={"worker": Role(tasks=3, pod={"spec": {"dnsPolicy": None}})},
+    )

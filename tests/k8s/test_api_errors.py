@@ -1,0 +1,29 @@
+"""Values in messages: a text is quoted as Go quotes it, everything else is JSON."""
+
+from typing import Any
+
+import pytest
+
+from windlass.k8s import api_errors
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("plain", '"plain"'),
+        ("", '""'),
+        ('a "b" \\c', r'"a \"b\" \\c"'),
+        ("\0\a\n\x7f", r'"\x00\a\n\x7f"'),
+        ("é\u200b\U000e0001", '"é\\u200b\\U000e0001"'),
+        (["\0"], '["\\u0000"]'),
+        (None, "null"),
+        (True, "true"),
+        (0.5, "0.5"),
+    ],
+)
+def test_shown(value: Any, expected: str) -> None:
+    assert api_errors.shown(value) == expected
+
+
+def test_names_are_quoted_in_messages() -> None:
+    assert api_errors.not_found("", "pods", "\0").message == r'pods "\x00" not found'

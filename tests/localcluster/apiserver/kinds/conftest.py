@@ -1,0 +1,108 @@
+"""A kind's own rules, tried without a server: what it makes of an object, and what it says against one."""
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from windlass.k8s import api_errors
+from windlass.localcluster.apiserver import metadata
+from windlass.localcluster.apiserver.kinds import table
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.schemas.typed import TypedSchema
+
+Object = dict[str, Any]
+NOW = "2026-01-02T03:04:05Z"
+
+
+class Cluster:
+    """What a strategy sees of the cluster, and the steps that lead an object through its hooks."""
+
+    def __init__(self) -> None:
+        self.stored: list[Object] = []
+
+    def now(self) -> str:
+        return NOW
+
+    def objects(self, group: str, plural: str) -> Iterator[Object]:
+        kind = next(kind for kind in table.KINDS if (kind.group, kind.plural) == (group, plural))
+        return (obj for obj in self.stored if obj["kind"] == kind.kind)
+
+    def create(self, given: Object) -> Object:
+        """The object as it would be stored; raises `ApiError` when it would not be."""
+        kind, new = _received(given)
+        meta = new["metadata"]
+        meta |= {"uid": f"uid-{len(self.stored)}", "creationTimestamp": NOW}
+        if kind.namespaced:
+            meta.setdefault("namespace", "default")
+        new.pop("status", None)
+        kind.strategy.prepare_create(new, self)
+        _refuse(
+            kind,
+            new,
+            [*_metadata_faults(kind, new), *kind.strategy.validate_create(new), *kind.strategy.validate(new)],
+        )
+        self.stored.append(new)
+        return new
+
+    def update(self, old: Object, change: Callable[[Object], object]) -> Object:
+        """The object as a change of it would be stored."""
+        before = copy.deepcopy(old)
+        changed = copy.deepcopy(old)
+        change(changed)
+        kind, new = _received(changed)
+        metadata.carry_over(new, old)
+        if "status" in old:
+            new["status"] = old["status"]
+        kind.strategy.prepare_update(new, old, self)
+        faults = [*metadata.validate_metadata_update(new, old), *_metadata_faults(kind, new)]
+        faults += [*kind.strategy.validate(new), *kind.strategy.validate_update(new, old)]
+        assert old == before, "a hook changed the old object"
+        _refuse(kind, new, faults)
+        return new
+
+    def faults_of(self, given: Object) -> list[str]:
+        """What is said against creating an object."""
+        return _said(lambda: self.create(given))
+
+    def faults_of_update(self, old: Object, change: Callable[[Object], object]) -> list[str]:
+        return _said(lambda: self.update(old, change))
+
+
+def _received(given: Object) -> tuple[Kind, Object]:
+    new = copy.deepcopy(given)
+    kind = next(k for k in table.KINDS if (k.api_version, k.kind) == (new["apiVersion"], new["kind"]))
+    assert isinstance(kind.schema, TypedSchema)
+    kind.schema.check_types(new, kind.kind, kind.version)
+    kind.schema.prune(new)
+    kind.schema.default(new)
+    return kind, new
+
+
+def _metadata_faults(kind: Kind, new: Object) -> list[api_errors.Fault]:
+    rule = metadata.name_rule(kind.resource)
+    return metadata.validate_metadata(new, namespaced=kind.namespaced, name_rule=rule)
+
+
+def _refuse(kind: Kind, new: Object, faults: list[api_errors.Fault]) -> None:
+    if faults:
+        raise api_errors.invalid(kind.group, kind.kind, new["metadata"].get("name", ""), faults)
+
+
+def _said(act: Callable[[], object]) -> list[str]:
+    """Return what is said against an act; nothing if it is allowed."""
+    try:
+        act()
+    except api_errors.ApiError as error:
+        refused = error
+    else:
+        return []
+    causes = (refused.details or {}).get("causes") or []
+    assert causes, refused.message
+    return [f"{cause['field']}: {cause['message']}" for cause in causes]
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()

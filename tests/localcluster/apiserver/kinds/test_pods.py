@@ -1,0 +1,248 @@
+"""Pods: what may change, how long a deletion takes, how a pod gets its node."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from windlass.k8s.api_errors import ApiError
+from windlass.localcluster.apiserver.kinds import pods
+from windlass.localcluster.apiserver.kinds.pods import PodStrategy
+
+Object = dict[str, Any]
+Change = Callable[[Object], object]
+NOW = "2026-01-02T03:04:05Z"
+
+
+def pod(**spec: Any) -> Object:
+    containers = [{"name": "c", "image": "busybox:1"}]
+    metadata = {"name": "p"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": containers} | spec,
+    }
+
+
+def setting(**fields: Any) -> Change:
+    return lambda obj: obj["spec"].update(fields)
+
+
+def without(field: str) -> Change:
+    return lambda obj: obj["spec"].pop(field)
+
+
+DEADLINE = pod(activeDeadlineSeconds=100)
+MAY_CHANGE = (
+    "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing"
+    " tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "change"),
+    [
+        pytest.param(pod(), lambda obj: obj["spec"]["containers"][0].update(image="other"), id="image"),
+        pytest.param(pod(), setting(activeDeadlineSeconds=5), id="a deadline"),
+        pytest.param(DEADLINE, setting(activeDeadlineSeconds=5), id="a closer deadline"),
+        pytest.param(pod(), without("tolerations"), id="tolerations are filled in again"),
+        pytest.param(pod(), without("priority"), id="the priority is known"),
+        pytest.param(
+            pod(), lambda obj: obj["spec"]["tolerations"].append({"operator": "Exists"}), id="tolerate more"
+        ),
+        pytest.param(
+            pod(),
+            lambda obj: obj["spec"]["tolerations"][0].update(tolerationSeconds=1),
+            id="tolerate for less",
+        ),
+        pytest.param(
+            pod(terminationGracePeriodSeconds=-1),
+            setting(terminationGracePeriodSeconds=1),
+            id="negative grace",
+        ),
+        pytest.param(pod(schedulingGates=[{"name": "x.y/z"}]), without("schedulingGates"), id="a gate opens"),
+    ],
+)
+def test_what_may_change(cluster: Any, given: Object, change: Change) -> None:
+    assert cluster.faults_of_update(cluster.create(given), change) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "change", "faults"),
+    [
+        pytest.param(
+            pod(),
+            lambda obj: obj["spec"]["containers"].append({"name": "d", "image": "i"}),
+            ["spec.containers: Forbidden: pod updates may not add or remove containers"],
+            id="a container more",
+        ),
+        pytest.param(pod(), setting(nodeName="n"), [MAY_CHANGE], id="the node"),
+        pytest.param(pod(), setting(terminationGracePeriodSeconds=1), [MAY_CHANGE], id="grace"),
+        pytest.param(
+            pod(),
+            lambda obj: obj["spec"]["containers"][0].update(command=["x"]),
+            [MAY_CHANGE],
+            id="a command",
+        ),
+        pytest.param(
+            DEADLINE,
+            setting(activeDeadlineSeconds=500),
+            [
+                "spec.activeDeadlineSeconds: Invalid value: 500: must be less than or equal to previous value",
+            ],
+            id="a later deadline",
+        ),
+        pytest.param(
+            DEADLINE,
+            without("activeDeadlineSeconds"),
+            [
+                (
+                    'spec.activeDeadlineSeconds: Invalid value: "null": must not update from a positive integer to nil'
+                    " value"
+                )
+            ],
+            id="no deadline any more",
+        ),
+        pytest.param(
+            pod(tolerations=[{"key": "a", "operator": "Exists"}]),
+            lambda obj: obj["spec"]["tolerations"][0].update(key="b"),
+            [
+                (
+                    "spec.tolerations: Forbidden: existing toleration can not be modified except its"
+                    " tolerationSeconds"
+                )
+            ],
+            id="another toleration",
+        ),
+        pytest.param(
+            pod(),
+            setting(schedulingGates=[{"name": "x.y/z"}]),
+            [
+                "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate 'x.y/z'",
+            ],
+            id="a gate closes",
+        ),
+    ],
+)
+def test_what_may_not_change(cluster: Any, given: Object, change: Change, faults: list[str]) -> None:
+    assert cluster.faults_of_update(cluster.create(given), change) == faults
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "meta", "asked", "expected"),
+    [
+        ({"nodeName": "n"}, {}, {}, None, 30),
+        ({"nodeName": "n"}, {}, {}, 5, 5),
+        ({"nodeName": "n"}, {}, {}, 0, 0),
+        ({"nodeName": "n"}, {}, {}, -7, 1),
+        ({}, {}, {}, None, 0),
+        ({}, {}, {}, 5, 0),
+        ({"nodeName": "n"}, {"phase": "Succeeded"}, {}, None, 0),
+        ({"nodeName": "n"}, {"phase": "Failed"}, {}, 5, 0),
+        ({"nodeName": "n"}, {}, {"deletionGracePeriodSeconds": 10}, None, 10),
+        ({"nodeName": "n"}, {}, {"deletionGracePeriodSeconds": 10}, 60, 10),
+        ({"nodeName": "n"}, {}, {"deletionGracePeriodSeconds": 10}, 3, 3),
+        ({"nodeName": "n"}, {}, {"deletionGracePeriodSeconds": 10}, 0, 0),
+    ],
+)
+def test_grace(spec: Object, status: Object, meta: Object, asked: int | None, expected: int) -> None:
+    obj = {"metadata": meta, "spec": {"terminationGracePeriodSeconds": 30} | spec, "status": status}
+    assert PodStrategy().grace_seconds(obj, asked) == expected
+
+
+def test_a_bound_pod_is_on_its_node(cluster: Any) -> None:
+    unbound = cluster.create(pod())
+    before = copy.deepcopy(unbound)
+    bound = pods.bind(unbound, "n1", {}, cluster)
+    assert unbound == before
+    assert bound["spec"]["nodeName"] == "n1"
+    assert bound["status"]["conditions"] == [
+        {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": NOW}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda obj: obj["spec"].update(nodeName="n0"), 'pod p is already assigned to node "n0"'),
+        (
+            lambda obj: obj["metadata"].update(deletionTimestamp=NOW),
+            "pod p is being deleted, cannot be assigned to a host",
+        ),
+        (
+            lambda obj: obj["spec"].update(schedulingGates=[{"name": "g"}]),
+            "pod p has non-empty .spec.schedulingGates",
+        ),
+    ],
+)
+def test_a_pod_that_cannot_be_bound(cluster: Any, change: Change, why: str) -> None:
+    obj = cluster.create(pod())
+    change(obj)
+    with pytest.raises(ApiError) as raised:
+        pods.bind(obj, "n1", {}, cluster)
+    assert raised.value.code == 409
+    assert raised.value.message == f'Operation cannot be fulfilled on pods/binding "p": {why}'
+
+
+def test_a_gated_pod_says_so(cluster: Any) -> None:
+    status = cluster.create(pod(schedulingGates=[{"name": "x.y/z"}]))["status"]
+    assert [(one["type"], one["status"], one["reason"]) for one in status["conditions"]] == [
+        ("PodScheduled", "False", "SchedulingGated")
+    ]
+
+
+def test_an_init_container_with_a_probe_is_a_sidecar_or_wrong(cluster: Any) -> None:
+    init: Object = {"name": "i", "image": "i:1", "livenessProbe": {"exec": {"command": ["x"]}}}
+    problem = "may not be set for init containers without restartPolicy=Always"
+    assert cluster.faults_of(pod(initContainers=[init])) == [
+        f"spec.initContainers[0].livenessProbe: Forbidden: {problem}"
+    ]
+    cluster.create(pod(initContainers=[init | {"restartPolicy": "Always"}]))
+
+
+@pytest.mark.parametrize(
+    ("amounts", "fault"),
+    [
+        (
+            {"limits": {"nvidia.com/gpu": "500m"}},
+            'limits[nvidia.com/gpu]: Invalid value: "500m": must be an integer',
+        ),
+        ({"limits": {"cpu": "-1"}}, 'limits[cpu]: Invalid value: "-1": must be greater than or equal to 0'),
+    ],
+)
+def test_amounts_that_cannot_be_had(cluster: Any, amounts: Object, fault: str) -> None:
+    given = pod(containers=[{"name": "c", "image": "i", "resources": amounts}])
+    assert f"spec.containers[0].resources.{fault}" in cluster.faults_of(given)
+
+
+RUNNING: Object = {"running": {}}
+FAILED = {"terminated": {"exitCode": 1}}
+SUCCEEDED = {"terminated": {"exitCode": 0}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "before", "after", "is_refused"),
+    [
+        ("Never", FAILED, RUNNING, True),
+        ("Never", FAILED, SUCCEEDED, False),
+        ("OnFailure", FAILED, RUNNING, False),
+        ("OnFailure", SUCCEEDED, RUNNING, True),
+        ("Always", SUCCEEDED, RUNNING, False),
+        ("Never", RUNNING, FAILED, False),
+    ],
+)
+def test_a_container_that_has_ended_for_good_stays_ended(
+    policy: str, before: Object, after: Object, is_refused: bool
+) -> None:
+    def with_state(state: Object) -> Object:
+        return {
+            "spec": {"restartPolicy": policy},
+            "status": {"containerStatuses": [{"name": "c", "state": state}]},
+        }
+
+    faults = [*map(str, PodStrategy().validate_status(with_state(after), with_state(before)))]
+    problem = "may not be transitioned to non-terminated state"
+    assert faults == ([f"status.containerStatuses[0].state: Forbidden: {problem}"] if is_refused else [])

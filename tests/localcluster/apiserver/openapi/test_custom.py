@@ -1,0 +1,101 @@
+"""How the schemas of custom kinds are published to clients that know Swagger 2.0 only."""
+
+from typing import Any
+
+import pytest
+
+from windlass.localcluster.apiserver.openapi import custom
+
+METADATA = {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
+TEXT = {"type": "string"}
+
+
+# On the left a part of a custom kind's schema; on the right what a real kube-apiserver publishes of it.
+@pytest.mark.parametrize(
+    ("written", "published"),
+    [
+        (
+            {"type": "integer", "minimum": 1, "maximum": 10, "format": "int32", "default": 3},
+            {"type": "integer", "minimum": 1, "maximum": 10, "format": "int32"},
+        ),
+        ({"type": "string", "nullable": True, "enum": ["red"]}, {"enum": ["red"]}),
+        ({"x-kubernetes-int-or-string": True}, {"x-kubernetes-int-or-string": True}),
+        (
+            {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, TEXT]},
+            {"x-kubernetes-int-or-string": True},
+        ),
+        (
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"a": TEXT}},
+            {"x-kubernetes-preserve-unknown-fields": True},
+        ),
+        (
+            {"type": "array", "x-kubernetes-preserve-unknown-fields": True, "items": TEXT},
+            {"x-kubernetes-preserve-unknown-fields": True},
+        ),
+        (
+            {
+                "type": "object",
+                "x-kubernetes-embedded-resource": True,
+                "x-kubernetes-preserve-unknown-fields": True,
+            },
+            {"x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True},
+        ),
+        (
+            {"type": "object", "x-kubernetes-embedded-resource": True, "properties": {"data": TEXT}},
+            {
+                "type": "object",
+                "required": ["kind", "apiVersion"],
+                "properties": {"apiVersion": TEXT, "data": TEXT, "kind": TEXT, "metadata": METADATA},
+                "x-kubernetes-embedded-resource": True,
+            },
+        ),
+        (
+            {
+                "type": "array",
+                "items": {"type": "object", "properties": {"name": TEXT}},
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+                "x-kubernetes-validations": [{"rule": "true"}],
+            },
+            {
+                "type": "array",
+                "items": {"type": "object", "properties": {"name": TEXT}},
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        ),
+        ({"type": "object", "additionalProperties": True}, {"type": "object", "additionalProperties": True}),
+        (
+            {
+                "type": "object",
+                "oneOf": [{"required": ["a"]}],
+                "properties": {"a": TEXT | {"not": {"enum": ["x"]}}},
+            },
+            {"type": "object", "properties": {"a": TEXT}},
+        ),
+        (
+            {
+                "type": "object",
+                "required": ["a", "b"],
+                "properties": {"a": TEXT | {"nullable": True}, "b": TEXT},
+            },
+            {"type": "object", "required": ["b"], "properties": {"a": {}, "b": TEXT}},
+        ),
+        (
+            {"type": "object", "nullable": True, "required": ["a"], "properties": {"a": TEXT}},
+            {"required": ["a"]},
+        ),
+        ({"type": "object", "properties": {}}, {"type": "object"}),
+    ],
+)
+def test_custom_schemas_for_older_clients(written: dict[str, Any], published: dict[str, Any]) -> None:
+    whole = custom.as_swagger({"type": "object", "properties": {"spec": written}}, METADATA)
+    assert whole == {
+        "type": "object",
+        "properties": {"apiVersion": TEXT, "kind": TEXT, "metadata": METADATA, "spec": published},
+    }
+
+
+@pytest.mark.parametrize("published", [{}, {"type": "object", "x-kubernetes-preserve-unknown-fields": True}])
+def test_a_custom_kind_that_may_hold_anything_names_no_field(published: dict[str, Any]) -> None:
+    assert custom.as_swagger(published, METADATA) == {"type": "object"}

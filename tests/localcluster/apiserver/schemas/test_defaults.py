@@ -1,0 +1,34 @@
+"""The constant defaults: they name fields that exist, and hold values that fit them."""
+
+from typing import Any
+
+import pytest
+
+from windlass.k8s import types as k8s_types
+from windlass.localcluster.apiserver.schemas import typed
+from windlass.localcluster.apiserver.schemas.defaults import DEFAULTS
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_defaults_fit_their_type(name: str) -> None:
+    fields = k8s_types.types()[name].fields
+    assert DEFAULTS[name].keys() <= fields.keys()
+    obj: dict[str, Any] = {}
+    schema = typed.compile_type(name, DEFAULTS)
+    schema.default(obj)
+    schema.check_types(obj, name, "v1")
+    assert DEFAULTS[name].keys() <= obj.keys()
+
+
+def test_what_is_given_stays() -> None:
+    pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "ports": [{"protocol": "UDP"}]}]}}
+    typed.compile_type("V1Pod", DEFAULTS).default(pod)
+    assert pod["spec"]["restartPolicy"] == "Never"
+    assert pod["spec"]["containers"][0]["ports"] == [{"protocol": "UDP"}]  # type: ignore[index]
+
+
+def test_an_empty_template_has_all_that_a_template_has() -> None:
+    deployment: dict[str, Any] = {}
+    typed.compile_type("V1Deployment", DEFAULTS).default(deployment)
+    assert deployment["spec"]["replicas"] == 1
+    assert deployment["spec"]["template"]["spec"]["restartPolicy"] == "Always"

@@ -1,0 +1,22 @@
+"""What comes in is judged by its identity first, whatever else is wrong with it."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from windlass.k8s.api_errors import ApiError
+from windlass.localcluster.apiserver import admission
+from windlass.localcluster.apiserver.kinds.kind import Kind
+
+THING = cast(
+    "Kind", SimpleNamespace(kind="Thing", api_version="x.example/v1", group="x.example", is_custom=True)
+)
+
+
+@pytest.mark.parametrize("metadata", [{"name": "a"}, {}, None, 3.5, "a", [1]])
+def test_a_custom_object_of_another_kind_is_invalid_whatever_its_metadata_is(metadata: Any) -> None:
+    given = {"kind": "Other", "apiVersion": "x.example/v1", "metadata": metadata}
+    with pytest.raises(ApiError) as refused:
+        admission.check_identity(THING, given)
+    assert refused.value.code == 422

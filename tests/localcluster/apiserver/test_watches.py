@@ -1,0 +1,179 @@
+"""A watch tells every change once and in order, whoever reads slowly, goes away or was there before a restart."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from served import Served, serving
+from windlass.localcluster.apiserver import bodies, selection, watches
+from windlass.localcluster.apiserver.kinds import table
+from windlass.localcluster.apiserver.kinds.kind import Kind
+from windlass.localcluster.apiserver.watches import Feed, Watch, Watches
+from windlass.localcluster.store import Store
+from windlass.localcluster.store_types import ForgottenError
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def kind_of(plural: str) -> Kind:
+    return next(kind for kind in table.KINDS if kind.plural == plural)
+
+
+KIND = kind_of("configmaps")
+
+
+def watch(since: int | None = None, labels: str = "", namespace: str = "") -> Watch:
+    return Watch(
+        kind=KIND,
+        namespace=namespace,
+        selection=selection.parse(labels, "", KIND),
+        since=since,
+        with_bookmarks=False,
+        seconds=60,
+    )
+
+
+def config_map(name: str, labels: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name, "labels": labels or {}}, **fields}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    one = Store(tmp_path / "cluster.db", history_length=20)
+    yield one
+    one.close()
+
+
+def taken(feed: Feed) -> list[tuple[str, str, str]]:
+    lines = asyncio.run(feed.take(0)).splitlines()
+    events = [json.loads(line) for line in lines]
+    return [
+        (event["type"], event["object"]["metadata"]["name"], event["object"]["metadata"]["resourceVersion"])
+        for event in events
+    ]
+
+
+def test_what_was_before_and_what_comes_meet_without_a_gap(store: Store) -> None:
+    all_watches = Watches(store)
+    store.create("configmaps", "default/a", config_map("a"))
+    store.create("configmaps", "default/b", config_map("b"))
+    feed = all_watches.open(watch(since=1), bytes)
+    store.delete("configmaps", "default/a", expected=1)
+
+    assert taken(feed) == [("ADDED", "b", "2"), ("DELETED", "a", "3")]
+
+
+def test_an_object_that_stops_matching_is_gone_for_this_watch(store: Store) -> None:
+    feed = Watches(store).open(watch(labels="app=blue"), bytes)
+    store.create("configmaps", "default/a", config_map("a", {"app": "red"}))
+    store.update("configmaps", "default/a", config_map("a", {"app": "blue"}), expected=1)
+    store.update("configmaps", "default/a", config_map("a", {"app": "blue"}, data={}), expected=2)
+    store.update("configmaps", "default/a", config_map("a", {"app": "red"}), expected=3)
+    store.delete("configmaps", "default/a", expected=4)
+
+    assert taken(feed) == [("ADDED", "a", "2"), ("MODIFIED", "a", "3"), ("DELETED", "a", "4")]
+
+
+def test_one_namespace_hears_nothing_of_another(store: Store) -> None:
+    feed = Watches(store).open(watch(namespace="ns"), bytes)
+    store.create("configmaps", "ns-a/a", config_map("a"))
+    store.create("configmaps", "ns/b", config_map("b"))
+
+    assert taken(feed) == [("ADDED", "b", "2")]
+
+
+def test_a_version_that_is_forgotten_is_refused(store: Store) -> None:
+    all_watches = Watches(store)
+    for number in range(50):
+        store.create("configmaps", f"default/{number}", config_map(str(number)))
+
+    with pytest.raises(ForgottenError):
+        all_watches.open(watch(since=1), bytes)
+    assert len(taken(all_watches.open(watch(since=store.forgotten), bytes))) == 50 - store.forgotten
+
+
+def test_who_lies_too_far_behind_is_let_go(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "MOST_WAITING_BYTES", 10_000)
+    feed = Watches(store).open(watch(), bytes)
+    for number in range(40):
+        store.create("configmaps", f"default/{number}", config_map(str(number), data={"x": "x" * 1000}))
+
+    assert feed.is_behind
+    assert len(asyncio.run(feed.take(0))) < 12_000
+
+
+def test_who_left_costs_nothing(store: Store) -> None:
+    all_watches, asked = Watches(store), watch()
+    feed = all_watches.open(asked, bytes)
+    all_watches.leave(asked, feed)
+    store.create("configmaps", "default/a", config_map("a"))
+
+    assert taken(feed) == []
+
+
+def test_nobody_hears_of_what_is_not_committed(tmp_path: Path) -> None:
+    scheduled: list[Any] = []
+    store = Store(tmp_path / "cluster.db", schedule=scheduled.append)
+    feed = Watches(store).open(watch(), bytes)
+    store.create("configmaps", "default/a", config_map("a"))
+    store.create("configmaps", "default/b", config_map("b"))
+    assert taken(feed) == []
+    assert len(scheduled) == 1
+
+    scheduled.pop()()
+    assert taken(feed) == [("ADDED", "a", "1"), ("ADDED", "b", "2")]
+    store.close()
+
+
+@contextmanager
+def watching(served: Served, query: str) -> Iterator[Iterator[dict[str, Any]]]:
+    connection = served.connect()
+    connection.request(
+        "GET", f"{MAPS}?watch=true&{query}", headers={"Authorization": f"Bearer {served.token}"}
+    )
+    response = connection.getresponse()
+    try:
+        yield (json.loads(line) for line in response)
+    finally:
+        connection.close()
+
+
+def test_a_watch_goes_on_after_a_restart(tmp_path: Path) -> None:
+    with serving(tmp_path) as first:
+        version = first.create("before").body["metadata"]["resourceVersion"]
+        first.create("between")
+        first.process.kill()
+        first.process.wait()
+    with serving(tmp_path) as second, watching(second, f"resourceVersion={version}") as events:
+        assert next(events)["object"]["metadata"]["name"] == "between"
+        second.create("after")
+        assert next(events)["object"]["metadata"]["name"] == "after"
+
+
+def test_who_does_not_read_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """More is written than the kernel holds for a client that never reads; everybody else goes on."""
+    with serving(tmp_path) as served, watching(served, "resourceVersion=0"):
+        for number in range(30):
+            assert served.create(f"map-{number}", text="x" * 900_000).code == 201
+        with watching(served, "resourceVersion=0") as events:
+            seen = [next(events)["object"]["metadata"]["name"] for _ in range(30)]
+        assert sorted(seen) == sorted(f"map-{number}" for number in range(30))
+
+
+def test_show_is_asked_once_for_each_event(store: Store) -> None:
+    shown: list[bytes] = []
+
+    def show(body: bytes) -> bytes:
+        shown.append(body)
+        return body
+
+    feed = Watches(store).open(watch(), show)
+    created = store.create("configmaps", "default/a", config_map("a"))
+
+    assert shown == [created]
+    assert bodies.decode_json(asyncio.run(feed.take(0)).splitlines()[0])["type"] == "ADDED"

@@ -1,0 +1,28 @@
+"""How long a workload waits after a failure."""
+
+import pytest
+from tests.localcluster.controllers.workloads.samples import at, pod
+
+from windlass.localcluster.controllers.workloads import back_off
+
+
+@pytest.mark.parametrize(
+    ("failures", "successes", "expected"),
+    [
+        pytest.param([], [], 100, id="none"),
+        pytest.param([50], [], 60, id="one"),
+        pytest.param([50, 60], [], 80, id="two"),
+        pytest.param([10, 20, 30, 50], [], 130, id="four"),
+        pytest.param([50, 60], [55], 70, id="those before a success are forgotten"),
+        pytest.param([50], [55], 100, id="all before a success"),
+        pytest.param([0] * 40, [], 600, id="no longer than ten minutes"),
+    ],
+)
+def test_next_creation(failures: list[float], successes: list[float], expected: float) -> None:
+    succeeded = [pod(f"s{number}", "Succeeded", ended=end) for number, end in enumerate(successes)]
+    gone = [pod(f"f{number}", "Failed", ended=end) for number, end in enumerate(failures)]
+    assert back_off.next_creation(gone, succeeded, at(100)) == at(expected)
+
+
+def test_a_pod_that_never_ran_ended_when_it_was_deleted() -> None:
+    assert back_off.next_creation([pod("p", "Pending", deleted=7)], [], at(8)) == at(17)

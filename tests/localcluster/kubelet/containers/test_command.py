@@ -1,0 +1,47 @@
+"""The arguments of a container and the folder it starts in."""
+
+import pytest
+
+from windlass.localcluster.kubelet.containers import command
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.model.base import Json
+
+
+@pytest.mark.parametrize(
+    ("container", "argv"),
+    [
+        ({"command": ["python", "train.py"]}, ("python", "train.py")),
+        ({"command": ["sh", "-c"], "args": ["echo $(A)"]}, ("sh", "-c", "echo a")),
+        ({"args": ["echo", "$$(A)", "$(B)"]}, ("echo", "$(A)", "$(B)")),
+        ({"command": ["$(A)"], "args": []}, ("a",)),
+    ],
+)
+def test_arguments(container: Json, argv: tuple[str, ...]) -> None:
+    assert command.argv({"name": "main", **container}, {"A": "a"}) == argv
+
+
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        ({}, 'no command specified: .* container "main" has no entrypoint; give it a command'),
+        ({"command": [], "args": []}, "no command specified"),
+        ({"command": ["a\0b"]}, 'the command of container "main" holds a NUL byte'),
+    ],
+)
+def test_no_arguments(container: Json, message: str) -> None:
+    with pytest.raises(RefusedError, match=message) as refused:
+        command.argv({"name": "main", **container}, {})
+    assert refused.value.reason == "CreateContainerError"
+
+
+@pytest.mark.parametrize(
+    ("written", "folder"),
+    [(None, "/"), ("", "/"), ("/work", "/work"), ("//work/./a/", "/work/a"), ("/$(A)", "/$(A)")],
+)
+def test_working_directory(written: str | None, folder: str) -> None:
+    assert command.working_directory({"name": "main", "workingDir": written}) == folder
+
+
+def test_a_relative_working_directory() -> None:
+    with pytest.raises(RefusedError, match='workingDir "work" of container "main" is not an absolute path'):
+        command.working_directory({"name": "main", "workingDir": "work"})

@@ -1,0 +1,52 @@
+"""`$(NAME)`: what becomes of it, and of everything that only looks like it."""
+
+import pytest
+
+from windlass.localcluster.kubelet.containers import expansion
+
+VARIABLES = {"A": "a", "B": "b", "EMPTY": "", "NESTED": "$(A)", "WITH SPACE": "s"}
+
+
+@pytest.mark.parametrize(
+    ("written", "expanded"),
+    [
+        ("$(A)", "a"),
+        ("$(A)$(B)", "ab"),
+        ("-$(A)-$(B)-", "-a-b-"),
+        ("$(EMPTY)", ""),
+        ("$(WITH SPACE)", "s"),
+        ("$(A", "$(A"),
+        ("$(A$(B)", "$(A$(B)"),
+        ("$($(A)", "$($(A)"),
+        ("$()", "$()"),
+        ("$(UNKNOWN)", "$(UNKNOWN)"),
+        ("$$(A)", "$(A)"),
+        ("$$$(A)", "$a"),
+        ("$$$$(A)", "$$(A)"),
+        ("$$$$$$$(UNKNOWN)", "$$$$(UNKNOWN)"),
+        ("$$A", "$A"),
+        ("$A", "$A"),
+        ("${A}", "${A}"),
+        ("$?_x_$!", "$?_x_$!"),
+        ("$", "$"),
+        ("a$", "a$"),
+        ("$$", "$"),
+        ("$(", "$("),
+        ("$(a$$b", "$(a$b"),
+        ("\\$(A)", "\\a"),
+        ("$é$(A)", "$éa"),
+        ("line\n$(A)", "line\na"),
+        ("$(NESTED)", "$(A)"),
+        ("", ""),
+    ],
+)
+def test_expansion(written: str, expanded: str) -> None:
+    assert expansion.expand(written, VARIABLES) == expanded
+
+
+def test_the_earlier_mapping_wins() -> None:
+    assert expansion.expand("$(A) $(C)", {"A": "first"}, {"A": "second", "C": "c"}) == "first c"
+
+
+def test_references_are_those_that_would_be_expanded() -> None:
+    assert [*expansion.references("$(A)/$$(B)/$(C D)/$(E")] == ["A", "C D"]

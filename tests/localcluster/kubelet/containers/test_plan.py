@@ -1,0 +1,216 @@
+"""From a pod to what a supervisor is told of one run of a container."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.localcluster.kubelet.containers import plan as container_plan
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.containers.plan import Setting
+from windlass.localcluster.kubelet.host import Host
+from windlass.localcluster.kubelet.pods import directory
+from windlass.localcluster.kubelet.volumes.setup import PodVolumes
+from windlass.localcluster.sandbox.messages import ContainerPlan, Limits, MemoryFolder, Mount, User
+from windlass.model.base import Json
+
+HOST = Host(uid=1000, gid=1000, groups=(), environment={"PATH": "/bin", "HOME": "/home/ann"}, pids_limit=512)
+PLAIN = msgspec.structs.replace(HOST, no_mounts_because="no user namespaces")
+ACCESS = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    folder = directory.of(tmp_path / "pods", "0b1c")
+    directory.make(folder)
+    paths = {name: folder.volume(name) for name in ("data", "shm")}
+    for path in paths.values():
+        path.mkdir()
+    return Setting(
+        folder=folder,
+        volumes=PodVolumes(
+            {name: str(path) for name, path in paths.items()} | {"kube-api-access_": "/access"},
+            (MemoryFolder(str(paths["shm"])),),
+        ),
+        facts=Facts(pod_ips=("10.88.0.7",), host_ips=(), allocatable={}),
+        lookup=lambda _, __: None,
+        hostname="p",
+        host=HOST,
+    )
+
+
+def _plan(setting: Setting, container: Json, image: str = "", **spec: Any) -> ContainerPlan:
+    container = {"name": "main", "command": ["true"], **container}
+    volumes = [{"name": "data", "emptyDir": {}}, {"name": "shm", "emptyDir": {"medium": "Memory"}}]
+    pod = {
+        "metadata": {"name": "p", "namespace": "n", "uid": "0b1c"},
+        "spec": {
+            "containers": [container],
+            "volumes": volumes,
+            "automountServiceAccountToken": False,
+            **spec,
+        },
+    }
+    return container_plan.plan(pod, container, setting, run_id="r1", restart_count=2, image=image)
+
+
+def _mounted(name: str, path: str, **more: Any) -> Json:
+    return {"name": name, "mountPath": path, **more}
+
+
+def test_a_whole_plan(setting: Setting) -> None:
+    container = {
+        "command": ["echo", "$(WHO)"],
+        "args": ["$(HOME)"],
+        "env": [{"name": "WHO", "value": "me"}],
+        "workingDir": "/data",
+        "stdin": True,
+        "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}},
+        "volumeMounts": [_mounted("data", "/data", readOnly=True)],
+    }
+    folder = setting.folder
+    assert _plan(setting, container, image="/images/one") == ContainerPlan(
+        id="r1",
+        name="main",
+        # What the machine gives is not the container's own, and is not expanded.
+        argv=(b"echo", b"me", b"$(HOME)"),
+        environment={
+            b"PATH": b"/bin",
+            b"HOME": b"/home/ann",
+            b"HOSTNAME": b"p",
+            b"WHO": b"me",
+            b"WINDLASS_POD": b"0b1c",
+        },
+        working_directory="/data",
+        mounts=(
+            Mount(str(folder.volume("data")), "/data", read_only=True),
+            Mount(str(folder.hosts), "/etc/hosts"),
+            Mount(str(folder.resolv_conf), "/etc/resolv.conf"),
+            Mount(str(folder.hostname), "/etc/hostname"),
+            Mount(str(folder.termination_log("r1")), "/dev/termination-log"),
+        ),
+        log=str(folder.log("main", 2)),
+        image="/images/one",
+        user=User(),
+        limits=Limits(memory_bytes=2**26, processes=512, cpu_milli=1500),
+        has_stdin=True,
+    )
+    assert folder.termination_log("r1").read_bytes() == b""
+    assert folder.logs("main").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("container", "changes", "expected"),
+    [
+        ({"env": [{"name": "PATH", "value": "/opt"}]}, {}, {"PATH": "/opt"}),
+        ({"env": [{"name": "HOSTNAME", "value": "other"}]}, {}, {"HOSTNAME": "other"}),
+        ({"env": [{"name": "WINDLASS_POD", "value": "forged"}]}, {}, {"WINDLASS_POD": "0b1c"}),
+        ({"tty": True}, {}, {"TERM": "xterm"}),
+        ({}, {"gpu_ids": ("0",)}, {"CUDA_VISIBLE_DEVICES": ""}),
+        ({"securityContext": {"runAsUser": 4_000_000_000}}, {"uid": 0}, {"HOME": "/", "USER": "4000000000"}),
+    ],
+)
+def test_environment(setting: Setting, container: Json, changes: Json, expected: dict[str, str]) -> None:
+    host = msgspec.structs.replace(HOST, **changes)
+    plan = _plan(msgspec.structs.replace(setting, host=host), container)
+    found = {key.decode(): value.decode() for key, value in plan.environment.items()}
+    assert {key: found.get(key) for key in expected} == expected
+
+
+def test_bytes_that_are_no_text_stay_as_they_are(setting: Setting) -> None:
+    host = msgspec.structs.replace(HOST, environment={"LANG": "\udcff"})
+    plan = _plan(msgspec.structs.replace(setting, host=host), {})
+    assert plan.environment[b"LANG"] == b"\xff"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "targets"),
+    [
+        ([], ["/etc/hosts", "/etc/resolv.conf", "/etc/hostname", "/dev/termination-log"]),
+        # What is mounted over /etc would hide what is mounted in it.
+        (
+            [_mounted("data", "/etc")],
+            ["/etc", "/etc/hosts", "/etc/resolv.conf", "/etc/hostname", "/dev/termination-log"],
+        ),
+        (
+            [_mounted("data", "/etc/hosts")],
+            ["/etc/resolv.conf", "/etc/hostname", "/etc/hosts", "/dev/termination-log"],
+        ),
+    ],
+)
+def test_order_of_mounts(setting: Setting, mounts: list[Json], targets: list[str]) -> None:
+    assert [mount.target for mount in _plan(setting, {"volumeMounts": mounts}).mounts] == targets
+
+
+def test_the_way_to_the_api_server(setting: Setting) -> None:
+    plan = _plan(setting, {}, automountServiceAccountToken=True)
+    assert Mount("/access", ACCESS, read_only=True) in plan.mounts
+
+
+def test_parts_of_volumes(setting: Setting) -> None:
+    mounts = [_mounted("data", "/a", subPath="new/one"), _mounted("shm", "/b", subPath="new")]
+    plan = _plan(setting, {"volumeMounts": mounts})
+    sources = {mount.target: Path(mount.source) for mount in plan.mounts}
+    assert sources["/a"] == (setting.folder.volume("data") / "new/one").resolve()
+    assert sources["/a"].is_dir()
+    # Nothing is made under what will be mounted there: only the pod's own processes see what is in it.
+    assert Mount(str(setting.folder.volume("shm")), "/b", sub_path="new") in plan.mounts
+    assert not (setting.folder.volume("shm") / "new").exists()
+
+
+def test_parts_that_are_elsewhere(setting: Setting) -> None:
+    (setting.folder.volume("data") / "out").symlink_to("/etc")
+    with pytest.raises(RefusedError) as told:
+        _plan(setting, {"volumeMounts": [_mounted("data", "/a", subPath="out")]})
+    assert told.value.reason == "CreateContainerConfigError"
+    assert told.value.message == (
+        'failed to prepare subPath for volumeMount "data" of container "main":'
+        f" out leads out of the volume, to {Path('/etc').resolve()}"
+    )
+
+
+# Where there are no mounts
+
+
+@pytest.fixture
+def plain(setting: Setting) -> Setting:
+    return msgspec.structs.replace(setting, host=PLAIN)
+
+
+def test_a_folder_at_its_own_path_needs_no_mount(plain: Setting) -> None:
+    place = str(plain.folder.volume("data"))
+    mounts = [_mounted("data", f"{place}/"), _mounted("data", f"{place}/sub", subPath="sub")]
+    assert _plan(plain, {"volumeMounts": mounts}, automountServiceAccountToken=True).mounts == ()
+    assert Path(place, "sub").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("mounts", "image", "what"),
+    [
+        ([_mounted("data", "/data")], "", 'volume "data" at /data'),
+        ([], "/images/one", 'the files of image "tf"'),
+    ],
+)
+def test_what_needs_a_mount_is_refused(plain: Setting, mounts: list[Json], image: str, what: str) -> None:
+    with pytest.raises(RefusedError) as told:
+        _plan(plain, {"image": "tf", "volumeMounts": mounts}, image)
+    assert told.value.reason == "CreateContainerError"
+    assert told.value.message == (
+        f'container "main" cannot have {what}: this machine cannot give a pod mounts of its own'
+        " (no user namespaces); mount a hostPath volume at its own path, or run the cluster where that can be had,"
+        " on Linux as root or with user namespaces allowed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({}, Limits(None, 512, None)),
+        ({"cpu": "0.0001"}, Limits(None, 512, 1)),
+        ({"cpu": "2", "memory": "1Gi"}, Limits(2**30, 512, 2000)),
+    ],
+)
+def test_limits(setting: Setting, limits: Json, expected: Limits) -> None:
+    assert _plan(setting, {"resources": {"limits": limits}}).limits == expected

@@ -1,0 +1,101 @@
+"""Who a container runs as, and who it cannot run as."""
+
+import os
+import pwd
+
+import pytest
+
+from windlass.localcluster.kubelet.containers import users
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.host import Host
+from windlass.localcluster.sandbox.messages import User
+from windlass.model.base import Json
+
+ROOT = Host(uid=0, gid=0, groups=(), environment={})
+ANN = Host(uid=1000, gid=100, groups=(20, 44), environment={})
+# Nobody has so high a number.
+UNKNOWN = 4_000_000_000
+KNOWN = pwd.getpwuid(os.getuid())
+
+
+def _user(of_pod: Json, of_container: Json, host: Host) -> User:
+    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"securityContext": of_pod}}
+    return users.user(pod, {"name": "main", "securityContext": of_container}, host)
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_container", "host", "expected"),
+    [
+        ({}, {}, ROOT, User()),
+        ({}, {}, ANN, User()),
+        ({"runAsUser": 7, "runAsGroup": 8}, {}, ROOT, User(7, 8)),
+        ({"runAsUser": 7, "runAsGroup": 8}, {"runAsUser": 9}, ROOT, User(9, 8)),
+        ({"runAsUser": 7, "runAsGroup": 8}, {"runAsUser": 0, "runAsGroup": 0}, ROOT, User(0, 0)),
+        ({"runAsUser": UNKNOWN}, {}, ROOT, User(UNKNOWN, 0)),
+        ({"runAsUser": KNOWN.pw_uid}, {}, ROOT, User(KNOWN.pw_uid, KNOWN.pw_gid)),
+        ({"supplementalGroups": [5, 6], "fsGroup": 5}, {}, ROOT, User(groups=(5, 6))),
+        ({"fsGroup": 0}, {}, ROOT, User(groups=(0,))),
+        ({"runAsUser": 1000, "runAsGroup": 100, "supplementalGroups": [44]}, {}, ANN, User()),
+        ({"fsGroup": 2000}, {}, ANN, User()),
+        ({"runAsNonRoot": True}, {}, ANN, User()),
+        ({"runAsNonRoot": True, "runAsUser": 7, "runAsGroup": 8}, {}, ROOT, User(7, 8)),
+        ({"runAsNonRoot": True}, {"runAsNonRoot": False}, ROOT, User()),
+    ],
+)
+def test_user(of_pod: Json, of_container: Json, host: Host, expected: User) -> None:
+    assert _user(of_pod, of_container, host) == expected
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_container", "problem"),
+    [
+        ({"runAsNonRoot": True}, {}, "container has runAsNonRoot and image will run as root"),
+        ({}, {"runAsNonRoot": True}, "container has runAsNonRoot and image will run as root"),
+        ({"runAsNonRoot": True}, {"runAsUser": 0}, "container's runAsUser breaks non-root policy"),
+    ],
+)
+def test_root_where_root_must_not_be(of_pod: Json, of_container: Json, problem: str) -> None:
+    with pytest.raises(RefusedError) as told:
+        _user(of_pod, of_container, ROOT)
+    assert (told.value.reason, told.value.message) == (
+        "CreateContainerConfigError",
+        f'{problem} (pod: "p_n(u)", container: main)',
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "named"),
+    [
+        ({"runAsUser": 0}, "runAsUser"),
+        ({"runAsUser": 1000, "runAsGroup": 5}, "runAsGroup"),
+        ({"supplementalGroups": [44, 45]}, "supplementalGroups"),
+        ({"runAsUser": 1, "runAsGroup": 1}, "runAsUser, runAsGroup"),
+    ],
+)
+def test_others_where_nobody_is_root(of_pod: Json, named: str) -> None:
+    with pytest.raises(RefusedError) as told:
+        _user(of_pod, {}, ANN)
+    assert told.value.reason == "CreateContainerError"
+    assert told.value.message == (
+        f'container "main" is to run as another user or group ({named}), but this cluster is run by user 1000'
+        " (group 100), who is not root and can start processes as nobody else: leave that out, or start the cluster"
+        " as root"
+    )
+
+
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        (User(), {}),
+        (User(0, 0), {}),
+        (User(UNKNOWN, 0), {"HOME": "/", "USER": str(UNKNOWN), "LOGNAME": str(UNKNOWN)}),
+    ],
+)
+def test_home(user: User, expected: dict[str, str]) -> None:
+    assert users.environment(user, ROOT) == expected
+
+
+def test_home_of_a_known_user() -> None:
+    somebody_else = Host(uid=KNOWN.pw_uid + 1, gid=0, groups=(), environment={})
+    found = users.environment(User(KNOWN.pw_uid, 0), somebody_else)
+    assert found == {"HOME": KNOWN.pw_dir, "USER": KNOWN.pw_name, "LOGNAME": KNOWN.pw_name}

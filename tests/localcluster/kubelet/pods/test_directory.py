@@ -1,0 +1,146 @@
+"""A pod's folder: what lies in it, the files that its containers share, and that all of it goes."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.pods import directory
+from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.model.base import Json
+
+POD: Json = {"metadata": {"name": "worker-0", "namespace": "train", "uid": "0b1c"}, "spec": {}}
+FACTS = Facts(pod_ips=("10.88.0.7",), host_ips=("192.0.2.1",), allocatable={})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> PodFolder:
+    made = directory.of(tmp_path / "pods", "0b1c")
+    directory.make(made)
+    return made
+
+
+def test_paths(tmp_path: Path) -> None:
+    folder = directory.of(tmp_path, "0b1c")
+    paths = {
+        "socket": folder.socket,
+        "volumes/data": folder.volume("data"),
+        "containers/r1/termination-log": folder.termination_log("r1"),
+        "logs/main/2.log": folder.log("main", 2),
+        "hosts": folder.hosts,
+        "resolv.conf": folder.resolv_conf,
+        "hostname": folder.hostname,
+    }
+    assert paths == {name: tmp_path / "0b1c" / name for name in paths}
+
+
+def test_nobody_else_may_look_into_it(folder: PodFolder) -> None:
+    assert folder.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_whoever_a_container_is_may_say_why_it_ended(folder: PodFolder) -> None:
+    directory.make_run(folder, "r1", "main")
+    assert folder.termination_log("r1").stat().st_mode & 0o777 == 0o666
+    assert folder.logs("main").is_dir()
+
+
+@pytest.mark.parametrize(("spec", "name"), [({}, "worker-0"), ({"hostNetwork": True}, "laptop")])
+def test_hostname(spec: Json, name: str) -> None:
+    assert directory.hostname({**POD, "spec": spec}, "laptop") == name
+
+
+def test_hosts_are_rewritten_in_the_file_that_containers_have_mounted(folder: PodFolder) -> None:
+    def write(*entries: tuple[str, tuple[str, ...]]) -> bool:
+        return directory.write_hosts(folder, POD, FACTS, entries, of_machine="")
+
+    assert write(("10.88.0.8", ("ps-0", "ps-0.train")))
+    inode = folder.hosts.stat().st_ino
+    assert not write(("10.88.0.8", ("ps-0", "ps-0.train")))
+    assert write(("10.88.0.9", ("ps-0",)))
+    assert folder.hosts.stat().st_ino == inode
+    assert folder.hosts.read_text().endswith(
+        "10.88.0.7\tworker-0\n\n# Entries added by the cluster.\n10.88.0.9\tps-0\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_machine", "nameservers", "expected"),
+    [
+        ("nameserver 127.0.0.53\nsearch lan\n", (), "search lan\nnameserver 127.0.0.53\n"),
+        ("nameserver 127.0.0.53\nsearch lan\n", ("10.88.0.1",), "search lan\nnameserver 10.88.0.1\n"),
+        (
+            "nameserver ::1\nnameserver 9.9.9.9\n",
+            ("10.88.0.1",),
+            "nameserver 10.88.0.1\nnameserver 9.9.9.9\n",
+        ),
+        ("nameserver 9.9.9.9\n", ("10.88.0.1",), "nameserver 9.9.9.9\n"),
+        ("search lan\n", ("10.88.0.1",), "search lan\nnameserver 10.88.0.1\n"),
+        ("nameserver\nnameserver what\n", ("10.88.0.1",), "nameserver what\n"),
+    ],
+)
+def test_resolv_conf(folder: PodFolder, of_machine: str, nameservers: tuple[str, ...], expected: str) -> None:
+    directory.write_resolv_conf(folder, POD, of_machine, nameservers)
+    assert folder.resolv_conf.read_text() == expected
+
+
+def test_hostname_file(folder: PodFolder) -> None:
+    directory.write_hostname(folder, "a-longer-name")
+    directory.write_hostname(folder, "short")
+    assert folder.hostname.read_text() == "short\n"
+
+
+def test_a_full_disk_is_told(folder: PodFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(
+        RefusedError, match=r"Failed to create pod sandbox: .*hostname: No space left on device"
+    ) as told:
+        directory.write_hostname(folder, "x")
+    assert told.value.reason == "FailedCreatePodSandBox"
+
+
+def test_what_is_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "pods").write_text("")
+    with pytest.raises(RefusedError, match="Not a directory"):
+        directory.make(directory.of(tmp_path / "pods", "0b1c"))
+
+
+# Removing
+
+
+def test_all_of_it_goes_and_nothing_else(folder: PodFolder, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (outside / "kept").mkdir(parents=True)
+    (folder.path / "link").symlink_to(outside)
+    (folder.volume("data") / "a" / "b").mkdir(parents=True)
+    (folder.volume("data") / "a" / "link").symlink_to(outside / "kept")
+    (folder.volume("data") / "a" / "b" / "file").write_text("x")
+    os.mkfifo(folder.volume("data") / "pipe")
+    # From a removal that was cut short.
+    (folder.path / ".removed-0").mkdir()
+    (folder.path / ".removed-0" / "file").write_text("x")
+    for closed in ("a/b", "a", ""):
+        (folder.volume("data") / closed).chmod(0o000)
+    directory.remove(folder)
+    assert {path.name for path in tmp_path.rglob("*")} == {"pods", "outside", "kept"}
+    directory.remove(folder)
+
+
+def test_no_tree_is_too_deep(folder: PodFolder) -> None:
+    """A folder whose path is too long to be named."""
+    name, depth = 200 * "d", 30
+    here = os.open(folder.volumes, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    directory.remove(folder)
+    assert not folder.path.exists()

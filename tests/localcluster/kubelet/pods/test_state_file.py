@@ -1,0 +1,77 @@
+"""What one daemon has written of a pod, the next one knows."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from windlass.localcluster.kubelet.lifecycle.records import (
+    ContainerRecord,
+    Ending,
+    PodRecord,
+    Running,
+    Terminated,
+    Waiting,
+)
+from windlass.localcluster.kubelet.pods import state_file
+from windlass.localcluster.kubelet.pods.state_file import PodState
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+RUNNING = ContainerRecord(
+    "main", 2, Running(NOW, "id"), Terminated(1, finished_at=NOW), True, True, "/i", 20.0
+)
+STATES = [
+    PodState(PodRecord((ContainerRecord("main"),))),
+    PodState(PodRecord((RUNNING,)), {"other": "run"}),
+    PodState(
+        PodRecord(
+            containers=(ContainerRecord("main", current=Waiting("CrashLoopBackOff", "why", NOW)),),
+            init_containers=(
+                ContainerRecord("fetch", current=Terminated(137, 9, "Error", "é", NOW, NOW, "x")),
+            ),
+            pod_ips=("10.0.0.1",),
+            host_ips=("192.168.0.1",),
+            start_time=NOW,
+            has_sandbox=True,
+            ending=Ending(30, "Evicted", "why"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_what_is_written_is_read(tmp_path: Path, state: PodState) -> None:
+    state_file.write(tmp_path, STATES[0])
+    state_file.write(tmp_path, state)
+    assert state_file.read(tmp_path) == state
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_where_nothing_was_written_nothing_is_known(tmp_path: Path) -> None:
+    assert state_file.read(tmp_path) is None
+    assert state_file.read(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[]", b'{"record": {}}', b"\xff", b'{"record": {"containers": 1}}']
+)
+def test_what_cannot_be_read_is_as_nothing(tmp_path: Path, text: bytes) -> None:
+    state_file.write(tmp_path, STATES[0])
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(text)
+    assert state_file.read(tmp_path) is None
+
+
+def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state_file.write(tmp_path, STATES[1])
+
+    def write_half(path: Path, data: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(data[:10])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    with pytest.raises(OSError, match="No space left"):
+        state_file.write(tmp_path, STATES[0])
+    monkeypatch.undo()
+    assert state_file.read(tmp_path) == STATES[1]

@@ -1,0 +1,108 @@
+"""Who gets which signal when a pod is stopped, as time passes."""
+
+import signal
+
+import pytest
+
+from windlass.localcluster.kubelet.lifecycle.restarts import StopAll
+from windlass.localcluster.kubelet.pods.stopping import SECONDS_TO_DIE, Stopping
+
+TERM, KILL = signal.SIGTERM, signal.SIGKILL
+ONE = (("a", "b"),)
+WITH_SIDECAR = (("a", "b"), ("s",))
+# When, what the step says, who gets what, and how long it is until SIGKILL then, or until that should have worked.
+Row = tuple[float, StopAll, list[tuple[str, int]], float]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(
+            [
+                (0, StopAll(30, ONE), [("a", TERM), ("b", TERM)], 30),
+                (10, StopAll(30, ONE), [], 20),
+                (30, StopAll(30, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE),
+                (31, StopAll(30, ONE), [], SECONDS_TO_DIE - 1),
+            ],
+            id="asked once and killed once",
+        ),
+        pytest.param(
+            [
+                (0, StopAll(30, WITH_SIDECAR), [("a", TERM), ("b", TERM)], 30),
+                (5, StopAll(30, (("b",), ("s",))), [], 25),
+                (9, StopAll(30, (("s",),)), [("s", TERM)], 21),
+                (30, StopAll(30, (("s",),)), [("s", KILL)], SECONDS_TO_DIE),
+            ],
+            id="one wave after the other, in one grace period",
+        ),
+        pytest.param(
+            [
+                (0, StopAll(30, WITH_SIDECAR), [("a", TERM), ("b", TERM)], 30),
+                (30, StopAll(30, (("a",), ("s",))), [("a", KILL), ("s", KILL)], SECONDS_TO_DIE),
+            ],
+            id="all waves are killed together",
+        ),
+        pytest.param(
+            [
+                (0, StopAll(30, ONE), [("a", TERM), ("b", TERM)], 30),
+                (4, StopAll(5, ONE), [], 1),
+                (4.5, StopAll(30, ONE), [], 0.5),
+                (5, StopAll(30, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE),
+            ],
+            id="a later step is in more of a hurry, never in less",
+        ),
+        pytest.param(
+            [
+                (0, StopAll(30, ONE), [("a", TERM), ("b", TERM)], 30),
+                (10, StopAll(5, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE),
+            ],
+            id="a shorter grace that is over already",
+        ),
+        pytest.param(
+            [(7, StopAll(0, ONE), [("a", KILL), ("b", KILL)], SECONDS_TO_DIE)], id="no grace at all"
+        ),
+        pytest.param(
+            [
+                (0, StopAll(30, (("a",),)), [("a", TERM)], 30),
+                (1, StopAll(30, (("a", "late"),)), [("late", TERM)], 29),
+            ],
+            id="one that has started meanwhile",
+        ),
+        pytest.param(
+            [
+                (0, StopAll(2, (("a",),)), [("a", TERM)], 2),
+                (2, StopAll(2, (("a",),)), [("a", KILL)], SECONDS_TO_DIE),
+                (3, StopAll(2, (("a", "late"),)), [("late", KILL)], SECONDS_TO_DIE),
+            ],
+            id="one that has started after the grace",
+        ),
+    ],
+)
+def test_signals(rows: list[Row]) -> None:
+    now = 1000.0
+    stopping = Stopping(lambda: now)
+    assert stopping.seconds_left is None
+    for after, step, signals, left in rows:
+        now = 1000.0 + after
+        assert list(stopping.signals(step)) == signals
+        assert stopping.seconds_left == left
+
+
+def test_the_time_left_is_never_less_than_none() -> None:
+    now = 0.0
+    stopping = Stopping(lambda: now)
+    list(stopping.signals(StopAll(3, ONE)))
+    now = 10.0
+    assert stopping.seconds_left == 0
+
+
+def test_what_was_killed_and_does_not_end_is_overdue() -> None:
+    clock = [0.0]
+    stopping = Stopping(lambda: clock[0])
+    seen = []
+    for after in (0.0, 1000.0, 1000.0 + SECONDS_TO_DIE - 1, 1000.0 + SECONDS_TO_DIE):
+        clock[0] = after
+        list(stopping.signals(StopAll(1000, ONE)))
+        seen.append(stopping.is_overdue)
+    assert seen == [False, False, False, True]
+    assert stopping.seconds_left == 0

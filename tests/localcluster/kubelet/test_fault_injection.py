@@ -1,0 +1,44 @@
+"""What is reported of a run that somebody has killed on purpose."""
+
+import signal
+
+import pytest
+
+from windlass.localcluster.kubelet import fault_injection
+from windlass.localcluster.kubelet.fault_injection import Interference
+from windlass.localcluster.sandbox.messages import Ended
+
+KILLED = Ended("run", 1.0, 0, signal.SIGKILL)
+ENDS = {
+    "code": (3, KILLED, Ended("run", 1.0, 3)),
+    "success": (0, KILLED, Ended("run", 1.0, 0)),
+    "a-kill-like-any-other": (137, KILLED, KILLED),
+    "it-had-ended-before": (3, Ended("run", 1.0, 7), Ended("run", 1.0, 7)),
+    "it-had-succeeded-before": (3, Ended("run", 1.0, 0), Ended("run", 1.0, 0)),
+    "another-signal-was-first": (
+        3,
+        Ended("run", 1.0, 0, signal.SIGSEGV),
+        Ended("run", 1.0, 0, signal.SIGSEGV),
+    ),
+    "out-of-memory": (3, Ended("run", 1.0, 0, 9, True), Ended("run", 1.0, 0, 9, True)),
+    "another-run": (3, Ended("other", 1.0, 0, 9), Ended("other", 1.0, 0, 9)),
+}
+
+
+@pytest.mark.parametrize(("code", "end", "reported"), ENDS.values(), ids=ENDS)
+def test_what_is_reported(code: int, end: Ended, reported: Ended) -> None:
+    done = Interference()
+    done.report("run", code)
+    assert done.reported(end) == reported
+
+
+def test_it_is_reported_once() -> None:
+    done = Interference()
+    done.report("run", 3)
+    done.reported(KILLED)
+    assert done.reported(KILLED) == KILLED
+
+
+def test_nobody_interferes_unasked() -> None:
+    assert Interference().reported(KILLED) == KILLED
+    assert Interference().delay_of({"metadata": {}}) == fault_injection.at_once({}) == 0.0

@@ -1,0 +1,139 @@
+"""Mounts of a container, and the size of volumes in memory."""
+
+import pytest
+
+from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.volumes import memory as volume_memory
+from windlass.localcluster.kubelet.volumes.mounts import Mount, mounts, termination_message_path
+from windlass.model.base import Json
+
+VOLUMES: list[Json] = [
+    {"name": "data", "emptyDir": {}},
+    {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+    {"name": "settings", "configMap": {"name": "settings"}},
+    {"name": "claim", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}},
+    {"name": "share", "nfs": {"server": "s", "path": "/p"}},
+]
+SHM = "/dev/shm"  # noqa: S108
+ENVIRONMENT = {"POD": "worker-0", "EMPTY": "", "UP": "..", "ROOT": "/etc"}
+
+
+def _mounts(pod: Json, *written: Json) -> tuple[Mount, ...]:
+    pod["spec"]["volumes"] = VOLUMES
+    return mounts(pod, {"name": "main", "volumeMounts": [*written]}, ENVIRONMENT)
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ({"name": "data", "mountPath": "/data"}, Mount("data", "", "/data", False)),
+        ({"name": "data", "mountPath": "/data", "readOnly": True}, Mount("data", "", "/data", True)),
+        ({"name": "shm", "mountPath": SHM}, Mount("shm", "", SHM, False)),
+        ({"name": "data", "mountPath": "rel/./x/"}, Mount("data", "", "/rel/x", False)),
+        ({"name": "data", "mountPath": "//x"}, Mount("data", "", "/x", False)),
+        ({"name": "settings", "mountPath": "/etc/s"}, Mount("settings", "", "/etc/s", True)),
+        ({"name": "claim", "mountPath": "/c"}, Mount("claim", "", "/c", True)),
+        ({"name": "share", "mountPath": "/s"}, Mount("share", "", "/s", False)),
+        (
+            {"name": "data", "mountPath": "/d", "subPath": "a//b/./c"},
+            Mount("data", "a/b/c", "/d", False),
+        ),
+        ({"name": "data", "mountPath": "/d", "subPath": "./"}, Mount("data", "", "/d", False)),
+        (
+            {"name": "data", "mountPath": "/d", "subPath": "$(POD)"},
+            Mount("data", "$(POD)", "/d", False),
+        ),
+        (
+            {"name": "data", "mountPath": "/d", "subPathExpr": "logs/$(POD)/$$(POD)"},
+            Mount("data", "logs/worker-0/$(POD)", "/d", False),
+        ),
+    ],
+)
+def test_mounts(written: Json, expected: Mount, pod: Json) -> None:
+    assert _mounts(pod, written) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        (
+            {"name": "absent", "mountPath": "/x"},
+            'cannot find volume "absent" to mount into container "main"',
+        ),
+        (
+            {"name": "data", "mountPath": "/x", "subPath": "/etc"},
+            "error SubPath `/etc` must not be an absolute path",
+        ),
+        (
+            {"name": "data", "mountPath": "/x", "subPath": "a/../.."},
+            "unable to provision SubPath `a/../..`: must not contain '..'",
+        ),
+        (
+            {"name": "data", "mountPath": "/x", "subPathExpr": "$(UP)/x"},
+            "unable to provision SubPath `../x`: must not contain '..'",
+        ),
+        (
+            {"name": "data", "mountPath": "/x", "subPathExpr": "$(ROOT)"},
+            "error SubPath `/etc` must not be an absolute path",
+        ),
+        (
+            {"name": "data", "mountPath": "/x", "subPathExpr": "$(Z)/$(EMPTY)/$(POD)/$(Z)"},
+            "missing value for EMPTY, Z",
+        ),
+    ],
+)
+def test_refusals(written: Json, message: str, pod: Json) -> None:
+    with pytest.raises(RefusedError) as refused:
+        _mounts(pod, written)
+    assert (refused.value.reason, refused.value.message) == ("CreateContainerConfigError", message)
+
+
+def test_what_lies_in_another_mount_comes_after_it(pod: Json) -> None:
+    paths = ("/data/deep/er", "/b", "/data/deep", "/a", "/data", "/")
+    found = _mounts(pod, *({"name": "data", "mountPath": path} for path in paths))
+    assert [mount.target for mount in found] == ["/", "/b", "/a", "/data", "/data/deep", "/data/deep/er"]
+
+
+@pytest.mark.parametrize(
+    ("written", "path"), [("/dev/termination-log", "/dev/termination-log"), ("out/m", "/out/m")]
+)
+def test_termination_message_path(written: str, path: str) -> None:
+    assert termination_message_path({"terminationMessagePath": written}) == path
+    assert termination_message_path({}) == "/dev/termination-log"
+
+
+@pytest.mark.parametrize(
+    ("limit", "of_main", "of_fetch", "memory", "size"),
+    [
+        ("1Gi", "1.5Gi", "10Mi", "16Gi", 2**30),
+        ("8Gi", "1.5Gi", "10Mi", "16Gi", 3 * 2**29),
+        (None, "1.5Gi", "10Mi", "16Gi", 3 * 2**29),
+        (None, "1Mi", "10Mi", "16Gi", 10 * 2**20),
+        # Without a limit of every container the pod has none.
+        ("8Gi", "1.5Gi", None, "16Gi", 2**33),
+        (None, None, "10Mi", "16Gi", 2**34),
+        ("32Gi", None, None, "16Gi", 2**34),
+        ("0", None, None, "16Gi", 2**34),
+        (None, None, None, None, None),
+    ],
+)
+def test_size_in_memory(
+    limit: str | None,
+    of_main: str | None,
+    of_fetch: str | None,
+    memory: str | None,
+    size: int | None,
+    pod: Json,
+) -> None:
+    volume = {"emptyDir": {"medium": "Memory", **({"sizeLimit": limit} if limit else {})}}
+    for kind, written in (("containers", of_main), ("initContainers", of_fetch)):
+        pod["spec"][kind][0]["resources"] = {"limits": {"memory": written}} if written else {}
+    facts = Facts((), (), {"memory": memory} if memory else {})
+    assert volume_memory.is_in_memory(volume)
+    assert volume_memory.size_in_bytes(volume, pod, facts) == size
+
+
+@pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"emptyDir": None}, {"hostPath": {"path": "/x"}}])
+def test_what_is_not_in_memory(volume: Json) -> None:
+    assert not volume_memory.is_in_memory(volume)

@@ -1,0 +1,29 @@
+"""With what a spawner is started."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from windlass.localcluster.sandbox.process import launcher
+from windlass.localcluster.sandbox.process.launcher import Wanted
+
+pytestmark = pytest.mark.pods
+
+PATIENCE_SECONDS = 100.0
+
+
+def test_what_a_shell_knows_is_not_to_be_read_in_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first process of each is one of the spawner's."""
+    monkeypatch.setenv("JUPYTER_PASSWORD", "sesame")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    launched = launcher.launch(Wanted(folder=tmp_path, cluster="c", level="plain", network="shared"))
+    try:
+        found = Path(f"/proc/{launched.process.pid}/environ").read_bytes().split(b"\0")
+    finally:
+        launched.channel.close()
+        launched.process.wait(PATIENCE_SECONDS)
+    assert {f"PATH={os.environ['PATH']}".encode(), f"PYTHONPATH={tmp_path}".encode()} <= set(found)
+    assert not any(b"sesame" in each for each in found)

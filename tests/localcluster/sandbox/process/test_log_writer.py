@@ -1,0 +1,167 @@
+"""What a container says comes into its log whole, in files of a bounded size, and survives a disk that fills up."""
+
+import contextlib
+import errno
+import itertools
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from windlass.localcluster.sandbox import log_format
+from windlass.localcluster.sandbox.process.log_writer import LogWriter
+
+TIME = b"2026-01-02T12:00:00.000000000Z"
+AT = 1_767_355_200 * 10**9
+
+
+def writer(folder: Path, most_bytes: int = 10**6, most_files: int = 5) -> LogWriter:
+    return LogWriter(str(folder / "0.log"), most_bytes, most_files, clock=lambda: AT)
+
+
+def names(folder: Path) -> list[str]:
+    return [*log_format.rotated_names((each.name for each in folder.iterdir()), "0.log"), "0.log"]
+
+
+def text(folder: Path) -> bytes:
+    lines = b"".join((folder / name).read_bytes() for name in names(folder))
+    return log_format.shown(lines, log_format.Selection())[0]
+
+
+def test_lines_of_both_streams(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    assert (tmp_path / "0.log").read_bytes() == b""
+    log.write("stdout", b"one\ntw")
+    log.write("stderr", b"fault\r\n")
+    log.write("stdout", b"o\nlast")
+    log.write("stderr", b"unfinished")
+    log.end("stderr")
+    log.close()
+    assert (tmp_path / "0.log").read_bytes().splitlines() == [
+        TIME + b" stdout F one",
+        TIME + b" stderr F fault",
+        TIME + b" stdout F two",
+        TIME + b" stderr P unfinished",
+        TIME + b" stdout P last",
+    ]
+
+
+def test_a_line_is_kept_back_until_it_ends_or_is_long(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    log.write("stdout", b"x" * log_format.LONGEST_PART)
+    assert text(tmp_path) == b""
+    log.write("stdout", b"y")
+    assert text(tmp_path) == b"x" * log_format.LONGEST_PART
+    log.write("stdout", b"\n")
+    assert text(tmp_path) == b"x" * log_format.LONGEST_PART + b"y\n"
+    log.close()
+
+
+def test_files_are_bounded_in_size_and_number(tmp_path: Path) -> None:
+    line = b"x" * 59 + b"\n"
+    log = writer(tmp_path, most_bytes=1000, most_files=3)
+    for _ in range(200):
+        log.write("stdout", line)
+        assert len(names(tmp_path)) <= 3
+        assert all((tmp_path / name).stat().st_size <= 1000 + 100 for name in names(tmp_path))
+    log.close()
+    # The clock stood still, and yet the files come in order.
+    assert len(names(tmp_path)) == 3
+    assert text(tmp_path) in line * 200
+
+
+def test_rotation_keeps_all_lines_in_order(tmp_path: Path) -> None:
+    output = b"".join(b"line %d\n" % number for number in range(200))
+    backwards = itertools.count(AT, -3600 * 10**9)
+    log = LogWriter(str(tmp_path / "0.log"), 500, 100, clock=lambda: next(backwards))
+    for start in range(0, len(output), 7):
+        log.write("stdout", output[start : start + 7])
+    log.close()
+    assert len(names(tmp_path)) > 10
+    assert text(tmp_path) == output
+
+
+def test_an_earlier_half_of_a_line_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "0.log").write_bytes(TIME + b" stdout F whole\n" + TIME + b" stdo")
+    log = writer(tmp_path)
+    log.write("stdout", b"next\n")
+    log.close()
+    assert text(tmp_path) == b"whole\nnext\n"
+
+
+def notice(lost: int, number: int) -> bytes:
+    reason = os.strerror(number)
+    return f"windlass: {lost} bytes of output are missing here, the log could not be written: {reason}\n".encode()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    log.write("stdout", b"before\n")
+    log.close()
+    (tmp_path / "0.log").rename(tmp_path / "kept")
+    (tmp_path / "0.log").symlink_to("/dev/full")
+    log = writer(tmp_path)
+    log.write("stdout", b"lost\nlost, t")
+    log.write("stderr", b"lost\n")
+    log.write("stdout", b"oo\n")
+    (tmp_path / "0.log").unlink()
+    (tmp_path / "kept").rename(tmp_path / "0.log")
+    log.write("stdout", b"after\n")
+    log.write("stdout", b"all is well\n")
+    log.close()
+    expected = notice(len(b"lost\nlost, too\nlost\n"), errno.ENOSPC)
+    assert text(tmp_path) == b"before\n" + expected + b"after\nall is well\n"
+
+
+@contextlib.contextmanager
+def files_no_longer_than(size: int) -> Iterator[None]:
+    """What is longer is written in part, as on a disk that fills up."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("room", "kept", "lost"),
+    [
+        (0, b"", 12),
+        (20, b"", 12),
+        (log_format.HEADER_BYTES + 4, b"one\n", 8),
+        (log_format.HEADER_BYTES + 10, b"one\n", 8),
+        (log_format.HEADER_BYTES * 2 + 6, b"one\ntw\n", 8),
+        (log_format.HEADER_BYTES * 2 + 8, b"one\ntwo\n", 4),
+        (log_format.HEADER_BYTES * 3 + 11, b"one\ntwo\nsix\n", 4),
+    ],
+)
+def test_a_disk_that_fills_up_within_a_line(tmp_path: Path, room: int, kept: bytes, lost: int) -> None:
+    log = writer(tmp_path)
+    with files_no_longer_than(room):
+        log.write("stdout", b"one\ntwo\nsix\n")
+        log.write("stdout", b"unfinished, ")
+    log.write("stdout", b"and yet whole\n")
+    log.close()
+    assert text(tmp_path) == kept + notice(lost, errno.EFBIG) + b"unfinished, and yet whole\n"
+
+
+def test_what_is_lost_at_the_end_is_told_when_it_can_be(tmp_path: Path) -> None:
+    log = writer(tmp_path)
+    with files_no_longer_than(0):
+        log.write("stdout", b"one\n")
+    log.close()
+    assert text(tmp_path) == notice(4, errno.EFBIG)
+
+
+def test_a_log_that_cannot_be_opened_ends_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    log = writer(folder)
+    log.write("stdout", b"one\n")
+    folder.mkdir()
+    log.write("stdout", b"two\n")
+    log.close()
+    assert text(folder) == notice(4, errno.ENOENT) + b"two\n"

@@ -1,0 +1,149 @@
+"""What the machine allows is found out by trying, and why it does not is said in words."""
+
+import errno
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from windlass.localcluster.sandbox import capability_probe, kernel
+from windlass.localcluster.sandbox.capability_probe import Abilities
+
+pytestmark = pytest.mark.pods
+
+NOBODY = 65534
+
+# Whoever is to find out is become here, and not before Python starts, which may be where only its owner can read.
+PROGRAM = """
+import ctypes, os, sys
+import msgspec
+from windlass.localcluster.sandbox import abilities, capabilities, kernel
+
+change, user = sys.argv[1], int(sys.argv[2])
+if user != os.getuid():
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+    # Otherwise /proc/self would still be root's.
+    PR_SET_DUMPABLE = 4
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+if change:
+    uid, gid = os.getuid(), os.getgid()
+    kernel.unshare(kernel.NEW_USER | kernel.NEW_MOUNTS)
+    kernel.map_own_user(uid, gid)
+    exec(change)
+    # Without rights in the new namespace, as if it were the machine's own.
+    capabilities.drop_all()
+print(msgspec.json.encode(abilities.find_out()).decode())
+"""
+SWITCH_OFF = "open('/proc/sys/user/max_user_namespaces', 'w').write('0')"
+HIDE_SOME_OF_PROC = "kernel.mount('tmpfs', '/proc/fs', 'tmpfs')"
+
+
+def found_by_a_user(change: str = "") -> Abilities:
+    """In surroundings of its own, which were changed before."""
+    user = os.getuid() or NOBODY
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", PROGRAM, change, str(user)], stdout=subprocess.PIPE, check=True, timeout=60
+    )
+    return msgspec.json.decode(done.stdout, type=Abilities)
+
+
+@pytest.fixture
+def _users_have_namespaces() -> None:
+    found = found_by_a_user()
+    if not found.can_isolate:
+        pytest.skip(found.reason)
+
+
+def refuse(flags: int) -> None:
+    raise PermissionError(errno.EPERM, f"unshare({flags}): Operation not permitted")
+
+
+def refuse_as_if_there_were_too_many(flags: int) -> None:
+    if not flags & kernel.NEW_USER:
+        refuse(flags)
+    raise OSError(errno.ENOSPC, f"unshare({flags}): No space left on device")
+
+
+def allow_with_users_only(flags: int) -> None:
+    if not flags & kernel.NEW_USER:
+        refuse(flags)
+    kernel.unshare(flags)
+
+
+def allow_in_words_only(flags: int) -> None:
+    """As where a profile of AppArmor takes all rights in the namespace away."""
+    if not flags & kernel.NEW_USER:
+        refuse(flags)
+
+
+@pytest.mark.parametrize(
+    ("unshare", "reason"),
+    [
+        (refuse, r"unshare\(1006764032\): Operation not permitted"),
+        (refuse_as_if_there_were_too_many, r"unshare\(1006764032\): No space left on device"),
+        (allow_in_words_only, r"writing '.+' to /proc/self/\w+: (Operation not permitted|Permission denied)"),
+    ],
+)
+def test_a_refusal_is_the_reason(
+    unshare: capability_probe.Unshare, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capability_probe, "_SWITCHES", {})
+    found = capability_probe.find_out(unshare)
+    assert found == Abilities(reason=found.reason)
+    assert re.fullmatch(reason, found.reason)
+
+
+@pytest.mark.usefixtures("_users_have_namespaces")
+def test_what_an_ordinary_user_can_do() -> None:
+    assert found_by_a_user() == Abilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=True)
+
+
+@pytest.mark.usefixtures("_users_have_namespaces")
+def test_with_user_namespaces_switched_off() -> None:
+    found = found_by_a_user(SWITCH_OFF)
+    assert not found.can_isolate
+    assert "user.max_user_namespaces is 0" in found.reason
+
+
+@pytest.mark.usefixtures("_users_have_namespaces")
+def test_inside_of_a_container_that_hides_some_of_proc() -> None:
+    found = found_by_a_user(HIDE_SOME_OF_PROC)
+    assert found == Abilities(can_isolate=True, needs_user_namespace=True, can_mount_proc=False)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="not root")
+def test_root_needs_no_user_namespace_but_can_do_with_one() -> None:
+    assert capability_probe.find_out() == Abilities(can_isolate=True, can_mount_proc=True)
+    found = capability_probe.find_out(allow_with_users_only)
+    assert (found.can_isolate, found.needs_user_namespace) == (True, True)
+
+
+def test_nothing_is_left_behind() -> None:
+    before = traces()
+    capability_probe.find_out()
+    assert traces() == before
+
+
+def traces() -> tuple[str, str, list[str], list[str], str]:
+    own = pathlib.Path("/proc/self")
+    return (
+        os.uname().nodename,
+        (own / "mounts").read_text(encoding="utf-8"),
+        sorted(path.name for path in (own / "fd").iterdir()),
+        sorted(path.name for path in pathlib.Path("/dev").iterdir()),
+        (own / f"task/{os.getpid()}/children").read_text(encoding="ascii"),
+    )
+
+
+def test_elsewhere_there_is_nothing_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert capability_probe.find_out() == Abilities(reason="darwin has no namespaces")
+    with pytest.raises(OSError, match=r"unshare\(131072\): Function not implemented") as caught:
+        kernel.unshare(kernel.NEW_MOUNTS)
+    assert caught.value.errno == errno.ENOSYS

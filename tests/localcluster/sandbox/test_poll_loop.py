@@ -1,0 +1,199 @@
+"""What is watched is done when it is due, and not once more."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from windlass.localcluster.sandbox import poll_loop
+from windlass.localcluster.sandbox.poll_loop import Watch
+
+
+class Pipe(NamedTuple):
+    reader: int
+    writer: int
+
+    def fill(self) -> None:
+        os.write(self.writer, b"x")
+
+    def empty(self) -> None:
+        os.read(self.reader, 9)
+
+
+class World:
+    def __init__(self) -> None:
+        self.watch = Watch()
+        self.done: list[str] = []
+        self._pipes: list[Pipe] = []
+
+    def pipe(self) -> Pipe:
+        self._pipes.append(Pipe(*os.pipe()))
+        return self._pipes[-1]
+
+    def do(self, word: str) -> None:
+        self.done.append(word)
+
+    def close(self) -> None:
+        self.watch.close()
+        for pipe in self._pipes:
+            for descriptor in pipe:
+                os.close(descriptor)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    one = World()
+    yield one
+    one.close()
+
+
+def test_what_can_be_read_is_told_until_it_is_read(world: World) -> None:
+    pipe, other = world.pipe(), world.pipe()
+    world.watch.add(pipe.reader, lambda: world.do("read"))
+    world.watch.add(other.reader, lambda: world.do("other"))
+    pipe.fill()
+    world.watch.turn()
+    world.watch.turn()
+    assert world.done == ["read", "read"]
+    pipe.empty()
+    other.fill()
+    world.watch.turn()
+    assert world.done == ["read", "read", "other"]
+
+
+def test_what_is_removed_is_not_told_any_more(world: World) -> None:
+    """Even if it was found together with what removed it, in whichever order."""
+    pipes = [world.pipe(), world.pipe()]
+
+    def act(own: Pipe, other: Pipe) -> None:
+        world.do("one")
+        world.watch.remove(other.reader)
+
+    world.watch.add(pipes[0].reader, lambda: act(*pipes))
+    world.watch.add(pipes[1].reader, lambda: act(*reversed(pipes)))
+    for pipe in pipes:
+        pipe.fill()
+    world.watch.turn()
+    assert world.done == ["one"]
+
+
+def test_a_number_that_is_used_again_is_another_descriptor(world: World) -> None:
+    """What was found for the first is not done for the second, nor done with what the second does."""
+    pipes = [world.pipe(), world.pipe()]
+    later = world.pipe()
+
+    def replace(other: Pipe) -> None:
+        world.do("replaced")
+        world.watch.remove(other.reader)
+        os.dup2(later.reader, other.reader)
+        world.watch.add(other.reader, lambda: world.do("new"))
+
+    world.watch.add(pipes[0].reader, lambda: replace(pipes[1]))
+    world.watch.add(pipes[1].reader, lambda: replace(pipes[0]))
+    for pipe in pipes:
+        pipe.fill()
+    world.watch.turn()
+    assert world.done == ["replaced"]
+
+
+def test_removing_what_is_not_watched_is_harmless(world: World) -> None:
+    pipe = world.pipe()
+    world.watch.remove(pipe.reader)
+    world.watch.add(pipe.reader, lambda: world.do("read"))
+    pipe.fill()
+    world.watch.turn()
+    assert world.done == ["read"]
+
+
+def test_moments_come_once_in_their_order(world: World) -> None:
+    world.watch.at("late", 0.02, lambda: world.do("late"))
+    world.watch.at("early", 0, lambda: world.do("early"))
+    while len(world.done) < 2:
+        world.watch.turn()
+    world.watch.at("last", 0, lambda: world.do("last"))
+    world.watch.turn()
+    assert world.done == ["early", "late", "last"]
+
+
+def test_a_moment_can_be_moved_or_forgotten(world: World) -> None:
+    world.watch.at("key", 100000, lambda: world.do("first"))
+    world.watch.at("other", 0, lambda: world.do("other"))
+    world.watch.at("key", 0, lambda: world.do("second"))
+    world.watch.forget("other")
+    world.watch.forget("none")
+    world.watch.turn()
+    assert world.done == ["second"]
+
+
+def test_what_is_due_may_change_what_else_is(world: World) -> None:
+    def act() -> None:
+        world.do("act")
+        world.watch.forget("forgotten")
+        world.watch.at("act", 0, lambda: world.do("again"))
+
+    world.watch.at("act", 0, act)
+    world.watch.at("forgotten", 0, lambda: world.do("forgotten"))
+    world.watch.turn()
+    assert world.done == ["act"]
+    world.watch.turn()
+    assert world.done == ["act", "again"]
+
+
+def test_something_to_read_does_not_wait_for_a_moment(world: World) -> None:
+    pipe = world.pipe()
+    world.watch.add(pipe.reader, lambda: world.do("read"))
+    world.watch.at("key", 100000, lambda: world.do("moment"))
+    pipe.fill()
+    world.watch.turn()
+    assert world.done == ["read"]
+
+
+@pytest.fixture
+def _own_signals() -> Iterator[None]:
+    before, wakeup = signal.getsignal(signal.SIGCHLD), signal.set_wakeup_fd(-1)
+    yield
+    writer = signal.set_wakeup_fd(wakeup)
+    signal.signal(signal.SIGCHLD, before)
+    os.close(writer)
+
+
+@pytest.mark.usefixtures("_own_signals")
+def test_the_end_of_a_child_wakes(world: World) -> None:
+    woken = poll_loop.children_ended()
+    world.watch.add(woken, lambda: world.do("woken"))
+    # Before anything has ended, there is nothing, and nobody waits for it.
+    poll_loop.drain(woken)
+    for _ in range(2):
+        with subprocess.Popen(["/bin/sh", "-c", "exit 3"]) as child:
+            world.watch.turn()
+            assert child.wait() == 3
+        poll_loop.drain(woken)
+    assert world.done == ["woken", "woken"]
+    os.close(woken)
+
+
+def test_all_but_some_are_closed() -> None:
+    """In a process of its own, with a descriptor in every gap."""
+    program = (
+        "import os\n"
+        "from windlass.localcluster.sandbox import watching\n"
+        "opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(9)]\n"
+        "low, high = opened[2], opened[6]\n"
+        "os.dup2(opened[0], 200)\n"
+        "watching.close_all_but({low, high, 1})\n"
+        "def is_open(number):\n"
+        "    try:\n"
+        "        os.fstat(number)\n"
+        "    except OSError:\n"
+        "        return False\n"
+        "    return True\n"
+        "print([number in (0, 1, 2, low, high) for number in range(300) if is_open(number)])\n"
+    )
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == str([True] * 5)

@@ -1,0 +1,355 @@
+"""The scheduler in a cluster: pods get nodes, or are told why not, and are tried again when that may have changed."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass.localcluster.apiserver import bodies
+from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
+from windlass.localcluster.scheduler import nodes
+from windlass.localcluster.scheduler.scheduler import Scheduler
+from windlass.localcluster.server import ApiServer
+from windlass.localcluster.store_types import StoreError
+
+Json = dict[str, Any]
+SHORT_OF_CPU = (
+    "0/1 nodes are available: 1 Insufficient cpu."
+    " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+)
+
+
+class Cluster:
+    def __init__(self, data: Path, **machine: Any) -> None:
+        self.server = ApiServer(data)
+        self.lifecycle, self.store = self.server.lifecycle, self.server.store
+        facts = {"host_name": "n", "cpu": 4, "memory_bytes": 2**34, "architecture": "arm64", **machine}
+        self.machine = nodes.Machine(**facts)
+        self.scheduler = Scheduler(self.lifecycle)
+
+    def kind(self, resource: str) -> Any:
+        return self.server.registry.stored_as(resource)
+
+    def create(self, resource: str, obj: Json, namespace: str = "default") -> None:
+        self.lifecycle.create(self.kind(resource), namespace, obj, WriteOptions())
+
+    def add_nodes(self, count: int = 1) -> None:
+        for node in nodes.nodes(self.machine, count, self.lifecycle.now()):
+            self.create("nodes", node, "")
+
+    def add_pod(self, name: str, cpu: str = "1", gpus: str = "0", **spec: Any) -> None:
+        limits = {"limits": {"cpu": cpu, "nvidia.com/gpu": gpus}}
+        container = {"name": "c", "image": "i", "resources": limits}
+        self.create("pods", {"metadata": {"name": name}, "spec": {"containers": [container], **spec}})
+
+    def change(self, resource: str, name: str, change: Callable[[Json], Json]) -> None:
+        namespace = "" if resource == "nodes" else "default"
+        self.lifecycle.amend(self.kind(resource), namespace, name, change)
+
+    def end(self, name: str) -> None:
+        self.change("pods", name, lambda pod: {**pod, "status": {**pod["status"], "phase": "Succeeded"}})
+
+    def delete(self, resource: str, name: str) -> None:
+        namespace = "" if resource == "nodes" else "default"
+        self.lifecycle.delete(self.kind(resource), namespace, name, DeleteOptions(grace_seconds=0))
+
+    def work(self) -> None:
+        while self.scheduler.has_work:
+            self.scheduler.step()
+
+    def read(self, name: str) -> Json:
+        return self.lifecycle.read(self.kind("pods"), "default", name)
+
+    def node_of(self, name: str) -> str | None:
+        node: str | None = self.read(name)["spec"].get("nodeName")
+        return node
+
+    def condition(self, name: str) -> Json:
+        conditions = self.read(name)["status"].get("conditions", [])
+        return next((one for one in conditions if one["type"] == "PodScheduled"), {})
+
+    def events(self, name: str) -> list[Json]:
+        found = map(bodies.decode_stored, self.store.all("events"))
+        return [event for event in found if event["involvedObject"]["name"] == name]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    one = Cluster(tmp_path)
+    yield one
+    one.store.close()
+
+
+def test_a_pod_is_bound_as_a_binding_would(cluster: Cluster) -> None:
+    cluster.add_nodes()
+    cluster.add_pod("p")
+    cluster.work()
+
+    assert cluster.node_of("p") == "n"
+    assert cluster.condition("p")["status"] == "True"
+    (event,) = cluster.events("p")
+    assert (event["type"], event["reason"], event["action"]) == ("Normal", "Scheduled", "Binding")
+    assert event["message"] == "Successfully assigned default/p to n"
+    assert event["reportingComponent"] == "default-scheduler"
+    assert event["involvedObject"]["uid"] == cluster.read("p")["metadata"]["uid"]
+
+
+def test_what_does_not_fit_is_told_once(cluster: Cluster) -> None:
+    cluster.add_nodes()
+    cluster.add_pod("big", cpu="3")
+    cluster.add_pod("p", cpu="2")
+    cluster.work()
+
+    condition = cluster.condition("p")
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    assert condition["message"] == SHORT_OF_CPU
+    (event,) = cluster.events("p")
+    assert (event["type"], event["reason"], event["message"]) == ("Warning", "FailedScheduling", SHORT_OF_CPU)
+
+    version = cluster.store.version
+    cluster.change("nodes", "n", lambda node: {**node, "metadata": {**node["metadata"], "labels": {}}})
+    cluster.work()
+    assert cluster.store.version == version + 1
+
+
+def test_a_new_message_replaces_the_old_one(cluster: Cluster) -> None:
+    cluster.add_pod("p")
+    cluster.work()
+    first = cluster.condition("p")
+    assert first["message"] == "no nodes available to schedule pods"
+
+    cluster.add_nodes()
+    cluster.change("nodes", "n", lambda node: {**node, "spec": {"unschedulable": True}})
+    cluster.work()
+    assert cluster.condition("p")["message"].startswith(
+        "0/1 nodes are available: 1 node(s) were unschedulable."
+    )
+    assert cluster.condition("p")["lastTransitionTime"] == first["lastTransitionTime"]
+    (event,) = cluster.events("p")
+    assert event["message"] == cluster.condition("p")["message"]
+    assert event["series"]["count"] == 2
+
+
+@pytest.mark.parametrize(
+    "free",
+    [
+        pytest.param(lambda cluster: cluster.end("big"), id="a pod ends"),
+        pytest.param(lambda cluster: cluster.delete("pods", "big"), id="a pod goes"),
+        pytest.param(
+            lambda cluster: cluster.change(
+                "nodes", "n", lambda node: {**node, "status": with_cpu(node, "8")}
+            ),
+            id="a node grows",
+        ),
+        pytest.param(lambda cluster: cluster.add_nodes(2), id="nodes come"),
+    ],
+)
+def test_what_waits_is_tried_again(cluster: Cluster, free: Callable[[Cluster], None]) -> None:
+    cluster.add_nodes()
+    cluster.add_pod("big", cpu="3")
+    cluster.add_pod("p", cpu="2")
+    cluster.work()
+    assert cluster.node_of("p") is None
+
+    free(cluster)
+    cluster.work()
+    assert cluster.node_of("p") is not None
+    assert cluster.condition("p")["status"] == "True"
+    assert "message" not in cluster.condition("p")
+
+
+def with_cpu(node: Json, cpu: str) -> Json:
+    status: Json = node["status"]
+    return {**status, "allocatable": {**status["allocatable"], "cpu": cpu}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"schedulerName": "other"}, id="another scheduler"),
+        pytest.param({"schedulingGates": [{"name": "example.com/wait"}]}, id="gated"),
+        pytest.param({"nodeName": "elsewhere"}, id="bound by whoever made it"),
+    ],
+)
+def test_what_is_not_its_business(cluster: Cluster, spec: Json) -> None:
+    cluster.add_nodes()
+    cluster.add_pod("p", **spec)
+    before = cluster.read("p")
+    cluster.work()
+    assert cluster.read("p") == before
+    assert not cluster.events("p")
+
+
+def test_a_gate_that_opens(cluster: Cluster) -> None:
+    cluster.add_nodes()
+    cluster.add_pod("p", schedulingGates=[{"name": "example.com/wait"}])
+    cluster.work()
+    assert cluster.condition("p")["reason"] == "SchedulingGated"
+
+    def without_gates(pod: Json) -> Json:
+        return {**pod, "spec": {key: v for key, v in pod["spec"].items() if key != "schedulingGates"}}
+
+    cluster.change("pods", "p", without_gates)
+    cluster.work()
+    assert cluster.node_of("p") == "n"
+
+
+def test_gpus_are_exclusive(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, gpus=4, cpu=16)
+    cluster.add_nodes(2)
+    for name, gpus in (("a", "1"), ("b", "1"), ("c", "2"), ("d", "1")):
+        cluster.add_pod(name, gpus=gpus)
+    cluster.work()
+    given = {
+        name: cluster.read(name)["metadata"].get("annotations", {}).get("windlass.dev/gpus")
+        for name in "abcd"
+    }
+    # One each on the two nodes; then no node has two left.
+    assert given == {"a": "0", "b": "2", "c": None, "d": "1"}
+    assert "2 Insufficient nvidia.com/gpu" in cluster.condition("c")["message"]
+
+    cluster.end("b")
+    cluster.work()
+    assert cluster.read("c")["metadata"]["annotations"]["windlass.dev/gpus"] == "2,3"
+    assert cluster.node_of("c") == "windlass-1"
+    cluster.store.close()
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        (None, 'persistentvolumeclaim "data" not found'),
+        ({"storageClassName": "fast"}, "pod has unbound immediate PersistentVolumeClaims"),
+    ],
+)
+def test_a_claim_that_is_not_bound_is_waited_for(cluster: Cluster, claim: Json | None, reason: str) -> None:
+    def make_claim(**more: Any) -> None:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **more}
+        cluster.create("persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": spec})
+
+    cluster.add_nodes()
+    if claim is not None:
+        make_claim(**claim)
+    cluster.add_pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+    cluster.work()
+    assert cluster.condition("p")["message"].startswith(f"0/1 nodes are available: {reason}. preemption: ")
+
+    if claim is None:
+        make_claim()
+    else:
+        cluster.change("persistentvolumeclaims", "data", lambda old: {**old, "status": {"phase": "Bound"}})
+    cluster.work()
+    assert cluster.node_of("p") == "n"
+
+
+def test_the_important_come_first(cluster: Cluster) -> None:
+    cluster.add_pod("plain", cpu="3")
+    cluster.add_pod("critical", cpu="3", priorityClassName="system-cluster-critical")
+    cluster.add_nodes()
+    cluster.work()
+    assert (cluster.node_of("critical"), cluster.node_of("plain")) == ("n", None)
+
+
+def test_who_waited_longer_comes_first(cluster: Cluster) -> None:
+    cluster.add_nodes()
+    cluster.add_pod("big", cpu="4")
+    for name in ("z", "y", "x"):
+        cluster.add_pod(name, cpu="3")
+    cluster.work()
+    cluster.end("big")
+    cluster.work()
+    assert [cluster.node_of(name) for name in ("z", "y", "x")] == ["n", None, None]
+
+
+def test_a_pod_of_the_same_name_is_another_pod(cluster: Cluster) -> None:
+    """Between a decision and its writing nothing comes in; between two changes that were not heard of, it may."""
+    cluster.add_nodes()
+    cluster.add_pod("p")
+    listeners, cluster.store._listeners = cluster.store._listeners, []
+    cluster.delete("pods", "p")
+    cluster.add_pod("p", cpu="64")
+    cluster.store._listeners = listeners
+    cluster.work()
+    assert cluster.node_of("p") is None
+    assert not cluster.events("p")
+
+
+def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
+    first = Cluster(tmp_path)
+    first.add_nodes()
+    first.add_pod("bound", cpu="3")
+    first.add_pod("waits", cpu="2")
+    first.work()
+    first.store._listeners.clear()
+    first.add_pod("new", cpu="1")
+    first.store.close()
+
+    second = Cluster(tmp_path)
+    version = second.store.version
+    second.work()
+    assert second.node_of("new") == "n"
+    assert second.node_of("waits") is None
+    # A binding and its event: of the one that still waits there is nothing new to say.
+    assert second.store.version == version + 2
+    second.store.close()
+
+
+def test_a_binding_that_could_not_be_stored_is_done_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.add_nodes()
+    cluster.add_pod("p", cpu="3")
+
+    def full(*_: object) -> bytes:
+        raise StoreError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster.store, "update", full)
+        cluster.scheduler.step()
+    assert cluster.node_of("p") is None
+    assert cluster.scheduler.has_work
+    cluster.work()
+    assert cluster.node_of("p") == "n"
+
+
+def test_a_namespace_that_is_going_gets_no_events_but_harms_nobody(cluster: Cluster) -> None:
+    cluster.add_nodes()
+    cluster.create("namespaces", {"metadata": {"name": "gone"}}, "")
+    container = {"name": "c", "image": "i"}
+    finalized = {"name": "p", "finalizers": ["example.com/hold"]}
+    cluster.create("pods", {"metadata": finalized, "spec": {"containers": [container]}}, "gone")
+    cluster.lifecycle.delete(cluster.kind("namespaces"), "", "gone", DeleteOptions())
+    cluster.add_pod("other")
+    cluster.work()
+    pod = cluster.lifecycle.read(cluster.kind("pods"), "gone", "p")
+    assert pod["spec"]["nodeName"] == "n"
+    assert not cluster.events("p")
+    assert cluster.node_of("other") == "n"
+
+
+def test_a_burst_is_spread_and_nothing_is_given_twice(tmp_path: Path) -> None:
+    """Many pods at once through the running loop: as many as there is room for get a node."""
+
+    async def burst() -> None:
+        cluster = Cluster(tmp_path, cpu=40)
+        loop = asyncio.create_task(cluster.scheduler.run())
+        try:
+            cluster.add_nodes(4)
+            # Until the namespaces are stored.
+            await asyncio.sleep(0)
+            for index in range(300):
+                cluster.add_pod(f"p{index:03}", cpu="200m")
+            async with asyncio.timeout(120):
+                while cluster.scheduler.has_work or not cluster.store.is_settled:
+                    await asyncio.sleep(0)
+        finally:
+            loop.cancel()
+        found = [cluster.node_of(f"p{index:03}") for index in range(300)]
+        counts = {f"windlass-{index}": 50 for index in range(4)}
+        assert {name: found.count(name) for name in counts} == counts
+        assert found[200:] == [None] * 100
+        cluster.store.close()
+
+    asyncio.run(burst())

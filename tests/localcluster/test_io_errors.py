@@ -1,0 +1,420 @@
+"""Things that went wrong once: each of these was found by somebody who tried to break the server."""
+
+import asyncio
+import json
+import sqlite3
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from served import Served, serving
+from windlass.k8s import formats
+from windlass.localcluster.apiserver import selection, watches
+from windlass.localcluster.apiserver.kinds import table
+from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
+from windlass.localcluster.apiserver.watches import Watch, Watches
+from windlass.localcluster.server import ApiServer
+from windlass.localcluster.store import Store
+from windlass.localcluster.store_types import StoreError
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def thing(name: str, **fields: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": name}, **fields}
+
+
+def later(_: Any) -> None:
+    """Commits are made by the test."""
+
+
+def watch_of_maps(since: int | None = None) -> Watch:
+    kind = next(kind for kind in table.KINDS if kind.plural == "configmaps")
+    return Watch(
+        kind=kind,
+        namespace="",
+        selection=selection.parse("", "", kind),
+        since=since,
+        with_bookmarks=False,
+        seconds=60,
+    )
+
+
+def names_in(lines: bytes) -> list[str]:
+    return [json.loads(line)["object"]["metadata"]["name"] for line in lines.splitlines()]
+
+
+def test_a_watch_that_begins_before_a_commit_hears_of_each_change_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cluster.db", schedule=later)
+    all_watches = Watches(store)
+    store.create("configmaps", "default/a", thing("a"))
+    for since in (0, None):
+        feed = all_watches.open(watch_of_maps(since), bytes)
+        store.commit()
+        store.create("configmaps", f"default/b{since}", thing(f"b{since}"))
+        store.commit()
+        told = names_in(asyncio.run(feed.take(0)))
+        assert len(told) == len(set(told)) == int(store.version)
+    store.close()
+
+
+def test_a_watch_from_the_future_hears_of_nothing_before_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cluster.db")
+    feed = Watches(store).open(watch_of_maps(since=2), bytes)
+    for name in "abc":
+        store.create("configmaps", f"default/{name}", thing(name))
+
+    assert names_in(asyncio.run(feed.take(0))) == ["c"]
+    store.close()
+
+
+def test_a_history_that_is_trimmed_in_a_batch_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cluster.db", history_bytes=50_000, schedule=later)
+    for number in range(8):
+        store.create("configmaps", f"default/{number}", thing(str(number), text="x" * 10_000))
+        store.create("configmaps", f"default/small-{number}", thing(f"small-{number}"))
+        store.commit()
+    forgotten = store.forgotten
+    store.close()
+
+    assert forgotten > 0
+    again = Store(tmp_path / "cluster.db")
+    assert again.forgotten == forgotten
+    assert next(again.changes("configmaps", "", forgotten)).version == forgotten + 1
+    again.close()
+
+
+class Failing:
+    """A connection whose next commit fails, as on a full disk."""
+
+    def __init__(self, sql: sqlite3.Connection) -> None:
+        self._sql = sql
+        self.fails = False
+
+    def execute(self, statement: str, *arguments: Any) -> Any:
+        if self.fails and statement == "COMMIT":
+            self.fails = False
+            raise sqlite3.OperationalError("database or disk is full")
+        return self._sql.execute(statement, *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sql, name)
+
+
+def test_a_commit_that_fails_takes_all_of_its_turn_back(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cluster.db", schedule=later)
+    failing = Failing(store._sql)
+    store._sql = failing  # type: ignore[assignment]
+    heard: list[str] = []
+    told: list[StoreError | None] = []
+    store.listen(lambda change: heard.append(change.place))
+    store.create("configmaps", "default/a", thing("a"))
+    store.commit()
+    failing.fails = True
+    store.create("configmaps", "default/b", thing("b"))
+    store.create("configmaps", "default/c", thing("c"))
+    store.when_settled(told.append)
+    store.commit()
+
+    assert isinstance(told[0], StoreError)
+    assert heard == ["default/a"]
+    assert store.version == store.committed == 1
+    store.create("configmaps", "default/d", thing("d"))
+    store.commit()
+    assert heard == ["default/a", "default/d"]
+    assert [json.loads(body)["metadata"]["name"] for body in store.page("configmaps").bodies] == ["a", "d"]
+    store.close()
+
+
+def test_what_a_failed_commit_undid_the_collector_does_again(tmp_path: Path) -> None:
+    server = ApiServer(tmp_path)
+    failing = Failing(server.store._sql)
+    server.store._sql = failing  # type: ignore[assignment]
+    namespaces = server.registry.find("", "v1", "namespaces")
+    maps = server.registry.find("", "v1", "configmaps")
+    assert namespaces is not None
+    assert maps is not None
+    server.lifecycle.create(namespaces, "", {"metadata": {"name": "going"}}, WriteOptions())
+    server.lifecycle.create(maps, "going", {"metadata": {"name": "in-it"}}, WriteOptions())
+    server.lifecycle.delete(namespaces, "", "going", DeleteOptions())
+    failing.fails = True
+    while server.collector.has_work:
+        server.collector.step()
+
+    assert server.store.get("namespaces", "going") is None
+    server.store.close()
+
+
+def test_a_feed_that_cannot_be_shown_spoils_it_for_nobody(tmp_path: Path) -> None:
+    def cannot(_: bytes) -> bytes:
+        raise ValueError("cannot be shown")
+
+    store = Store(tmp_path / "cluster.db")
+    all_watches = Watches(store)
+    feeds = [all_watches.open(watch_of_maps(), show) for show in (cannot, bytes, cannot, bytes)]
+    store.create("configmaps", "default/a", thing("a"))
+
+    assert [feed.is_closed for feed in feeds] == [True, False, True, False]
+    assert [names_in(asyncio.run(feed.take(0))) for feed in feeds[1::2]] == [["a"], ["a"]]
+    store.close()
+
+
+def test_a_line_that_comes_with_the_timeout_is_not_overtaken(tmp_path: Path) -> None:
+    store = Store(tmp_path / "cluster.db")
+    feed = Watches(store).open(watch_of_maps(), bytes)
+
+    async def take_while_it_comes() -> bytes:
+        taking = asyncio.create_task(feed.take(0))
+        await asyncio.sleep(0)
+        store.create("configmaps", "default/a", thing("a"))
+        return await taking or await feed.take(0)
+
+    assert names_in(asyncio.run(take_while_it_comes())) == ["a"]
+    store.close()
+
+
+def test_refused_names_fill_no_memory() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(30):
+            assert formats.dns_subdomain(f"{number}-" + "x" * 1_000_000)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 10_000_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("data")
+    folder.chmod(0o755)
+    with serving(folder) as served:
+        yield served
+
+
+def definition(name: str, **schema: Any) -> dict[str, Any]:
+    plural, _, group = name.partition(".")
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", **schema}},
+    }
+    kind = plural.capitalize()
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind},
+            "versions": [version],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["leases.coordination.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"]
+)
+def test_a_definition_takes_no_built_in_kinds_place(server: Served, name: str) -> None:
+    answer = server.ask("POST", DEFINITIONS, definition(name))
+    assert (answer.code, answer.body["reason"]) == (422, "Invalid")
+    assert "api-approved.kubernetes.io" in answer.body["message"]
+
+
+def test_a_definition_that_cannot_be_compiled_is_not_stored(tmp_path: Path) -> None:
+    deep: dict[str, Any] = {"type": "object"}
+    for _ in range(300):
+        deep = {"type": "object", "properties": {"a": deep}}
+    with serving(tmp_path) as first:
+        assert first.ask("POST", DEFINITIONS, definition("deep.example.com", **deep)).code in (201, 400, 422)
+        any_of: dict[str, Any] = {"anyOf": [{}]}
+        for _ in range(300):
+            any_of = {"anyOf": [any_of]}
+        nested = definition("nested.example.com", properties={"a": {"type": "object", **any_of}})
+        assert first.ask("POST", DEFINITIONS, nested).code in (201, 400, 422)
+    with serving(tmp_path) as second:
+        assert second.ask("GET", "/readyz").code == 200
+
+
+def test_the_database_is_its_owners_alone(server: Served) -> None:
+    for name in ("cluster.db", "cluster.db-wal"):
+        assert (server.data / name).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Orphan", "Background"])
+def test_a_namespace_goes_however_it_is_deleted(server: Served, policy: str) -> None:
+    name = f"ns-{policy.lower()}"
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    assert server.ask("POST", "/api/v1/namespaces", body).code == 201
+    path = f"/api/v1/namespaces/{name}"
+    assert server.ask("DELETE", f"{path}?propagationPolicy={policy}").code == 200
+    end = time.monotonic() + 60
+    while server.ask("GET", path).code != 404:
+        assert time.monotonic() < end, f"{name} does not go"
+        time.sleep(0.01)
+
+
+def test_a_namespace_that_names_the_word_is_not_terminating(server: Served) -> None:
+    body = {
+        "metadata": {
+            "name": "worded",
+            "annotations": {"deletionTimestamp": "x"},
+            "labels": {"x": "deletionTimestamp"},
+        }
+    }
+    assert server.ask("POST", "/api/v1/namespaces", body).code == 201
+    assert server.ask("POST", "/api/v1/namespaces/worded/configmaps", {"metadata": {"name": "a"}}).code == 201
+
+
+def test_a_status_lets_no_bad_metadata_in(server: Served) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert server.ask("POST", "/api/v1/namespaces/default/pods", pod).code == 201
+    patch = {"metadata": {"labels": {"a": "b!"}, "finalizers": ["bad finalizer"]}}
+    answer = server.ask(
+        "PATCH", "/api/v1/namespaces/default/pods/p/status", patch, "application/merge-patch+json"
+    )
+    assert answer.code == 422
+
+
+@pytest.mark.parametrize(
+    "binding",
+    [
+        {"metadata": "x", "target": {"name": "n"}},
+        {"metadata": {"annotations": {"a": 1}}, "target": {"name": "n"}},
+        {"metadata": {"annotations": {"b b": "x"}}, "target": {"name": "n"}},
+        {"target": {"name": "no/such node!"}},
+        {"target": []},
+    ],
+)
+def test_a_binding_is_checked(server: Served, binding: dict[str, Any]) -> None:
+    pod = {"metadata": {"name": "bound"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    server.ask("POST", "/api/v1/namespaces/default/pods", pod)
+    answer = server.ask("POST", "/api/v1/namespaces/default/pods/bound/binding", binding)
+    assert answer.code in (400, 422), answer
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("limit=-1", 200),
+        ("limit=100000000000000000000", 400),
+        ("limit=x", 400),
+        (f"resourceVersion={'9' * 5000}", 400),
+        ("watch=1&resourceVersion=999999999999999999999999999999", 400),
+        (f"watch=1&resourceVersion=x&timeoutSeconds={'9' * 400}", 400),
+    ],
+)
+def test_odd_numbers(server: Served, query: str, code: int) -> None:
+    assert server.ask("GET", f"{MAPS}?timeoutSeconds=1&{query}").code == code
+
+
+def test_what_cannot_be_watched_is_refused_before_it_begins(server: Served) -> None:
+    table_of = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    answer = server.ask("GET", f"{MAPS}?watch=1&includeObject=bogus&timeoutSeconds=1", headers=table_of)
+    assert answer.code == 400
+    lists = {"Accept": "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
+    assert server.ask("GET", f"{MAPS}?watch=1&timeoutSeconds=1", headers=lists).code == 406
+
+
+def test_of_a_repeated_parameter_the_first_counts(server: Served) -> None:
+    body = {"metadata": {"name": "dry"}}
+    assert server.ask("POST", f"{MAPS}?dryRun=All&dryRun=", body).code == 201
+    assert server.ask("GET", f"{MAPS}/dry").code == 404
+
+
+def test_a_put_creates_nothing_of_another_name(server: Served) -> None:
+    service = {"metadata": {"name": "two"}, "spec": {"ports": [{"port": 80}]}}
+    assert server.ask("PUT", "/api/v1/namespaces/default/services/one", service).code == 400
+    assert server.ask("GET", "/api/v1/namespaces/default/services/two").code == 404
+
+
+@pytest.mark.parametrize("metadata", [True, "c", [], 1])
+def test_a_put_with_odd_metadata(server: Served, metadata: Any) -> None:
+    body = {"metadata": metadata, "spec": {"ports": [{"port": 80}]}}
+    assert server.ask("PUT", "/api/v1/namespaces/default/services/odd", body).code == 400
+
+
+def test_a_whole_number_of_many_bits_is_patched(server: Served) -> None:
+    assert (
+        server.ask(
+            "POST",
+            DEFINITIONS,
+            definition("numbers.example.com", **{"x-kubernetes-preserve-unknown-fields": True}),
+        ).code
+        == 201
+    )
+    path = "/apis/example.com/v1/namespaces/default/numbers"
+    one = {"apiVersion": "example.com/v1", "kind": "Numbers", "metadata": {"name": "a"}, "n": 2**70}
+    assert server.ask("POST", path, one).code == 201
+    patched = server.ask("PATCH", f"{path}/a", {"m": 2**71}, "application/merge-patch+json")
+    assert (patched.code, patched.body["n"], patched.body["m"]) == (200, 2**70, 2**71)
+
+
+def test_the_longest_grace_can_be_written(server: Served) -> None:
+    pod = {
+        "metadata": {"name": "slow"},
+        "spec": {
+            "containers": [{"name": "c", "image": "i"}],
+            "nodeName": "n",
+            "terminationGracePeriodSeconds": 2**40,
+        },
+    }
+    assert server.ask("POST", "/api/v1/namespaces/default/pods", pod).code == 201
+    assert server.ask("DELETE", "/api/v1/namespaces/default/pods/slow").code == 200
+
+
+def test_a_field_that_is_no_header(server: Served) -> None:
+    """What is warned about is told in a header, whatever its name."""
+    unknown = {f"f{number}\r\nx: y": 1 for number in range(200)}
+    answer = server.ask("POST", MAPS, {"metadata": {"name": "warned"}, **unknown})
+    assert answer.code == 201
+    assert "Warning" in answer.headers
+
+
+def test_a_cut_off_token_opens_no_door(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("")
+    with serving(tmp_path) as served:
+        assert len(served.token) >= 32
+        assert served.ask("GET", "/version", headers={"Authorization": "Bearer "}).code == 401
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost#.evil.com", "localhost/evil", "localhost?evil.com", "user@localhost", "localhost:"]
+)
+def test_hosts_that_only_look_like_ours(server: Served, host: str) -> None:
+    assert server.ask("GET", "/version", headers={"Host": host}).code in (400, 403)
+
+
+def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "socket").write_text("mine")
+    with (
+        pytest.raises(AssertionError, match="there is a file that is no socket"),
+        serving(tmp_path / "data", "--socket", str(tmp_path / "socket")),
+    ):
+        pass
+    assert (tmp_path / "socket").read_text() == "mine"
+
+
+def test_the_ages_of_a_watch_are_of_their_time(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert watches.SECONDS_BETWEEN_BOOKMARKS > 0
+    accept = {
+        "Accept": "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "Authorization": f"Bearer {server.token}",
+    }
+    connection = server.connect()
+    connection.request("GET", f"{MAPS}?watch=1&resourceVersion=0&timeoutSeconds=30", headers=accept)
+    response = connection.getresponse()
+    server.create("aged")
+    for line in response:
+        cells = json.loads(line)["object"]["rows"][0]["cells"]
+        assert cells[-1] != "<invalid>"
+        if cells[0] == "aged":
+            break
+    connection.close()

@@ -1,0 +1,156 @@
+"""The server dies and comes back, connections break, requests fail, answers get lost: nothing is done twice."""
+
+import json
+import random
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+from operated import processes
+from operated.controllers import Controller
+from operated.jobs import framework, role
+from operated.place import Place, completion_of, retries_of, state_of
+from operated.proxy import ANSWER_LOST, LOST, PASS, Asked, Mischief, Verdict, no_mischief
+from operated.world import World
+
+from windlass.simulate.fake_kubelet import history, lifecycle
+
+pytestmark = pytest.mark.pods
+
+FRAMEWORKS = 8
+TASKS = 2
+SHORT = lifecycle.annotations(runs_for=0.2)
+
+
+@pytest.fixture(scope="module")
+def shaken_controller(second_world: World) -> Iterator[Controller]:
+    yield second_world.controller("shaken", "--no-leader-election")
+    second_world.stop_controllers()
+
+
+@pytest.fixture
+def shaken(second_world: World, shaken_controller: Controller) -> Iterator[Place]:
+    processes.STARTED.append(shaken_controller.process)
+    yield second_world.new_place()
+    shaken_controller.proxy.mischief = no_mischief
+    second_world.leave_places()
+    shaken_controller.insist_on_sanity()
+
+
+def controller_of(place: Place) -> Controller:
+    return place.world.controllers["shaken"]
+
+
+def submit(place: Place, numbers: Iterable[int] = range(FRAMEWORKS)) -> None:
+    for number in numbers:
+        place.submit(framework(f"job-{number}", role(tasks=TASKS, life=SHORT)))
+
+
+def completed(place: Place) -> list[dict[str, Any]]:
+    """All of them, when they are. What became of each is said where they are not."""
+    seen: list[dict[str, Any]] = []
+
+    def all_completed() -> bool:
+        seen[:] = place.client.get(place.framework_path()).expect(200).body["items"]
+        return all(state_of(item) == "Completed" for item in seen)
+
+    try:
+        place.world.wait_for("all jobs to complete", all_completed)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {json.dumps(seen)}, {json.dumps(place.pods())}") from error
+    return seen
+
+
+def insist_on_perfection(place: Place) -> None:
+    found = completed(place)
+    assert len(found) == FRAMEWORKS
+    assert [completion_of(each)["code"] for each in found] == [0] * FRAMEWORKS
+    assert [retries_of(each) for each in found] == [0] * FRAMEWORKS
+    seen = [pod for pod in place.world.history.pods if pod.namespace == place.name]
+    assert len(seen) == FRAMEWORKS * TASKS, "a task had two pods, or none"
+    assert not history.started_more_than_once(seen)
+    assert not place.pods()
+    assert not place.config_maps()
+
+
+def share(portion: float, *verdicts: Verdict) -> Mischief:
+    """Befalls that portion of all requests, watches too."""
+    chance = random.Random(7)
+    return lambda _: chance.choice(verdicts) if chance.random() < portion else PASS
+
+
+def of_acts(portion: float, verdict: Verdict) -> Mischief:
+    befall = share(portion, verdict)
+    return lambda asked: befall(asked) if asked.is_act else PASS
+
+
+STORMS: dict[str, Callable[[], Mischief]] = {
+    "429": lambda: share(0.1, Verdict(code=429, retry_after="1")),
+    "500": lambda: share(0.3, Verdict(code=500), Verdict(code=503)),
+    "answers-lost": lambda: of_acts(0.3, ANSWER_LOST),
+    "all-of-it": lambda: share(0.3, Verdict(code=500), Verdict(code=429), LOST, ANSWER_LOST),
+}
+
+
+@pytest.mark.parametrize("storm", STORMS)
+def test_a_storm(shaken: Place, storm: str) -> None:
+    controller_of(shaken).proxy.mischief = STORMS[storm]()
+    submit(shaken)
+    insist_on_perfection(shaken)
+
+
+def test_a_server_that_does_not_know_yet_who_may_do_what(shaken: Place) -> None:
+    """A real one that has just started refuses everybody who is no administrator, until it has read its roles."""
+    said = 'pods is forbidden: User "controller" cannot create resource "pods" in API group "" in the namespace "x"'
+    befall = share(0.5, Verdict(code=403, message=said))
+    controller_of(shaken).proxy.mischief = lambda asked: (
+        befall(asked) if asked.method == "POST" and asked.path.endswith("/pods") else PASS
+    )
+    submit(shaken)
+    insist_on_perfection(shaken)
+
+
+def test_late_answers(shaken: Place) -> None:
+    chance = random.Random(3)
+    controller_of(shaken).proxy.mischief = lambda _: Verdict(delay=chance.choice((0.0, 0.0, 0.2)))
+    submit(shaken)
+    insist_on_perfection(shaken)
+
+
+def every(acts: int, times: int, then: Callable[[], object]) -> Mischief:
+    """Does something each time the controller has acted so often."""
+    count = 0
+
+    def mischief(asked: Asked) -> Verdict:
+        nonlocal count
+        count += asked.is_act
+        if asked.is_act and count % acts == 0 and count <= acts * times:
+            then()
+        return PASS
+
+    return mischief
+
+
+def test_connections_are_cut(shaken: Place) -> None:
+    proxy = controller_of(shaken).proxy
+    proxy.mischief = every(8, 8, proxy.cut)
+    submit(shaken)
+    insist_on_perfection(shaken)
+
+
+def test_the_server_is_killed_and_comes_back(shaken: Place) -> None:
+    """With what it had stored; the kubelet has to find its way back too."""
+    proxy, cluster = controller_of(shaken).proxy, shaken.world.cluster
+    fallen: list[str] = []
+
+    def kill() -> None:
+        cluster.kill()
+        fallen.append("again")
+
+    for half in (range(FRAMEWORKS // 2), range(FRAMEWORKS // 2, FRAMEWORKS)):
+        before = len(fallen)
+        submit(shaken, half)
+        proxy.mischief = every(6, 1, kill)
+        shaken.world.wait_for("the controller to act", lambda before=before: len(fallen) > before)  # type: ignore[misc]
+        cluster.restart()
+    insist_on_perfection(shaken)

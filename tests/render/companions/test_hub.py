@@ -1,0 +1,334 @@
+"""JupyterHub beside a job: what it may do, what its users' servers see, and passwords that stand nowhere."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import kubernetes_schemas
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rendered_companions import by_kind, container_of, pod_of
+
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.companions import HUB_PORT_WITHIN, Companion, Hub, PasswordFrom
+from windlass.model.feature_annotations import Runtime
+from windlass.model.job import Job, Role, Volume
+from windlass.model.resources import Resources
+from windlass.render.companions import hub, hub_folders, hub_headers, passwords
+from windlass.render.companions.resolved import ALL_USERS, Settled
+
+JOB = Job(
+    name="digits",
+    namespace="research",
+    runtime=Runtime.TENSORFLOW,
+    image="digits:1",
+    command="python train.py",
+    env={"SHAPE": "{8x8}", "HOME": "/elsewhere"},
+    env_from=({"secretRef": {"name": "keys"}},),
+    secrets={"TOKEN": "hush"},
+    labels={"team": "vision"},
+    image_pull_secrets=("registry",),
+    node_selector={"disk": "ssd"},
+    tolerations=({"key": "gpu", "operator": "Exists"},),
+    volumes={"data": Volume(at="/data", pvc="data", read_only=True), "output": Volume(at="/output", pvc="o")},
+    roles={"worker": Role(tasks=2)},
+    pod={"spec": {"securityContext": {"runAsUser": 1000}}},
+)
+HASHES = {ALL_USERS: passwords.for_hub("correct horse")}
+CLUSTER = Settled(hashes={Companion.HUB: HASHES})
+MACHINE = Settled(hashes={Companion.HUB: HASHES}, is_one_machine=True)
+
+
+def made(settled: Settled = CLUSTER, job: Job = JOB, **fields: Any) -> dict[str, Json]:
+    """By kind."""
+    return by_kind(hub.objects(job, Hub(**fields), settled, None, ""))
+
+
+def settings_of(found: dict[str, Json]) -> Json:
+    settings: Json = json.loads(found["ConfigMap"]["data"]["hub.json"])
+    return settings
+
+
+def user_pod(found: dict[str, Json]) -> Json:
+    """As KubeSpawner puts it together."""
+    pod = settings_of(found)["pod"]
+    container = {"name": "notebook", "image": pod["image"], **pod["container"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "digits-hub-ana", "labels": pod["labels"]},
+        "spec": {**pod["spec"], "containers": [container]},
+    }
+
+
+RIGHTS = ["ServiceAccount", "Role", "RoleBinding"]
+SERVER = ["ConfigMap", "Deployment", "Service"]
+SECRET = PasswordFrom(secret="logins")  # noqa: S106 — its name
+KINDS: dict[str, tuple[dict[str, Json], list[str]]] = {
+    "on a cluster": (made(), [*RIGHTS, "Secret", *SERVER]),
+    "on a cluster, with a Secret of one's own": (made(password_from=SECRET), [*RIGHTS, *SERVER]),
+    "on one machine": (made(MACHINE), ["Secret", *SERVER]),
+    "on one machine, with a Secret of one's own": (made(MACHINE, password_from=SECRET), SERVER),
+}
+
+
+@pytest.mark.parametrize(("found", "kinds"), KINDS.values(), ids=KINDS)
+def test_all_that_it_is_made_of(found: dict[str, Json], kinds: list[str]) -> None:
+    assert list(found) == kinds
+    for body in found.values():
+        assert list(kubernetes_schemas.faults(body)) == [], body["kind"]
+        assert body["metadata"] == {
+            "name": "digits-hub",
+            "namespace": "research",
+            "labels": {"team": "vision", names.JOB_LABEL: "digits", names.COMPANION_LABEL: "hub"},
+        }
+
+
+@pytest.mark.parametrize(
+    ("fields", "secret"), [({}, "digits-hub"), ({"password_from": SECRET}, "logins")], ids=str
+)
+@pytest.mark.parametrize("settled", [CLUSTER, MACHINE], ids=["cluster", "machine"])
+def test_hashes_are_in_a_secret_alone(settled: Settled, fields: Json, secret: str) -> None:
+    found = made(settled, **fields)
+    mounted = [each["secret"] for each in pod_of(found)["volumes"] if "secret" in each]
+    assert mounted == [{"secretName": secret}]
+    if "Secret" in found:
+        assert json.loads(found.pop("Secret")["stringData"]["passwords.json"]) == HASHES
+    assert HASHES[ALL_USERS] not in json.dumps(list(found.values()))
+
+
+def test_it_may_do_no_more_than_make_pods() -> None:
+    found = made()
+    rules = {
+        (resource, *rule.get("resourceNames", ())): sorted(rule["verbs"])
+        for rule in found["Role"]["rules"]
+        for resource in rule["resources"]
+    }
+    assert rules == {
+        ("pods",): ["create", "delete", "get", "list", "watch"],
+        ("events",): ["get", "list", "watch"],
+        ("deployments", "digits-hub"): ["get"],
+    }
+    assert pod_of(found)["serviceAccountName"] == "digits-hub"
+    assert pod_of(found)["automountServiceAccountToken"] is True
+    assert pod_of(made(MACHINE))["automountServiceAccountToken"] is False
+
+
+def names_of(bodies: list[Json]) -> set[str]:
+    return {each["name"] for each in bodies}
+
+
+def test_on_a_cluster_the_hub_has_nothing_of_the_job_but_its_place() -> None:
+    pod = pod_of(made())
+    (container,) = pod["containers"]
+    assert container["image"] == hub.HUB_IMAGE
+    assert names_of(container["env"]) == {"WINDLASS_ADDRESS", "WINDLASS_PASSWORDS"}
+    assert "envFrom" not in container
+    assert not {"data", "output"} & names_of(pod["volumes"])
+    assert pod["nodeSelector"] == {"disk": "ssd"}
+    assert pod["imagePullSecrets"] == [{"name": "registry"}]
+
+
+def test_on_one_machine_the_hub_has_all_that_its_users_have() -> None:
+    found = made(MACHINE, folder="/output/people")
+    pod = pod_of(found)
+    (container,) = pod["containers"]
+    assert container["image"] == "digits:1"
+    assert {"SHAPE", "TOKEN", "CLUSTER_CONFIG", "WINDLASS_JOB"} < names_of(container["env"])
+    assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert {"data", "output"} < names_of(pod["volumes"])
+    assert {"data", "output"} < names_of(container["volumeMounts"])
+    assert settings_of(found)["isLocal"] is True
+    assert settings_of(found)["folder"] == "/output/people"
+
+
+def test_the_pod_of_a_user() -> None:
+    wanted = Resources(cpus=2, memory="4Gi")
+    body = user_pod(made(user_image="lab:1", resources=wanted))
+    assert list(kubernetes_schemas.faults(body)) == []
+    spec, (container,) = body["spec"], body["spec"]["containers"]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert container["image"] == "lab:1"
+    assert container["resources"]["limits"] == {"cpu": "2", "memory": "4Gi"}
+    assert variables["SHAPE"] == "{8x8}"
+    assert variables["HOME"] == "/windlass/home"
+    assert json.loads(str(variables["CLUSTER_CONFIG"]))["worker"][1] == "worker-1.digits:2222"
+    assert container["envFrom"] == [{"secretRef": {"name": "keys"}}]
+    assert {each["mountPath"] for each in container["volumeMounts"]} == {"/data", "/output", "/windlass/home"}
+    assert names_of(spec["volumes"]) == {"data", "output", "windlass-home"}
+    assert spec["securityContext"] == {"runAsUser": 1000}
+    assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+    assert spec["automountServiceAccountToken"] is False
+
+
+def test_nobody_who_looks_for_the_hub_finds_a_user() -> None:
+    found = made()
+    labels = user_pod(found)["metadata"]["labels"]
+    assert labels == {"team": "vision", names.JOB_LABEL: "digits"}
+    assert not found["Service"]["spec"]["selector"].items() <= labels.items()
+
+
+def annotations(found: dict[str, Json]) -> Json:
+    of_the_pod: Json = found["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+    return of_the_pod
+
+
+OTHER = Settled(hashes={Companion.HUB: {"ana": passwords.for_hub("correct horse")}})
+CHANGES: dict[str, tuple[dict[str, Json], set[str]]] = {
+    "nothing": (made(), set()),
+    "its users": (made(users=("ana",)), {names.CONFIGURATION_ANNOTATION}),
+    "what is added to it": (made(config="c.JupyterHub.log_level = 10"), {names.CONFIGURATION_ANNOTATION}),
+    "a password": (made(OTHER), {names.PASSWORD_ANNOTATION}),
+}
+
+
+@pytest.mark.parametrize(("after", "changed"), CHANGES.values(), ids=CHANGES)
+def test_another_configuration_is_another_pod(after: dict[str, Json], changed: set[str]) -> None:
+    before = annotations(made())
+    assert {key for key in before if before[key] != annotations(after)[key]} == changed
+
+
+def test_its_ports() -> None:
+    found = made(port=8080)
+    assert found["Service"]["spec"]["ports"] == [{"name": "http", "port": 8080, "targetPort": 8080}]
+    assert settings_of(found)["hubPort"] == HUB_PORT_WITHIN
+
+
+def test_its_files_are_programs() -> None:
+    files = made(config="c.JupyterHub.log_level = 10")["ConfigMap"]["data"]
+    programs = {name: text for name, text in files.items() if name.endswith(".py")}
+    assert "added_config.py" in programs
+    for name, text in programs.items():
+        compile(text, name, "exec")
+        assert "import windlass" not in text
+        assert "from windlass" not in text
+
+
+# A user's server
+
+
+def started(
+    folder: Path,
+    programs: str = "jupyterhub-singleuser jupyter-lab",
+    words: list[str] | None = None,
+    **variables: str,
+) -> Any:
+    tools = folder / "bin"
+    tools.mkdir()
+    for name in programs.split():
+        program = tools / name
+        program.write_text('#!/bin/sh\necho "$JUPYTERHUB_ROOT_DIR" "$@"; ls -l | sed 1d\n')
+        program.chmod(0o755)
+    words = words or settings_of(made(MACHINE))["start"]
+    home = folder / "home"
+    home.mkdir()
+    return subprocess.run(  # noqa: S603
+        [*words, "jupyterhub-singleuser", "--port=1"],
+        env={"PATH": f"{tools}{os.pathsep}/usr/bin:/bin", "HOME": str(home), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_server_sees_the_volumes_and_the_folder_of_its_user(tmp_path: Path) -> None:
+    folder = tmp_path / "people" / "a b%"
+    done = started(tmp_path, WINDLASS_NOTEBOOKS=str(folder))
+    assert done.returncode == 0, done.stderr
+    home = tmp_path / "home"
+    assert done.stdout.splitlines()[0] == f"{home} --port=1"
+    links = {each.name: str(each.readlink()) for each in home.iterdir() if each.is_symlink()}
+    assert links == {"data": "/data", "output": "/output", "notebooks": str(folder)}
+    assert folder.is_dir()
+
+
+def test_without_a_folder_notebooks_are_at_home(tmp_path: Path) -> None:
+    assert started(tmp_path, WINDLASS_NOTEBOOKS="").returncode == 0
+    notebooks = tmp_path / "home" / "notebooks"
+    assert notebooks.is_dir()
+    assert not notebooks.is_symlink()
+
+
+def test_a_volume_may_be_called_as_the_folder_of_the_notebooks_is(tmp_path: Path) -> None:
+    job = msgspec.structs.replace(JOB, volumes={"notebooks": Volume(at="/notebooks", pvc="n")})
+    settings = settings_of(made(MACHINE, job=job))
+    assert settings["notebooks"] == "windlass-notebooks"
+    assert started(tmp_path, words=settings["start"], WINDLASS_NOTEBOOKS="").returncode == 0
+    home = tmp_path / "home"
+    assert str((home / "notebooks").readlink()) == "/notebooks"
+    assert (home / "windlass-notebooks").is_dir()
+
+
+@pytest.mark.parametrize("there", ["", "jupyter-lab", "jupyterhub-singleuser"])
+def test_what_is_missing_is_told_in_one_line(tmp_path: Path, there: str) -> None:
+    done = started(tmp_path, there, PATH=str(tmp_path / "bin"))
+    assert done.returncode == 127
+    assert len(done.stderr.splitlines()) == 1
+    assert "pip install jupyterhub jupyterlab" in done.stderr
+
+
+def test_a_missing_hub_is_told_in_one_line(tmp_path: Path) -> None:
+    container = container_of(made(MACHINE))
+    done = subprocess.run(  # noqa: S603
+        container["command"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 127
+    assert len(done.stderr.splitlines()) == 1
+    assert "pip install jupyterhub jupyterlab" in done.stderr
+
+
+FOLDERS = {
+    "ana": "ana",
+    "ana@example.org": "ana@example.org",
+    "..": "%2E.",
+    ".hidden": "%2Ehidden",
+    "a/b": "a%2Fb",
+    "a%2Fb": "a%252Fb",
+    "grüße": "gr%C3%BC%C3%9Fe",
+}
+
+
+@pytest.mark.parametrize(("user", "folder"), FOLDERS.items())
+def test_the_folder_of_a_user(user: str, folder: str) -> None:
+    assert hub_folders.folder_of(user) == folder
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda user: user.isprintable()), unique=True))
+def test_each_user_has_one_folder_and_no_other_users(users: list[str]) -> None:
+    folders = [hub_folders.folder_of(user) for user in users]
+    assert len(set(folders)) == len(users)
+    for folder in folders:
+        assert "/" not in folder
+        assert not folder.startswith(".")
+        assert len(folder.encode()) <= 255
+
+
+def test_long_names_differ_too() -> None:
+    ends = {hub_folders.folder_of("ü" * 200 + end) for end in "ab"}
+    assert len(ends) == 2
+    assert all(len(each) <= 255 for each in ends)
+
+
+# A request's head
+
+CLOSED = ["Connection: close", "X-Forwarded-Proto: http", "X-Forwarded-For: 10.0.0.9"]
+UPGRADE = ["Connection: keep-alive, Upgrade", "Upgrade: websocket", "Sec-WebSocket-Protocol: v1"]
+HEADS: dict[str, tuple[list[str], list[str]]] = {
+    "a request": (["Host: hub:8000", "Connection: keep-alive"], ["Host: hub:8000", *CLOSED]),
+    "a WebSocket": (UPGRADE, [*UPGRADE, *CLOSED[1:]]),
+    "through another proxy": (
+        ["X-Forwarded-For: 192.0.2.1", "x-forwarded-proto: https"],
+        ["x-forwarded-proto: https", "Connection: close", "X-Forwarded-For: 192.0.2.1, 10.0.0.9"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "expected"), HEADS.values(), ids=HEADS)
+def test_what_is_passed_on(fields: list[str], expected: list[str]) -> None:
+    assert hub_headers.passed_on(fields, "10.0.0.9") == expected

@@ -1,0 +1,44 @@
+"""Which roles want the same port of a node."""
+
+from typing import Any
+
+import pytest
+
+from windlass.model.base import Json
+from windlass.render.plain import host_ports
+
+
+def template(*ports: int, is_on_the_node: bool = True, **fields: Any) -> Json:
+    declared = [{"containerPort": port, **fields} for port in ports]
+    return {"spec": {"hostNetwork": is_on_the_node, "containers": [{"name": "main", "ports": declared}]}}
+
+
+CASES: dict[str, tuple[dict[str, Json], int]] = {
+    "one port for two": ({"ps": template(2222), "worker": template(2222)}, 1),
+    "one port for three": ({"ps": template(1), "worker": template(1), "chief": template(1)}, 2),
+    "two ports for two": ({"ps": template(1, 2), "worker": template(2, 1)}, 2),
+    "a port for each": ({"ps": template(2222), "worker": template(2223)}, 0),
+    "one role alone": ({"worker": template(2222)}, 0),
+    "one of them has a network of its own": (
+        {"ps": template(2222), "worker": template(2222, is_on_the_node=False)},
+        0,
+    ),
+    "other protocols": ({"ps": template(53), "worker": template(53, protocol="UDP")}, 0),
+    "TCP is what nobody says": ({"ps": template(53), "worker": template(53, protocol="TCP")}, 1),
+    "no ports": ({"ps": {"spec": {"hostNetwork": True, "containers": [{}]}}, "worker": template()}, 0),
+    "no spec": ({"ps": {}}, 0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_clashes(case: str) -> None:
+    templates, number = CASES[case]
+    assert len(list(host_ports.clashes(templates))) == number
+
+
+def test_what_is_said() -> None:
+    (message,) = host_ports.clashes({"ps": template(2222), "worker": template(2222)})
+    assert message == (
+        "the roles ps and worker both want the port 2222 of their node (hostNetwork): on one node, only one of them "
+        "can have it. Give one of them another port"
+    )

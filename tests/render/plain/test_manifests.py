@@ -1,0 +1,294 @@
+"""What a job becomes without a controller: which objects, by what names, and what is refused or left out."""
+
+from typing import Any
+
+import kubernetes_schemas
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from windlass.discovery import tf_server
+from windlass.model.base import Json
+from windlass.model.feature_annotations import Runtime
+from windlass.model.framework import CompletionPolicySpec
+from windlass.model.job import Job, LoadData, Nfs, Retry, Role, Volume
+from windlass.render import code
+from windlass.render.manifest_parts import Part
+from windlass.render.plain import manifests, unsupported
+from windlass.render.storage import load_data
+
+LABELS = {"windlass.dev/job": "digits"}
+
+
+def job(**fields: Any) -> Job:
+    given_fields = {"name": "digits", "image": "i:1", "command": "true", "roles": {"worker": Role(tasks=2)}}
+    return Job(**{**given_fields, **fields})
+
+
+def made(wanted: Job, **more: Any) -> dict[tuple[str, str], Json]:
+    """By kind and name."""
+    assert list(unsupported.refusals(wanted, more.get("prefix"))) == []
+    bodies = [piece.body for piece in manifests.plain(wanted, **more)]
+    return {(body["kind"], body["metadata"]["name"]): body for body in bodies}
+
+
+def workload(wanted: Job, role: str = "worker") -> Json:
+    (found,) = (
+        body
+        for (kind, name), body in made(wanted).items()
+        if kind in ("Job", "StatefulSet") and name == f"{wanted.name}-{role}"
+    )
+    return found
+
+
+def main_container(body: Json) -> Json:
+    container: Json = body["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+KINDS: dict[str, tuple[Job, dict[str, str]]] = {
+    "workers end": (job(), {"worker": "Job"}),
+    "a ps does not": (
+        job(runtime=Runtime.TENSORFLOW, roles={"ps": Role(), "worker": Role()}),
+        {"ps": "StatefulSet", "worker": "Job"},
+    ),
+    "workers end beside a chief, too": (
+        job(runtime=Runtime.TENSORFLOW, roles={"chief": Role(), "worker": Role(tasks=2)}),
+        {"chief": "Job", "worker": "Job"},
+    ),
+    "idle servers do not": (
+        job(runtime=Runtime.TENSORFLOW, command=None, roles={"master": Role(), "worker": Role()}),
+        {"master": "StatefulSet", "worker": "StatefulSet"},
+    ),
+    "nor do servers that somebody asks for": (
+        job(runtime=Runtime.TENSORFLOW, command=tf_server.COMMAND),
+        {"worker": "StatefulSet"},
+    ),
+    "nor does who looks on": (
+        job(roles={"worker": Role(), "tensorboard": Role()}),
+        {"worker": "Job", "tensorboard": "StatefulSet"},
+    ),
+    "no task, no object": (job(roles={"worker": Role(), "spare": Role(tasks=0)}), {"worker": "Job"}),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_what_a_role_becomes(case: str) -> None:
+    wanted, expected = KINDS[case]
+    found = {
+        name.removeprefix("digits-"): kind for kind, name in made(wanted) if kind in ("Job", "StatefulSet")
+    }
+    assert found == expected
+
+
+def test_what_a_job_says() -> None:
+    wanted = job(retry=Retry(task=2), active_deadline="1h", ttl="500ms", annotations={"a": "b"})
+    body = workload(wanted)
+    template = body["spec"].pop("template")
+    assert body["metadata"] == {"name": "digits-worker", "labels": LABELS, "annotations": {"a": "b"}}
+    assert body["spec"] == {
+        "completionMode": "Indexed",
+        "completions": 2,
+        "parallelism": 2,
+        "backoffLimit": 4,
+        "activeDeadlineSeconds": 3600,
+        "ttlSecondsAfterFinished": 1,
+    }
+    assert template["metadata"]["labels"] == {**LABELS, "windlass.dev/role": "worker"}
+    assert template["spec"]["restartPolicy"] == "Never"
+
+
+def test_one_task_needs_no_index() -> None:
+    body = workload(job(roles={"worker": Role()}))
+    assert "completionMode" not in body["spec"]
+    assert "JOB_COMPLETION_INDEX" not in str(body)
+
+
+def test_a_stateful_set() -> None:
+    body = workload(job(runtime=Runtime.TENSORFLOW, roles={"ps": Role(tasks=3), "worker": Role()}), "ps")
+    spec = body["spec"]
+    assert (spec["replicas"], spec["serviceName"], spec["podManagementPolicy"]) == (3, "digits", "Parallel")
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+    assert spec["template"]["spec"]["restartPolicy"] == "Always"
+
+
+RETRIES = {
+    "none": (Retry(), None, 0),
+    "of the task": (Retry(task=2, job=7), None, 2),
+    "of the role": (Retry(task=2), 5, 5),
+    "of the role: none": (Retry(task=2), 0, 0),
+    "of the whole job, where nothing else is said": (Retry(job=3), None, 3),
+}
+
+
+@pytest.mark.parametrize("case", RETRIES)
+def test_retries(case: str) -> None:
+    retry, own, expected = RETRIES[case]
+    body = workload(job(retry=retry, roles={"worker": Role(retry=own)}))
+    assert body["spec"]["backoffLimit"] == expected
+
+
+def test_who_is_where() -> None:
+    """Every task has a Service that leads to one pod, and its peers know it by that name."""
+    wanted = job(runtime=Runtime.TENSORFLOW, roles={"ps": Role(), "chief": Role(), "worker": Role(tasks=2)})
+    found = made(wanted)
+    selectors = {name: body["spec"]["selector"] for (kind, name), body in found.items() if kind == "Service"}
+    assert selectors == {
+        "digits": LABELS,
+        "digits-ps-0": {"statefulset.kubernetes.io/pod-name": "digits-ps-0"},
+        "digits-chief-0": {**LABELS, "windlass.dev/role": "chief"},
+        **{
+            f"digits-worker-{index}": {
+                **LABELS,
+                "windlass.dev/role": "worker",
+                "batch.kubernetes.io/job-completion-index": str(index),
+            }
+            for index in range(2)
+        },
+    }
+    cluster = found["ConfigMap", "digits-cluster"]["data"]["cluster.json"]
+    assert cluster == (
+        '{"ps":["digits-ps-0:2222"],"chief":["digits-chief-0:2222"],'
+        '"worker":["digits-worker-0:2222","digits-worker-1:2222"]}'
+    )
+
+
+def test_names_in_full_where_the_namespace_is_known() -> None:
+    found = made(job(namespace="training", port=80))
+    cluster = found["ConfigMap", "digits-cluster"]["data"]["cluster.json"]
+    assert '"digits-worker-0.training.svc.cluster.local:80"' in cluster
+    assert {body["metadata"]["namespace"] for body in found.values()} == {"training"}
+
+
+def test_names_without_the_job() -> None:
+    found = made(job(namespace="default"), prefix="")
+    assert ("Service", "worker-1") in found
+    assert ("Job", "worker") in found
+    assert "worker-1.default.svc" in found["ConfigMap", "digits-cluster"]["data"]["worker.env"]
+
+
+def test_what_the_job_says_itself_is_not_said_again() -> None:
+    found = made(job(env={"TASK_INDEX": 7, "HOSTS": "$(WORKER_HOSTS)"}))
+    script = found["ConfigMap", "digits-cluster"]["data"]["worker.env"]
+    assert "TASK_INDEX" not in script
+    assert "export HOSTS=" in script
+    names = [variable["name"] for variable in main_container(found["Job", "digits-worker"])["env"]]
+    assert "TASK_INDEX" in names
+    assert "HOSTS" not in names
+
+
+def test_code_and_files_are_there_before_the_task() -> None:
+    volumes = {"data": Volume(nfs=Nfs(server="s", path="/p"), at="/data")}
+    wanted = job(volumes=volumes, needs=("/data/train.csv",))
+    body = made(wanted, code=code.Packed("digits-code"))["Job", "digits-worker"]
+    first, second = body["spec"]["template"]["spec"]["initContainers"]
+    assert (first["name"], second["name"]) == ("windlass-preflight", "windlass-code")
+    assert "/p/train.csv of the NFS server s" in str(first["command"])
+    assert main_container(body)["workingDir"] == code.FOLDER
+
+
+def test_tasks_wait_for_what_is_loaded() -> None:
+    loads = (LoadData(to="/data/digits", folder="./data"), LoadData(to="/data", command="touch x"))
+    volumes = {"data": Volume(nfs=Nfs(server="s", path="/p"), at="/data")}
+    wanted = job(volumes=volumes, load_data=loads)
+    assert list(unsupported.refusals(wanted)) == []
+    folders = {"./data": b"archive"}
+    (loading,) = (body for body in load_data.objects(wanted, folders) if body["kind"] == "Job")
+    marks = [
+        f"{load.to}/{word}"
+        for load, step in zip(loads, loading["spec"]["template"]["spec"]["initContainers"], strict=True)
+        for word in step["command"]
+        if word.startswith(load_data.MARK)
+    ]
+    bodies = [piece.body for piece in manifests.plain(wanted, folders=folders)]
+    (first,) = bodies[-1]["spec"]["template"]["spec"]["initContainers"]
+    assert len(marks) == 2
+    assert set(marks) <= set(first["command"])
+
+
+def test_on_the_network_of_the_node() -> None:
+    template = workload(job(pod={"spec": {"hostNetwork": True}}))["spec"]["template"]
+    assert template["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
+
+
+def test_a_pod_may_be_restarted_where_it_is() -> None:
+    template = workload(job(pod={"spec": {"restartPolicy": "OnFailure"}}))["spec"]["template"]
+    assert template["spec"]["restartPolicy"] == "OnFailure"
+
+
+ARGUMENTS = {"spec": {"containers": [{"name": "main", "args": ["--fast"]}]}}
+OWN_MOUNT = {
+    "spec": {
+        "containers": [{"name": "main", "volumeMounts": [{"name": "x", "mountPath": "/windlass/cluster"}]}]
+    }
+}
+REFUSED: dict[str, tuple[Job, str]] = {
+    "mpi": (job(runtime=Runtime.MPI), "has the runtime mpi"),
+    "a long name": (job(name="a" * 60), "has 69 characters, and may have 63"),
+    "a long StatefulSet": (
+        job(name="a" * 50, runtime=Runtime.TENSORFLOW, roles={"ps": Role(), "worker": Role()}),
+        "has 53 characters, and may have 52",
+    ),
+    "a digit first": (job(name="1st"), "1st begins with a digit"),
+    "arguments only": (job(command=None, pod=ARGUMENTS), "has args and no command"),
+    "our folder": (job(pod=OWN_MOUNT), "has a volume at /windlass/cluster"),
+    "too many tasks": (
+        job(roles={"worker": Role(tasks=9999), "a": Role(tasks=9999)}),
+        "a ConfigMap holds 1048576",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused(case: str) -> None:
+    wanted, message = REFUSED[case]
+    (found,) = unsupported.refusals(wanted)
+    assert message in found
+    assert "\n" not in found
+
+
+def test_a_digit_first_without_the_name_of_the_job() -> None:
+    (found,) = unsupported.refusals(job(roles={"1a": Role()}), prefix="")
+    assert "1a begins with a digit" in found
+    assert list(unsupported.refusals(job(name="1st"), prefix="")) == []
+
+
+NOTES = {
+    "a barrier": (job(barrier=True), "barrier"),
+    "a deadline": (job(pending_deadline=60), "pendingDeadline"),
+    "a variable of the controller": (job(env={"OUTPUT": "/output/$(FC_FRAMEWORK_UID)"}), "FC_FRAMEWORK_UID"),
+    "completion": (job(roles={"worker": Role(completion=CompletionPolicySpec())}), "says of worker"),
+}
+
+
+@pytest.mark.parametrize("case", NOTES)
+def test_what_is_left_out_is_said(case: str) -> None:
+    wanted, message = NOTES[case]
+    (note,) = unsupported.notes(wanted)
+    assert message in note
+    assert list(unsupported.notes(job())) == []
+
+
+ROLES = st.dictionaries(
+    st.sampled_from(["ps", "worker", "chief", "tensorboard", "a1"]),
+    st.builds(Role, tasks=st.integers(0, 3), port=st.none() | st.integers(1, 65535)),
+    max_size=3,
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    ROLES,
+    st.sampled_from([runtime for runtime in Runtime if runtime is not Runtime.MPI]),
+    st.sampled_from([None, code.Packed("x")]),
+    st.sampled_from(["", "ns"]),
+)
+def test_any_job_becomes_good_objects(
+    roles: dict[str, Role], runtime: Runtime, packed: code.Code | None, namespace: str
+) -> None:
+    wanted = job(roles={"main": Role(), **roles}, runtime=runtime, namespace=namespace)
+    pieces = manifests.plain(wanted, packed)
+    assert [piece.part for piece in pieces] == sorted((piece.part for piece in pieces), key=list(Part).index)
+    for piece in pieces:
+        assert list(kubernetes_schemas.faults(piece.body)) == []
+    assert manifests.plain(wanted, packed) == pieces

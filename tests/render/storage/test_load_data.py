@@ -1,0 +1,345 @@
+"""The Job that brings files: what it is made of, and what its steps do when a real shell runs them."""
+
+import base64
+import contextlib
+import functools
+import hashlib
+import http.server
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from windlass.localcluster.kubelet.containers import expansion
+from windlass.model.base import Json
+from windlass.model.job import Command, Job, LoadData, Role, Volume
+from windlass.render.storage import load_data
+from windlass.render.storage.load_data import Folder, Here
+
+SECONDS = 60
+VARIABLES = {"to": "x", "c": "x", "b": "x"}
+"""None of which is meant by anything here."""
+
+
+def job(*entries: LoadData, **fields: Any) -> Job:
+    volumes = {"data": Volume(at="/data", pvc="claim", read_only=True)}
+    return Job(
+        name="digits",
+        image="i:1",
+        load_data=entries,
+        **{"volumes": volumes, "roles": {"worker": Role()}, **fields},
+    )
+
+
+def steps(made: Job, folders: dict[str, Folder] | None = None) -> list[Json]:
+    *_, last = load_data.objects(made, folders or {})
+    found: list[Json] = last["spec"]["template"]["spec"]["initContainers"]
+    return found
+
+
+# What it is made of
+
+
+def test_nothing_is_made_of_nothing() -> None:
+    assert list(load_data.objects(job(), {})) == []
+
+
+def test_a_job_with_a_step_for_each_entry() -> None:
+    made = job(
+        LoadData(to="/data/a", url="http://h/a.tgz", image="curl:1"),
+        LoadData(to="/data/b", folder="b"),
+        LoadData(to="/data/c", command="make data"),
+        env={"A": "1"},
+        secrets={"TOKEN": "t"},
+        namespace="team",
+        labels={"who": "me"},
+    )
+    config_map, found = load_data.objects(made, {"b": b"packed"})
+    assert config_map["metadata"] == {
+        "name": "digits-load-data-1",
+        "namespace": "team",
+        "labels": {"who": "me", "windlass.dev/job": "digits"},
+    }
+    assert base64.b64decode(config_map["binaryData"]["folder.tar.gz"]) == b"packed"
+    assert (found["kind"], found["metadata"]["name"]) == ("Job", "digits-load-data")
+    spec = found["spec"]["template"]["spec"]
+    assert found["spec"]["template"]["metadata"]["labels"]["windlass.dev/job"] == "digits"
+    assert spec["restartPolicy"] == "Never"
+    first, second, third = spec["initContainers"]
+    assert [step["image"] for step in (first, second, third)] == ["curl:1", "i:1", "i:1"]
+    assert first["volumeMounts"] == [{"name": "data", "mountPath": "/data"}], "it may be written to"
+    assert second["volumeMounts"][1]["mountPath"] == "/windlass/folders/1"
+    assert spec["volumes"][1] == {"name": "windlass-folder-1", "configMap": {"name": "digits-load-data-1"}}
+    assert "env" not in first
+    assert {variable["name"] for variable in third["env"]} >= {"A", "TOKEN"}
+    assert third["command"][-2:] == ["make", "data"]
+
+
+def test_a_mark_is_that_of_the_files() -> None:
+    def mark(made: LoadData, folders: dict[str, Folder] | None = None) -> str:
+        return str(steps(job(LoadData(to="/data", command="x"), made), folders)[1]["command"][5])
+
+    first = mark(LoadData(to="/data/a", folder="a"), {"a": b"1"})
+    assert first == mark(LoadData(to="/data/a", folder="b"), {"b": b"1"})
+    assert first != mark(LoadData(to="/data/a", folder="a"), {"a": b"2"})
+    assert mark(LoadData(to="/d", folder="a"), {"a": Here("/a", "1")}) != mark(
+        LoadData(to="/d", folder="a"), {"a": Here("/a", "2")}
+    )
+
+
+# What its steps do
+
+
+def run(
+    entry: LoadData, folders: dict[str, Folder] | None = None, path: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """As a container would: Kubernetes fills in what it takes for variables."""
+    (step,) = steps(job(entry), folders)
+    words = [expansion.expand(word, VARIABLES) for word in step["command"]]
+    variables = {**os.environ, **({} if path is None else {"PATH": path})}
+    return subprocess.run(  # noqa: S603 — our own scripts
+        words, env=variables, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+
+
+def names_in(folder: Path) -> list[str]:
+    """Without marks."""
+    found = (str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+    return sorted(name for name in found if not name.startswith(load_data.MARK))
+
+
+@contextlib.contextmanager
+def serving(folder: Path) -> Iterator[str]:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            return
+
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=folder)
+    ) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Path:
+    folder = tmp_path / "web"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def to(tmp_path: Path) -> Path:
+    return tmp_path / "in a volume" / "$(to)"
+
+
+@pytest.fixture
+def address(web: Path) -> Iterator[str]:
+    with serving(web) as found:
+        yield found
+
+
+def packed(members: dict[str, bytes], links: dict[str, str] | None = None, mode: str = "w:gz") -> bytes:
+    data = io.BytesIO()
+    with tarfile.open(fileobj=data, mode=mode) as archive:  # type: ignore[call-overload]
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        for name, target in (links or {}).items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, target
+            archive.addfile(member)
+    return data.getvalue()
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return data.getvalue()
+
+
+FILES = {"a/train.csv": b"1,2\n", "a/.hidden": b"", "-odd name": b"x"}
+WANTED = ["-odd name", "a/.hidden", "a/train.csv"]
+GOOD: dict[str, tuple[str, bytes, list[str]]] = {
+    "a file": ("train.csv", b"1,2\n", ["train.csv"]),
+    "a file with an odd name": ("a%20$(b)%23.csv", b"1", ["a $(b)#.csv"]),
+    "a tar file": ("all.tar", packed(FILES, mode="w"), WANTED),
+    "a compressed one": ("all.tar.gz", packed(FILES), WANTED),
+    "a tgz": ("ALL.TGZ", packed(FILES), WANTED),
+    "a zip": ("all.zip", zipped(FILES), WANTED),
+    "a link within": (
+        "l.tgz",
+        packed(FILES, {"b/c": "../a/train.csv"}),
+        ["-odd name", "a/.hidden", "a/train.csv", "b/c"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "expected"), GOOD.values(), ids=GOOD.keys())
+def test_a_download(
+    web: Path, to: Path, address: str, name: str, content: bytes, expected: list[str]
+) -> None:
+    (web / name.replace("%20", " ").replace("%23", "#")).write_bytes(content)
+    entry = LoadData(to=str(to), url=f"{address}/{name}", sha256=hashlib.sha256(content).hexdigest().upper())
+    done = run(entry)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert names_in(to) == expected
+    for path in web.iterdir():
+        path.unlink()
+    again = run(entry)
+    assert again.returncode == 0, "what is there is not asked for again"
+    assert "already" in again.stdout
+
+
+def test_an_archive_is_put_among_what_is_there(web: Path, to: Path, address: str) -> None:
+    (web / "all.tgz").write_bytes(packed(FILES))
+    (to / "a").mkdir(parents=True)
+    (to / "a" / "old").write_text("stays")
+    (to / "a" / "train.csv").write_text("goes")
+    assert run(LoadData(to=str(to), url=f"{address}/all.tgz")).returncode == 0
+    assert (to / "a" / "old").read_text() == "stays"
+    assert (to / "a" / "train.csv").read_bytes() == FILES["a/train.csv"]
+
+
+BAD: dict[str, tuple[str, bytes | None, str, str]] = {
+    # name, content, sha256, words
+    "a file that is not there": ("a.csv", None, "", "cannot be downloaded"),
+    "another file": (
+        "a.csv",
+        b"x",
+        "0" * 64,
+        f"its sha256 is {hashlib.sha256(b'x').hexdigest()}, expected 000",
+    ),
+    "no archive": ("a.tgz", b"no archive", "", "no archive, or is damaged"),
+    "no zip": ("a.zip", b"no zip", "", "damaged"),
+    "one that climbs": ("a.tar", packed({"ok": b"", "../../x": b""}, mode="w"), "", "leads out"),
+    "one with an absolute path": ("a.tgz", packed({"/opt/windlass-x": b""}), "", "leads out"),
+    "one with a link that climbs": ("a.tgz", packed({}, {"l": "../../x"}), "", "leads out"),
+    "one with an absolute link": ("a.tgz", packed({}, {"l": "/etc"}), "", "leads out"),
+    "a zip that climbs": ("a.zip", zipped({"ok": b"", "../x": b""}), "", "leads out"),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "sha256", "words"), BAD.values(), ids=BAD.keys())
+def test_what_is_refused_leaves_nothing(
+    web: Path, to: Path, address: str, name: str, content: bytes | None, sha256: str, words: str
+) -> None:
+    if content is not None:
+        (web / name).write_bytes(content)
+    done = run(LoadData(to=str(to), url=f"{address}/{name}", sha256=sha256))
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert list(to.iterdir()) == []
+    assert not (to.parent / "x").exists()
+
+
+TOOLS = ("sh", "mkdir", "rm", "cp", "mv", "find", "readlink", "grep", "cat")
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Callable[..., str]:
+    """A PATH with these programs and no others, as a small image has them."""
+
+    def made(*also: str) -> str:
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        for name in (*TOOLS, *also):
+            # What is called python3 may itself be a script that needs more than it is given here.
+            found = str(Path(sys.executable).resolve()) if name == "python3" else shutil.which(name)
+            if found is None:
+                pytest.skip(f"needs {name}")
+            (folder / name).symlink_to(found)
+        return str(folder)
+
+    return made
+
+
+IMAGES: dict[str, tuple[str, ...]] = {
+    "with Python alone": ("python3",),
+    "with curl": ("curl", "tar", "gzip", "sha256sum"),
+    "with wget": ("wget", "tar", "gzip", "sha256sum"),
+}
+
+
+@pytest.mark.parametrize("also", IMAGES.values(), ids=IMAGES.keys())
+def test_any_image_will_do(
+    web: Path, to: Path, address: str, tools: Callable[..., str], also: tuple[str, ...]
+) -> None:
+    content = packed(FILES)
+    (web / "all.tgz").write_bytes(content)
+    sha256 = hashlib.sha256(content).hexdigest()
+    done = run(LoadData(to=str(to), url=f"{address}/all.tgz", sha256=sha256), path=tools(*also))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert names_in(to) == WANTED
+
+
+CLIMBING: dict[str, tuple[str, bytes, tuple[str, ...]]] = {
+    "a path, with Python alone": ("a.tgz", packed({"../x": b""}), ("python3",)),
+    "a link, with Python alone": ("a.tgz", packed({}, {"l": "../../x"}), ("python3",)),
+    "a zip, with unzip": ("a.zip", zipped({"../x": b""}), ("curl", "unzip")),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "also"), CLIMBING.values(), ids=CLIMBING.keys())
+def test_nothing_climbs_out_with_other_programs(
+    web: Path,
+    to: Path,
+    address: str,
+    tools: Callable[..., str],
+    name: str,
+    content: bytes,
+    also: tuple[str, ...],
+) -> None:
+    (web / name).write_bytes(content)
+    done = run(LoadData(to=str(to), url=f"{address}/{name}"), path=tools(*also))
+    assert done.returncode != 0
+    assert "leads out" in done.stderr
+    assert list(to.iterdir()) == []
+
+
+def test_an_image_without_anything(to: Path, tools: Callable[..., str]) -> None:
+    done = run(LoadData(to=str(to), url="http://127.0.0.1:1/a"), path=tools())
+    assert done.returncode != 0
+    assert "neither curl nor wget nor python3" in done.stderr
+
+
+def test_a_command_runs_once_where_its_files_belong(to: Path) -> None:
+    entry = LoadData(to=str(to), command=("/bin/sh", "-c", "pwd >> out"))
+    assert [run(entry).returncode, run(entry).returncode] == [0, 0]
+    assert (to / "out").read_text() == f"{to}\n"
+
+
+COMMANDS: dict[str, Command] = {"a text": "false", "a shell's": "echo because >&2; exit 3"}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
+def test_a_command_that_fails_is_run_again(to: Path, command: Command) -> None:
+    assert run(LoadData(to=str(to), command=command)).returncode != 0
+    assert list(to.iterdir()) == []
+
+
+def test_a_folder(to: Path, tmp_path: Path) -> None:
+    (tmp_path / "here" / "a").mkdir(parents=True)
+    (tmp_path / "here" / "a" / "b").write_text("1")
+    assert run(LoadData(to=str(to), folder="f"), {"f": Here(str(tmp_path / "here"))}).returncode == 0
+    assert names_in(to) == ["a/b"]
+    missing = run(LoadData(to=str(to), folder="f"), {"f": Here("/not/there")})
+    assert missing.returncode != 0
+    assert "/not/there is not there" in missing.stderr

@@ -1,0 +1,143 @@
+"""The last look before a gang starts: what is looked for, and what is said when it is missing."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from windlass.localcluster.kubelet.containers import expansion
+from windlass.model.job import CephFs, Job, Nfs, Role, Volume
+from windlass.render.storage import preflight
+from windlass.render.storage.nfs_shares import Direct, Served, Share
+
+SECONDS = 60
+VARIABLES = {"to": "x", "c": "x", "b": "x"}
+"""None of which is meant by anything here."""
+CEPH = CephFs(cluster_id="c1", fs_name="fs", path="/p", secret="key")  # noqa: S106 — a name
+
+
+def job(*needs: str, **volumes: Volume) -> Job:
+    return Job(
+        name="digits", image="i:1", command="x", needs=needs, volumes=volumes, roles={"worker": Role()}
+    )
+
+
+NEEDED: dict[str, tuple[Job, bool]] = {
+    "nothing": (job(), False),
+    "a folder of the node": (job(v=Volume(at="/v", host_path="/v")), False),
+    "a folder of its own": (job(v=Volume(at="/v", empty_dir={})), False),
+    "a file": (job("/v/x", v=Volume(at="/v", host_path="/v")), True),
+    "a server": (job(v=Volume(at="/v", nfs=Nfs(server="s", path="/p"))), True),
+    "a claim": (job(v=Volume(at="/v", pvc="c")), True),
+    "Ceph": (job(v=Volume(at="/v", cephfs=CEPH)), True),
+    "a share": (job(v=Volume(at="/v", share="/data")), True),
+}
+
+
+@pytest.mark.parametrize(("made", "expected"), NEEDED.values(), ids=NEEDED.keys())
+def test_when_it_is_needed(made: Job, expected: bool) -> None:
+    assert preflight.is_needed(made) is expected
+
+
+PLACES: dict[str, tuple[Volume, Share | None, str]] = {
+    "nfs": (
+        Volume(at="/v", nfs=Nfs(server="nfs.example", path="/exports/data"), sub_path="s"),
+        None,
+        "/exports/data/s/a/x of the NFS server nfs.example",
+    ),
+    "share": (
+        Volume(at="/v", share="/data"),
+        Served("10.0.0.9"),
+        "/data/a/x of the job's own NFS server at 10.0.0.9",
+    ),
+    "a share on one machine": (
+        Volume(at="/v", share="/data"),
+        Direct("digits-nfs"),
+        "/data/a/x of the job's own NFS server",
+    ),
+    "cephfs": (Volume(at="/v", cephfs=CEPH), None, "/p/a/x of the Ceph file system fs (cluster c1)"),
+    "hostPath": (Volume(at="/v", host_path="/srv/"), None, "/srv/a/x of the node"),
+    "pvc": (Volume(at="/v", pvc="results"), None, "/a/x of the claim results"),
+    "configMap": (Volume(at="/v", config_map="c"), None, "/a/x of the ConfigMap c"),
+}
+
+
+@pytest.mark.parametrize(("volume", "share", "expected"), PLACES.values(), ids=PLACES.keys())
+def test_a_missing_file_is_told_with_its_place(volume: Volume, share: Share | None, expected: str) -> None:
+    words = preflight.script(job("/v/a/x", data=volume), share)
+    assert words[-2:] == ["/v/a/x", f"/v/a/x is not there: it should be {expected}"]
+
+
+def test_the_pod_is_where_the_tasks_are() -> None:
+    own = {
+        "spec": {
+            "securityContext": {"fsGroup": 5},
+            "containers": [{"name": "main", "securityContext": {"runAsUser": 7}}],
+        }
+    }
+    made = Job(
+        name="digits",
+        namespace="team",
+        image="i:1",
+        command="x",
+        volumes={
+            "data": Volume(at="/data", nfs=Nfs(server="s", path="/p"), read_only=True),
+            "home": Volume(at="/home", host_path="/h", nodes=("n1",)),
+        },
+        needs=("/data/x",),
+        shm_size="1Gi",
+        node_selector={"a": "b"},
+        tolerations=({"key": "t"},),
+        pod=own,
+        roles={"worker": Role(image="i:2")},
+    )
+    pod = preflight.pod(made)
+    assert pod["metadata"]["labels"] == {"windlass.dev/job": "digits"}
+    assert (pod["metadata"]["name"], pod["metadata"]["namespace"]) == ("digits-preflight", "team")
+    spec = pod["spec"]
+    assert (spec["nodeSelector"], spec["tolerations"]) == ({"a": "b"}, [{"key": "t"}])
+    assert spec["securityContext"] == {"fsGroup": 5}
+    assert "n1" in str(spec["affinity"]["nodeAffinity"])
+    assert [volume["name"] for volume in spec["volumes"]] == ["data", "home"]
+    (container,) = spec["containers"]
+    assert (container["image"], container["securityContext"]) == ("i:2", {"runAsUser": 7})
+    assert container["volumeMounts"][0] == {"name": "data", "mountPath": "/data", "readOnly": True}
+    assert "resources" not in container
+
+
+def run(made: Job, seconds: int = 0) -> subprocess.CompletedProcess[str]:
+    words = [expansion.expand(word, VARIABLES) for word in preflight.script(made, seconds=seconds)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
+
+
+def test_a_real_shell_looks(tmp_path: Path) -> None:
+    odd = tmp_path / 'a "b" $(c)'
+    odd.mkdir()
+    volume = Volume(at=str(tmp_path), nfs=Nfs(server="nfs.example", path="/exports"))
+    there = run(job(str(odd), data=volume))
+    assert (there.returncode, there.stderr) == (0, "")
+    missing = run(job(str(odd), f"{tmp_path}/x", f"{odd}/y", data=volume))
+    assert missing.returncode == 1
+    first, second = missing.stderr.splitlines()
+    assert first.startswith(
+        f"{tmp_path}/x is not there: it should be /exports/x of the NFS server nfs.example"
+    )
+    assert '/exports/a "b" $(c)/y of the NFS server' in second, "all that is missing is said"
+
+
+def test_a_mount_that_is_not_there(tmp_path: Path) -> None:
+    volume = Volume(at=f"{tmp_path}/x", nfs=Nfs(server="nfs.example", path="/exports"))
+    missing = run(job(data=volume))
+    assert missing.returncode == 1
+    assert "does not answer: it is /exports of the NFS server nfs.example" in missing.stderr
+
+
+def test_it_waits_for_what_is_not_there_yet(tmp_path: Path) -> None:
+    """The file comes while it waits: the shell that makes it is started first, and waits for the other to begin."""
+    volume = Volume(at=str(tmp_path), host_path="/h")
+    words = preflight.script(job(f"{tmp_path}/x", data=volume), seconds=SECONDS)
+    with subprocess.Popen([expansion.expand(word, VARIABLES) for word in words]) as waiting:  # noqa: S603
+        with pytest.raises(subprocess.TimeoutExpired):
+            waiting.wait(0.3)
+        (tmp_path / "x").touch()
+        assert waiting.wait(SECONDS) == 0

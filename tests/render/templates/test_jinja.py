@@ -1,0 +1,263 @@
+"""Other people's templates: what comes out of them, and what is said of those that cannot be rendered."""
+
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.render.templates import flow_yaml, jinja
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import tree
+
+VARIABLES: dict[str, Any] = {
+    "project_name": "digits",
+    "jobs": [{"name": "ps", "num_tasks": 2}, {"name": "worker", "num_tasks": 3}],
+    "properties": {"image": "tensorflow", "items": 3},
+    "infinity": float("inf"),
+}
+TEXTS = {
+    "parts/labels": "{% macro labels(name) %}app: {{ name }}{% endmacro %}",
+    "broken": "\n\n{{ nothing }}",
+}
+
+RENDERED = {
+    "text": ("a: 1\n", "a: 1\n"),
+    "no newline at the end": ("a: 1", "a: 1"),
+    "a variable": ("{{ project_name }}-model", "digits-model"),
+    "set by the template": ("{% set model = 'cnn' %}{{ project_name }}-{{ model }}", "digits-cnn"),
+    "a loop": ("{% for job in jobs %}{{ job.name }}:{{ job.num_tasks }} {% endfor %}", "ps:2 worker:3 "),
+    "numbers": ("{% for i in range(3) %}{{ i }}{% endfor %}", "012"),
+    "arithmetic": ("{{ 7 * 7 }} {{ 2 ** 10 }} {{ '-' * 3 }}", "49 1024 ---"),
+    "a default": ("{{ replicas | default(2) }}", "2"),
+    "a question": ("{% if replicas is defined %}yes{% else %}no{% endif %}", "no"),
+    "an entry that is called as a method": ("{{ properties['items'] }}", "3"),
+    "nothing is escaped": ("{{ '<&>\"' }}", '<&>"'),
+    "another text": ("{% import 'parts/labels' as parts %}{{ parts.labels('x') }}", "app: x"),
+    "a list that grows": ("{% set l = [] %}{% do l.append(1) %}{{ l }}", "[1]"),
+    "a loop that is left": (
+        "{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+        "01",
+    ),
+    "what a loop knows of itself": (
+        "{% for job in jobs if job.num_tasks %}{{ loop.index }}/{{ loop.length }}{{ ',' if not loop.last }}{%endfor%}",
+        "1/2,2/2",
+    ),
+    "a loop in itself": (
+        "{% for x in [[1, []], [2, [[3, []]]]] recursive %}{{ x[0] }}{{ loop(x[1]) }}{% endfor %}",
+        "123",
+    ),
+    "a text of several": ("{{ project_name ~ '-' ~ 1 ~ true }}", "digits-1True"),
+    "what comes out is not read again": ("{{ '{{ 7*7 }}' }}", "{{ 7*7 }}"),
+    "yaml": ("{{ jobs[0] | yaml }}", '{"name": "ps", "num_tasks": 2}'),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), RENDERED.values(), ids=RENDERED)
+def test_it_is_rendered(text: str, expected: str) -> None:
+    assert jinja.render(text, "t.jinja", VARIABLES, TEXTS) == expected
+
+
+REFUSED = {
+    "a variable that nobody knows": (
+        "\n{{ xyz }}",
+        't.jinja:2: the variable "xyz" is not defined. Known here: ',
+    ),
+    "one that is misspelt": (
+        "a\nb\n{{ project_nam }}",
+        't.jinja:3: the variable "project_nam" is not defined. Did you ',
+    ),
+    "one of which something is asked": ("{{ xyz.a }}", 't.jinja:1: the variable "xyz" is not defined'),
+    "one that is looped over": (
+        "{% for a in xyz %}{% endfor %}",
+        't.jinja:1: the variable "xyz" is not defined',
+    ),
+    "one that is written as YAML": ("{{ xyz | yaml }}", 't.jinja:1: the variable "xyz" is not defined'),
+    "an entry": (
+        "{{ properties.imag }}",
+        't.jinja:1: there is no "imag" in what stands before it. Did you mean "image"',
+    ),
+    "an item": ("{{ jobs[7] }}", "t.jinja:1: list object has no element 7"),
+    "of another text": ("\n{% include 'broken' %}", 'broken:3: the variable "nothing" is not defined'),
+    "no such text": (
+        "\n{% include '/etc/passwd' %}",
+        't.jinja:2: the template "/etc/passwd" is not among those',
+    ),
+    "no such import": ("{% import '../x' as x %}", 't.jinja:1: the template "../x" is not among those'),
+    "no Jinja": ("a\n{% if %}", "t.jinja:2: this is no Jinja: Expected an expression"),
+    "an open block": ("a\n{% if jobs %}\nb", "t.jinja:2: this is no Jinja: Unexpected end of template"),
+    "an unknown filter": ("\n{{ 1 | nope }}", "t.jinja:2: this is no Jinja: No filter named 'nope'"),
+    "a method": ("{{ properties.items }}", "t.jinja:1: this is a function, not a value"),
+    "Python's own": (
+        "{{ ''.__class__ }}",
+        "t.jinja:1: access to attribute '__class__' of 'str' object is unsafe",
+    ),
+    "Python's own, by a filter": (
+        "{{ (''|attr('__class__')).mro() }}",
+        "t.jinja:1: access to attribute '__class__'",
+    ),
+    "a huge range": ("{{ range(10 ** 12) }}", "t.jinja:1: the ranges of the template have more than 1000000"),
+    "a range beyond all numbers": (
+        "{{ range(10 ** 40) }}",
+        "t.jinja:1: the ranges of the template have more than",
+    ),
+    "loops in loops": (
+        "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+        "t.jinja:1: the ranges of the template have more than 1000000 numbers: does a loop end?",
+    ),
+    "a range up to what nobody knows": ("{{ range(xyz) }}", 't.jinja:1: the variable "xyz" is not defined'),
+    "one range, in loops in loops": (
+        "{% set r = range(3000) %}{% for a in r %}{% for b in r %}{% for c in r %}{% endfor %}{% endfor %}{% endfor %}",
+        "t.jinja:1: the loops and calls of the template are more than 1000000: does a loop end?",
+    ),
+    "a text that doubles": (
+        "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+        "t.jinja:1: what comes out of the ~ here is too large",
+    ),
+    "a sum that doubles": (
+        "{% set n = namespace(x='a') %}{% for i in range(60) %}{% set n.x = n.x + n.x %}{% endfor %}",
+        "t.jinja:1: what comes out of the + here is too large",
+    ),
+    "a list that doubles": (
+        "{% set l = [1] %}{% for i in range(60) %}{% do l.extend(l) %}{% endfor %}",
+        "t.jinja:1: what comes out of the call here is too large",
+    ),
+    "a number that is squared": (
+        "{% set n = namespace(x=2) %}{% for i in range(60) %}{% set n.x = n.x * n.x %}{% endfor %}",
+        "t.jinja:1: what comes out of the * here is too large",
+    ),
+    "a wide text": ("{{ 'a'.ljust(10 ** 11) }}", "t.jinja:1: what comes out of the call here is too large"),
+    "a huge text": ("{{ 'a' * 10 ** 10 }}", "t.jinja:1: what comes out of the * here is too large"),
+    "a huge list": ("{{ 10 ** 10 * [1] }}", "t.jinja:1: what comes out of the * here is too large"),
+    "a huge number": ("{{ 10 ** 99999 }}", "t.jinja:1: what comes out of the ** here is too large"),
+    "much output": (
+        "{% for a in range(900000) %}{{ 'abcdefghijklmnopqrstuvwxyz' }}{% endfor %}",
+        "t.jinja:1: more than 16777216 characters come out of the template: does a loop end?",
+    ),
+    "a macro without end": (
+        "{% macro a() %}{{ a() }}{% endmacro %}{{ a() }}",
+        "t.jinja:1: the template calls or",
+    ),
+    "itself": ("{% include 't.jinja' %}", "t.jinja:1: the template calls or includes itself without end"),
+    "arithmetic": ("\n\n{{ 1 / 0 }}", "t.jinja:3: ZeroDivisionError: division by zero"),
+    "words and numbers": ("{{ 'a' + 1 }}", "t.jinja:1: TypeError: "),
+    "no value": ("{{ range | yaml }}", "t.jinja:1: a value of the type method cannot be written as YAML"),
+    "no number of JSON": ("{{ infinity | yaml }}", "t.jinja:1: the number inf cannot be written"),
+}
+
+
+@pytest.mark.parametrize(("text", "begins"), REFUSED.values(), ids=REFUSED)
+def test_it_is_refused_in_one_line(text: str, begins: str) -> None:
+    with pytest.raises(jinja.TemplateError) as caught:
+        jinja.render(text, "t.jinja", VARIABLES, TEXTS)
+    message = str(caught.value)
+    assert message.startswith(begins)
+    assert "\n" not in message
+    assert message == f"{caught.value.file}:{caught.value.line}: {caught.value.problem}"
+
+
+ENDLESS = {
+    "a list that grows as it is read": (
+        "{% set l = [1] %}{% for x in l %}{% do l.append(1) %}{% endfor %}",
+        "t.jinja:1: the loops and calls of the template are more than 5000: does a loop end?",
+    ),
+    "calls that become more and more": (
+        "{% macro a(n) %}{% if n %}{{ a(n - 1) }}{{ a(n - 1) }}{% endif %}{% endmacro %}{{ a(20) }}",
+        "t.jinja:1: the loops and calls of the template are more than 5000: does a loop end?",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "begins"), ENDLESS.values(), ids=ENDLESS)
+def test_endless_loops_and_calls_are_refused(text: str, begins: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a limit of less than a million, which takes seconds to reach."""
+    monkeypatch.setattr(jinja, "MOST_STEPS", 5000)
+    test_it_is_refused_in_one_line(text, begins)
+
+
+def test_a_template_changes_nothing_that_it_was_given() -> None:
+    jobs = [{"name": "ps"}]
+    assert jinja.render("{% do jobs.append(1) %}{{ jobs | length }}", "t", {"jobs": jobs}) == "2"
+    assert jobs == [{"name": "ps"}]
+
+
+def test_one_rendering_knows_nothing_of_another() -> None:
+    text = "{% for a in range(600000) %}{% endfor %}"
+    assert jinja.render(text, "t", {}) == jinja.render(text, "t", {}) == ""
+
+
+# A value as YAML
+
+_TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**62), 2**62)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | _TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(_VALUES)
+def test_a_value_comes_back_as_it_went_in(value: Any) -> None:
+    _assert_same(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            "yes",
+            "null",
+            "1e3",
+            "0x1",
+            "2026-01-01",
+            "~",
+            "",
+            " a ",
+            "- a",
+            "{{ 7*7 }}",
+            "a: b # c",
+            '"',
+            "'",
+            "\\",
+            "=",
+            "<<",
+        ),
+        *("\n", "\r\n", "\t", "\0", "\x7f", "\x85", "\u2028", "\ufeff", "\uffff", "é", "😀", "a" * 5000),
+        *({"a" * 5000: 1}, {"<<": {"a": 1}}, {"": ""}, 1e22, 1e-7, -0.0, 5e-324, [[], {}], True, 0),
+    ],
+    ids=ascii,
+)
+def test_awkward_values_come_back(value: Any) -> None:
+    _assert_same(value)
+
+
+def _assert_same(value: Any) -> None:
+    line = jinja.render("{{ value | yaml }}", "t", {"value": value})
+    assert "\n" not in line
+    for written, wanted in (
+        (f"{line}\n", value),
+        (f"a:\n- key: {line}\n  other: 1\n", [{"key": value, "other": 1}]),
+    ):
+        by_yaml = yaml.safe_load(written)
+        (document,) = yaml_parse.parse(written.encode()).documents
+        assert document.faults == ()
+        ours = tree.plain(document.root)
+        if isinstance(wanted, list) and "other" in str(written):
+            by_yaml, ours = by_yaml["a"], ours["a"]
+        assert repr(by_yaml) == repr(wanted)
+        assert ours == wanted
+
+
+def test_half_a_character_is_no_text() -> None:
+    with pytest.raises(flow_yaml.NotYamlError, match="surrogate"):
+        flow_yaml.line("\ud800")
+
+
+def test_a_key_is_a_text() -> None:
+    with pytest.raises(flow_yaml.NotYamlError, match="no text"):
+        flow_yaml.line({1: 2})

@@ -1,0 +1,137 @@
+"""A job is held to what its runtime needs, and its Framework to what every Framework is: said of the job's lines."""
+
+import textwrap
+
+import pytest
+
+from windlass.model.feature_annotations import Runtime
+from windlass.model.job import Job, Role
+from windlass.render import documents, validation
+from windlass.wire.diagnostics import Severity
+
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
+    "nothing": ("name: a\ncommand: b\nroles: {c: {}}", []),
+    "no command": (
+        "name: a\nroles:\n  c: {}\n  d: {command: e}",
+        [(ERROR, 3, "roles.c", "there is no command")],
+    ),
+    "no command of a role without tasks": ("name: a\nroles: {c: {tasks: 0}, d: {command: e}}", []),
+    "an idle server": (
+        "name: a\nruntime: tensorflow\nroles:\n  ps: {}\n  worker: {command: e}",
+        [(WARNING, 4, "roles.ps", "idle TensorFlow servers")],
+    ),
+    "no command of a notebook": (
+        "name: a\nruntime: tensorflow\nroles:\n  worker: {command: e}\n  jupyter: {}",
+        [(ERROR, 5, "roles.jupyter", "there is no command")],
+    ),
+    "a job that never ends": (
+        "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  ps: {}",
+        [(WARNING, 4, "roles", "no role ends by itself")],
+    ),
+    "one that somebody decides": (
+        "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  ps: {completion: {minSucceededTaskCount: 1}}",
+        [],
+    ),
+    "two leaders beside a ps": (
+        "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  ps: {}\n  worker: {}\n  workers: {}",
+        [(WARNING, 7, "roles.workers", "worker and workers all lead the job")],
+    ),
+    "two leaders alone": (
+        "name: a\ncommand: b\nruntime: tensorflow\nroles:\n  worker: {}\n  workers: {}",
+        [],
+    ),
+    "a volume where shared memory is": (
+        "name: a\ncommand: b\nshmSize: 1Gi\nvolumes:\n  v: {emptyDir: {}, at: /dev/shm/}\nroles: {c: {}}",
+        [(ERROR, 5, "volumes.v.at", "which is where shmSize is")],
+    ),
+    "a volume where the code is": (
+        "name: a\ncommand: b\ncode: .\nvolumes:\n  v: {emptyDir: {}, at: /windlass/code}\nroles: {c: {}}",
+        [(ERROR, 5, "volumes.v.at", "which is where code is")],
+    ),
+    "a volume where a companion has its own": (
+        "name: a\ncommand: b\njupyter: {}\nvolumes:\n  v: {pvc: p, at: /windlass/home/x}\nroles: {c: {}}",
+        [(ERROR, 5, "volumes.v.at", "which is where what jupyter and hub need is")],
+    ),
+    "a volume there without companions": (
+        "name: a\ncommand: b\nvolumes:\n  v: {pvc: p, at: /windlass/home}\nroles: {c: {}}",
+        [],
+    ),
+    "a port that nobody declares": (
+        "name: a\nruntime: jax\nroles:\n  c:\n    command: train --port 2232",
+        [(WARNING, 5, "roles.c.command", "Did you mean 2222")],
+    ),
+    "a port in a variable": (
+        "name: a\ncommand: b\nport: 2222\nenv:\n  X: 1\n  MY_PORT: 2232\nroles: {c: {}}",
+        [(WARNING, 6, "env.MY_PORT", "Did you mean 2222")],
+    ),
+    "a role that no shell knows": (
+        "name: a\ncommand: b\nroles:\n  1c: {}",
+        [(ERROR, 4, 'roles["1c"]', "no shell knows one that begins with a digit")],
+    ),
+    "a hostname that is cut": (
+        f"name: {'a' * 60}\ncommand: b\nroles:\n  worker: {{}}",
+        [(WARNING, 4, "roles.worker", "its hostname is cut")],
+    ),
+    "more failures than tasks": (
+        "name: a\ncommand: b\nroles:\n  c:\n    tasks: 2\n    completion:\n      minFailedTaskCount: 3",
+        [(WARNING, 7, "roles.c.completion.minFailedTaskCount", "3")],
+    ),
+    "a mount without a volume": (
+        "name: a\ncommand: b\npod: {spec: {containers: [{name: main, volumeMounts: [{name: x, mountPath: /x}]}]}}\nroles: {c: {}}",  # noqa: E501
+        [(ERROR, 3, "pod", "expected the name of a volume of this pod")],
+    ),
+    "a mount that lost its volume": (
+        "name: a\ncommand: b\nvolumes:\n  v: {emptyDir: {}, at: /v}\npod: {spec: {volumes: null}}\nroles: {c: {}}",
+        [
+            (ERROR, 3, "volumes", 'found "v", expected the name of a volume of this pod'),
+            (ERROR, 3, "volumes", 'found "windlass-state", expected the name of a volume'),
+        ],
+    ),
+    "a template without a spec": (
+        "name: a\ncommand: b\npod: {spec: null}\nroles: {c: {}}",
+        [(ERROR, 3, "pod", "needs one, with containers")],
+    ),
+    "a misspelt field inside pod, said once": (
+        "name: a\ncommand: b\npod:\n  spec:\n    hostNetwrk: true\nroles: {c: {}, d: {}}",
+        [(ERROR, 5, "pod.spec.hostNetwrk", '"hostNetwork"?')],
+    ),
+    "too many for one variable": (
+        "name: a\ncommand: b\nroles:\n  worker: {tasks: 10000}",
+        [(ERROR, 1, "", "too many for one variable")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
+def test_what_is_said(text: str, expected: list[tuple[Severity, int, str, str]]) -> None:
+    found = documents.read(text.encode(), "job.yaml").faults
+    assert [(fault.severity, fault.line, fault.path) for fault in found] == [
+        (severity, line, path) for severity, line, path, _ in expected
+    ], found
+    for fault, (*_, words) in zip(found, expected, strict=True):
+        assert words in fault.message
+
+
+def test_a_job_without_a_file() -> None:
+    good = Job(name="a", runtime=Runtime.JAX, command=("b",), roles={"worker": Role(tasks=2)})
+    assert validation.faults_of(good) == ()
+    bad = Job(name="A B", command="b", roles={"my-role": Role()})
+    assert [fault.path for fault in validation.faults_of(bad)] == ["name", "roles.my-role"]
+
+
+def test_the_place_in_a_further_document() -> None:
+    text = textwrap.dedent(
+        """\
+        name: first
+        command: b
+        roles: {c: {}}
+        ---
+        name: second
+        roles:
+          c: {}
+        """
+    )
+    (fault,) = documents.read(text.encode(), "job.yaml").faults
+    assert (fault.line, fault.path) == (7, "roles.c")

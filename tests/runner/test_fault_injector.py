@@ -1,0 +1,234 @@
+"""Faults of `--inject`: which pods they are for, when they are due, and what is said of them."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from windlass.client.pods import Pod
+from windlass.kubeapi import access
+from windlass.kubeapi.transport import Transport
+from windlass.model.base import Json
+from windlass.runner.fault_injector import Injector
+from windlass.runner.fault_targets import Aims
+from windlass.runner.report import Line, Topic
+from windlass.wire import fault_injection
+
+PREFIXES = {("default", "job"): "", ("default", "other"): "other/"}
+
+
+def pod(task: str = "worker-0", uid: str = "1", phase: str = "Running", framework: str = "job") -> Json:
+    role, _, index = task.rpartition("-")
+    labels = {"FC_FRAMEWORK_NAME": framework, "FC_TASKROLE_NAME": role, "FC_TASK_INDEX": index}
+    metadata = {"name": f"{framework}-{task}", "namespace": "default", "uid": uid, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": {"phase": phase}}
+
+
+# Which pods
+
+
+Seen = list[tuple[Json, list[str]]]
+"""Pods in the order in which they are seen, and what each is in for."""
+
+HITS: dict[str, tuple[list[str], Seen]] = {
+    "one-task": (
+        ["kill worker-1 after 5s"],
+        [(pod("worker-0", "1"), []), (pod("worker-1", "2"), ["kill worker-1"]), (pod("ps-0", "3"), [])],
+    ),
+    "a-role": (
+        ["exit 3 worker"],
+        [
+            (pod("worker-0", "1"), ["exit 3 worker-0"]),
+            (pod("worker-1", "2"), ["exit 3 worker-1"]),
+            (pod("ps-0", "3"), []),
+        ],
+    ),
+    "seen-again": (["kill worker"], [(pod(), ["kill worker-0"]), (pod(), []), (pod(phase="Failed"), [])]),
+    "before-it-runs": (
+        ["delete worker-0"],
+        [(pod(phase="Pending"), []), (pod(phase="Pending"), []), (pod(), ["delete worker-0"])],
+    ),
+    "never-ran": (["kill worker-0"], [(pod(phase="Pending"), []), (pod(phase="Succeeded"), [])]),
+    "first-attempt-only": (
+        ["kill worker-0"],
+        [(pod(uid="1"), ["kill worker-0"]), (pod(uid="2"), []), (pod(uid="3"), [])],
+    ),
+    "the-first-attempt-never-ran": (
+        ["kill worker-0"],
+        [(pod(uid="1", phase="Failed"), []), (pod(uid="2"), [])],
+    ),
+    "every-time": (
+        ["kill worker-0 every time"],
+        [(pod(uid="1"), ["kill worker-0"]), (pod(uid="2"), ["kill worker-0"])],
+    ),
+    "several": (
+        ["kill worker-0 after 1s", "delete worker-0 after 2s", "delay worker-0 by 3s"],
+        [(pod(), ["kill worker-0", "delete worker-0"])],
+    ),
+    "several-jobs": (
+        ["kill worker-0"],
+        [(pod(uid="1"), ["kill worker-0"]), (pod(uid="2", framework="other"), ["kill worker-0"])],
+    ),
+    "no-task": (["kill worker"], [({"metadata": {"name": "x"}, "status": {"phase": "Running"}}, [])]),
+}
+
+
+@pytest.mark.parametrize(("written", "seen"), HITS.values(), ids=HITS)
+def test_what_a_pod_is_in_for(written: list[str], seen: Seen) -> None:
+    aims = Aims(map(fault_injection.parse, written))
+    for body, expected in seen:
+        hits = aims.hits(msgspec.convert(body, Pod))
+        assert [hit.said for hit in hits] == expected
+        assert {(hit.pod, hit.uid) for hit in hits} <= {
+            (body["metadata"]["name"], body["metadata"].get("uid"))
+        }
+
+
+def test_a_delay_is_for_pods_that_start() -> None:
+    aims = Aims(map(fault_injection.parse, ["delay worker by 30s", "kill worker-0"]))
+    first = msgspec.convert(pod(uid="1", phase="Pending"), Pod)
+    second = msgspec.convert(pod(uid="2", phase="Pending"), Pod)
+    assert [(hit.said, hit.injection.seconds) for hit in aims.delays(first)] == [
+        ("delay worker-0 by 30s", 30.0)
+    ]
+    assert aims.delays(second) == ()
+
+
+# What is done
+
+
+class Cluster:
+    """Pods that are words: those of `running` can be ended."""
+
+    def __init__(self, *running: str) -> None:
+        self.running = running
+        self.asked: list[str] = []
+        self.ended: list[tuple[str, int]] = []
+        self.delay_of: Callable[[Json], float] | None = None
+
+    def end_container(
+        self, namespace: str, pod: str, *, uid: str = "", container: str = "", code: int = 137
+    ) -> bool:
+        self.asked.append(pod)
+        is_there = f"{namespace}/{pod}/{uid}{container}" in self.running
+        if is_there:
+            self.ended.append((pod, code))
+        return is_there
+
+    def delay_pods(self, seconds_of: Callable[[Json], float]) -> None:
+        self.delay_of = seconds_of
+
+
+def told(cluster: Cluster, *written: str, then: Callable[[Injector], Any], asks_for: int = 1) -> list[Line]:
+    """What is said until all is over, which is when it was asked for so many ends. Nothing listens where pods would be
+    deleted."""
+    lines: list[Line] = []
+
+    async def main() -> None:
+        async with Transport(access.unix("/nonexistent/socket")) as transport:
+            injector = Injector(
+                map(fault_injection.parse, written), cluster, transport, lines.append, PREFIXES
+            )
+            then(injector)
+            async with asyncio.timeout(60):
+                while len(cluster.asked) < asks_for:
+                    await asyncio.sleep(0.001)
+            await injector.finish()
+
+    asyncio.run(main())
+    return lines
+
+
+def said(lines: list[Line]) -> list[tuple[str, str, str]]:
+    assert {line.event for line in lines} <= {Topic.NOTE}
+    return [(line.object, line.reason, line.message) for line in lines]
+
+
+def see(*bodies: Json) -> Callable[[Injector], None]:
+    def then(injector: Injector) -> None:
+        for body in bodies:
+            injector.on_pod(msgspec.convert(body, Pod))
+
+    return then
+
+
+def test_a_container_is_ended() -> None:
+    cluster = Cluster("default/job-worker-0/1")
+    lines = told(cluster, "exit 3 worker-0 after 10ms", then=see(pod()))
+    assert cluster.ended == [("job-worker-0", 3)]
+    assert said(lines) == [("worker-0", "Injected", "injected: exit 3 worker-0")]
+
+
+def test_the_line_names_the_job_where_there_are_several() -> None:
+    cluster = Cluster("default/other-worker-0/1")
+    lines = told(cluster, "kill worker-0", then=see(pod(framework="other")))
+    assert said(lines) == [("other/worker-0", "Injected", "injected: kill worker-0")]
+
+
+def test_a_kill_is_137() -> None:
+    cluster = Cluster("default/job-worker-0/1")
+    told(cluster, "kill worker-0", then=see(pod()))
+    assert cluster.ended == [("job-worker-0", 137)]
+
+
+NEVER = {
+    "over-before": ("kill worker-0", see(pod()), 1),
+    "not-yet": ("kill worker-0 after 1h", see(pod()), 0),
+    "not-seen": ("delete ps-0", see(pod()), 0),
+    "a-delay-of-nothing": ("delay ps-0 by 1s", see(), 0),
+}
+
+
+@pytest.mark.parametrize(("written", "then", "asks_for"), NEVER.values(), ids=NEVER)
+def test_what_was_never_injected_is_said(
+    written: str, then: Callable[[Injector], None], asks_for: int
+) -> None:
+    (line,) = told(Cluster(), written, then=then, asks_for=asks_for)
+    task = str(fault_injection.parse(written).task)
+    assert said([line]) == [
+        (
+            task,
+            "NotInjected",
+            f"not injected: {fault_injection.parse(written)}: the task was over before it could be, or never ran",
+        )
+    ]
+
+
+def test_a_delay_is_said_when_the_pod_comes() -> None:
+    cluster = Cluster()
+
+    def come(_: Injector) -> None:
+        assert cluster.delay_of is not None
+        assert cluster.delay_of(pod(phase="Pending")) == 30.0
+        assert cluster.delay_of(pod("worker-1", uid="2", phase="Pending")) == 0.0
+        assert cluster.delay_of(pod(uid="3", phase="Pending")) == 0.0
+
+    lines = told(cluster, "delay worker-0 by 30s", then=come, asks_for=0)
+    assert said(lines) == [("worker-0", "Injected", "injected: delay worker-0 by 30s")]
+
+
+def test_nobody_holds_pods_without_being_asked() -> None:
+    cluster = Cluster("default/job-worker-0/1")
+    told(cluster, "kill worker-0", then=see(pod()))
+    assert cluster.delay_of is None
+
+
+def test_one_that_was_stopped_does_nothing_any_more() -> None:
+    """However a run ends: a pod may be seen once more, and a timer may be due."""
+    cluster = Cluster("default/job-worker-0/1", "default/job-worker-1/2")
+
+    async def main() -> None:
+        async with Transport(access.unix("/nonexistent/socket")) as transport:
+            wanted = map(fault_injection.parse, ["kill worker", "delete worker"])
+            injector = Injector(wanted, cluster, transport, lambda _: None)
+            see(pod())(injector)
+            await injector.stop()
+            see(pod("worker-1", "2"))(injector)
+            due = asyncio.Event()
+            asyncio.get_running_loop().call_later(0, due.set)
+            await due.wait()
+
+    asyncio.run(main())
+    assert cluster.asked == []

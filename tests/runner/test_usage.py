@@ -1,0 +1,23 @@
+"""What tasks use, as the metrics API tells it."""
+
+import json
+
+import msgspec
+import pytest
+
+from windlass.runner import usage
+from windlass.runner.usage import Usage
+
+
+def test_the_containers_of_a_pod_are_added_up() -> None:
+    containers = [
+        {"name": "a", "usage": {"cpu": "250m", "memory": "1Mi"}},
+        {"name": "b", "usage": {"cpu": "1500000n", "memory": "512Ki"}},
+    ]
+    body = {"items": [{"metadata": {"name": "p", "namespace": "n"}, "containers": containers}]}
+    assert usage.answered(json.dumps(body).encode()) == {("n", "p"): Usage(0.2515, 1024 * 1024 + 512 * 1024)}
+
+
+def test_what_is_no_list_of_metrics() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        usage.answered(b"<html>")

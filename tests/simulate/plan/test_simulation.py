@@ -1,0 +1,334 @@
+"""Plans: that they tell the truth. The same jobs are run, by the real controller on the embedded API server."""
+
+import asyncio
+import functools
+import tempfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from operated import backstage, jobs
+from operated.backstage import Backstage
+
+from conformance.waiting import wait_for
+from windlass.controller.engine.system_clock import SystemClock
+from windlass.controller.operator import Operator
+from windlass.kubeapi import access, requests
+from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, PODS, frameworks
+from windlass.kubeapi.transport import Transport
+from windlass.localcluster.server import ApiServer
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.model.framework import ExecutionType, Framework, RetryBackoff, RetryPolicySpec
+from windlass.model.settings import OFF, Settings
+from windlass.model.states import State
+from windlass.model.status import FrameworkStatus
+from windlass.simulate import builders, scenario
+from windlass.simulate.fake_kubelet.kubelet import HollowKubelet
+from windlass.simulate.fake_kubelet.lifecycle import Life, Pod
+from windlass.simulate.plan import simulation, story
+from windlass.simulate.plan.pods import Habits
+from windlass.simulate.plan.simulation import Plan
+from windlass.wire import codec, fault_injection
+from windlass.wire.crd import manifests
+from windlass.wire.fault_injection import Injection, What
+
+NAMESPACE = "default"
+RUNS_ON = Life(runs_for=None)
+
+
+def plan(framework: Framework, *faults: str, **more: Any) -> Plan:
+    return simulation.plan(framework, [fault_injection.parse(fault) for fault in faults], **more)
+
+
+# Plan and reality
+
+
+class Reality:
+    """One job at a time, on an API server, with a controller and a kubelet whose pods suffer what is injected."""
+
+    def __init__(self, stage: Backstage, folder: Path) -> None:
+        self._stage = stage
+        self._socket = folder / "api"
+        self._injections: tuple[Injection, ...] = ()
+        self._pods_of: dict[str, list[str]] = {}
+        """UIDs of the pods of each name, in the order in which they came."""
+        stage.wait(self._begin(folder))
+        self._background = [stage.start(self._kubelet.run()), stage.start(self._controller())]
+
+    async def _begin(self, folder: Path) -> None:
+        self._server = ApiServer(folder)
+        await self._server.start("127.0.0.1", 0, local=self._socket)
+        self._transport = Transport(access.unix(self._socket))
+        self._kubelet = HollowKubelet(self._transport, play=self._play)
+        body = msgspec.json.encode(manifests.framework_crd(names.CONTROLLER_GROUP))
+        await self._transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
+
+    async def _controller(self) -> None:
+        settings = Settings(leader_election=False, metrics_address=OFF)
+        controller = Operator(settings, access.unix(self._socket), SystemClock(), identity="it", stream=None)
+        await controller.run(asyncio.Event())
+
+    def end(self) -> None:
+        for running in self._background:
+            self._stage.end(running)
+        self._stage.wait(self._transport.close())
+        self._stage.wait(self._server.stop())
+
+    def run(self, job: Json, faults: tuple[Injection, ...]) -> tuple[FrameworkStatus, int]:
+        """Until it has completed: its status, and how many pods there were."""
+        self._injections, self._pods_of = faults, {}
+        name = job["metadata"]["name"]
+        create = requests.create(frameworks(names.CONTROLLER_GROUP), NAMESPACE, msgspec.json.encode(job))
+        self._stage.wait(self._transport.send(create))
+        wait_for("the faults to be over, or the job", lambda: self._are_faults_over(name))
+        # What was not disturbed comes to its end.
+        self._stage.call(functools.partial(self._kubelet.tell, NAMESPACE, name, Life()))
+        status = wait_for("the job to complete", lambda: self._completed(name))
+        return status, len(self._kubelet.history.of(NAMESPACE, name))
+
+    def _play(self, pod: Pod) -> Life:
+        """On the loop, whenever a pod is seen."""
+        labels = pod.metadata.labels
+        task = labels[names.TASKROLE_NAME], int(labels[names.TASK_INDEX])
+        pods = self._pods_of.setdefault(pod.metadata.name, [])
+        if pod.uid not in pods:
+            pods.append(pod.uid)
+        is_first = pods[0] == pod.uid
+        for fault in self._injections:
+            if fault.concerns(*task) and (is_first or fault.is_repeated):
+                return _befallen(fault)
+        return RUNS_ON
+
+    def _are_faults_over(self, name: str) -> bool:
+        self._stage.insist()
+        self._delete_what_is_to_be_deleted(name)
+        are_outlived = all(
+            not fault.is_repeated and self._has_a_successor(f"{name}-{fault.task}")
+            for fault in self._injections
+        )
+        return are_outlived or self._completed(name) is not None
+
+    def _delete_what_is_to_be_deleted(self, name: str) -> None:
+        for fault in self._injections:
+            for pod in self._kubelet.history.of(NAMESPACE, name):
+                is_first = self._pods_of.get(pod.name, [""])[0] == pod.uid
+                is_due = pod.started is not None and pod.ended is None and (is_first or fault.is_repeated)
+                if fault.what is What.DELETE and pod.name == f"{name}-{fault.task}" and is_due:
+                    deletion = requests.delete(PODS, NAMESPACE, pod.name, uid=pod.uid)
+                    self._stage.wait(self._transport.send(deletion))
+
+    def _has_a_successor(self, pod: str) -> bool:
+        """Another pod of that name runs."""
+        later = self._pods_of.get(pod, [])[1:]
+        return any(each.uid in later and each.started is not None for each in self._kubelet.history.pods)
+
+    def _completed(self, name: str) -> FrameworkStatus | None:
+        get = requests.get(frameworks(names.CONTROLLER_GROUP), NAMESPACE, name)
+        status = codec.decode_framework(self._stage.wait(self._transport.send(get))).status
+        return status if status is not None and status.state is State.COMPLETED else None
+
+
+def _befallen(fault: Injection) -> Life:
+    match fault.what:
+        case What.DELAY:
+            return Life(starts_after=None)
+        case What.DELETE:
+            return RUNS_ON
+        case _:
+            return Life(runs_for=0, exit_code=fault.code)
+
+
+@pytest.fixture(scope="module")
+def reality() -> Iterator[Reality]:
+    with tempfile.TemporaryDirectory() as folder, backstage.opened() as stage:
+        made = Reality(stage, Path(folder))
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+TASK_RETRY, FANCY = {"maxRetryCount": 1}, {"fancyRetryPolicy": True, "maxRetryCount": 1}
+BOUNDED = {"fancyRetryPolicy": True, "maxRetryCount": 1, "maxTransientRetryCount": 2}
+PLAYED: dict[str, tuple[str, Json, Json]] = {
+    "undisturbed": ("", {}, {}),
+    "killed-worker": ("kill worker-1", {"retryPolicy": FANCY}, {"retry": TASK_RETRY}),
+    "killed-without-retries": ("kill worker-1", {}, {}),
+    "exit-3": ("exit 3 worker-0", {"retryPolicy": {"maxRetryCount": 2}}, {}),
+    "exit-3-every-time": (
+        "exit 3 worker-0 every time",
+        {"retryPolicy": {"maxRetryCount": 2}},
+        {"retry": TASK_RETRY},
+    ),
+    "transient-every-time": ("kill worker-1 every time", {"retryPolicy": BOUNDED}, {}),
+    "permanent": ("exit 210 worker-0", {"retryPolicy": FANCY}, {}),
+    "deleted-ps": ("delete ps-0", {"retryPolicy": FANCY}, {}),
+    "deleted-worker": ("delete worker-0", {}, {"retry": {"fancyRetryPolicy": True}}),
+    "delayed-for-too-long": ("delay worker-1 by 1h", {"pendingDeadlineSeconds": 3}, {}),
+    "kept-pods": ("exit 3 worker-0", {"retryPolicy": FANCY, "completedPods": "Keep"}, {}),
+}
+
+
+@pytest.mark.parametrize(("fault", "spec", "worker"), PLAYED.values(), ids=PLAYED.keys())
+def test_a_plan_is_what_happens(
+    reality: Reality, request: pytest.FixtureRequest, fault: str, spec: Json, worker: Json
+) -> None:
+    roles = jobs.role("ps", 1), jobs.role("worker", 2, min_succeeded=2, **worker)
+    job = jobs.framework(request.node.callspec.id, *roles, **spec)
+    faults = (fault_injection.parse(fault),) if fault else ()
+    status, pods = reality.run(job, faults)
+    framework = codec.decode_framework(msgspec.json.encode(job))
+    expected = simulation.plan(framework, faults, Habits(runs_for=3600, starts_after=0)).outcome
+    ended = status.attempt_status.completion_status
+    assert ended is not None
+    assert (ended.code, ended.phrase) == (expected.code, expected.phrase)
+    retried = status.retry_policy_status
+    assert retried.total_retried_count + 1 == expected.attempts
+    assert retried.accountable_retried_count == expected.retries.counted
+    assert pods == expected.pods
+
+
+# What else is said of a plan
+
+
+def ps_and_worker(workers: int = 2, **spec: Any) -> Framework:
+    roles = builders.role("ps", 1), builders.role("worker", workers, min_succeeded=workers)
+    return builders.framework("job", *roles, **spec)
+
+
+def test_the_same_plan_twice() -> None:
+    retry = RetryPolicySpec(fancy_retry_policy=True, max_retry_count=3, retry_backoff=RetryBackoff())
+    job = ps_and_worker(retry_policy=retry)
+    assert plan(job, "exit 1 worker every time") == plan(job, "exit 1 worker every time")
+
+
+@pytest.mark.parametrize("tasks", [1, 10, 500])
+def test_what_happens_to_many_alike_is_told_once(tasks: int) -> None:
+    """Whatever their number, as long as they are more than one."""
+    found = plan(ps_and_worker(tasks), "kill worker after 5s")
+    assert found.outcome.pods == tasks + 1
+    assert len(found.events) == len(plan(ps_and_worker(2), "kill worker after 5s").events)
+
+
+def job_of(
+    role: str, runtime: str = "", *, min_succeeded: int = -1, restart_policy: str = "Never"
+) -> Framework:
+    annotations = {names.RUNTIME_ANNOTATION: runtime} if runtime else {}
+    pod = {"spec": {"restartPolicy": restart_policy, "containers": [{"name": "main", "image": "x"}]}}
+    return builders.framework(
+        "job", builders.role(role, 1, min_succeeded=min_succeeded, pod=pod), annotations=annotations
+    )
+
+
+ENDLESS: dict[str, tuple[Framework, Habits, bool]] = {
+    "worker": (job_of("worker"), Habits(), False),
+    "told to be": (job_of("worker"), Habits(endless=frozenset({"worker"})), True),
+    "ps": (job_of("ps"), Habits(), True),
+    "ps of TensorFlow": (job_of("ps", "tensorflow"), Habits(), True),
+    "ps of something else": (job_of("ps", "mpi"), Habits(), False),
+    "parameter server": (job_of("parameterserver"), Habits(), True),
+    "one that looks on": (job_of("tensorboard"), Habits(), True),
+    "ps that is waited for": (job_of("ps", min_succeeded=1), Habits(), False),
+    "ps whose time is known": (job_of("ps"), Habits(runs_for_of={"ps": 60}), False),
+    "restarted for ever": (job_of("worker", restart_policy="Always"), Habits(), True),
+    "restarted by default": (job_of("worker", restart_policy=""), Habits(), True),
+    "restarted after failures": (job_of("worker", restart_policy="OnFailure"), Habits(), False),
+}
+
+
+@pytest.mark.parametrize(("job", "habits", "is_endless"), ENDLESS.values(), ids=ENDLESS.keys())
+def test_who_never_ends(job: Framework, habits: Habits, is_endless: bool) -> None:
+    outcome = plan(job, habits=habits).outcome
+    assert outcome.ended is not is_endless
+    assert ("never ends without being told to" in outcome.why) is is_endless
+
+
+def test_a_container_that_is_restarted_for_ever() -> None:
+    found = plan(
+        job_of("worker", restart_policy="Always"), habits=Habits(runs_for_of={"worker": 0}), until=600
+    )
+    assert (found.outcome.ended, found.outcome.pods) == (False, 1)
+    restarts = [event.at for event in found.events if "is restarted" in event.what]
+    assert [later - earlier for earlier, later in pairwise(restarts[1:])] == [10, 20, 40, 80, 160]
+
+
+UNFINISHED: dict[str, tuple[Framework, str]] = {
+    "suspended": (ps_and_worker(suspend=True), "it is held and does not start: spec.suspend is true"),
+    "not started": (
+        ps_and_worker(execution_type=ExecutionType.CREATE),
+        "it is held and does not start: spec.executionType is Create",
+    ),
+    "without tasks": (
+        builders.framework("job", builders.role("worker", 0)),
+        "it has no tasks: nothing ever ends it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("job", "why"), UNFINISHED.values(), ids=UNFINISHED.keys())
+def test_why_it_does_not_end(job: Framework, why: str) -> None:
+    outcome = plan(job).outcome
+    assert (outcome.ended, outcome.code, outcome.why, outcome.pods) == (False, None, why, 0)
+
+
+def test_a_job_that_is_stopped_before_it_starts() -> None:
+    outcome = plan(ps_and_worker(execution_type=ExecutionType.STOP)).outcome
+    assert (outcome.ended, outcome.code, outcome.pods) == (True, -210, 0)
+
+
+def test_a_job_without_end_is_left_to_itself() -> None:
+    job = ps_and_worker(retry_policy=RetryPolicySpec(max_retry_count=-1))
+    found = plan(job, "exit 1 worker-0 every time")
+    assert not found.outcome.ended
+    assert found.outcome.why.startswith("it is tried again and again")
+    assert simulation.MOST_EVENTS <= len(found.events) < simulation.MOST_EVENTS + 100
+
+
+def test_until() -> None:
+    found = plan(ps_and_worker(), until=300)
+    assert (found.outcome.ended, found.outcome.why) == (False, "it still goes on after 5m")
+    assert found.outcome.seconds <= 300
+
+
+@pytest.mark.parametrize(
+    ("indexes", "named"),
+    [((0,), "worker-0"), ((0, 1), "worker-0..1"), ((2, 0, 1, 5), "worker-0..2,5"), ((1, 3), "worker-1,3")],
+)
+def test_how_tasks_are_named(indexes: tuple[int, ...], named: str) -> None:
+    assert story.tasks_named("worker", indexes) == named
+
+
+def any_job() -> st.SearchStrategy[tuple[Framework, list[Injection]]]:
+    """As the Simulation draws them, and faults for their tasks."""
+    fault = st.builds(
+        Injection,
+        st.sampled_from(What),
+        st.sampled_from(("worker", "ps", "chief")),
+        st.none() | st.integers(0, 2),
+        st.sampled_from((0, 1, 137, 200, 201, 210)),
+        st.sampled_from((0.0, 0.3, 5.0, 700.0)),
+        st.booleans(),
+    )
+    jobs_drawn = st.integers(0, 10_000).map(lambda seed: scenario.draw(seed).submissions[0].framework)
+    return st.tuples(jobs_drawn, st.lists(fault, max_size=3))
+
+
+@settings(max_examples=50)
+@given(any_job())
+def test_every_plan_has_an_end_and_adds_up(drawn: tuple[Framework, list[Injection]]) -> None:
+    job, faults = drawn
+    found = simulation.plan(job, faults, until=7200)
+    times = [event.at for event in found.events]
+    assert times == sorted(times)
+    outcome = found.outcome
+    assert outcome.ended == (outcome.code is not None)
+    assert outcome.attempts == 1 + outcome.retries.counted + outcome.retries.uncounted
+    most = outcome.attempts * sum(role.task_number for role in job.spec.task_roles) + outcome.retries.tasks
+    assert outcome.pods <= most
+    assert set(outcome.never) <= set(map(str, faults))

@@ -1,0 +1,183 @@
+"""The Simulation: many small worlds in which much goes wrong, each drawn from one seed.
+
+A run checks the guarantees of `simulate.invariants`: statement 40, no pod before its stored intent, retry limits,
+monotony, decisions that are fixed points, an end that is reached, and nothing left behind. `make simulate SEEDS=n`
+plays any number of seeds. `make mutate` shows that planted mistakes break a guarantee.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from windlass.decide import deletion, retry
+from windlass.model.framework import CompletedPods, RetryPolicySpec
+from windlass.model.states import State
+from windlass.simulate import builders, play, scenario, shrink
+from windlass.simulate.scenario import Event, EventKind, Faults, Scenario, Submission
+from windlass.simulate.simulation import Simulation
+
+SEEDS = 300
+"""The seeds of `make mutate`. `make simulate` plays more."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 100))
+def test_no_seed_breaks_a_guarantee(first: int) -> None:
+    broken = play.first_failure_in(range(first, first + 100))
+    assert broken is None, play.report(broken[0])
+
+
+def test_a_seed_plays_the_same_twice() -> None:
+    first, second = (Simulation(scenario.draw(7)).run() for _ in range(2))
+    assert first.requests() == second.requests()
+    assert first.server.frameworks == second.server.frameworks
+    assert first.timeline.now == second.timeline.now
+
+
+def test_every_kind_of_event_and_fault_is_drawn() -> None:
+    drawn = [scenario.draw(seed) for seed in range(SEEDS)]
+    assert {event.kind for world in drawn for event in world.events} == set(EventKind)
+    for field in Faults.__struct_fields__:
+        assert any(getattr(world.faults, field) for world in drawn), field
+
+
+def test_a_hundred_frameworks_complete() -> None:
+    played = Simulation(scenario.crowd(seed=1, count=100)).run()
+    assert len(played.server.frameworks) == 100
+
+
+@pytest.mark.parametrize("completed_pods", CompletedPods)
+def test_a_parameter_server_never_keeps_a_finished_job_alive(completed_pods: CompletedPods) -> None:
+    """A2: pods that still run are deleted, and the Framework is Completed when they are gone."""
+    job = builders.framework(
+        "job",
+        builders.role("ps", 2),
+        builders.role("worker", 2, min_succeeded=2),
+        completed_pods=completed_pods,
+    )
+    played = Simulation(Scenario(1, (Submission(10, job),), endless_roles=frozenset({"ps"}))).run()
+    (done,) = played.server.frameworks.values()
+    assert done.status is not None
+    assert done.status.state is State.COMPLETED
+    assert not played.kubelets.is_anything_running
+    kept = {pod.metadata.labels.role_name for pod in played.server.pods.values()}
+    assert kept == ({"worker"} if completed_pods is CompletedPods.KEEP else set())
+
+
+def stopped_while_blind(seed: int) -> Scenario:
+    """Lose answers, silence the watch of pods, and stop the job just after its pod was created."""
+    job = builders.framework("job", builders.role("worker", 1), completed_pods=CompletedPods.KEEP)
+    return Scenario(
+        seed,
+        (Submission(6, job),),
+        (Event(5, EventKind.STALL, number=2, lasts=60), Event(6.5, EventKind.STOP)),
+        faults=Faults(error_after=0.5, duration=100),
+        faults_end=30,
+    )
+
+
+def test_a_pod_created_without_an_answer_does_not_outlive_its_stopped_job() -> None:
+    for seed in range(60):
+        assert shrink.failure_of(stopped_while_blind(seed)) is None, seed
+
+
+def config_map_deleted(seed: int) -> Scenario:
+    policy = RetryPolicySpec(fancy_retry_policy=True)
+    job = builders.framework("job", builders.role("worker", 1), retry_policy=policy)
+    return Scenario(
+        seed,
+        (Submission(6, job),),
+        (Event(10, EventKind.DELETE_CONFIG_MAP_FOREGROUND), Event(100, EventKind.STOP)),
+        endless_roles=frozenset({"worker"}),
+        is_lockstep=True,
+    )
+
+
+def test_a_deleted_config_map_costs_one_attempt() -> None:
+    """The garbage collector removes it by name, and must not find the ConfigMap of the next attempt."""
+    for seed in range(50):
+        (job,) = Simulation(config_map_deleted(seed)).run().server.frameworks.values()
+        assert job.status is not None
+        assert job.status.retry_policy_status.total_retried_count == 1, seed
+
+
+# The Simulation can fail. `make mutate` checks that with many more mistakes.
+
+
+def _retry_always(*_: object) -> retry.Verdict:
+    return retry.Verdict(retries=True, is_counted=True, reason="planted")
+
+
+def _delete_no_strays(*_: object, **__: object) -> None:
+    return None
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "mistake"),
+    [(retry, "verdict", _retry_always), (deletion, "delete_strays", _delete_no_strays)],
+    ids=["retries without end", "strays are left alone"],
+)
+def test_a_planted_mistake_breaks_a_guarantee(
+    module: object, name: str, mistake: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, mistake)
+    assert play.first_failure_in(range(SEEDS)) is not None
+
+
+def test_a_failing_scenario_is_shortened_to_what_matters() -> None:
+    """A large scenario in which one event matters is reduced to that event."""
+    large = scenario.draw(next(seed for seed in range(100) if len(scenario.draw(seed).events) > 6))
+    culprit = Event(at=1.0, kind=EventKind.STOP, framework=0)
+    large = msgspec.structs.replace(large, events=(*large.events, culprit))
+
+    def fails(candidate: Scenario) -> bool:
+        return culprit in candidate.events
+
+    shortest = shrink.shrink(large, fails)
+    assert shortest.events == (culprit,)
+    assert len(shortest.submissions) == 1
+    assert shortest.faults == scenario.QUIET
+    (role,) = shortest.submissions[0].framework.spec.task_roles
+    assert role.task_number <= 1
+
+
+def test_a_report_names_the_seed_and_the_command_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retry, "verdict", _retry_always)
+    broken = play.first_failure_in(range(SEEDS))
+    assert broken is not None
+    report = play.report(broken[0])
+    assert f"--first {broken[0]} --seeds 1" in report
+    assert f"seed {broken[0]}" in report
+    assert "shortest form" in report
+
+
+@pytest.mark.parametrize(
+    ("is_broken", "code", "printed"),
+    [(False, 0, "20 scenarios played, 0 broke a guarantee"), (True, 1, "seed 3: planted")],
+    ids=["all pass", "one fails"],
+)
+def test_fail_fast_stops_at_the_first_violation(
+    is_broken: bool,
+    code: int,
+    printed: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def failure_of(world: Scenario) -> str | None:
+        return "planted" if is_broken and world.seed >= 3 else None
+
+    monkeypatch.setattr(shrink, "failure_of", failure_of)
+    monkeypatch.setattr("sys.argv", ["play", "--fail-fast", "--seeds", "20"])
+    assert play.main() == code
+    assert capsys.readouterr().out.strip() == printed
+
+
+def test_a_removed_submission_takes_its_events_along() -> None:
+    world = Scenario(
+        1,
+        tuple(Submission(0, builders.framework(f"job{number}")) for number in range(3)),
+        (Event(1, EventKind.STOP, 0), Event(2, EventKind.STOP, 1), Event(3, EventKind.STOP, 2)),
+    )
+    smaller = shrink._without_submission(world, 1)
+    assert [event.framework for event in smaller.events] == [0, 1]
+    assert [event.at for event in smaller.events] == [1, 3]

@@ -1,0 +1,91 @@
+"""The reference's definition, as an API server takes it (statements 1 and 2)."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from served import Served, serving_in_thread
+from windlass.model import names
+from windlass.model.base import Json
+from windlass.wire.crd import reference
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+FRAMEWORKS = f"/apis/{names.CONTROLLER_GROUP}/v1/namespaces/default/frameworks"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving_in_thread(tmp_path_factory.mktemp("server") / "data") as served:
+        assert served.ask("POST", DEFINITIONS, reference.reference_crd()).code == 201
+        yield served
+
+
+def framework(name: str = "digits", role: Json | None = None, **spec: Any) -> Json:
+    return {
+        "apiVersion": f"{names.CONTROLLER_GROUP}/v1",
+        "kind": "Framework",
+        "metadata": {"name": name},
+        "spec": {"taskRoles": [{"name": "worker", "taskNumber": 1, **(role or {})}], **spec},
+    }
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        framework("plain"),
+        framework("create", executionType="Create"),
+        framework("retry", retryPolicy={"fancyRetryPolicy": True, "maxRetryCount": -2}),
+        framework("none", {"taskNumber": 0}),
+        framework("most", {"taskNumber": 10_000}),
+        framework("off", {"frameworkAttemptCompletionPolicy": {"minFailedTaskCount": -1}}),
+        framework("grace", {"task": {"podGracefulDeletionTimeoutSec": None}}),
+        {**framework("nothing"), "status": None},
+    ],
+    ids=lambda body: body["metadata"]["name"],
+)
+def test_accepted(server: Served, good: Json) -> None:
+    assert server.ask("POST", FRAMEWORKS, good).code == 201
+
+
+@pytest.mark.parametrize(
+    ("bad", "field"),
+    [
+        (framework(role={"taskNumber": -1}), "spec.taskRoles[0].taskNumber"),
+        (framework(role={"taskNumber": 10_001}), "spec.taskRoles[0].taskNumber"),
+        (framework(role={"name": "a-b"}), "spec.taskRoles[0].name"),
+        (framework(retryPolicy={"maxRetryCount": -3}), "spec.retryPolicy.maxRetryCount"),
+        (framework(executionType="Run"), "spec.executionType"),
+        (
+            framework(role={"frameworkAttemptCompletionPolicy": {"minFailedTaskCount": -2}}),
+            "spec.taskRoles[0].frameworkAttemptCompletionPolicy.minFailedTaskCount",
+        ),
+        (
+            framework(role={"frameworkAttemptCompletionPolicy": {"minSucceededTaskCount": -2}}),
+            "spec.taskRoles[0].frameworkAttemptCompletionPolicy.minSucceededTaskCount",
+        ),
+        (framework("tf-example"), "metadata.name"),
+    ],
+    ids=str,
+)
+def test_refused(server: Served, bad: Json, field: str) -> None:
+    answer = server.ask("POST", FRAMEWORKS, bad)
+    assert answer.code == 422
+    assert {cause["field"] for cause in answer.body["details"]["causes"]} == {field}
+
+
+def test_status_is_written_with_the_whole_object(server: Served) -> None:
+    """There is no status subresource; whatever a status or a pod template holds is kept."""
+    pod = {"spec": {"containers": [], "somethingNew": 1}}
+    body = {**framework("whole", {"task": {"pod": pod}}), "status": {"state": "Completed", "new": {"a": [1]}}}
+
+    created = server.ask("POST", FRAMEWORKS, body).body
+
+    assert created["status"] == body["status"]
+    assert created["spec"]["taskRoles"][0]["task"]["pod"] == pod
+    assert server.ask("GET", f"{FRAMEWORKS}/whole/status").code == 404
+
+
+def test_what_only_windlass_knows_is_dropped(server: Served) -> None:
+    created = server.ask("POST", FRAMEWORKS, framework("ours", suspend=True, completedPods="Keep")).body
+    assert set(created["spec"]) == {"taskRoles"}

@@ -1,0 +1,108 @@
+"""What `windlass lint` says about annotations, and about the ports that go with them."""
+
+from typing import Final
+
+import pytest
+
+from windlass.wire import diagnostics
+from windlass.wire.diagnostics import Severity
+from windlass.wire.lint import framework
+from windlass.wire.yaml import parse as yaml_parse
+from windlass.wire.yaml import tree
+
+HEAD: Final = "apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework\n"
+
+
+def found(
+    annotations: str = "", name: str = "job", role: str = "worker", pod: str = ""
+) -> list[tuple[Severity, str, str]]:
+    """Severity, path and message of each fault."""
+    text = (
+        f"{HEAD}metadata: {{name: {name}, annotations: {{{annotations}}}}}\n"
+        f"spec:\n  taskRoles:\n  - name: {role}\n    taskNumber: 1\n"
+        f"    task: {{pod: {{spec: {{restartPolicy: Never, {pod}}}}}}}\n"
+    )
+    [document] = yaml_parse.parse(text.encode()).documents
+    assert isinstance(document.root, tree.Mapping)
+    checked = diagnostics.gathered(framework.check(document.root), "job.yaml")
+    return [(fault.severity, fault.path, fault.message) for fault in checked]
+
+
+ONE_PORT: Final = "containers: [{name: a, image: b, ports: [{containerPort: 2222}]}]"
+NO_PORT: Final = "containers: [{name: a, image: b}]"
+SAME_PORT: Final = (
+    "containers: [{name: a, image: b, ports: [{containerPort: 5000}]}, "
+    "{name: c, image: b, ports: [{containerPort: 5000}]}]"
+)
+TWO_PROTOCOLS: Final = (
+    "containers: [{name: a, image: b, ports: [{containerPort: 5000}, {containerPort: 5000, protocol: UDP}]}]"
+)
+RUNTIME: Final = "windlass.dev/runtime: tensorflow"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"pod": NO_PORT},
+        {"annotations": RUNTIME, "pod": ONE_PORT},
+        {"annotations": 'windlass.dev/barrier: "true"', "pod": ONE_PORT},
+        {"annotations": "windlass.dev/barrier: own", "pod": ONE_PORT},
+        {"annotations": "windlass.dev/runtime: mpi", "pod": NO_PORT},
+        {"annotations": "windlass.dev/runtime: plain", "pod": NO_PORT},
+        {"annotations": "windlass.dev/runtime: jax", "role": "0worker", "pod": ONE_PORT},
+        {"name": "1job", "pod": NO_PORT},
+        {"pod": SAME_PORT},
+        {"pod": f"hostNetwork: true, {TWO_PROTOCOLS}"},
+        {"annotations": "example.com/runtime: anything", "pod": NO_PORT},
+    ],
+)
+def test_nothing_to_say(asked: dict[str, str]) -> None:
+    assert found(**asked) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "severity", "path", "words"),
+    [
+        (
+            {"annotations": "windlass.dev/runtime: tensorflw", "pod": ONE_PORT},
+            Severity.ERROR,
+            'metadata.annotations["windlass.dev/runtime"]',
+            'found "tensorflw". Did you mean "tensorflow"?',
+        ),
+        (
+            {"annotations": 'windlass.dev/barrier: "yes"', "pod": ONE_PORT},
+            Severity.ERROR,
+            'metadata.annotations["windlass.dev/barrier"]',
+            'found "yes". Known here: false, true, own.',
+        ),
+        (
+            {"annotations": RUNTIME, "name": "1job", "pod": ONE_PORT},
+            Severity.ERROR,
+            "metadata.name",
+            "may not begin with a digit",
+        ),
+        (
+            {"annotations": RUNTIME, "role": "0worker", "pod": ONE_PORT},
+            Severity.ERROR,
+            "spec.taskRoles[0].name",
+            "0WORKER_HOSTS",
+        ),
+        ({"annotations": RUNTIME, "pod": NO_PORT}, Severity.WARNING, "spec.taskRoles[0]", "at 2222"),
+        (
+            {"annotations": 'windlass.dev/barrier: "true"', "pod": NO_PORT},
+            Severity.WARNING,
+            "spec.taskRoles[0]",
+            "at 2222",
+        ),
+        (
+            {"pod": f"hostNetwork: true, {SAME_PORT}"},
+            Severity.ERROR,
+            "spec.taskRoles[0].task.pod.spec.containers",
+            "port 5000 is declared twice",
+        ),
+    ],
+)
+def test_faults(asked: dict[str, str], severity: Severity, path: str, words: str) -> None:
+    [(found_severity, found_path, message)] = found(**asked)
+    assert (found_severity, found_path) == (severity, path)
+    assert words in message

@@ -1,0 +1,121 @@
+"""What a Framework asks for and cannot have: its owner is told where, what was found, and what to do."""
+
+import bisect
+from typing import Any
+
+import pytest
+
+from windlass.discovery import environment
+from windlass.model import names
+from windlass.model.framework import Framework, TaskRoleSpec
+from windlass.simulate import builders
+from windlass.wire import annotation_checks, semantic_validation
+
+RUNTIMES = ["tensorflow", "pytorch", "jax", "mpi", "plain"]
+LONGEST_VARIABLE = 128 * 1024
+"""Linux: name, =, value and the end, for one of them."""
+
+
+def framework(
+    runtime: str | None = None, barrier: str | None = None, *roles: tuple[str, int], name: str = "digits"
+) -> Framework:
+    asks = {names.RUNTIME_ANNOTATION: runtime, names.BARRIER_ANNOTATION: barrier}
+    return builders.framework(
+        name,
+        *(TaskRoleSpec(role, tasks) for role, tasks in roles or (("worker", 2),)),
+        annotations={key: value for key, value in asks.items() if value is not None},
+    )
+
+
+GOOD = [
+    framework(),
+    *(framework(runtime) for runtime in RUNTIMES),
+    *(framework(None, barrier) for barrier in ("true", "false", "own")),
+    framework("tensorflow", "true"),
+    framework(None, "true", name="0digits"),
+    framework(None, None, ("0", 1), name="0digits"),
+    framework("pytorch", None, ("0", 1)),
+    framework("jax", None, ("worker", 10_000)),
+    framework("plain", None, ("w" * 61, 1)),
+    framework("tensorflow", None, ("worker", 2_000)),
+]
+
+
+@pytest.mark.parametrize("good", GOOD)
+def test_what_can_be_had(good: Framework) -> None:
+    assert annotation_checks.problems(good) == []
+    assert semantic_validation.senseless(good) == ""
+
+
+RUNTIME, BARRIER = (
+    f"metadata.annotations[{name}]" for name in (names.RUNTIME_ANNOTATION, names.BARRIER_ANNOTATION)
+)
+BAD: list[Any] = [
+    (
+        framework("tensorflw"),
+        f'{RUNTIME}: found "tensorflw", expected one of tensorflow, pytorch, jax, mpi, plain. ',
+    ),
+    (framework("TensorFlow"), f'{RUNTIME}: found "TensorFlow"'),
+    (framework(""), f'{RUNTIME}: found ""'),
+    (framework(None, "True"), f'{BARRIER}: found "True", expected one of false, true, own. '),
+    (framework(None, "yes"), f'{BARRIER}: found "yes"'),
+    (framework(None, ""), f'{BARRIER}: found ""'),
+    (framework("x" * 1000), 'found "xxxxxxxx'),
+    (
+        framework("tensorflow", name="0digits"),
+        'metadata.name: found "0digits", expected a letter at the beginning',
+    ),
+    (
+        framework("jax", None, ("a", 1), ("w" * 61, 11)),
+        "spec.taskRoles[1].name: found ",
+    ),
+    (
+        framework("tensorflow", None, ("worker", 1), ("2nd", 1)),
+        'spec.taskRoles[1].name: found "2nd", expected a letter at the beginning',
+    ),
+    (framework("plain", None, ("0", 1)), "a variable is called 0_HOSTS"),
+    (framework("mpi", None, ("0", 1)), "a variable is called 0_HOSTS"),
+    (
+        framework("tensorflow", None, ("worker", 10_000)),
+        "spec.taskRoles: found 10000 tasks, too many for one variable of the environment",
+    ),
+]
+
+
+@pytest.mark.parametrize(("bad", "words"), BAD, ids=[words[:60] for _, words in BAD])
+def test_what_cannot(bad: Framework, words: str) -> None:
+    """Said once, in a line of a length that a condition can hold; and the controller hears of it."""
+    (problem,) = annotation_checks.problems(bad)
+    assert words in problem
+    assert "\n" not in problem
+    assert len(problem) < 600
+    assert problem in semantic_validation.senseless(bad)
+
+
+def test_every_problem_is_named() -> None:
+    found = annotation_checks.problems(framework("tensorflow", "maybe", ("0", 1), ("1", 1), name="0digits"))
+    assert [each.partition(":")[0] for each in found] == [
+        BARRIER,
+        "metadata.name",
+        "spec.taskRoles[0].name",
+        "spec.taskRoles[1].name",
+    ]
+
+
+@pytest.mark.parametrize("runtime", ["tensorflow", "plain", "mpi"])
+@pytest.mark.parametrize(("name", "role"), [(1, 1), (63, 1), (63, 58), (8, 6)])
+def test_what_passes_fits_into_the_environment(runtime: str, name: int, role: int) -> None:
+    """Linux starts no process with a longer variable, and says only that the list of arguments is too long. The most
+    tasks that pass do fit."""
+
+    def made(tasks: int) -> Framework:
+        pod = {"spec": {"containers": [{"ports": [{"containerPort": 65535}]}]}}
+        asks = {names.RUNTIME_ANNOTATION: runtime}
+        return builders.framework("n" * name, builders.role("r" * role, tasks, pod=pod), annotations=asks)
+
+    most = bisect.bisect_left(
+        range(1, 10_001), True, key=lambda tasks: bool(annotation_checks.problems(made(tasks)))
+    )
+    assert most > 500
+    variables = environment.variables_of(made(most))("r" * role, most - 1)
+    assert max(len(f"{name}={value}") + 1 for name, value in variables.items()) < LONGEST_VARIABLE

@@ -1,0 +1,86 @@
+"""How a fault is said."""
+
+import pytest
+
+from windlass.wire import diagnostics
+from windlass.wire.diagnostics import FaultyFileError, Severity
+from windlass.wire.yaml.text import Place
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        (diagnostics.error(Place(3, 7), "spec.x", "no"), "f.yaml:3:7: error: spec.x: no"),
+        (diagnostics.warning(Place(1, 1), "", "hm"), "f.yaml:1:1: warning: hm"),
+        (
+            diagnostics.error(Place(1, 1), "a", "two\nlines\x1b[31m é"),
+            "f.yaml:1:1: error: a: two\\nlines\\x1b[31m é",
+        ),
+    ],
+)
+def test_one_line(fault: diagnostics.Fault, line: str) -> None:
+    assert str(fault.with_file("f.yaml")) == line
+
+
+def test_error_says_everything() -> None:
+    both = [diagnostics.error(Place(line, 1), "a", "no").with_file("f") for line in (1, 2)]
+
+    assert str(FaultyFileError(both)) == "f:1:1: error: a: no\nf:2:1: error: a: no"
+
+
+def test_long_values_are_cut() -> None:
+    fault = diagnostics.error(
+        Place(1, 1), diagnostics.field("a", "k" * 10_000), diagnostics.quoted("v" * 10_000)
+    )
+
+    assert len(str(fault)) < 200
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "whole"),
+    [
+        ("", "spec", "spec"),
+        ("spec", "x-y", "spec.x-y"),
+        ("labels", "a.b/c", 'labels["a.b/c"]'),
+        ("a", "", 'a[""]'),
+    ],
+)
+def test_path(path: str, key: str, whole: str) -> None:
+    assert diagnostics.field(path, key) == whole
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("olumeMounts", "volumeMounts"),
+        ("volumemounts", "volumeMounts"),
+        ("volume_mounts", "volumeMounts"),
+        ("evn", "env"),
+        ("imagePullPolice", "imagePullPolicy"),
+        ("x", None),
+        ("gpus", None),
+        ("v" * 1000, None),
+    ],
+)
+def test_nearest(name: str, meant: str | None) -> None:
+    assert (
+        diagnostics.nearest(name, ("env", "image", "imagePullPolicy", "volumeDevices", "volumeMounts"))
+        == meant
+    )
+
+
+def test_what_is_repeated_is_said_once_and_sorted() -> None:
+    late, early = (diagnostics.error(Place(line, 1), "a", "no") for line in (5, 2))
+    again = diagnostics.error(Place(5, 1), "elsewhere", "no")
+
+    assert [(fault.line, fault.path) for fault in diagnostics.gathered([late, again, early], "f")] == [
+        (2, "a"),
+        (5, "a"),
+    ]
+
+
+def test_severity_changes_in_a_copy() -> None:
+    warned = diagnostics.warning(Place(1, 1), "a", "no")
+
+    assert warned.with_severity(Severity.ERROR).is_error
+    assert not warned.is_error

@@ -1,0 +1,63 @@
+"""What lies too deep for a decoder can still be found near its top."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from windlass.wire import json_depth
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=30,
+)
+NESTED = '{"a":' * 5000 + "1" + "}" * 5000
+DEEP = '{"metadata": {"name": "x"}, "items": [{"a": ' + NESTED + '}, {"b": "]}"}]}'
+
+
+def cut(value: Any, deepest: int) -> Any:
+    if not isinstance(value, dict | list):
+        return value
+    if deepest == 0:
+        return None
+    if isinstance(value, list):
+        return [cut(item, deepest - 1) for item in value]
+    return {key: cut(item, deepest - 1) for key, item in value.items()}
+
+
+@given(VALUES, st.integers(0, 5))
+def test_shallow_cuts_what_lies_below(value: Any, deepest: int) -> None:
+    data = json.dumps(value).encode()
+    assert json.loads(json_depth.shallow(data, deepest)) == cut(value, deepest)
+
+
+@given(st.dictionaries(st.sampled_from(["object", "type", "x"]), VALUES))
+def test_a_member_is_found_where_it_is_an_object_or_a_list(value: dict[str, Any]) -> None:
+    found = json_depth.member(json.dumps(value).encode(), "object")
+    inner = value.get("object")
+    assert (json.loads(found) if found else None) == (inner if isinstance(inner, dict | list) else None)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=5), VALUES, max_size=3), max_size=5))
+def test_the_elements_of_a_list_are_found(items: list[Any]) -> None:
+    data = json.dumps({"kind": "List", "items": items, "metadata": {"items": [{}]}}, ensure_ascii=False)
+    assert [json.loads(found) for found in json_depth.elements(data.encode(), "items")] == items
+
+
+def test_five_thousand_levels() -> None:
+    first, second = json_depth.elements(DEEP.encode(), "items")
+    assert first.startswith(b'{"a": {"a":{"a":')
+    assert second == b'{"b": "]}"}'
+    assert json.loads(json_depth.shallow(DEEP.encode(), 2)) == {
+        "metadata": {"name": "x"},
+        "items": [None, None],
+    }
+
+
+@pytest.mark.parametrize("key", ["nothing", "ite"])
+def test_what_is_not_there(key: str) -> None:
+    assert json_depth.elements(DEEP.encode(), key) == []
+    assert json_depth.member(DEEP.encode(), key) == b""
