@@ -23,10 +23,10 @@ from hollow_world import HollowWorld
 
 from windlass.cli.commands import run
 from windlass.cli.main import main
-from windlass.client.companions import tensorboard_runs
 from windlass.model.companions import Companion
 from windlass.render.companions import passwords
 from windlass.render.companions.resolved import ALL_USERS
+from windlass.runner import tensorboard_runs
 
 POD_PORTS = PodPorts()
 EVERY_COMPANION = pytest.mark.parametrize("companion", list(Companion))

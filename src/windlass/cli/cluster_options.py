@@ -68,14 +68,9 @@ def run(where: Where, use: "Callable[[Connection], Coroutine[Any, Any, T]]") -> 
     try:
         return asyncio.run(connected())
     except errors.ClientError as error:
-        raise explained(error) from error
+        raise command_error(error) from error
 
 
-def explained(error: "ClientError") -> CommandError:
-    """The message, with what to exit with."""
-    from windlass.client import errors
-
-    if isinstance(error, errors.FaultyJobError):
-        return CommandError(str(error), exit_codes.USAGE)
-    is_late = isinstance(error, errors.UnreachableError | errors.TimedOutError)
-    return CommandError(str(error), exit_codes.NO_ANSWER if is_late else exit_codes.FAILED)
+def command_error(error: "ClientError") -> CommandError:
+    """Return the same message with its exit code."""
+    return CommandError(str(error), exit_codes.of_client_error(error))

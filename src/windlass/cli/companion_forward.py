@@ -14,8 +14,8 @@ import click
 
 from windlass.cli import cluster_options, name_completion, parameters
 from windlass.cli.cluster_options import Where
-from windlass.client.companions import browser
 from windlass.model.companions import Companion
+from windlass.runner import browser
 
 if TYPE_CHECKING:
     from windlass.client.companions.status import CompanionView

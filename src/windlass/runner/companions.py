@@ -83,8 +83,8 @@ class Companions:
 
     async def _forward(self, beside: Beside) -> None:
         # Few runs have companions.
-        from windlass.client.companions import browser, tensorboard_runs
         from windlass.client.companions import status as companion_status
+        from windlass.runner import browser, tensorboard_runs
 
         def note(message: str) -> None:
             self._tell(Line(Topic.COMPANION, _now(), beside.name, "Note", message))

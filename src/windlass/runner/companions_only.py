@@ -2,11 +2,11 @@
 
 from datetime import UTC, datetime
 
-from windlass.cli.terminal.output import Audience
 from windlass.kubeapi import access
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.transport import Transport
 from windlass.runner import beforehand, exit_codes, objects
+from windlass.runner.audience import Audience
 from windlass.runner.companions import Companions
 from windlass.runner.interrupts import Interrupts
 from windlass.runner.report import Topic, Verdict

@@ -1,4 +1,9 @@
-"""What `windlass` exits with. They are an interface: scripts depend on them."""
+"""Exit codes of `windlass`. They are an interface: scripts depend on them."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from windlass.client.errors import ClientError
 
 SUCCESS = 0
 FAILED = 1
@@ -20,3 +25,13 @@ def of_job(code: int | None, *, has_succeeded: bool) -> int:
     if has_succeeded:
         return SUCCESS
     return code if code is not None and 1 <= code <= 255 else OTHER_CODE
+
+
+def of_client_error(error: "ClientError") -> int:
+    # Imported here: `windlass --help` needs the codes, and not the client.
+    from windlass.client import errors
+
+    if isinstance(error, errors.FaultyJobError):
+        return USAGE
+    is_late = isinstance(error, errors.UnreachableError | errors.TimedOutError)
+    return NO_ANSWER if is_late else FAILED

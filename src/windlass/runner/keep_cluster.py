@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from windlass.cli.errors import CommandError
 from windlass.model import names
-from windlass.runner import exit_codes
 from windlass.runner.local import data_folders, process
 from windlass.runner.local.process import DaemonError
 from windlass.runner.local.records import Record, Wanted
@@ -17,13 +15,13 @@ from windlass.runner.run_plan import Beside, Job, Plan
 
 
 def started(data: Path, plan: Plan) -> Record:
-    """Raises CommandError, and KeyboardInterrupt; then nothing of it is left."""
+    """Raise DaemonError or KeyboardInterrupt; then nothing of it is left."""
     try:
         with _interrupts_later():
             record = process.start(Wanted(data, nodes=plan.nodes, network=plan.network))
-    except DaemonError as error:
+    except DaemonError:
         _remove(data)
-        raise CommandError(str(error), exit_codes.NO_ANSWER) from error
+        raise
     except KeyboardInterrupt:
         with contextlib.suppress(DaemonError):
             running = process.running(data)

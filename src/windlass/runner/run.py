@@ -9,11 +9,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from windlass.cli import cluster_options as clusters
-from windlass.cli.terminal.output import Audience
 from windlass.client.errors import ClientError
 from windlass.localcluster.cluster import CannotStartError, ClusterOptions, LocalCluster
 from windlass.runner import exit_codes, report
+from windlass.runner.audience import Audience
 from windlass.runner.interrupts import Interrupts
 from windlass.runner.local.records import Record
 from windlass.runner.report import Line, Topic, Verdict
@@ -156,8 +155,7 @@ async def _verdicts(session: Coroutine[Any, Any, list[Verdict]], work: Work) -> 
     except NoAnswerError as error:
         return [_error(work, str(error), exit_codes.NO_ANSWER)]
     except ClientError as error:
-        told = clusters.explained(error)
-        return [_error(work, str(told), told.code)]
+        return [_error(work, str(error), exit_codes.of_client_error(error))]
 
 
 def _say_notes(notes: tuple[str, ...], audience: Audience) -> None:

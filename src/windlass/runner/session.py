@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from windlass.cli.terminal.output import Audience
 from windlass.client.pods import Pod
 from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader import election
@@ -25,6 +24,7 @@ from windlass.kubeapi.transport import Transport
 from windlass.model.framework import ExecutionType
 from windlass.model.settings import OFF, Settings
 from windlass.runner import beforehand, free_ports, objects, report
+from windlass.runner.audience import Audience
 from windlass.runner.companions import Companions
 from windlass.runner.interrupts import Interrupts
 from windlass.runner.objects import RefusedError

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from windlass.cli.terminal.output import Audience
 from windlass.client import pods
 from windlass.client.pods import Pod, Run
 from windlass.kubeapi import answers, requests
@@ -23,6 +22,7 @@ from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.runner import container_logs, eta, usage
+from windlass.runner.audience import Audience
 from windlass.runner.report import Advance, Event, Line, LogLine, Report, Source, Topic
 from windlass.runner.run_plan import Job, Work
 from windlass.wire import codec, progress

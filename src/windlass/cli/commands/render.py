@@ -252,7 +252,7 @@ def _packed(job: "Job", source: "Source") -> bytes | None:
         path = source.code_of(Submission(job=job))
         return None if path is None else code_archive.pack(path).data
     except ClientError as error:
-        raise cluster_options.explained(error) from error
+        raise cluster_options.command_error(error) from error
 
 
 def _prepared(job: "Job", source: "Source", wanted: Wanted) -> "Preparation | None":
@@ -266,7 +266,7 @@ def _prepared(job: "Job", source: "Source", wanted: Wanted) -> "Preparation | No
     try:
         return prerequisites_plan.planned(job, job.namespace, source.folder, is_one_machine=False)
     except ClientError as error:
-        raise cluster_options.explained(error) from error
+        raise cluster_options.command_error(error) from error
 
 
 def _passwords(job: "Job", shown: "Mapping[Companion, ByUser]") -> Iterator[str]:

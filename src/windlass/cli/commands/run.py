@@ -23,10 +23,11 @@ from windlass.localcluster.kubelet.images import Images
 from windlass.model.companions import Companion
 from windlass.runner import exit_codes, keep_cluster
 from windlass.runner.local import data_folders
+from windlass.runner.local.process import DaemonError
 from windlass.runner.run_plan import Doors, Plan, Work
 
 if TYPE_CHECKING:
-    from windlass.cli.terminal.output import Audience
+    from windlass.runner.audience import Audience
 
 _TRUSTED = "SSL_CERT_FILE"
 
@@ -149,7 +150,10 @@ def _kept(work: Work, plan: Plan, given: run_options.Given, shown: Look) -> int:
     except click.UsageError:
         data_folders.remove(data)
         raise
-    record = keep_cluster.started(data, plan)
+    try:
+        record = keep_cluster.started(data, plan)
+    except DaemonError as error:
+        raise CommandError(str(error), exit_codes.NO_ANSWER) from error
     with _without_authorities():
         from windlass.runner import run as runner_run
     try:

@@ -27,6 +27,6 @@ def tensorboard(door: Door) -> None:
 
 
 async def _tell_of_runs(url: str, view: "CompanionView") -> None:
-    from windlass.client.companions import tensorboard_runs
+    from windlass.runner import tensorboard_runs
 
     await tensorboard_runs.tell(url, view.logdir, companion_forward.say)

@@ -182,7 +182,7 @@ def _asked(what: str, written: str, sent_code: tuple[Path, ...], data: tuple[Pat
     try:
         return Asked(share, upload_items.gather(sources), what if is_project else "")
     except errors.ClientError as error:
-        raise cluster_options.explained(error) from error
+        raise cluster_options.command_error(error) from error
 
 
 # What is done
@@ -198,7 +198,7 @@ def _uploaded(asked: Asked, loader: _Loader, watch: "Watch", where: Where) -> "U
         try:
             return asyncio.run(transfer.to_folder(share, asked.cargo, watch))
         except errors.ClientError as error:
-            raise cluster_options.explained(error) from error
+            raise cluster_options.command_error(error) from error
 
     async def use(connection: "Connection") -> "Uploaded":
         from windlass.client.upload import pod_target

@@ -18,8 +18,9 @@ import msgspec
 from windlass.cli.terminal import live_view, output
 from windlass.cli.terminal import text as terminal_text
 from windlass.cli.terminal.live_board import ROUTINE, Board
-from windlass.cli.terminal.output import Said, Style, Writer
+from windlass.cli.terminal.output import Style, Writer
 from windlass.model.framework import Framework
+from windlass.runner.audience import Said
 from windlass.runner.report import Advance, Line, LogLine, Topic, Verdict
 from windlass.runner.run_plan import Job
 from windlass.runner.usage import Usage

@@ -6,13 +6,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import msgspec
 
 from windlass.cli.terminal import colours, live_view
 from windlass.model.framework import Framework
-from windlass.runner.report import Advance, Line, LogLine, Source, Verdict
+from windlass.runner.audience import Said
+from windlass.runner.report import Advance, LogLine, Source
 from windlass.runner.run_plan import Job
 from windlass.runner.usage import Usage
 
@@ -27,32 +28,6 @@ _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(
 """Part of what is told comes from other people's containers: a line stays a line, and drives no terminal."""
 _PATTERN = ": PodPattern "
 """What follows is how a pod ended, as JSON with the end of its log: people have just read both."""
-
-Said = Line | LogLine | Advance | Verdict
-
-
-class Audience(Protocol):
-    """Whoever a run is told to."""
-
-    wants_usage: bool
-    """Whether somebody looks at what tasks use."""
-
-    def attach(self, loop: asyncio.AbstractEventLoop, when_closed: Callable[[], None]) -> None:
-        """`when_closed` is called when nobody looks any more."""
-
-    def say(self, said: Said) -> None:
-        """Never waits."""
-
-    def framework(self, job: Job, framework: Framework) -> None:
-        """How a job stands."""
-
-    def usage(self, usage: Mapping[tuple[str, str], Usage]) -> None: ...
-
-    async def room(self) -> None:
-        """Until the reader has caught up."""
-
-    def finish(self) -> None:
-        """Waits until all of it is written. Raises OSError if that could not be done."""
 
 
 class Style(msgspec.Struct, frozen=True):
