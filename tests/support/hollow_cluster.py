@@ -116,8 +116,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> type[LocalCluster]:
         "PODS": PODS,
         "remove_traces": remove_traces,
     }
-    for name in ("runs.running", "local_daemon"):
-        module = importlib.import_module(f"windlass.cli.{name}")
+    for name in ("run", "local.daemon"):
+        module = importlib.import_module(f"windlass.runner.{name}")
         for attribute in hollow.keys() & vars(module).keys():
             monkeypatch.setattr(module, attribute, hollow[attribute])
     whole = types.ModuleType("windlass.localcluster.cluster")

@@ -127,7 +127,7 @@ def test_what_is_refused(
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
-from windlass.client import upload_items, uploading
+from windlass.client.upload import items, transfer
 from windlass.client.upload.shares import OnDisk
 
 share, data, most = sys.argv[1:]
@@ -139,8 +139,8 @@ def moved(name, size):
     if gone >= int(most):
         os.kill(os.getpid(), signal.SIGKILL)
 
-cargo = upload_items.gather(uploading.project_sources("digits", [], [Path(data)]))
-asyncio.run(uploading.to_folder(OnDisk(share), cargo, uploading.Watch(moved=moved)))
+cargo = items.gather(transfer.project_sources("digits", [], [Path(data)]))
+asyncio.run(transfer.to_folder(OnDisk(share), cargo, transfer.Watch(moved=moved)))
 """
 
 

@@ -180,11 +180,11 @@ def test_all_but_some_are_closed() -> None:
     """In a process of its own, with a descriptor in every gap."""
     program = (
         "import os\n"
-        "from windlass.localcluster.sandbox import watching\n"
+        "from windlass.localcluster.sandbox import poll_loop\n"
         "opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(9)]\n"
         "low, high = opened[2], opened[6]\n"
         "os.dup2(opened[0], 200)\n"
-        "watching.close_all_but({low, high, 1})\n"
+        "poll_loop.close_all_but({low, high, 1})\n"
         "def is_open(number):\n"
         "    try:\n"
         "        os.fstat(number)\n"

@@ -25,7 +25,7 @@ HUB_IMAGE = f"windlass-hub:{__version__}"
 
 _FILES = (
     *("files/jupyterhub_config.py", "files/hub_proxy.py"),
-    *("hub_folders.py", "hub_heads.py", "passwords.py"),
+    *("hub_folders.py", "hub_headers.py", "passwords.py"),
 )
 _CONFIGURATION = "jupyterhub_config.py"
 _SETTINGS = "hub.json"

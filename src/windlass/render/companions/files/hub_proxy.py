@@ -9,7 +9,7 @@ import contextlib
 from http import HTTPStatus
 from urllib.parse import unquote, urlsplit
 
-import hub_heads
+import hub_headers
 from jupyterhub.proxy import Proxy
 
 MOST_BYTES_OF_A_HEAD = 1 << 16
@@ -76,7 +76,9 @@ class ProxyWithin(Proxy):
             return
         with contextlib.closing(to_server):
             peer = to_client.get_extra_info("peername")[0]
-            to_server.write("\r\n".join((line, *hub_heads.passed_on(fields, peer), "", "")).encode("latin-1"))
+            to_server.write(
+                "\r\n".join((line, *hub_headers.passed_on(fields, peer), "", "")).encode("latin-1")
+            )
             await _exchange(client, to_client, server, to_server)
 
     def _address(self, path):
