@@ -8,7 +8,7 @@ import pytest
 
 from windlass.localcluster.kubelet import disk_errors
 from windlass.localcluster.kubelet.pods import directory
-from windlass.localcluster.kubelet.pods.runtime import PodPlace
+from windlass.localcluster.kubelet.pods.runtime import PodSandbox
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_logs(
     place: Any = SimpleNamespace(
         folder=folder, _means=SimpleNamespace(is_ephemeral=is_ephemeral, folder=tmp_path)
     )
-    PodPlace.remove(place)
+    PodSandbox.remove(place)
     assert log.exists() is stays
 
 

@@ -329,7 +329,7 @@ def spawner(level: levels.Level, **wanted: Any) -> Iterator[Spawner]:
         # What the daemon keeps to itself, containers need not.
         before = os.umask(0o077)
         with mock.patch.object(sys, "executable", _interpreter(level, folder)):
-            launched = launcher.launch(launcher.Wanted(folder=folder, **options))
+            launched = launcher.launch(launcher.SpawnerOptions(folder=folder, **options))
         os.umask(before)
         os.close(reader)
         launched_family = Spawner(folder, launched, writer)

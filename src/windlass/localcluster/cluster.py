@@ -21,18 +21,18 @@ from windlass.localcluster.kubelet import images, machine, node_objects
 from windlass.localcluster.kubelet.addresses import Addresses
 from windlass.localcluster.kubelet.containers import base_environment
 from windlass.localcluster.kubelet.context import MachineFiles, Means
-from windlass.localcluster.kubelet.directory_watch import FolderNews
-from windlass.localcluster.kubelet.fault_injection import KILLED, Interference, SecondsOf
+from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
+from windlass.localcluster.kubelet.fault_injection import KILLED, FaultInjector, SecondsOf
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.images import Images
 from windlass.localcluster.kubelet.kubelet import Kubelet
-from windlass.localcluster.kubelet.object_lookup import Surroundings
+from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.kubelet.pods import events
-from windlass.localcluster.kubelet.spawner_client import CannotSpawnError, Spawning
-from windlass.localcluster.kubelet.usage_collector import Meter
+from windlass.localcluster.kubelet.spawner_client import CannotSpawnError, SpawnerClient
+from windlass.localcluster.kubelet.usage_collector import UsageCollector
 from windlass.localcluster.sandbox.messages import Ready
 from windlass.localcluster.sandbox.process import cgroups
-from windlass.localcluster.sandbox.process.launcher import Wanted
+from windlass.localcluster.sandbox.process.launcher import SpawnerOptions
 from windlass.localcluster.scheduler import nodes
 from windlass.localcluster.scheduler.scheduler import Scheduler
 from windlass.localcluster.server import ApiServer, CannotListenError
@@ -80,7 +80,7 @@ class LocalCluster:
         self._open = contextlib.AsyncExitStack()
         self._kubelet: Kubelet | None = None
         self._workloads: asyncio.Task[None] | None = None
-        self._interference = Interference()
+        self._interference = FaultInjector()
 
     async def start(self) -> None:
         try:
@@ -107,7 +107,7 @@ class LocalCluster:
             self.socket = (
                 Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="windlass-"))) / _SOCKET
             )
-        spawning = Spawning(self._wanted_spawner(), self.data / PODS)
+        spawning = SpawnerClient(self._wanted_spawner(), self.data / PODS)
         self._open.push_async_callback(spawning.stop)
         # Nothing needs it before the server is up.
         await spawning.begin()
@@ -125,7 +125,7 @@ class LocalCluster:
         await self._kubelet.start()
         # From now on it knows the pods of the daemon before. Until then clients get 503 for logs and try again.
         server.run_pods_with(self._kubelet)
-        server.measure_pods_with(Meter(self._kubelet.runs))
+        server.measure_pods_with(UsageCollector(self._kubelet.runs))
         self._open.push_async_callback(_cancelled, asyncio.create_task(Scheduler(server.lifecycle).run()))
         self._workloads = asyncio.create_task(Workloads(server.lifecycle).run())
         self._open.push_async_callback(_cancelled, self._workloads)
@@ -163,14 +163,14 @@ class LocalCluster:
         its node, and says for how long. It counts for pods that come from now on."""
         self._interference.delay_of = seconds_of
 
-    def _wanted_spawner(self) -> Wanted:
+    def _wanted_spawner(self) -> SpawnerOptions:
         lifeline = None
         if self._options.is_ephemeral:
             # Nobody else has the write end: when this process ends, in whatever way, the pipe does.
             lifeline, held = os.pipe()
             self._open.callback(os.close, held)
             self._open.callback(os.close, lifeline)
-        return Wanted(
+        return SpawnerOptions(
             folder=self.data,
             cluster=_short_name(self.data),
             level=os.environ.get(_LEVEL, "auto"),
@@ -178,7 +178,7 @@ class LocalCluster:
             lifeline=lifeline,
         )
 
-    async def _means(self, server: ApiServer, spawning: Spawning, ready: Ready) -> Means:
+    async def _means(self, server: ApiServer, spawning: SpawnerClient, ready: Ready) -> Means:
         found = machine.find_out(self.data)
         lifecycle = server.lifecycle
         node_objects.keep(lifecycle, nodes.nodes(found, self._options.nodes, lifecycle.now()))
@@ -194,7 +194,7 @@ class LocalCluster:
         def api_server(pod: Json) -> tuple[str, int]:
             return outside if pod["spec"].get("hostNetwork") else inside
 
-        log_news = FolderNews()
+        log_news = DirectoryWatcher()
         self._open.callback(log_news.close)
         recorder = EventRecorder(lifecycle, events.COMPONENT, found.host_name)
         return Means(
@@ -204,7 +204,7 @@ class LocalCluster:
             lifecycle=lifecycle,
             events=events.PodEvents(recorder),
             spawning=spawning,
-            surroundings=Surroundings(lifecycle, api_server, server.credentials.certificate.read_text),
+            surroundings=ObjectLookup(lifecycle, api_server, server.credentials.certificate.read_text),
             images=Images(self.data / images.FILE),
             addresses=self._addresses(ready),
             host=self._host(ready),

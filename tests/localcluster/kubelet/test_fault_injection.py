@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from windlass.localcluster.kubelet import fault_injection
-from windlass.localcluster.kubelet.fault_injection import Interference
+from windlass.localcluster.kubelet.fault_injection import FaultInjector
 from windlass.localcluster.sandbox.messages import Ended
 
 KILLED = Ended("run", 1.0, 0, signal.SIGKILL)
@@ -27,18 +27,18 @@ ENDS = {
 
 @pytest.mark.parametrize(("code", "end", "reported"), ENDS.values(), ids=ENDS)
 def test_what_is_reported(code: int, end: Ended, reported: Ended) -> None:
-    done = Interference()
+    done = FaultInjector()
     done.report("run", code)
     assert done.reported(end) == reported
 
 
 def test_it_is_reported_once() -> None:
-    done = Interference()
+    done = FaultInjector()
     done.report("run", 3)
     done.reported(KILLED)
     assert done.reported(KILLED) == KILLED
 
 
 def test_nobody_interferes_unasked() -> None:
-    assert Interference().reported(KILLED) == KILLED
-    assert Interference().delay_of({"metadata": {}}) == fault_injection.at_once({}) == 0.0
+    assert FaultInjector().reported(KILLED) == KILLED
+    assert FaultInjector().delay_of({"metadata": {}}) == fault_injection.at_once({}) == 0.0

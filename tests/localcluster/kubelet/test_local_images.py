@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from windlass.localcluster.kubelet import images
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.images import Images
 
 DIGEST = "sha256:" + "0" * 64
@@ -88,7 +88,7 @@ def test_what_is_no_folder(kept: Images, tmp_path: Path, given: str, problem: st
 def test_a_folder_that_has_vanished(kept: Images, folder: Path) -> None:
     kept.add("a", folder)
     folder.rmdir()
-    with pytest.raises(RefusedError, match='the folder of local image "a:latest" is gone') as refusal:
+    with pytest.raises(SetupError, match='the folder of local image "a:latest" is gone') as refusal:
         kept.folder_of("a:latest")
     assert refusal.value.reason == "CreateContainerError"
 
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_read(kept: Images, tmp_path: Path, content: str) 
     file.write_text(content)
     with pytest.raises(ValueError, match=r"images\.json cannot be read"):
         kept.all()
-    with pytest.raises(RefusedError, match="cannot be read") as refusal:
+    with pytest.raises(SetupError, match="cannot be read") as refusal:
         kept.folder_of("a")
     assert refusal.value.reason == "CreateContainerError"
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from windlass.localcluster.apiserver.streams.requests import LogOptions
 from windlass.localcluster.kubelet import directory_watch, log_reader
-from windlass.localcluster.kubelet.directory_watch import FolderNews
+from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
 from windlass.localcluster.sandbox import log_format
 from windlass.localcluster.sandbox.log_format import Selection
 from windlass.localcluster.sandbox.process.log_writer import LogWriter
@@ -41,7 +41,7 @@ def writer(folder: Path, most_bytes: int = 10**6, most_files: int = 10**6) -> Lo
 
 def text_now(folder: Path, wanted: Selection) -> bytes:
     async def read() -> bytes:
-        with contextlib.closing(FolderNews()) as news:
+        with contextlib.closing(DirectoryWatcher()) as news:
             pieces = log_reader.read(folder, "0.log", wanted, follow=False, is_over=lambda: False, news=news)
             return b"".join([piece async for piece in pieces])
 
@@ -49,7 +49,7 @@ def text_now(folder: Path, wanted: Selection) -> bytes:
 
 
 class Follower:
-    def __init__(self, folder: Path, wanted: Selection, news: FolderNews) -> None:
+    def __init__(self, folder: Path, wanted: Selection, news: DirectoryWatcher) -> None:
         self.text = b""
         self._is_over = False
         self._folder, self._news = folder, news
@@ -159,7 +159,7 @@ def test_a_follower_loses_and_doubles_nothing(
         log = writer(folder, most_bytes)
         log.write("stdout", b"zero\none\ntwo\n")
         begin = {None: b"zero\none\ntwo\n", 0: b"", 1: b"two\n", 3: b"zero\none\ntwo\n"}[tail]
-        with contextlib.closing(FolderNews()) as news:
+        with contextlib.closing(DirectoryWatcher()) as news:
             follower = Follower(folder, Selection(tail_lines=tail), news)
             await asyncio.sleep(0)
             for chunk, turns in steps:
@@ -184,7 +184,7 @@ def test_a_follower_is_told_of_news(
 
     async def follow() -> None:
         folder = tmp_path / "later"
-        with contextlib.closing(FolderNews()) as news:
+        with contextlib.closing(DirectoryWatcher()) as news:
             follower = Follower(folder, Selection(), news)
             await asyncio.sleep(0)
             folder.mkdir()
@@ -206,7 +206,7 @@ def test_a_follower_is_told_of_news(
 def test_two_followers_of_one_folder(tmp_path: Path) -> None:
     async def follow() -> None:
         log = writer(tmp_path)
-        with contextlib.closing(FolderNews()) as news:
+        with contextlib.closing(DirectoryWatcher()) as news:
             first, second = (Follower(tmp_path, Selection(), news) for _ in range(2))
             log.write("stdout", b"one\n")
             await asyncio.gather(first.has(4), second.has(4))
@@ -224,7 +224,7 @@ def test_a_folder_that_is_removed_under_a_follower(tmp_path: Path) -> None:
         folder = tmp_path / "pod"
         folder.mkdir()
         log = writer(folder)
-        with contextlib.closing(FolderNews()) as news:
+        with contextlib.closing(DirectoryWatcher()) as news:
             follower = Follower(folder, Selection(), news)
             log.write("stdout", b"one\n")
             await follower.has(4)
@@ -248,7 +248,7 @@ def test_without_follow_it_ends_where_the_log_ended(tmp_path: Path) -> None:
         log.write("stdout", b"one\n")
         log.write("stdout", b"two\n")
         log.write("stdout", b"three\n")
-        with contextlib.closing(FolderNews()) as news:
+        with contextlib.closing(DirectoryWatcher()) as news:
             text = b""
             pieces = log_reader.read(
                 tmp_path, "0.log", Selection(), follow=False, is_over=lambda: False, news=news
@@ -303,7 +303,7 @@ def test_others_get_a_turn(tmp_path: Path) -> None:
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(other())
-        with contextlib.closing(FolderNews()) as news:
+        with contextlib.closing(DirectoryWatcher()) as news:
             wanted = Selection(tail_lines=90_000)
             pieces = log_reader.read(
                 tmp_path, "0.log", wanted, follow=False, is_over=lambda: False, news=news
@@ -325,7 +325,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
     async def follow() -> None:
         log = writer(tmp_path, most_bytes=10)
         before = descriptors()
-        with contextlib.closing(FolderNews()) as news:
+        with contextlib.closing(DirectoryWatcher()) as news:
             follower = Follower(tmp_path, Selection(), news)
             for number in range(5):
                 log.write("stdout", b"%d\n" % number)

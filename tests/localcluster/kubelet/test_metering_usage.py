@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 
 from windlass.localcluster.kubelet import usage_collector
-from windlass.localcluster.kubelet.usage_collector import Meter, MeteredRun
+from windlass.localcluster.kubelet.usage_collector import ContainerRun, UsageCollector
 from windlass.localcluster.sandbox.process.usage import Target
 from windlass.localcluster.usage import ContainerUsage, Load, PodUsage
 
@@ -15,17 +15,17 @@ class World:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.runs: list[MeteredRun] = []
+        self.runs: list[ContainerRun] = []
         self.loads: dict[str, Load] = {}
         self.looks = 0
-        self.meter = Meter(lambda: self.runs, self.read, lambda: self.now)
+        self.meter = UsageCollector(lambda: self.runs, self.read, lambda: self.now)
 
     def read(self, targets: Mapping[str, Target]) -> dict[str, Load]:
         self.looks += 1
         return {name: load for name, load in self.loads.items() if name in targets}
 
     def start(self, name: str, age: float, uid: str = "pod", container: str = "main") -> None:
-        self.runs.append(MeteredRun(uid, "node", container, name, time.time() - age, Target(1)))
+        self.runs.append(ContainerRun(uid, "node", container, name, time.time() - age, Target(1)))
 
 
 def test_the_first_look_reaches_back_to_the_start() -> None:
@@ -82,7 +82,7 @@ def test_it_looks_twice_where_nobody_has_looked_for_long() -> None:
             world.loads["a"] = Load(1000.0 + 0.25 * world.looks, 100)
             return found
 
-        world.meter = Meter(lambda: world.runs, read, lambda: world.now)
+        world.meter = UsageCollector(lambda: world.runs, read, lambda: world.now)
         (container,) = (await world.meter.reading()).pods["pod"].containers
         assert world.looks == 2
         assert (container.nanocores, container.window_seconds) == (500_000_000, 0.5)

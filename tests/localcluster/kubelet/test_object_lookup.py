@@ -9,7 +9,7 @@ import pytest
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.kubelet import object_lookup
 from windlass.localcluster.kubelet.containers.hosts_file import Entry
-from windlass.localcluster.kubelet.object_lookup import Surroundings
+from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.server import ApiServer
 from windlass.model.base import Json
 
@@ -25,7 +25,7 @@ class Cluster:
         self.server = ApiServer(data)
         self.lifecycle = self.server.lifecycle
         self.address: tuple[str, int] | None = ("10.88.0.1", 6443)
-        self.surroundings = Surroundings(self.lifecycle, lambda _: self.address, lambda: "CERTIFICATE")
+        self.surroundings = ObjectLookup(self.lifecycle, lambda _: self.address, lambda: "CERTIFICATE")
 
     def create(self, resource: str, name: str, **obj: Any) -> None:
         namespace = "" if resource == "nodes" else "default"

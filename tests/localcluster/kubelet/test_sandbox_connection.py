@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from windlass.localcluster.kubelet import sandbox_connection
-from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError, Connection
+from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError
 from windlass.localcluster.sandbox import channel, messages
 from windlass.localcluster.sandbox.channel import Channel
 
@@ -96,7 +96,7 @@ def test_a_refusal_is_raised() -> None:
         calling = asyncio.create_task(world.connection.call(attach))
         request = await world.asked()
         world.other.send(messages.Refused(request.call, "the reason"))
-        with pytest.raises(CallRefusedError, match="the reason"):
+        with pytest.raises(SandboxCallError, match="the reason"):
             await calling
         assert world.connection.is_open
 
@@ -166,7 +166,7 @@ def test_the_loss_is_told_once_and_refuses_every_call(ending: bytes) -> None:
         else:
             world.other.close()
         for call in calls:
-            with pytest.raises(CallRefusedError, match="gone"):
+            with pytest.raises(SandboxCallError, match="gone"):
                 await call
         await world.lost.wait()
         world.connection.send(messages.End())
@@ -230,7 +230,7 @@ def test_who_closes_hears_nothing_more() -> None:
         await world.asked()
         world.connection.close()
         world.connection.close()
-        with pytest.raises(CallRefusedError):
+        with pytest.raises(SandboxCallError):
             await calling
         assert world.losses == 0
 
@@ -240,7 +240,7 @@ def test_who_closes_hears_nothing_more() -> None:
 def test_a_call_after_the_end_is_refused() -> None:
     async def test(world: World) -> None:
         world.connection.close()
-        with pytest.raises(CallRefusedError):
+        with pytest.raises(SandboxCallError):
             await world.connection.call(attach)
 
     run(test)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from windlass.localcluster.kubelet.spawner_client import CannotSpawnError, Spawning
+from windlass.localcluster.kubelet.spawner_client import CannotSpawnError, SpawnerClient
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.channel import Channel, pair
 from windlass.localcluster.sandbox.process import launcher
-from windlass.localcluster.sandbox.process.launcher import Launched, Wanted
+from windlass.localcluster.sandbox.process.launcher import Launched, SpawnerOptions
 
 PATIENCE_SECONDS = 30.0
 READY = messages.Ready(isolates=False, gateway="", prefix_length=0, nameservers=(), notes=())
@@ -24,7 +24,7 @@ class Spawners:
     def __init__(self) -> None:
         self.ends: list[Channel[messages.ToSpawner]] = []
 
-    def launch(self, _: Wanted) -> Launched:
+    def launch(self, _: SpawnerOptions) -> Launched:
         ours, theirs = pair(messages.FromSpawner, messages.ToSpawner)
         self.ends.append(theirs)
         return Launched(subprocess.Popen([sys.executable, "-c", ""]), ours)
@@ -41,11 +41,11 @@ def spawners(monkeypatch: pytest.MonkeyPatch) -> Spawners:
 
 
 @pytest.fixture
-def spawning(tmp_path: Path) -> Spawning:
-    return Spawning(Wanted(folder=tmp_path, cluster="test"), tmp_path / "pods")
+def spawning(tmp_path: Path) -> SpawnerClient:
+    return SpawnerClient(SpawnerOptions(folder=tmp_path, cluster="test"), tmp_path / "pods")
 
 
-def test_who_asks_while_others_hear_of_its_end(spawners: Spawners, spawning: Spawning) -> None:
+def test_who_asks_while_others_hear_of_its_end(spawners: Spawners, spawning: SpawnerClient) -> None:
     """Those who waited are told that it has ended. Who comes before all of them know it waits for the next one."""
 
     async def asked() -> set[str]:
@@ -68,7 +68,9 @@ def test_who_asks_while_others_hear_of_its_end(spawners: Spawners, spawning: Spa
     assert asyncio.run(asked()) == {messages.Ready.__name__, CannotSpawnError.__name__}
 
 
-def test_who_is_cancelled_in_the_moment_of_the_answer_ends(spawners: Spawners, spawning: Spawning) -> None:
+def test_who_is_cancelled_in_the_moment_of_the_answer_ends(
+    spawners: Spawners, spawning: SpawnerClient
+) -> None:
     """A cluster that stops waits for everybody whom it has cancelled."""
 
     async def asked() -> bool:

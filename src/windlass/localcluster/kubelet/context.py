@@ -11,13 +11,13 @@ from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.options import DeleteOptions
 from windlass.localcluster.kubelet.addresses import Addresses
-from windlass.localcluster.kubelet.directory_watch import FolderNews
-from windlass.localcluster.kubelet.fault_injection import Interference
+from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
+from windlass.localcluster.kubelet.fault_injection import FaultInjector
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.images import Images
-from windlass.localcluster.kubelet.object_lookup import Surroundings
+from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.kubelet.pods.events import PodEvents
-from windlass.localcluster.kubelet.spawner_client import Spawning
+from windlass.localcluster.kubelet.spawner_client import SpawnerClient
 from windlass.localcluster.sandbox.messages import Ready
 from windlass.model.base import Json
 
@@ -39,8 +39,8 @@ class Means:
         folder: Path,
         lifecycle: Lifecycle,
         events: PodEvents,
-        spawning: Spawning,
-        surroundings: Surroundings,
+        spawning: SpawnerClient,
+        surroundings: ObjectLookup,
         images: Images,
         addresses: Addresses,
         host: Host,
@@ -49,8 +49,8 @@ class Means:
         files: MachineFiles,
         token: str,
         claim_folder: Callable[[Json], Path],
-        log_news: FolderNews,
-        interference: Interference,
+        log_news: DirectoryWatcher,
+        interference: FaultInjector,
     ) -> None:
         self.cluster = cluster
         self.is_ephemeral = is_ephemeral

@@ -30,11 +30,11 @@ _EVENT = struct.Struct("iIII")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class FolderNews:
+class DirectoryWatcher:
     """One for all who wait: the kernel lends few to a user. Made, used and closed on one event loop."""
 
     def __init__(self) -> None:
-        self._watches: set[FolderWatch] = set()
+        self._watches: set[DirectoryWatch] = set()
         self._kernel = _new_inotify()
         if self._kernel is not None:
             asyncio.get_running_loop().add_reader(self._kernel, self._pass_on, self._kernel)
@@ -51,8 +51,8 @@ class FolderNews:
             watch.has_changed.set()
 
     @contextlib.contextmanager
-    def watching(self, folder: Path) -> Iterator["FolderWatch"]:
-        watch = FolderWatch(self, folder)
+    def watching(self, folder: Path) -> Iterator["DirectoryWatch"]:
+        watch = DirectoryWatch(self, folder)
         self._watches.add(watch)
         try:
             yield watch
@@ -88,8 +88,8 @@ class FolderNews:
                 watch.number = None
 
 
-class FolderWatch:
-    def __init__(self, source: FolderNews, folder: Path) -> None:
+class DirectoryWatch:
+    def __init__(self, source: DirectoryWatcher, folder: Path) -> None:
         self.folder = folder
         self.number: int | None = None
         self.has_changed = asyncio.Event()

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from windlass.localcluster.kubelet.containers import errors
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 
 LEAST_FREE_BYTES = 4 * 1024**2
 
-Refusal = Callable[[str], RefusedError]
+Refusal = Callable[[str], SetupError]
 """The problem in words → the refusal that tells of it."""
 
 
@@ -27,12 +27,12 @@ def words(error: OSError) -> str:
     return f"{error.filename}: {said}" if error.filename else said
 
 
-def sandbox(problem: str) -> RefusedError:
-    return RefusedError(f"Failed to create pod sandbox: {problem}", errors.FAILED_SANDBOX)
+def sandbox(problem: str) -> SetupError:
+    return SetupError(f"Failed to create pod sandbox: {problem}", errors.FAILED_SANDBOX)
 
 
-def container(problem: str) -> RefusedError:
-    return RefusedError(problem, errors.CREATE_ERROR)
+def container(problem: str) -> SetupError:
+    return SetupError(problem, errors.CREATE_ERROR)
 
 
 def free_if_short(folder: Path) -> int | None:

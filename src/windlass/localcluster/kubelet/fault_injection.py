@@ -20,7 +20,7 @@ def at_once(_: Json) -> float:
     return 0.0
 
 
-class Interference:
+class FaultInjector:
     def __init__(self) -> None:
         self.delay_of: SecondsOf = at_once
         """For how long the start of a pod is held: asked once, when the pod comes to its node."""

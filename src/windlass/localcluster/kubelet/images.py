@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from windlass.localcluster.kubelet.containers import errors
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 
 _HUB = "docker.io"
 _HUB_NAMES = (_HUB, "index.docker.io")
@@ -85,7 +85,7 @@ class Images:
         self._change(removed)
 
     def folder_of(self, image: str) -> str:
-        """Of the image that a container names; empty when there is none, and RefusedError when it cannot be had."""
+        """Of the image that a container names; empty when there is none, and SetupError when it cannot be had."""
         try:
             key = normalised(image)
         except ValueError:
@@ -94,14 +94,14 @@ class Images:
         try:
             known = self.all()
         except ValueError as error:
-            raise RefusedError(str(error), errors.CREATE_ERROR) from error
+            raise SetupError(str(error), errors.CREATE_ERROR) from error
         folder = next((folder for name, folder in known.items() if normalised(name) == key), "")
         if folder and not Path(folder).is_dir():
             message = (
                 f'the folder of local image "{image}" is gone: {folder}; bring it back,'
                 f" or choose another one with `windlass local image add {image} DIR`"
             )
-            raise RefusedError(message, errors.CREATE_ERROR)
+            raise SetupError(message, errors.CREATE_ERROR)
         return folder
 
     def _change(self, change: Callable[[dict[str, str]], dict[str, str]]) -> None:

@@ -21,9 +21,9 @@ from windlass.localcluster.kubelet.exec.processes import RemoteProcess
 from windlass.localcluster.kubelet.lifecycle.records import Running
 from windlass.localcluster.kubelet.pods import directory, runtime, state_file
 from windlass.localcluster.kubelet.pods.worker import PodWorker
-from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError
-from windlass.localcluster.kubelet.supervisor_client import Supervision
-from windlass.localcluster.kubelet.usage_collector import MeteredRun
+from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
+from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
+from windlass.localcluster.kubelet.usage_collector import ContainerRun
 from windlass.localcluster.sandbox import log_format
 from windlass.localcluster.sandbox.process import cgroups
 from windlass.localcluster.sandbox.process.usage import Target
@@ -110,8 +110,8 @@ class Kubelet:
 
     async def _end_supervisor(self, uid: str) -> None:
         folder = directory.of(self._means.folder, uid)
-        with contextlib.suppress(OSError, CallRefusedError):
-            supervision = Supervision(folder.path, lambda _: None, lambda: None)
+        with contextlib.suppress(OSError, SandboxCallError):
+            supervision = SupervisorClient(folder.path, lambda _: None, lambda: None)
             await supervision.end()
             return
         await runtime.end_leftovers(folder, self._means.cluster)
@@ -198,12 +198,12 @@ class Kubelet:
 
     # What is used
 
-    def runs(self) -> Iterator[MeteredRun]:
+    def runs(self) -> Iterator[ContainerRun]:
         for uid, worker in self._workers.items():
             node = worker.pod["spec"]["nodeName"]
             for container, started in worker.runs():
                 target = Target(started.init, started.groups)
-                yield MeteredRun(uid, node, container.name, started.container, started.at, target)
+                yield ContainerRun(uid, node, container.name, started.container, started.at, target)
 
     # The runtime of the API server
 
@@ -239,7 +239,7 @@ class Kubelet:
         try:
             supervision = worker.supervision
             executed = await supervision.execute(_run_id(worker, container), command, is_terminal=tty)
-        except CallRefusedError as error:
+        except SandboxCallError as error:
             raise OSError(str(error)) from error
         process = processes.of_executed(supervision, executed)
         if not stdin and not tty:
@@ -260,7 +260,7 @@ class Kubelet:
         try:
             supervision = worker.supervision
             call, descriptors = await supervision.attach(_run_id(worker, container))
-        except CallRefusedError as error:
+        except SandboxCallError as error:
             raise OSError(str(error)) from error
         return processes.of_attached(supervision, call, descriptors, is_terminal=tty)
 
@@ -270,7 +270,7 @@ class Kubelet:
         worker = self._worker(namespace, pod)
         try:
             supervision = worker.supervision
-        except CallRefusedError as error:
+        except SandboxCallError as error:
             raise OSError(str(error)) from error
         addresses = worker.record.pod_ips
         return await ports.forward(supervision, addresses, port, is_isolated=worker.place.is_isolated)
@@ -279,7 +279,7 @@ class Kubelet:
 def _run_id(worker: PodWorker, container: str) -> str:
     current = worker.record.container(container).current
     if not isinstance(current, Running):
-        raise CallRefusedError(f"container {container} does not run")
+        raise SandboxCallError(f"container {container} does not run")
     return current.id
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from windlass.localcluster.apiserver.streams.requests import LogOptions
-from windlass.localcluster.kubelet.directory_watch import FolderNews
+from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
 from windlass.localcluster.sandbox import log_format
 
 _PIECE_BYTES = 64 * 1024
@@ -40,7 +40,7 @@ async def read(
     *,
     follow: bool,
     is_over: Callable[[], bool],
-    news: FolderNews,
+    news: DirectoryWatcher,
 ) -> AsyncGenerator[bytes, None]:
     """The text that is wanted, in pieces between which others get a turn; what there is not yet is an empty log.
 

@@ -25,7 +25,7 @@ _RESOURCES = {"ConfigMap": "configmaps", "Secret": "secrets"}
 _HEADLESS = "None"
 
 
-class Surroundings:
+class ObjectLookup:
     def __init__(self, lifecycle: Lifecycle, api_server: ApiServer, authority: Callable[[], str]) -> None:
         """`authority` is the text of the certificate that the API server's own is checked with."""
         self._store = lifecycle.store

@@ -21,7 +21,7 @@ _GONE = "the other side has gone"
 _numbers = itertools.count(1)
 
 
-class CallRefusedError(Exception):
+class SandboxCallError(Exception):
     """What was asked for is not done; the message says why."""
 
 
@@ -69,7 +69,7 @@ class Connection:
     async def call(self, make: Callable[[int], msgspec.Struct]) -> tuple[int, list[int]]:
         """The number of the call and the descriptors that came with the answer, which the caller closes."""
         if not self.is_open:
-            raise CallRefusedError(_GONE)
+            raise SandboxCallError(_GONE)
         number = next(_numbers)
         future = self._answers[number] = self._loop.create_future()
         self.send(make(number))
@@ -83,7 +83,7 @@ class Connection:
             self._answers.pop(number, None)
         message = getattr(answer, "message", None)
         if message is not None:
-            raise CallRefusedError(message)
+            raise SandboxCallError(message)
         return number, descriptors
 
     def _receive(self) -> None:
@@ -113,7 +113,7 @@ class Connection:
         self._channel.close()
         for future in self._answers.values():
             if not future.done():
-                future.set_exception(CallRefusedError(_GONE))
+                future.set_exception(SandboxCallError(_GONE))
 
 
 def connect(path: Path, incoming: Any) -> Channel[Any]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError, Connection, close_all
-from windlass.localcluster.kubelet.supervisor_client import Supervision
+from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError, close_all
+from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.process import launcher
-from windlass.localcluster.sandbox.process.launcher import Launched, Wanted
+from windlass.localcluster.sandbox.process.launcher import Launched, SpawnerOptions
 
 logger = logging.getLogger(__name__)
 
@@ -26,10 +26,10 @@ class CannotSpawnError(Exception):
     """The spawner does not start; the message says where to read why."""
 
 
-class Spawning:
+class SpawnerClient:
     """`pods` holds the folders of pods. Those that live on from before have a network that new ones must join."""
 
-    def __init__(self, wanted: Wanted, pods: Path) -> None:
+    def __init__(self, wanted: SpawnerOptions, pods: Path) -> None:
         self._wanted = wanted
         self._pods = pods
         self._launched: Launched | None = None
@@ -59,7 +59,7 @@ class Spawning:
             # Unlike wait_for, it hears also of a cancellation that comes in the moment of the answer.
             async with asyncio.timeout(_SECONDS_TO_START):
                 return await asyncio.shield(ready)
-        except (TimeoutError, CallRefusedError) as error:
+        except (TimeoutError, SandboxCallError) as error:
             if self._ready is ready:
                 # Nobody has begun anew meanwhile.
                 self._ready = None
@@ -76,8 +76,8 @@ class Spawning:
 
     async def _surviving_namespaces(self) -> tuple[int, int] | None:
         for folder in self._pods.iterdir() if self._pods.is_dir() else ():
-            with contextlib.suppress(OSError, CallRefusedError, TimeoutError):
-                supervision = Supervision(folder, lambda _: None, lambda: None)
+            with contextlib.suppress(OSError, SandboxCallError, TimeoutError):
+                supervision = SupervisorClient(folder, lambda _: None, lambda: None)
                 try:
                     async with asyncio.timeout(_SECONDS_TO_ANSWER):
                         return await supervision.namespaces()
@@ -86,20 +86,20 @@ class Spawning:
         return None
 
     async def spawn(self, pod: messages.PodPlan) -> None:
-        """A supervisor that listens in the pod's folder. Raises CallRefusedError."""
+        """A supervisor that listens in the pod's folder. Raises SandboxCallError."""
         await self.ready()
         if self._connection is None:
-            raise CallRefusedError("the process that starts pods has gone")
+            raise SandboxCallError("the process that starts pods has gone")
         try:
             async with asyncio.timeout(_SECONDS_TO_START):
                 await self._connection.call(lambda call: messages.Spawn(call, pod))
         except TimeoutError as error:
-            raise CallRefusedError("the process that starts pods does not answer") from error
+            raise SandboxCallError("the process that starts pods does not answer") from error
 
     async def listen(self, port: int) -> socket.socket:
-        """At the gateway of the pods' own network. Raises CallRefusedError."""
+        """At the gateway of the pods' own network. Raises SandboxCallError."""
         if self._connection is None:
-            raise CallRefusedError("the process that starts pods has gone")
+            raise SandboxCallError("the process that starts pods has gone")
         _, descriptors = await self._connection.call(lambda call: messages.Listen(call, port))
         return socket.socket(fileno=descriptors[0])
 
@@ -117,7 +117,7 @@ class Spawning:
     def _lose(self) -> None:
         self._connection = None
         if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(CallRefusedError(self._reason))
+            self._ready.set_exception(SandboxCallError(self._reason))
             # Nobody may be waiting for it.
             self._ready.exception()
         self._ready = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from windlass.localcluster.kubelet import sandbox_connection
-from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError, Connection
+from windlass.localcluster.kubelet.sandbox_connection import Connection, SandboxCallError
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.process import processes
 from windlass.localcluster.sandbox.process.supervisor import PROCESS, SOCKET
@@ -28,7 +28,7 @@ class Executed(NamedTuple):
     exit_code: "asyncio.Future[int]"
 
 
-class Supervision:
+class SupervisorClient:
     """`hear` gets what becomes of containers; `lose` is called once, when the supervisor has ended."""
 
     def __init__(self, folder: Path, hear: Callable[[News], None], lose: Callable[[], None]) -> None:
@@ -44,14 +44,14 @@ class Supervision:
         self._gone = asyncio.Event()
 
     async def hello(self, seconds: float) -> messages.Hello:
-        """Raises CallRefusedError when the supervisor ends before it says anything, or is killed for saying nothing."""
+        """Raises SandboxCallError when the supervisor ends before it says anything, or is killed for saying nothing."""
         try:
             # Unlike wait_for, it hears also of a cancellation that comes in the moment of the answer.
             async with asyncio.timeout(seconds):
                 return await asyncio.shield(self._hello)
         except TimeoutError as error:
             self.kill()
-            raise CallRefusedError("the pod's supervisor does not answer, and was killed") from error
+            raise SandboxCallError("the pod's supervisor does not answer, and was killed") from error
 
     def start(self, container: messages.ContainerPlan) -> None:
         self._connection.send(messages.Start(container))
@@ -102,7 +102,7 @@ class Supervision:
         return await self._connection.call(lambda call: messages.Attach(call, container))
 
     async def namespaces(self) -> tuple[int, int]:
-        """Of the user, and of the hub of the pods' network, as descriptors. Raises CallRefusedError without a hub."""
+        """Of the user, and of the hub of the pods' network, as descriptors. Raises SandboxCallError without a hub."""
         _, descriptors = await self._connection.call(messages.Namespaces)
         user, hub = descriptors
         return user, hub
@@ -137,7 +137,7 @@ class Supervision:
         self._loser()
 
     def _fail(self, future: "asyncio.Future[messages.Hello] | asyncio.Future[int]", why: str) -> None:
-        future.set_exception(CallRefusedError(why))
+        future.set_exception(SandboxCallError(why))
         # Nobody may be waiting for it.
         future.exception()
 

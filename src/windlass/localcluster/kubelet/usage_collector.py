@@ -16,7 +16,7 @@ LEAST_SECONDS = 1.0
 """Between two looks: less says little of a rate, and whoever asks sooner gets the same answer."""
 
 
-class MeteredRun(msgspec.Struct, frozen=True):
+class ContainerRun(msgspec.Struct, frozen=True):
     """A run of a container, `id`, of the pod `uid`."""
 
     uid: str
@@ -28,12 +28,12 @@ class MeteredRun(msgspec.Struct, frozen=True):
     target: Target
 
 
-class Meter:
+class UsageCollector:
     """`running` answers with all that runs; `read` with what each has used, by id."""
 
     def __init__(
         self,
-        running: Callable[[], Iterable[MeteredRun]],
+        running: Callable[[], Iterable[ContainerRun]],
         read: Callable[[Mapping[str, Target]], dict[str, Load]] = process_usage.read,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,7 +59,7 @@ class Meter:
             await asyncio.sleep(LEAST_SECONDS)
             since = {run_id: known or now[run_id] for run_id, known in since.items()}
             now = await self._look_at(runs)
-        pods: dict[str, list[tuple[MeteredRun, ContainerUsage]]] = {}
+        pods: dict[str, list[tuple[ContainerRun, ContainerUsage]]] = {}
         for run in runs:
             first = since.get(run.id)
             if first is not None and run.id in now:
@@ -73,7 +73,7 @@ class Meter:
         )
         return self._reading
 
-    async def _look_at(self, runs: Iterable[MeteredRun]) -> dict[str, Look]:
+    async def _look_at(self, runs: Iterable[ContainerRun]) -> dict[str, Look]:
         targets = {run.id: run.target for run in runs}
         # Some hundred files are read, which nobody else has to wait for.
         found = await asyncio.to_thread(self._read, targets)
@@ -81,6 +81,6 @@ class Meter:
         return {run_id: Look(now, load) for run_id, load in found.items()}
 
 
-def _since(run: MeteredRun, before: Mapping[str, Look], now: Mapping[str, Look]) -> Look | None:
+def _since(run: ContainerRun, before: Mapping[str, Look], now: Mapping[str, Look]) -> Look | None:
     age = max(time.time() - run.started_at, 0.0)
     return usage.since(before.get(run.id), now[run.id].at, age)

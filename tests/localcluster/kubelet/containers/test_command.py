@@ -3,7 +3,7 @@
 import pytest
 
 from windlass.localcluster.kubelet.containers import command
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.model.base import Json
 
 
@@ -29,7 +29,7 @@ def test_arguments(container: Json, argv: tuple[str, ...]) -> None:
     ],
 )
 def test_no_arguments(container: Json, message: str) -> None:
-    with pytest.raises(RefusedError, match=message) as refused:
+    with pytest.raises(SetupError, match=message) as refused:
         command.argv({"name": "main", **container}, {})
     assert refused.value.reason == "CreateContainerError"
 
@@ -43,5 +43,5 @@ def test_working_directory(written: str | None, folder: str) -> None:
 
 
 def test_a_relative_working_directory() -> None:
-    with pytest.raises(RefusedError, match='workingDir "work" of container "main" is not an absolute path'):
+    with pytest.raises(SetupError, match='workingDir "work" of container "main" is not an absolute path'):
         command.working_directory({"name": "main", "workingDir": "work"})

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from windlass.localcluster.kubelet.containers.environment import environment
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.model.base import Json
 
@@ -104,13 +104,13 @@ def test_values(variable: Json, value: str | None, pod: Json, lookup: Lookup, fa
     ],
 )
 def test_refusals(container: Json, message: str, pod: Json, lookup: Lookup, facts: Facts) -> None:
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(SetupError) as refused:
         environment(pod, {"name": "main", **container}, lookup, facts)
     assert (refused.value.reason, refused.value.message) == (CONFIG_ERROR, message)
 
 
 def test_a_value_that_no_process_can_be_given(pod: Json, lookup: Lookup, facts: Facts) -> None:
-    with pytest.raises(RefusedError, match='environment variable "X" holds a NUL byte') as refused:
+    with pytest.raises(SetupError, match='environment variable "X" holds a NUL byte') as refused:
         environment(
             pod, {"name": "main", "env": [_from("secretKeyRef", name="login", key="nul")]}, lookup, facts
         )

@@ -3,7 +3,7 @@
 import pytest
 
 from windlass.localcluster.kubelet.containers import gpus as container_gpus
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.model.base import Json
 
 
@@ -71,6 +71,6 @@ def test_a_container_chooses_among_its_own(written: str, visible: str) -> None:
 @pytest.mark.parametrize("annotations", [{}, {"windlass.dev/gpus": "0"}, {"windlass.dev/gpus": "mine"}])
 def test_a_pod_that_was_given_none(annotations: dict[str, str]) -> None:
     pod = {**POD, "metadata": {"annotations": annotations}}
-    with pytest.raises(RefusedError, match="the pod was given no GPUs: the scheduler writes them") as told:
+    with pytest.raises(SetupError, match="the pod was given no GPUs: the scheduler writes them") as told:
         container_gpus.environment(pod, _of(pod, "second"), {}, EIGHT)
     assert told.value.reason == "CreateContainerError"

@@ -3,7 +3,7 @@
 import pytest
 
 from windlass.localcluster.kubelet.containers import hosts_file
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.localcluster.kubelet.containers.resolver_file import resolv_conf
 from windlass.model.base import Json
@@ -78,7 +78,7 @@ def test_hostname(name: str, spec: Json, expected: str, pod: Json) -> None:
 def test_a_whole_name_that_is_too_long(pod: Json) -> None:
     pod["metadata"]["name"] = "x" * 39
     pod["spec"] |= {"subdomain": "s", "setHostnameAsFQDN": True}
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(SetupError) as refused:
         hosts_file.hostname(pod)
     assert refused.value.reason == "FailedCreatePodSandBox"
     assert refused.value.message == (

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from windlass.localcluster.kubelet.containers import plan as container_plan
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.localcluster.kubelet.containers.plan import Setting
 from windlass.localcluster.kubelet.host import Host
@@ -162,7 +162,7 @@ def test_parts_of_volumes(setting: Setting) -> None:
 
 def test_parts_that_are_elsewhere(setting: Setting) -> None:
     (setting.folder.volume("data") / "out").symlink_to("/etc")
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(SetupError) as told:
         _plan(setting, {"volumeMounts": [_mounted("data", "/a", subPath="out")]})
     assert told.value.reason == "CreateContainerConfigError"
     assert told.value.message == (
@@ -194,7 +194,7 @@ def test_a_folder_at_its_own_path_needs_no_mount(plain: Setting) -> None:
     ],
 )
 def test_what_needs_a_mount_is_refused(plain: Setting, mounts: list[Json], image: str, what: str) -> None:
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(SetupError) as told:
         _plan(plain, {"image": "tf", "volumeMounts": mounts}, image)
     assert told.value.reason == "CreateContainerError"
     assert told.value.message == (

@@ -6,7 +6,7 @@ import pwd
 import pytest
 
 from windlass.localcluster.kubelet.containers import users
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.sandbox.messages import User
 from windlass.model.base import Json
@@ -55,7 +55,7 @@ def test_user(of_pod: Json, of_container: Json, host: Host, expected: User) -> N
     ],
 )
 def test_root_where_root_must_not_be(of_pod: Json, of_container: Json, problem: str) -> None:
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(SetupError) as told:
         _user(of_pod, of_container, ROOT)
     assert (told.value.reason, told.value.message) == (
         "CreateContainerConfigError",
@@ -73,7 +73,7 @@ def test_root_where_root_must_not_be(of_pod: Json, of_container: Json, problem: 
     ],
 )
 def test_others_where_nobody_is_root(of_pod: Json, named: str) -> None:
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(SetupError) as told:
         _user(of_pod, {}, ANN)
     assert told.value.reason == "CreateContainerError"
     assert told.value.message == (

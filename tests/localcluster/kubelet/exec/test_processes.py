@@ -14,8 +14,8 @@ import pytest
 from windlass.localcluster.apiserver.streams.websockets import STDERR, STDOUT
 from windlass.localcluster.kubelet.exec import processes
 from windlass.localcluster.kubelet.exec.processes import RemoteProcess
-from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError
-from windlass.localcluster.kubelet.supervisor_client import Executed, Supervision
+from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
+from windlass.localcluster.kubelet.supervisor_client import Executed, SupervisorClient
 
 PATIENCE_SECONDS = 60
 CALL = 7
@@ -41,8 +41,8 @@ class World:
         self._own: set[int] = set()
 
     @property
-    def supervision(self) -> Supervision:
-        return cast("Supervision", self.supervisor)
+    def supervision(self) -> SupervisorClient:
+        return cast("SupervisorClient", self.supervisor)
 
     def pipes(self) -> tuple[RemoteProcess, int, int, int]:
         (stdin, a), (b, stdout), (c, stderr) = os.pipe(), os.pipe(), os.pipe()
@@ -288,7 +288,7 @@ def test_who_stops_reading_closes_all() -> None:
 def test_a_process_whose_supervisor_has_gone() -> None:
     async def test(world: World) -> None:
         process, *_ = world.pipes()
-        world.exit_code.set_exception(CallRefusedError("the pod's supervisor has gone"))
+        world.exit_code.set_exception(SandboxCallError("the pod's supervisor has gone"))
         with pytest.raises(OSError, match="the pod's supervisor has gone"):
             await process.wait()
         await process.abandon()

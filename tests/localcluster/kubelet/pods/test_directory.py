@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.pods.directory import PodFolder
@@ -99,7 +99,7 @@ def test_a_full_disk_is_told(folder: PodFolder, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Path, "open", full)
     with pytest.raises(
-        RefusedError, match=r"Failed to create pod sandbox: .*hostname: No space left on device"
+        SetupError, match=r"Failed to create pod sandbox: .*hostname: No space left on device"
     ) as told:
         directory.write_hostname(folder, "x")
     assert told.value.reason == "FailedCreatePodSandBox"
@@ -107,7 +107,7 @@ def test_a_full_disk_is_told(folder: PodFolder, monkeypatch: pytest.MonkeyPatch)
 
 def test_what_is_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / "pods").write_text("")
-    with pytest.raises(RefusedError, match="Not a directory"):
+    with pytest.raises(SetupError, match="Not a directory"):
         directory.make(directory.of(tmp_path / "pods", "0b1c"))
 
 

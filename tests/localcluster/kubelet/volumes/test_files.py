@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.localcluster.kubelet.volumes import files
 from windlass.model.base import Json
@@ -182,7 +182,7 @@ def _at(*paths: str) -> Json:
     ],
 )
 def test_refusals(volume: Json, problem: str, pod: Json, lookup: Lookup, facts: Facts) -> None:
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(SetupError) as refused:
         files.files({"name": "v", **volume}, pod, lookup, facts, _token)
     assert refused.value.reason == "FailedMount"
     assert refused.value.message == f'MountVolume.SetUp failed for volume "v" : {problem}'

@@ -4,7 +4,7 @@ import stat
 
 import pytest
 
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.volumes.host_path import Creation, creation
 
 FOLDER, FILE, SOCKET = stat.S_IFDIR | 0o755, stat.S_IFREG | 0o644, stat.S_IFSOCK | 0o600
@@ -63,13 +63,13 @@ UNKNOWN = (
     ],
 )
 def test_what_is_something_else(kind: str, mode: int | None, problem: str) -> None:
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(SetupError) as refused:
         creation(_volume(kind), {"/x": mode}.__getitem__)
     assert refused.value.reason == "FailedMount"
     assert refused.value.message == f'MountVolume.SetUp failed for volume "v" : {problem}'
 
 
 def test_no_way_up() -> None:
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(SetupError) as refused:
         creation(_volume("", "/x/../etc"), lambda _: FOLDER)
     assert refused.value.message.endswith(" : invalid HostPath `/x/../etc`: must not contain '..'")

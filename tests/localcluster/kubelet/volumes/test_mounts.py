@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.localcluster.kubelet.volumes import memory as volume_memory
 from windlass.localcluster.kubelet.volumes.mounts import Mount, mounts, termination_message_path
@@ -84,7 +84,7 @@ def test_mounts(written: Json, expected: Mount, pod: Json) -> None:
     ],
 )
 def test_refusals(written: Json, message: str, pod: Json) -> None:
-    with pytest.raises(RefusedError) as refused:
+    with pytest.raises(SetupError) as refused:
         _mounts(pod, written)
     assert (refused.value.reason, refused.value.message) == ("CreateContainerConfigError", message)
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.pods import directory
@@ -78,7 +78,7 @@ def _prepared(kept: Kept, *volumes: Json, host: Host = HOST, **spec: Any) -> Pod
 
 
 def _refusal(kept: Kept, volume: Json, host: Host = HOST) -> str:
-    with pytest.raises(RefusedError) as told:
+    with pytest.raises(SetupError) as told:
         _prepared(kept, {"name": "v", **volume}, host=host)
     assert told.value.reason == "FailedMount"
     return told.value.message
@@ -243,7 +243,7 @@ def test_refreshing_leaves_what_cannot_be_had_any_more(kept: Kept) -> None:
     _prepared(kept, CONFIG, LABELS)
     del kept.objects["settings"]
     relabelled = {**pod, "metadata": {**pod["metadata"], "labels": {}}}
-    with pytest.raises(RefusedError, match='configmap "settings" not found'):
+    with pytest.raises(SetupError, match='configmap "settings" not found'):
         _refresh(kept, relabelled)
     assert (kept.path("v") / "level").read_text() == "debug"
     assert (kept.path("l") / "labels").read_text() == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from windlass.localcluster.sandbox.process import launcher
-from windlass.localcluster.sandbox.process.launcher import Wanted
+from windlass.localcluster.sandbox.process.launcher import SpawnerOptions
 
 pytestmark = pytest.mark.pods
 
@@ -19,7 +19,7 @@ def test_what_a_shell_knows_is_not_to_be_read_in_containers(
     """The first process of each is one of the spawner's."""
     monkeypatch.setenv("JUPYTER_PASSWORD", "sesame")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    launched = launcher.launch(Wanted(folder=tmp_path, cluster="c", level="plain", network="shared"))
+    launched = launcher.launch(SpawnerOptions(folder=tmp_path, cluster="c", level="plain", network="shared"))
     try:
         found = Path(f"/proc/{launched.process.pid}/environ").read_bytes().split(b"\0")
     finally:

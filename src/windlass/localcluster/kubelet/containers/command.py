@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Mapping
 
 from windlass.localcluster.kubelet.containers import errors, expansion
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.model.base import Json
 
 
@@ -17,11 +17,11 @@ def argv(container: Json, environment: Mapping[str, str]) -> tuple[str, ...]:
             f'no command specified: images are not pulled here, so that container "{name}" has no entrypoint;'
             f" give it a command"
         )
-        raise RefusedError(message, errors.CREATE_ERROR)
+        raise SetupError(message, errors.CREATE_ERROR)
     expanded = tuple(expansion.expand(word, environment) for word in words)
     if any("\0" in word for word in expanded):
         message = f'the command of container "{name}" holds a NUL byte, which no process can be given'
-        raise RefusedError(message, errors.CREATE_ERROR)
+        raise SetupError(message, errors.CREATE_ERROR)
     return expanded
 
 
@@ -30,5 +30,5 @@ def working_directory(container: Json) -> str:
     written: str = container.get("workingDir") or "/"
     if not written.startswith("/"):
         message = f'workingDir "{written}" of container "{container["name"]}" is not an absolute path'
-        raise RefusedError(message, errors.CREATE_ERROR)
+        raise SetupError(message, errors.CREATE_ERROR)
     return posixpath.normpath(f"/{written.lstrip('/')}")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
 
 from windlass.k8s import api_errors, quantities
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.model.base import Json
 
@@ -32,7 +32,7 @@ def field(pod: Json, path: str, facts: Facts) -> str:
     if opening and name in ("metadata.labels", "metadata.annotations"):
         value: str = (metadata.get(name.removeprefix("metadata.")) or {}).get(key, "")
         return value
-    raise RefusedError(f"unsupported fieldPath: {path}")
+    raise SetupError(f"unsupported fieldPath: {path}")
 
 
 def resource(pod: Json, own: Json | None, reference: Json, facts: Facts) -> str:
@@ -41,7 +41,7 @@ def resource(pod: Json, own: Json | None, reference: Json, facts: Facts) -> str:
     container = own if own is not None and not wanted else _container(pod, wanted)
     kind, _, name = reference["resource"].partition(".")
     if kind not in ("limits", "requests") or name not in _RESOURCES:
-        raise RefusedError(f"unsupported container resource : {reference['resource']}")
+        raise SetupError(f"unsupported container resource : {reference['resource']}")
     amount = _amount(container, kind, name)
     if kind == "limits" and not amount:
         amount = quantities.parse(facts.allocatable.get(name, "0"))
@@ -65,7 +65,7 @@ def _container(pod: Json, name: str) -> Json:
         if container["name"] == name:
             found: Json = container
             return found
-    raise RefusedError(f"container {name} not found")
+    raise SetupError(f"container {name} not found")
 
 
 def _first(addresses: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ import base64
 from collections.abc import Iterator, Mapping
 
 from windlass.localcluster.kubelet.containers import downward, errors, expansion, service_variables
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.model.base import Json
 
@@ -31,7 +31,7 @@ def environment(pod: Json, container: Json, lookup: Lookup, facts: Facts) -> dic
     for name, value in complete.items():
         if "\0" in value:
             message = f'environment variable "{name}" holds a NUL byte, which no process can be given'
-            raise RefusedError(message, errors.CREATE_ERROR)
+            raise SetupError(message, errors.CREATE_ERROR)
     return complete
 
 
@@ -53,12 +53,12 @@ def _value(variable: Json, pod: Json, container: Json, lookup: Lookup, facts: Fa
         return downward.resource(pod, container, source["resourceFieldRef"], facts)
     if not any(key in source for key in _KEYS):
         message = f'variable "{variable["name"]}": values from {", ".join(source)} cannot be had here'
-        raise RefusedError(message)
+        raise SetupError(message)
     kind, reference = _referenced(source, _KEYS)
     value = _texts(kind, reference, lookup).get(reference["key"])
     if value is None and not reference.get("optional"):
         where = f"{pod['metadata']['namespace']}/{reference['name']}"
-        raise RefusedError(f"couldn't find key {reference['key']} in {kind} {where}")
+        raise SetupError(f"couldn't find key {reference['key']} in {kind} {where}")
     return value
 
 

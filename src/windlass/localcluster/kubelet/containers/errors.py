@@ -6,7 +6,7 @@ FAILED_MOUNT = "FailedMount"
 FAILED_SANDBOX = "FailedCreatePodSandBox"
 
 
-class RefusedError(Exception):
+class SetupError(Exception):
     """A container waits with this reason and message; a volume or a pod that cannot be set up gets them as an event."""
 
     def __init__(self, message: str, reason: str = CONFIG_ERROR) -> None:
@@ -15,10 +15,10 @@ class RefusedError(Exception):
         self.reason = reason
 
 
-def failed_mount(volume: str, problem: str) -> RefusedError:
-    return RefusedError(f'MountVolume.SetUp failed for volume "{volume}" : {problem}', FAILED_MOUNT)
+def failed_mount(volume: str, problem: str) -> SetupError:
+    return SetupError(f'MountVolume.SetUp failed for volume "{volume}" : {problem}', FAILED_MOUNT)
 
 
-def not_found(kind: str, name: str) -> RefusedError:
+def not_found(kind: str, name: str) -> SetupError:
     """The kubelet writes the kind in lower case and, unlike the API server, in the singular."""
-    return RefusedError(f'{kind.lower()} "{name}" not found')
+    return SetupError(f'{kind.lower()} "{name}" not found')

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from windlass.k8s import quantities
 from windlass.localcluster.kubelet import machine
 from windlass.localcluster.kubelet.containers import errors
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.scheduler import gpus, node_resources
 from windlass.model.base import Json
@@ -27,7 +27,7 @@ def environment(pod: Json, container: Json, own: Mapping[str, str], gpu_ids: Seq
             f'container "{container["name"]}" asks for {count} {gpus.RESOURCE}, but the pod was given no GPUs: the'
             f" scheduler writes them into the annotation {gpus.ANNOTATION}, so let it choose the node"
         )
-        raise RefusedError(message, errors.CREATE_ERROR)
+        raise SetupError(message, errors.CREATE_ERROR)
     visible = _chosen(own[VISIBLE], share) if VISIBLE in own else share
     # In one order for all, or a number would mean one GPU here and another there.
     return {VISIBLE: machine.visible_devices(gpu_ids, visible), _ORDER: "PCI_BUS_ID"}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from windlass.localcluster.kubelet.containers.errors import FAILED_SANDBOX, RefusedError
+from windlass.localcluster.kubelet.containers.errors import FAILED_SANDBOX, SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.model.base import Json
 
@@ -49,7 +49,7 @@ def hostname(pod: Json) -> str:
             "Failed to create pod sandbox: failed to construct FQDN from pod hostname and cluster domain, FQDN"
             f" {whole} is too long ({_LONGEST_FQDN} characters is the max, {len(whole)} characters requested)"
         )
-        raise RefusedError(message, FAILED_SANDBOX)
+        raise SetupError(message, FAILED_SANDBOX)
     return whole
 
 

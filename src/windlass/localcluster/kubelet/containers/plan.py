@@ -13,7 +13,7 @@ import msgspec
 from windlass.k8s import quantities
 from windlass.localcluster.kubelet.containers import command, errors, gpus, users
 from windlass.localcluster.kubelet.containers import environment as variables
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.pods import directory
@@ -144,7 +144,7 @@ def _source(mount: mounts.Mount, container: Json, volumes: PodVolumes) -> str:
         return str(sub_paths.inside(Path(volume), mount.sub_path))
     except sub_paths.OutsideError as error:
         what = f'volumeMount "{mount.source_volume}" of container "{container["name"]}"'
-        raise RefusedError(f"failed to prepare subPath for {what}: {error}") from error
+        raise SetupError(f"failed to prepare subPath for {what}: {error}") from error
 
 
 def _check_is_in_place(mount: mounts.Mount, container: Json, setting: Setting) -> None:
@@ -155,10 +155,10 @@ def _check_is_in_place(mount: mounts.Mount, container: Json, setting: Setting) -
     _source(mount, container, setting.volumes)
 
 
-def _cannot_mount(what: str, container: Json, host: Host) -> RefusedError:
+def _cannot_mount(what: str, container: Json, host: Host) -> SetupError:
     message = (
         f'container "{container["name"]}" cannot have {what}: this machine cannot give a pod mounts of its own'
         f" ({host.no_mounts_because}); mount a hostPath volume at its own path, or run the cluster where that can be"
         " had, on Linux as root or with user namespaces allowed"
     )
-    return RefusedError(message, errors.CREATE_ERROR)
+    return SetupError(message, errors.CREATE_ERROR)

@@ -4,7 +4,7 @@ import pwd
 from typing import Any
 
 from windlass.localcluster.kubelet.containers import errors
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.sandbox.messages import User
@@ -51,7 +51,7 @@ def _check_non_root(pod: Json, container: Json, uid: int | None, host: Host) -> 
         if uid is None
         else "container's runAsUser breaks non-root policy"
     )
-    raise RefusedError(f'{problem} (pod: "{specs.full_name(pod)}", container: {container["name"]})')
+    raise SetupError(f'{problem} (pod: "{specs.full_name(pod)}", container: {container["name"]})')
 
 
 def _check_own(
@@ -70,7 +70,7 @@ def _check_own(
             f" cluster is run by user {host.uid} (group {host.gid}), who is not root and can start processes as"
             f" nobody else: leave that out, or start the cluster as root"
         )
-        raise RefusedError(message, errors.CREATE_ERROR)
+        raise SetupError(message, errors.CREATE_ERROR)
 
 
 def _known(uid: int) -> pwd.struct_passwd | None:

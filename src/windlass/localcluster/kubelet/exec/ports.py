@@ -6,15 +6,15 @@ import os
 import socket
 from collections.abc import Sequence
 
-from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError
-from windlass.localcluster.kubelet.supervisor_client import Supervision
+from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
+from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 
 LOOPBACK = "127.0.0.1"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def forward(
-    supervision: Supervision, addresses: Sequence[str], port: int, *, is_isolated: bool
+    supervision: SupervisorClient, addresses: Sequence[str], port: int, *, is_isolated: bool
 ) -> Streams:
     """To a port of the pod, on its loopback or on its own address. Raises OSError.
 
@@ -27,12 +27,12 @@ async def forward(
     return await connect(supervision, hosts[-1], port)
 
 
-async def connect(supervision: Supervision, host: str, port: int) -> Streams:
+async def connect(supervision: SupervisorClient, host: str, port: int) -> Streams:
     """The machine looks up the host's name. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     try:
         connection = await supervision.connect(str(found[0][4][0]), port)
-    except CallRefusedError as error:
+    except SandboxCallError as error:
         raise ConnectionRefusedError(str(error)) from error
     connection.setblocking(False)
     try:

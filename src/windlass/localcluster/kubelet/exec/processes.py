@@ -9,8 +9,8 @@ import termios
 from collections.abc import AsyncIterator, Iterable
 
 from windlass.localcluster.apiserver.streams import websockets
-from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError
-from windlass.localcluster.kubelet.supervisor_client import Executed, Supervision
+from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
+from windlass.localcluster.kubelet.supervisor_client import Executed, SupervisorClient
 
 _PIECE = 64 * 1024
 _LARGEST_SIZE = 0xFFFF
@@ -21,7 +21,7 @@ class RemoteProcess:
 
     def __init__(
         self,
-        supervision: Supervision,
+        supervision: SupervisorClient,
         call: int,
         streams: Iterable[tuple[int, int]],
         stdin: int | None,
@@ -90,7 +90,7 @@ class RemoteProcess:
             return 0
         try:
             return await self._exit_code
-        except CallRefusedError as error:
+        except SandboxCallError as error:
             raise OSError(str(error)) from error
 
     async def abandon(self) -> None:
@@ -106,7 +106,7 @@ class RemoteProcess:
         self._terminal = None
 
 
-def of_executed(supervision: Supervision, executed: Executed) -> RemoteProcess:
+def of_executed(supervision: SupervisorClient, executed: Executed) -> RemoteProcess:
     for descriptor in executed.descriptors:
         os.set_blocking(descriptor, False)
     if len(executed.descriptors) == 1:
@@ -126,7 +126,7 @@ def of_executed(supervision: Supervision, executed: Executed) -> RemoteProcess:
 
 
 def of_attached(
-    supervision: Supervision, call: int, descriptors: list[int], *, is_terminal: bool
+    supervision: SupervisorClient, call: int, descriptors: list[int], *, is_terminal: bool
 ) -> RemoteProcess:
     """Which of its two streams something came on is not known any more."""
     for descriptor in descriptors:

@@ -10,7 +10,7 @@ from windlass.localcluster.kubelet.lifecycle.records import Running
 from windlass.localcluster.kubelet.pods import hooks
 from windlass.localcluster.kubelet.pods.events import PodEvents
 from windlass.localcluster.kubelet.probes.prober import Prober
-from windlass.localcluster.kubelet.probes.target import PodWay, WorkerListener
+from windlass.localcluster.kubelet.probes.target import ContainerTarget, WorkerListener
 from windlass.model.base import Json
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
-class Care:
+class ContainerMonitor:
     """For the containers of one pod."""
 
     def __init__(self, worker: "PodWorker", events: PodEvents) -> None:
@@ -42,7 +42,7 @@ class Care:
         prober = Prober(
             container,
             lambda: self._worker.pod,
-            PodWay(self._worker, run.id),
+            ContainerTarget(self._worker, run.id),
             WorkerListener(self._worker, self._events, name),
             age=age,
         )
@@ -77,7 +77,7 @@ class Care:
 
     async def _run_hook(self, name: str, run: Running, kind: str, handler: Json, seconds: float) -> None:
         pod = self._worker.pod
-        way, container = PodWay(self._worker, run.id), specs.container(pod, name)
+        way, container = ContainerTarget(self._worker, run.id), specs.container(pod, name)
         problem = await hooks.run(handler, container, pod, way, seconds)
         if problem and run.id in self._worker.run_ids():
             self._events.hook_failed(pod, name, kind, problem)

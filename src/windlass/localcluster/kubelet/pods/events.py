@@ -6,7 +6,7 @@ The words are those of the release that the API server says it is: people and pr
 import logging
 
 from windlass.localcluster.events import EventRecorder
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.lifecycle import back_off, specs, terminations
 from windlass.localcluster.kubelet.lifecycle.records import ContainerRecord, Ending
 from windlass.localcluster.kubelet.probes.schedule import Kill
@@ -65,7 +65,7 @@ class PodEvents:
         words = f"{hook[0].upper()}{hook[1:]}Hook failed: {message}"
         self._tell(pod, _WARNING, f"Failed{hook[0].upper()}{hook[1:]}Hook", words, container)
 
-    def refused(self, pod: Json, refusal: RefusedError) -> None:
+    def refused(self, pod: Json, refusal: SetupError) -> None:
         """A volume or a network that cannot be had: of the whole pod, under the reason that it came with."""
         self._tell(pod, _WARNING, refusal.reason, refusal.message)
 

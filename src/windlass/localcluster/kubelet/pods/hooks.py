@@ -3,7 +3,7 @@
 import asyncio
 
 from windlass.localcluster.kubelet.probes import prober
-from windlass.localcluster.kubelet.probes.prober import Way
+from windlass.localcluster.kubelet.probes.prober import ProbeTarget
 from windlass.localcluster.kubelet.probes.schedule import Outcome
 from windlass.model.base import Json
 
@@ -17,7 +17,7 @@ def hook(container: Json, name: str) -> Json | None:
     return (container.get("lifecycle") or {}).get(name)
 
 
-async def run(handler: Json, container: Json, pod: Json, way: Way, seconds: float) -> str:
+async def run(handler: Json, container: Json, pod: Json, way: ProbeTarget, seconds: float) -> str:
     """What went wrong, in words, or nothing."""
     if "sleep" in handler:
         await asyncio.sleep(min(float(handler["sleep"].get("seconds") or 0), seconds))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from windlass.localcluster.kubelet import disk_errors, log_reader
 from windlass.localcluster.kubelet.containers import plan as container_plan
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.context import Means
 from windlass.localcluster.kubelet.lifecycle import specs
 from windlass.localcluster.kubelet.lifecycle import termination_message as lifecycle_termination_message
@@ -27,7 +27,7 @@ class PodAddresses(NamedTuple):
     host: tuple[str, ...]
 
 
-class PodPlace:
+class PodSandbox:
     def __init__(self, pod: Json, means: Means) -> None:
         meta = pod["metadata"]
         self.uid: str = meta["uid"]
@@ -62,7 +62,7 @@ class PodPlace:
     # The place
 
     async def make(self, pod: Json) -> None:
-        """Folder, files, volumes, and a supervisor that listens. Raises RefusedError, CallRefusedError."""
+        """Folder, files, volumes, and a supervisor that listens. Raises SetupError, SandboxCallError."""
         means = self._means
         directory.make(self.folder)
         self.refresh_hosts(pod)
@@ -98,7 +98,7 @@ class PodPlace:
     def refresh_volumes(self, pod: Json) -> None:
         """What a ConfigMap or a label says now. What has gone is kept as it was."""
         if self._volumes is not None:
-            with contextlib.suppress(RefusedError):
+            with contextlib.suppress(SetupError):
                 setup.refresh(pod, self.folder, self._sources(pod), self._means.host, _now())
 
     def refresh_hosts(self, pod: Json) -> None:
@@ -145,7 +145,7 @@ class PodPlace:
 
     def image_id(self, pod: Json, name: str) -> str:
         """What stands in the status: a folder of the machine, or nothing, for no image was needed."""
-        with contextlib.suppress(RefusedError):
+        with contextlib.suppress(SetupError):
             return self._means.images.folder_of(specs.container(pod, name).get("image", ""))
         return ""
 

@@ -17,19 +17,19 @@ import msgspec
 
 from windlass.k8s.api_errors import ApiError
 from windlass.localcluster.kubelet.addresses import NetworkFullError
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.context import Means
 from windlass.localcluster.kubelet.lifecycle import records, restarts, specs, statuses, terminations
 from windlass.localcluster.kubelet.lifecycle.records import ContainerRecord, PodRecord, Running
 from windlass.localcluster.kubelet.lifecycle.restarts import Finished, StartContainer, StopAll, WaitUntil
 from windlass.localcluster.kubelet.pods import hooks, state_file
-from windlass.localcluster.kubelet.pods.container_lifecycle import Care
-from windlass.localcluster.kubelet.pods.runtime import PodPlace
+from windlass.localcluster.kubelet.pods.container_lifecycle import ContainerMonitor
+from windlass.localcluster.kubelet.pods.runtime import PodSandbox
 from windlass.localcluster.kubelet.pods.state_file import PodState
 from windlass.localcluster.kubelet.pods.stopping import Stopping
-from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError
+from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
 from windlass.localcluster.kubelet.spawner_client import CannotSpawnError
-from windlass.localcluster.kubelet.supervisor_client import News, Supervision
+from windlass.localcluster.kubelet.supervisor_client import News, SupervisorClient
 from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.process import container_runs
 from windlass.localcluster.store_types import StoreError
@@ -51,13 +51,13 @@ class PodWorker:
 
     def __init__(self, pod: Json, means: Means, state: PodState | None = None) -> None:
         self.pod = pod
-        self.place = PodPlace(pod, means)
+        self.place = PodSandbox(pod, means)
         self._means = means
         self._record = state.record if state else records.new(pod)
         self._starting = dict(state.starting) if state else {}
-        self._supervision: Supervision | None = None
+        self._supervision: SupervisorClient | None = None
         self._stopping = Stopping(time.monotonic)
-        self._care = Care(self, means.events)
+        self._care = ContainerMonitor(self, means.events)
         self._news = asyncio.Event()
         self._is_object_gone = False
         self._is_lost = False
@@ -76,10 +76,10 @@ class PodWorker:
         return self._record
 
     @property
-    def supervision(self) -> Supervision:
-        """Raises CallRefusedError when the pod has none."""
+    def supervision(self) -> SupervisorClient:
+        """Raises SandboxCallError when the pod has none."""
         if self._supervision is None:
-            raise CallRefusedError("the pod does not run")
+            raise SandboxCallError("the pod does not run")
         return self._supervision
 
     def run_ids(self) -> list[str]:
@@ -183,7 +183,7 @@ class PodWorker:
         try:
             self.place.drop_old_runs(name, count, self._known_runs())
             plan = self.place.plan(self.pod, name, run_id, count)
-        except RefusedError as refusal:
+        except SetupError as refusal:
             self._refuse_start(name, refusal)
             return []
         self._means.events.pulled(self.pod, name)
@@ -203,7 +203,7 @@ class PodWorker:
         container = self._record.container(name)
         return container.restart_count + (1 if container.has_run else 0)
 
-    def _refuse_start(self, name: str, refusal: RefusedError) -> None:
+    def _refuse_start(self, name: str, refusal: SetupError) -> None:
         container = self._record.container(name)
         self._record = self._record.with_container(
             container.with_failed_start(refusal.reason, refusal.message, _now())
@@ -221,9 +221,9 @@ class PodWorker:
             self._publish()
             await self.place.make(self.pod)
             await self._supervise()
-        except RefusedError as refusal:
+        except SetupError as refusal:
             self._means.events.refused(self.pod, refusal)
-        except (CallRefusedError, CannotSpawnError, NetworkFullError, OSError) as error:
+        except (SandboxCallError, CannotSpawnError, NetworkFullError, OSError) as error:
             self._means.events.no_sandbox(self.pod, str(error))
         else:
             self._retry_seconds = _FIRST_RETRY
@@ -234,26 +234,26 @@ class PodWorker:
         return False
 
     async def _supervise(self) -> None:
-        supervision = Supervision(self.place.folder.path, self._hear, self._lose)
+        supervision = SupervisorClient(self.place.folder.path, self._hear, self._lose)
         hello = await supervision.hello(_SECONDS_TO_SET_UP)
         if hello.problem:
             await supervision.end()
-            raise RefusedError(hello.problem, "FailedMount")
+            raise SetupError(hello.problem, "FailedMount")
         self._supervision = supervision
 
     async def adopt(self) -> None:
         """Go on where an earlier daemon stopped: with its supervisor, or with what that has left behind."""
         self.place.adopt_addresses(self._record)
         try:
-            supervision = Supervision(self.place.folder.path, self._hear, self._lose)
+            supervision = SupervisorClient(self.place.folder.path, self._hear, self._lose)
             hello = await supervision.hello(_SECONDS_TO_ANSWER)
-        except (CallRefusedError, OSError):
+        except (SandboxCallError, OSError):
             self._lose()
             await self.place.end_leftovers()
             return
         self._supervision = supervision
         # What it runs with may be gone by now, and matters to nobody until a container is started again.
-        with contextlib.suppress(RefusedError):
+        with contextlib.suppress(SetupError):
             self.place.prepare_volumes(self.pod)
         told = {run.container: run for run in hello.runs}
         for name, run_id in tuple(self._starting.items()):
@@ -384,7 +384,7 @@ class PodWorker:
 
     def refresh_hosts(self) -> None:
         if self._supervision is not None:
-            with contextlib.suppress(RefusedError):
+            with contextlib.suppress(SetupError):
                 self.place.refresh_hosts(self.pod)
 
     # Stopping

@@ -30,7 +30,7 @@ _FIELDS = {Kind.STARTUP: "startupProbe", Kind.LIVENESS: "livenessProbe", Kind.RE
 Result = tuple[Outcome, str]
 
 
-class Way(Protocol):
+class ProbeTarget(Protocol):
     """Into one run of a container, and into the network of its pod. Whoever is cancelled leaves nothing behind."""
 
     async def exec(self, argv: Sequence[str], timeout: float) -> tuple[int, bytes]:
@@ -41,7 +41,7 @@ class Way(Protocol):
         """OSError, with its number where there is one, when it cannot be had."""
 
 
-async def perform(spec: Json, container: Json, pod: Json, way: Way) -> Result:
+async def perform(spec: Json, container: Json, pod: Json, way: ProbeTarget) -> Result:
     """One probe, within its timeout."""
     seconds = float(spec.get("timeoutSeconds") or 1)
     if "exec" in spec:
@@ -61,7 +61,7 @@ async def perform(spec: Json, container: Json, pod: Json, way: Way) -> Result:
     return await _get(http.request(action, host, port), way, seconds)
 
 
-async def _execute(action: Json, container: Json, way: Way, seconds: float) -> Result:
+async def _execute(action: Json, container: Json, way: ProbeTarget, seconds: float) -> Result:
     # Of the environment, a probe's command sees what is written out in the container's spec.
     known = {one["name"]: one.get("value") or "" for one in container.get("env") or ()}
     argv = [expansion.expand(word, known) for word in action.get("command") or ()]
@@ -77,7 +77,7 @@ async def _execute(action: Json, container: Json, way: Way, seconds: float) -> R
     return (Outcome.SUCCESS if code == 0 else Outcome.FAILURE), text
 
 
-async def _connect(host: str, port: int, way: Way, seconds: float) -> Result:
+async def _connect(host: str, port: int, way: ProbeTarget, seconds: float) -> Result:
     try:
         async with asyncio.timeout(seconds):
             _, writer = await way.connect(host, port)
@@ -87,7 +87,7 @@ async def _connect(host: str, port: int, way: Way, seconds: float) -> Result:
     return Outcome.SUCCESS, ""
 
 
-async def _get(request: http.Request, way: Way, seconds: float) -> Result:
+async def _get(request: http.Request, way: ProbeTarget, seconds: float) -> Result:
     writer: asyncio.StreamWriter | None = None
     code: int | None = None
     try:
@@ -163,7 +163,7 @@ class Prober:
         self,
         container: Json,
         pod: Callable[[], Json],
-        way: Way,
+        way: ProbeTarget,
         listener: Listener,
         *,
         age: timedelta = timedelta(),

@@ -9,7 +9,7 @@ from windlass.localcluster.kubelet.lifecycle import restarts
 from windlass.localcluster.kubelet.pods.events import PodEvents
 from windlass.localcluster.kubelet.probes import schedule
 from windlass.localcluster.kubelet.probes.schedule import Kill
-from windlass.localcluster.kubelet.sandbox_connection import CallRefusedError
+from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
 
 if TYPE_CHECKING:
     from windlass.localcluster.kubelet.pods.worker import PodWorker
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MOST_OUTPUT = 10 * 1024
 
 
-class PodWay:
+class ContainerTarget:
     """Into the run of a container."""
 
     def __init__(self, worker: "PodWorker", run_id: str) -> None:
@@ -29,7 +29,7 @@ class PodWay:
         try:
             supervision = self._worker.supervision
             executed = await supervision.execute(self._run_id, argv)
-        except CallRefusedError as error:
+        except SandboxCallError as error:
             raise OSError(str(error)) from error
         process = processes.of_executed(supervision, executed)
         output = b""
@@ -47,7 +47,7 @@ class PodWay:
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
             supervision = self._worker.supervision
-        except CallRefusedError as error:
+        except SandboxCallError as error:
             raise OSError(str(error)) from error
         return await ports.connect(supervision, host, port)
 

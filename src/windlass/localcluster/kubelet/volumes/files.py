@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from windlass.localcluster.kubelet.containers import downward, errors
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.model.base import Json
 
@@ -48,7 +48,7 @@ def files(volume: Json, pod: Json, lookup: Lookup, facts: Facts, token: Token) -
     try:
         found = _SOURCES[kind](source, source.get("defaultMode", _MODE), _Origin(pod, lookup, facts, token))
         return _with_clean_paths(found)
-    except RefusedError as refusal:
+    except SetupError as refusal:
         raise errors.failed_mount(volume["name"], refusal.message) from None
 
 
@@ -98,12 +98,12 @@ def _projected(source: Json, mode: int, origin: _Origin) -> Files:
         try:
             for kind, part in projection.items():
                 if kind not in _PROJECTIONS:
-                    raise RefusedError(f"a projected volume cannot hold {kind} here")
+                    raise SetupError(f"a projected volume cannot hold {kind} here")
                 found |= _PROJECTIONS[kind](part or {}, mode, origin)
-        except RefusedError as refusal:
+        except SetupError as refusal:
             problems[refusal.message] = None
     if problems:
-        raise RefusedError(next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]")
+        raise SetupError(next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]")
     return found
 
 
@@ -123,7 +123,7 @@ def _chosen(contents: Mapping[str, bytes], source: Json, mode: int, absent: str)
         if item["key"] in contents:
             found[item["path"]] = VolumeFile(contents[item["key"]], item.get("mode", mode))
         elif not source.get("optional"):
-            raise RefusedError(f"{absent}: {item['key']}")
+            raise SetupError(f"{absent}: {item['key']}")
     return found
 
 
@@ -134,26 +134,24 @@ def _with_clean_paths(found: Files) -> Files:
     for path in clean:
         above = next((folder for folder in _folders_above(path) if folder in clean), None)
         if above is not None:
-            raise RefusedError(f"invalid path: {above} is a file, so that {path} cannot be below it")
+            raise SetupError(f"invalid path: {above} is a file, so that {path} cannot be below it")
     return clean
 
 
 def _check_path(path: str) -> None:
     names = path.split("/")
     if posixpath.normpath(path) == ".":
-        raise RefusedError(f'invalid path: must not be empty: "{path}"')
+        raise SetupError(f'invalid path: must not be empty: "{path}"')
     if path.startswith("/"):
-        raise RefusedError(f"invalid path: must be relative path: {path}")
+        raise SetupError(f"invalid path: must be relative path: {path}")
     if len(path.encode()) > _LONGEST_PATH:
-        raise RefusedError(f"invalid path: must be less than or equal to {_LONGEST_PATH} characters")
+        raise SetupError(f"invalid path: must be less than or equal to {_LONGEST_PATH} characters")
     if ".." in names:
-        raise RefusedError(f"invalid path: must not contain '..': {path}")
+        raise SetupError(f"invalid path: must not contain '..': {path}")
     if any(len(name.encode()) > _LONGEST_NAME for name in names):
-        raise RefusedError(
-            f"invalid path: filenames must be less than or equal to {_LONGEST_NAME} characters"
-        )
+        raise SetupError(f"invalid path: filenames must be less than or equal to {_LONGEST_NAME} characters")
     if names[0].startswith(".."):
-        raise RefusedError(f"invalid path: must not start with '..': {path}")
+        raise SetupError(f"invalid path: must not start with '..': {path}")
 
 
 def _folders_above(path: str) -> Iterable[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from windlass.localcluster.kubelet.containers import expansion
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.volumes import files
 from windlass.model.base import Json
 
@@ -40,7 +40,7 @@ def _mount(
 ) -> Mount:
     name = written["name"]
     if name not in volumes:
-        raise RefusedError(f'cannot find volume "{name}" to mount into container "{container["name"]}"')
+        raise SetupError(f'cannot find volume "{name}" to mount into container "{container["name"]}"')
     is_read_only = bool(written.get("readOnly")) or _is_read_only(volumes[name])
     return Mount(name, _sub_path(written, environment), _absolute(written["mountPath"]), is_read_only)
 
@@ -58,12 +58,12 @@ def _sub_path(written: Json, environment: Mapping[str, str]) -> str:
     if expression:
         missing = sorted({name for name in expansion.references(expression) if not environment.get(name)})
         if missing:
-            raise RefusedError(f"missing value for {', '.join(missing)}")
+            raise SetupError(f"missing value for {', '.join(missing)}")
         path = expansion.expand(expression, environment)
     if path.startswith("/"):
-        raise RefusedError(f"error SubPath `{path}` must not be an absolute path")
+        raise SetupError(f"error SubPath `{path}` must not be an absolute path")
     if ".." in path.split("/"):
-        raise RefusedError(f"unable to provision SubPath `{path}`: must not contain '..'")
+        raise SetupError(f"unable to provision SubPath `{path}`: must not contain '..'")
     clean = posixpath.normpath(path)
     return "" if clean == "." else clean
 

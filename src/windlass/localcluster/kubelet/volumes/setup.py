@@ -13,7 +13,7 @@ import msgspec
 
 from windlass.localcluster.kubelet import disk_errors
 from windlass.localcluster.kubelet.containers import errors
-from windlass.localcluster.kubelet.containers.errors import RefusedError
+from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.pods.directory import PodFolder
@@ -85,7 +85,7 @@ def refresh(pod: Json, folder: PodFolder, sources: Sources, host: Host, now: dat
     for volume in filter(volume_files.holds_files, pod["spec"].get("volumes") or ()):
         try:
             is_changed |= _bring_up_to_date(volume, setting)
-        except RefusedError as refusal:
+        except SetupError as refusal:
             refused = refused or refusal
     if refused is not None:
         raise refused
@@ -157,7 +157,7 @@ def _claimed(volume: Json, setting: _Setting) -> _Place:
             f"Unable to attach or mount volumes: unmounted volumes=[{volume_name}], unattached volumes=[],"
             f" failed to process volumes=[{volume_name}]: error processing PVC {namespace}/{name}: {hindrance}"
         )
-        raise RefusedError(message, errors.FAILED_MOUNT)
+        raise SetupError(message, errors.FAILED_MOUNT)
     path = setting.sources.claim_folder(claim)
     path.stat()
     _give_to_group(path, setting.group)

@@ -18,7 +18,7 @@ _PREFIXES = ("LC_", "PYTHON", "WINDLASS_TEST_")
 """The last are marks, by which tests know what they have started."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class SpawnerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`folder` keeps what the spawner and the supervisors have to complain about, in a file."""
 
     folder: Path
@@ -37,7 +37,7 @@ class Launched:
         self.channel = channel
 
 
-def launch(wanted: Wanted) -> Launched:
+def launch(wanted: SpawnerOptions) -> Launched:
     ours, theirs = pair(messages.FromSpawner, messages.ToSpawner)
     command = [
         *(sys.executable, "-m", "windlass.localcluster.sandbox.process.spawner"),
