@@ -8,6 +8,7 @@ import pytest
 from windlass.decide import failures
 from windlass.decide.default_failures import DEFAULT_FAILURE_CLASSES
 from windlass.decide.failures import Classifier, classify_creation_failure, shortened, with_defaults
+from windlass.k8s.patterns import PatternError
 from windlass.model import completion
 from windlass.model.api_failure import ApiFailure
 from windlass.model.completion import (
@@ -17,7 +18,6 @@ from windlass.model.completion import (
     PodCompletionStatus,
     TaskAttemptCompletionStatus,
 )
-from windlass.model.expressions import ExpressionError
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
 from windlass.model.pods import (
     ContainerState,
@@ -352,8 +352,14 @@ def test_container_patterns_mean_failed_containers() -> None:
     assert ranges == [IntRange(min=1), IntRange(min=1, max=5), IntRange(min=0, max=5)]
 
 
-def test_a_wrong_expression_is_refused_at_once() -> None:
-    with pytest.raises(ExpressionError):
+def test_nested_repetition_is_matched_in_linear_time() -> None:
+    """A backtracking engine would not finish."""
+    result = one(message_regex="(a+)+$").classify(pod(ended(1), message="a" * 100_000 + "b"))
+    assert result.code == 1
+
+
+def test_invalid_expression_is_rejected_when_the_classifier_is_created() -> None:
+    with pytest.raises(PatternError):
         one(reason_regex="(")
 
 

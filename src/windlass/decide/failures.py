@@ -4,14 +4,14 @@ Reads views of pods and refusals of the API server, and returns values. Whether 
 is decided elsewhere, and so is whether a configuration is sound (statement 19).
 """
 
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
 from windlass.decide.default_failures import DEFAULT_FAILURE_CLASSES, exit_code_pattern
-from windlass.model import completion, expressions
+from windlass.k8s import patterns
+from windlass.model import completion
 from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Sparse
 from windlass.model.completion import (
@@ -245,8 +245,8 @@ def _json(value: MatchedPod | PodCompletionStatus) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _compiled(text: str) -> re.Pattern[str] | None:
-    return expressions.compile_expression(text) if text else None
+def _compiled(expression: str) -> Callable[[str], str | None] | None:
+    return patterns.compile_search(expression) if expression else None
 
 
 class _PodMatcher:
@@ -314,14 +314,14 @@ class _ContainerMatcher:
 
 
 def _find_all(
-    searches: tuple[tuple[re.Pattern[str] | None, str], ...],
+    searches: tuple[tuple[Callable[[str], str | None] | None, str], ...],
 ) -> list[str | None] | None:
     """What each expression finds in its text, None where there is no expression; None if one finds nothing."""
     found: list[str | None] = []
-    for expression, text in searches:
-        if expression is None:
+    for search, text in searches:
+        if search is None:
             found.append(None)
-        elif (match := expressions.find(expression, text)) is None:
+        elif (match := search(text)) is None:
             return None
         else:
             found.append(match)

@@ -111,7 +111,7 @@ OWN_MESSAGES: Final[Rules] = {
     "json parse error": "errors of Go's JSON decoder, and the body in hexadecimal",
     "): yaml: ": "errors of Go's YAML decoder",
     "illegal base64 data": "errors of Go's base64 decoder",
-    "error parsing regexp": "errors of Go's regular expressions; ours say how to correct the expression",
+    "error parsing regexp": "errors of Go's regular expressions; RE2 words them differently",
     "continue key is not valid": "errors of Go's decoders; clients do not read these tokens",
     "strconv.ParseInt": "errors of Go's number parser; ours also name the query parameter",
     "Go struct field DeleteOptions": "types of Go",

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from windlass.model import completion, expressions, names, settings
+from windlass.k8s import patterns
+from windlass.model import completion, names, settings
 from windlass.model.completion import CompletionTypeName
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
 from windlass.model.settings import Settings
@@ -335,9 +336,9 @@ def _check_expressions(pattern: tree.Node, path: str) -> Iterator[Fault]:
         if node is None or text is None:
             continue
         try:
-            expressions.compile_expression(text)
-        except expressions.ExpressionError as refused:
-            yield diagnostics.error(node, f"{path}.{field}", f"this is no RE2 expression: {refused}")
+            patterns.compile_search(text)
+        except patterns.PatternError as error:
+            yield diagnostics.error(node, f"{path}.{field}", f"invalid RE2 expression: {error.reason}")
 
 
 def _check_range(node: tree.Node | None, lowest: int | None, path: str) -> Iterator[Fault]:

@@ -304,6 +304,12 @@ def test_validation(schema: Schema, value: Any, faults: list[str]) -> None:
     assert told(fields(a=schema), {"a": value}) == faults
 
 
+def test_pattern_with_nested_repetition_is_matched_in_linear_time() -> None:
+    """A backtracking engine would not finish."""
+    (fault,) = told(fields(a={**STRING, "pattern": "(a+)+$"}), {"a": "a" * 100_000 + "b"})
+    assert fault.endswith("should match '(a+)+$'")
+
+
 def test_the_schema_may_restrict_the_name() -> None:
     schema = structural.compile_schema(fields(metadata=fields(name={**STRING, "maxLength": 2})))
     fault = "metadata.name: Too long: may not be more than 2 bytes"

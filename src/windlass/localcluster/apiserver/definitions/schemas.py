@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from windlass.k8s import api_errors
+from windlass.k8s import api_errors, patterns
 from windlass.k8s.api_errors import Fault
 from windlass.localcluster.apiserver.schemas import structural, structural_checks
-from windlass.model import expressions
 
 JsonSchema = dict[str, Any]
 
@@ -297,9 +296,9 @@ def _judging_faults(
             yield from _nested_faults(branch, at, may_have_idiom=may_have_it_below)
     if schema.get("pattern"):
         try:
-            expressions.compile_expression(schema["pattern"])
-        except expressions.ExpressionError as error:
-            why = f"must be a valid regular expression, but isn't: {error}"
+            patterns.compile_search(schema["pattern"])
+        except patterns.PatternError as error:
+            why = f"must be a valid regular expression, but isn't: error parsing regexp: {error.reason}"
             yield api_errors.invalid_value(f"{path}.pattern", schema["pattern"], why)
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from windlass.k8s import api_errors
+from windlass.k8s import api_errors, patterns
 from windlass.k8s.api_errors import Fault
 from windlass.localcluster.apiserver.schemas import openapi_formats, structural_extensions
 from windlass.localcluster.apiserver.schemas.structural_extensions import Check, JsonSchema, Problem, identity
-from windlass.model import expressions
 
 # A check for each type that a value may have in Python; none where every value of that type will do.
 _Compiled = dict[type, Check | None]
@@ -215,7 +214,7 @@ def _string_check(schema: JsonSchema) -> Check | None:
     most, least, pattern = (schema.get(key) for key in ("maxLength", "minLength", "pattern"))
     if most is None and least is None and not pattern:
         return None
-    search = expressions.compile_expression(pattern).search if pattern else None
+    search = patterns.compile_search(pattern) if pattern else None
 
     def check(value: Any) -> list[Problem]:
         if most is not None and len(value) > most:

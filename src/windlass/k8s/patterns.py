@@ -1,0 +1,39 @@
+"""Regular expressions written by users: in `podFailureSpec`, and as `pattern` in the schema of a custom resource.
+
+The reference controller and the Kubernetes API server compile them with Go's `regexp`. RE2 has the same syntax and,
+like it, matches in linear time, so no expression can block the process.
+"""
+
+from collections.abc import Callable
+
+import re2
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False  # RE2 would write to stderr
+
+
+class PatternError(ValueError):
+    """RE2 rejects an expression. `reason` is its message, without the expression."""
+
+    def __init__(self, expression: str, reason: str) -> None:
+        super().__init__(f"invalid regular expression `{expression}`: {reason}")
+        self.reason = reason
+
+
+def compile_search(expression: str) -> Callable[[str], str | None]:
+    """Return a function that finds the first match of `expression` anywhere in a text."""
+    try:
+        pattern = re2.compile(_encode(expression), _OPTIONS)
+    except re2.error as error:
+        raise PatternError(expression, error.args[0].decode(errors="replace")) from error
+
+    def search(text: str) -> str | None:
+        match = pattern.search(_encode(text))
+        return None if match is None else match[0].decode(errors="replace")
+
+    return search
+
+
+def _encode(text: str) -> bytes:
+    # JSON may contain half of a surrogate pair.
+    return text.encode(errors="surrogatepass")
