@@ -64,7 +64,7 @@ test-kubernetes: ## The lanes on a real Kubernetes: test-api and test-cluster; K
 .PHONY: test-api
 test-api: $(VENV)/installed ## The conformance and operator tests on a real API server, and kubectl on both
 	$(BIN)/python tools/kubernetes_api.py --check
-	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 6 -p no:schemathesis -p tests.support.workers \
+	WINDLASS_TEST_CLUSTER=real $(BIN)/python -m pytest -n 6 -p no:schemathesis -p tests.support.group_by_server \
 	    tests/operator tests/clients/kubectl tests/cluster tests/install/test_on_kubernetes.py \
 	    tests/controller/leader/test_lease_on_server.py tests/bench/test_load_on_a_server.py
 

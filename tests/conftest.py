@@ -9,7 +9,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["cheap_passwords", "folder_times", "second_tries"]
+pytest_plugins = ["cheap_passwords", "folder_times", "reruns"]
 
 settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

@@ -9,21 +9,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import barrier_api as apis
-import gathered
+import gang_objects
 import msgspec
 import pytest
-import rights
+import unprivileged
 from barrier_api import Answer, Step, Watch, event, refusal
 
 from windlass.barrier import run as module
 from windlass.barrier.run import Wanted, run
 from windlass.wire import codec
 
-OWN = gathered.WORKER_1
+OWN = gang_objects.WORKER_1
 PLAIN = Wanted()
 Steps = Mapping[str, Sequence[Step]]
-THERE = [Watch([event("ADDED", gathered.stored(gathered.gang()))], "more")]
-FULL = msgspec.json.decode(codec.encode_framework(gathered.framework()))
+THERE = [Watch([event("ADDED", gang_objects.stored(gang_objects.gang()))], "more")]
+FULL = msgspec.json.decode(codec.encode_framework(gang_objects.framework()))
 FILES = {"framework.json", "injector.sh", "cluster.env", "hostfile", "tf_config.json"}
 
 
@@ -131,7 +131,7 @@ def test_a_folder_that_is_gone(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_folder_that_may_not_be_written(folder: Path) -> None:
     folder.chmod(0o500)
-    with rights.of_nobody(folder):
+    with unprivileged.of_nobody(folder):
         ended = barrier({"watch_gangs": THERE})
     folder.chmod(0o700)
     assert ended.code == 1

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import barrier_api as apis
-import gathered
+import gang_objects
 import pytest
 from barrier_api import Answer, Watch, refusal
 
-from served import Served, serving_in_thread
+from server_process import RunningServer, serving_in_thread
 from windlass.barrier import server as module
 from windlass.barrier.options import Options
 from windlass.barrier.server import AnsweredError, NoAccessError, NoAnswerError, Server, find
@@ -66,23 +66,23 @@ def test_certificates_that_are_none(account: Path) -> None:
 
 
 @pytest.fixture
-def embedded(tmp_path: Path) -> Iterator[Served]:
+def embedded(tmp_path: Path) -> Iterator[RunningServer]:
     with serving_in_thread(tmp_path / "data") as served:
         yield served
 
 
-def test_in_a_pod(embedded: Served, account: Path) -> None:
+def test_in_a_pod(embedded: RunningServer, account: Path) -> None:
     """With TLS and a token: a Gang of an embedded API server, first a stale one, then ours, on one watch."""
     definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert embedded.ask("POST", definitions, manifests.gang_crd()).code == 201
     (account / "ca.crt").write_bytes((embedded.data / "server.crt").read_bytes())
     (account / "token").write_text(f"{embedded.token}\n")
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(embedded.port)}
-    without_us = gathered.stored(gathered.gang({"worker": ["10.0.0.9"]}))
-    without_us["metadata"] = {"name": gathered.GANG, "namespace": "default"}
+    without_us = gang_objects.stored(gang_objects.gang({"worker": ["10.0.0.9"]}))
+    without_us["metadata"] = {"name": gang_objects.GANG, "namespace": "default"}
     assert embedded.ask("POST", PATH, without_us).code == 201
     options = Options(
-        "default", "digits", gang=gathered.GANG, attempt=gathered.ATTEMPT, pod_uid="uid-worker-1"
+        "default", "digits", gang=gang_objects.GANG, attempt=gang_objects.ATTEMPT, pod_uid="uid-worker-1"
     )
     found = find(environment, account)
     said: list[str] = []
@@ -90,14 +90,14 @@ def test_in_a_pod(embedded: Served, account: Path) -> None:
     waiting = Waiting(found, options, said.append, monotonic=lambda: 0.0, sleep=lambda _: None)
     thread = threading.Thread(target=lambda: passed.append(waiting.wait()))
     thread.start()
-    patch = {"spec": gathered.stored(gathered.gang())["spec"]}
-    answer = embedded.ask("PATCH", f"{PATH}/{gathered.GANG}", patch, "application/merge-patch+json")
+    patch = {"spec": gang_objects.stored(gang_objects.gang())["spec"]}
+    answer = embedded.ask("PATCH", f"{PATH}/{gang_objects.GANG}", patch, "application/merge-patch+json")
     assert answer.code == 200, answer.body
     thread.join(60)
-    assert (passed, said) == ([Passed(gathered.gang())], [])
+    assert (passed, said) == ([Passed(gang_objects.gang())], [])
 
 
-def test_ports_that_are_none(embedded: Served, account: Path) -> None:
+def test_ports_that_are_none(embedded: RunningServer, account: Path) -> None:
     (account / "ca.crt").write_bytes((embedded.data / "server.crt").read_bytes())
     (account / "token").write_text("secret")
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "https"}

@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import barrier_api as apis
-import gathered
+import gang_objects
 import msgspec
 import pytest
 from barrier_api import Answer, Api, Step, Watch, event, refusal
@@ -27,7 +27,7 @@ def test_the_gang_is_there_already() -> None:
     assert asked.query == {
         "watch": "true",
         "timeoutSeconds": "600",
-        "fieldSelector": f"metadata.name={gathered.GANG}",
+        "fieldSelector": f"metadata.name={gang_objects.GANG}",
     }
     assert asked.headers["Authorization"] == "Bearer secret"
     assert (run.said, run.clock.slept) == ([], [])
@@ -36,12 +36,12 @@ def test_the_gang_is_there_already() -> None:
 STALE = {
     "another-attempt": added(OURS, attempt_instance_uid="1_other"),
     "an-earlier-attempt-without-us": added(
-        gathered.gang({"ps": ["10.9.9.9"]}), attempt_instance_uid="0_earlier"
+        gang_objects.gang({"ps": ["10.9.9.9"]}), attempt_instance_uid="0_earlier"
     ),
-    "ours-without-us": added(gathered.gang({"ps": ["10.0.0.4"], "worker": ["10.0.0.5"]})),
-    "no-roles": added(GangSpec(attempt_instance_uid=gathered.ATTEMPT)),
+    "ours-without-us": added(gang_objects.gang({"ps": ["10.0.0.4"], "worker": ["10.0.0.5"]})),
+    "no-roles": added(GangSpec(attempt_instance_uid=gang_objects.ATTEMPT)),
     "bookmark": event("BOOKMARK", {"kind": "Gang", "metadata": {"resourceVersion": "9"}}),
-    "deleted": event("DELETED", gathered.stored(gathered.gang({"worker": ["10.9.9.9", "10.9.9.8"]}))),
+    "deleted": event("DELETED", gang_objects.stored(gang_objects.gang({"worker": ["10.9.9.9", "10.9.9.8"]}))),
     "empty-line": b"",
 }
 
@@ -49,7 +49,7 @@ STALE = {
 @pytest.mark.parametrize("first", STALE.values(), ids=STALE.keys())
 def test_what_does_not_count(first: Any) -> None:
     """And then the one that does, on the same watch."""
-    lines = [first, event("MODIFIED", gathered.stored(OURS))]
+    lines = [first, event("MODIFIED", gang_objects.stored(OURS))]
     with apis.serving(watch_gangs=[Watch(lines, "more")]) as api:
         run = Run(api)
         assert run.wait() == Passed(OURS)

@@ -5,7 +5,7 @@ import gzip
 from typing import Any
 
 import barrier_api as apis
-import gathered
+import gang_objects
 import msgspec
 import pytest
 from barrier_api import Answer, Step, Watch, event, refusal
@@ -29,7 +29,7 @@ def test_the_framework_is_read_instead(code: int) -> None:
         ]
     assert passed == Passed(OURS, written(FULL))
     (said,) = run.said
-    assert gathered.GANG in said
+    assert gang_objects.GANG in said
     assert "the Framework is read instead" in said
 
 

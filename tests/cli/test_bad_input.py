@@ -19,7 +19,7 @@ import pytest
 import terminals
 import yaml
 from click.testing import CliRunner, Result
-from hollow_world import HollowPlace
+from in_process_cluster import ClusterNamespace
 from operated import jobs
 
 from windlass.cli.main import main
@@ -64,7 +64,7 @@ OF_A_JOB = {
 
 
 @pytest.mark.parametrize("command", OF_A_JOB.values(), ids=OF_A_JOB.keys())
-def test_a_name_that_no_job_can_have(command: list[str], place: HollowPlace) -> None:
+def test_a_name_that_no_job_can_have(command: list[str], place: ClusterNamespace) -> None:
     """The path of the nameless one is that of all: none of them may go."""
     place.submit(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS)))
     for case, name in NAMES.items():
@@ -150,7 +150,7 @@ def test_a_web_server(tmp_path: Path) -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_a_server_that_is_another_one(place: HollowPlace, tmp_path: Path) -> None:
+def test_a_server_that_is_another_one(place: ClusterNamespace, tmp_path: Path) -> None:
     """It answers, and nothing vouches for it."""
     (cluster,) = yaml.safe_load(place.kubeconfig.read_text())["clusters"]
     server = cluster["cluster"]["server"]
@@ -277,7 +277,7 @@ def test_a_config_map_of_nothing(tmp_path: Path) -> None:
 # What programs read
 
 
-def test_what_is_waited_for_is_told_beside_the_json(place: HollowPlace, tmp_path: Path) -> None:
+def test_what_is_waited_for_is_told_beside_the_json(place: ClusterNamespace, tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(yaml.safe_dump(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS))))
     result = windlass("submit", "--wait", "--output", "json", str(file), *place.options)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
-from hollow_world import HollowPlace, HollowWorld
+from in_process_cluster import ClusterNamespace, InProcessCluster
 from operated import jobs
 
 from windlass.cli.main import main
@@ -201,7 +201,7 @@ def test_no_kubeconfig(command: str, job: Path, tmp_path: Path, monkeypatch: pyt
     assert "windlass local up" in message
 
 
-def test_a_context_that_is_not_there(place: HollowPlace, job: Path) -> None:
+def test_a_context_that_is_not_there(place: ClusterNamespace, job: Path) -> None:
     code, message = run("list", job, "--kubeconfig", str(place.kubeconfig), "--context", "elsewhere")
     assert code == 1
     assert "elsewhere" in message
@@ -211,7 +211,7 @@ MISSING = [command for command in COMMANDS if command not in ("list", "list of a
 
 
 @pytest.mark.parametrize("command", MISSING)
-def test_a_job_that_is_not_there(command: str, place: HollowPlace, job: Path) -> None:
+def test_a_job_that_is_not_there(command: str, place: ClusterNamespace, job: Path) -> None:
     place.submit(jobs.framework("digit", jobs.role(life=jobs.SUCCEEDS)))
     code, message = run(command, job, *place.options)
     assert code == 1
@@ -219,7 +219,7 @@ def test_a_job_that_is_not_there(command: str, place: HollowPlace, job: Path) ->
     assert 'Did you mean "digit"?' in message
 
 
-def test_a_reader_who_goes_away(world: HollowWorld) -> None:
+def test_a_reader_who_goes_away(world: InProcessCluster) -> None:
     place = world.new_place()
     for number in range(30):
         place.submit(jobs.framework(f"job-{number}", jobs.role(life=jobs.SUCCEEDS)))

@@ -15,11 +15,11 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-import companion_scenes
+import fake_companions
 import pytest
 from click.testing import CliRunner, Result
-from companion_scenes import READY, TENSORBOARD, PodPorts, Scene
-from hollow_world import HollowWorld
+from fake_companions import READY, TENSORBOARD, PodPorts, Scene
+from in_process_cluster import InProcessCluster
 
 from windlass.cli.commands import run
 from windlass.cli.main import main
@@ -33,13 +33,13 @@ EVERY_COMPANION = pytest.mark.parametrize("companion", list(Companion))
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[HollowWorld]:
-    with companion_scenes.opened(POD_PORTS) as opened:
+def world() -> Iterator[InProcessCluster]:
+    with fake_companions.opened(POD_PORTS) as opened:
         yield opened
 
 
 @pytest.fixture
-def scene(world: HollowWorld) -> Scene:
+def scene(world: InProcessCluster) -> Scene:
     return Scene(world.new_place())
 
 

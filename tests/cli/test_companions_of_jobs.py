@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from hollow_world import HollowPlace
+from in_process_cluster import ClusterNamespace
 from operated import jobs
 
 from windlass.cli.main import main
@@ -29,14 +29,14 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def run(place: HollowPlace, *words: str, code: int = 0) -> Result:
+def run(place: ClusterNamespace, *words: str, code: int = 0) -> Result:
     result = CliRunner().invoke(main, [*words, *place.options])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
     return result
 
 
-def deployments(place: HollowPlace) -> list[str]:
+def deployments(place: ClusterNamespace) -> list[str]:
     path = f"/apis/apps/v1/namespaces/{place.name}/deployments"
     return [each["metadata"]["name"] for each in place.client.get(path).expect(200).body["items"]]
 
@@ -44,7 +44,7 @@ def deployments(place: HollowPlace) -> list[str]:
 # windlass submit
 
 
-def test_a_job_is_submitted_with_its_companions(place: HollowPlace, file: str) -> None:
+def test_a_job_is_submitted_with_its_companions(place: ClusterNamespace, file: str) -> None:
     assert run(place, "submit", file, "--no-preflight").stdout.splitlines() == [
         "digits: tensorboard is started",
         f"digits is submitted to the namespace {place.name}",
@@ -52,7 +52,7 @@ def test_a_job_is_submitted_with_its_companions(place: HollowPlace, file: str) -
     ]
 
 
-def test_companions_are_submitted_without_the_job(place: HollowPlace, file: str) -> None:
+def test_companions_are_submitted_without_the_job(place: ClusterNamespace, file: str) -> None:
     assert run(place, "submit", file, "--companions-only").stdout.splitlines() == [
         "digits: tensorboard is started",
         f"digits: `windlass tensorboard digits -n {place.name}` opens its tensorboard",
@@ -73,14 +73,14 @@ def test_companions_are_submitted_without_the_job(place: HollowPlace, file: str)
         ("name", "deployment.apps/digits-tensorboard\n"),
     ],
 )
-def test_a_dry_run_starts_none(form: str, expected: str, place: HollowPlace, file: str) -> None:
+def test_a_dry_run_starts_none(form: str, expected: str, place: ClusterNamespace, file: str) -> None:
     said = run(place, "submit", file, "--companions-only", "--dry-run", "-o", form).stdout
     assert expected in said
     assert "Framework" not in said
     assert not deployments(place)
 
 
-def test_a_dry_run_shows_no_hash(place: HollowPlace, tmp_path: Path) -> None:
+def test_a_dry_run_shows_no_hash(place: ClusterNamespace, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump({**JOB, "jupyter": {}}))
     said = run(place, "submit", str(path), "--dry-run").stdout
@@ -90,13 +90,13 @@ def test_a_dry_run_shows_no_hash(place: HollowPlace, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["--wait", "--rerun"])
 def test_what_is_for_jobs_does_not_go_with_companions_only(
-    option: str, place: HollowPlace, file: str
+    option: str, place: ClusterNamespace, file: str
 ) -> None:
     said = run(place, "submit", file, "--companions-only", option, code=2).stderr
     assert f"--companions-only and {option} do not go together" in said
 
 
-def test_a_file_without_companions(place: HollowPlace, tmp_path: Path) -> None:
+def test_a_file_without_companions(place: ClusterNamespace, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(yaml.safe_dump(JOB))
     assert (
@@ -108,7 +108,7 @@ def test_a_file_without_companions(place: HollowPlace, tmp_path: Path) -> None:
 # windlass status and describe
 
 
-def test_they_are_listed_with_their_urls(place: HollowPlace, file: str) -> None:
+def test_they_are_listed_with_their_urls(place: ClusterNamespace, file: str) -> None:
     run(place, "submit", file, "--no-preflight")
     place.wait_for_running("digits", 1)
     lines = run(place, "status", "digits").stdout.splitlines()
@@ -124,7 +124,7 @@ def test_they_are_listed_with_their_urls(place: HollowPlace, file: str) -> None:
     assert shown["kind"] == "Framework"
 
 
-def test_they_are_listed_when_only_they_are_left(place: HollowPlace, file: str) -> None:
+def test_they_are_listed_when_only_they_are_left(place: ClusterNamespace, file: str) -> None:
     run(place, "submit", file, "--companions-only")
     said = run(place, "status", "digits").stdout
     assert said.startswith(f"there is no job digits in the namespace {place.name}; its companions are there:")
@@ -136,7 +136,7 @@ def test_they_are_listed_when_only_they_are_left(place: HollowPlace, file: str) 
 # windlass delete
 
 
-def test_they_stay_when_asked(place: HollowPlace, file: str) -> None:
+def test_they_stay_when_asked(place: ClusterNamespace, file: str) -> None:
     run(place, "submit", file, "--no-preflight")
     assert run(place, "delete", "digits", "--keep-companions").stdout.splitlines() == [
         "digits is deleted",

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner, Result
-from hollow_world import HollowPlace
+from in_process_cluster import ClusterNamespace
 from operated import jobs
 from operated.place import completion_of
 
@@ -12,14 +12,14 @@ from windlass.cli.main import main
 from windlass.simulate.fake_kubelet import lifecycle
 
 
-def run(place: HollowPlace, *words: str, code: int = 0) -> Result:
+def run(place: ClusterNamespace, *words: str, code: int = 0) -> Result:
     result = CliRunner().invoke(main, [*words, *place.options])
     assert result.exit_code == code, result.output
     return result
 
 
 @pytest.fixture
-def running(place: HollowPlace) -> HollowPlace:
+def running(place: ClusterNamespace) -> ClusterNamespace:
     place.submit(
         jobs.framework(
             "digits",
@@ -31,7 +31,7 @@ def running(place: HollowPlace) -> HollowPlace:
     return place
 
 
-def test_stop(running: HollowPlace) -> None:
+def test_stop(running: ClusterNamespace) -> None:
     assert "is asked to stop" in run(running, "stop", "digits").stdout
     body = running.wait_for_completed("digits")
     assert completion_of(body)["phrase"] == "StopFrameworkRequested"
@@ -41,7 +41,7 @@ def test_stop(running: HollowPlace) -> None:
         assert f"cannot be {verb}" in run(running, verb, "digits", code=1).stderr
 
 
-def test_one_that_is_being_stopped(running: HollowPlace) -> None:
+def test_one_that_is_being_stopped(running: ClusterNamespace) -> None:
     stays = lifecycle.annotations(runs_for="never", stops_after="never")
     running.submit(jobs.framework("slow", jobs.role(life=stays)))
     running.wait_for_running("slow", 1)
@@ -50,7 +50,7 @@ def test_one_that_is_being_stopped(running: HollowPlace) -> None:
     assert "is being stopped" in run(running, "suspend", "slow", code=1).stderr
 
 
-def test_suspend_and_resume(running: HollowPlace) -> None:
+def test_suspend_and_resume(running: ClusterNamespace) -> None:
     assert "windlass resume digits" in run(running, "suspend", "digits").stdout
     running.wait_for_condition("digits", "Suspended")
     assert run(running, "suspend", "digits").stdout == "digits is suspended already\n"
@@ -60,18 +60,18 @@ def test_suspend_and_resume(running: HollowPlace) -> None:
     assert run(running, "resume", "digits").stdout == "digits is not suspended\n"
 
 
-def test_one_that_is_held(place: HollowPlace) -> None:
+def test_one_that_is_held(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", executionType="Create"))
     assert "its executionType is Create" in run(place, "resume", "digits").stdout
 
 
-def test_one_that_is_not_there_keeps_no_other_from_its_turn(running: HollowPlace) -> None:
+def test_one_that_is_not_there_keeps_no_other_from_its_turn(running: ClusterNamespace) -> None:
     result = run(running, "stop", "nobody", "digits", code=1)
     assert "digits is asked to stop" in result.stdout
     assert 'there is no job "nobody"' in result.stderr
 
 
-def test_scale(running: HollowPlace) -> None:
+def test_scale(running: ClusterNamespace) -> None:
     said = run(running, "scale", "digits", "worker=4", "ps=2").stdout
     assert said == (
         "digits: worker has 4 tasks instead of 2; its minSucceededTaskCount is 4 instead of 2; "
@@ -84,7 +84,7 @@ def test_scale(running: HollowPlace) -> None:
     assert "has 4 tasks already" in run(running, "scale", "digits", "worker=4").stdout
 
 
-def test_a_job_that_is_scaled_does_not_end_early(running: HollowPlace) -> None:
+def test_a_job_that_is_scaled_does_not_end_early(running: ClusterNamespace) -> None:
     run(running, "scale", "digits", "worker=3")
     running.wait_for_running("digits", 4)
     for index in (0, 1):
@@ -108,14 +108,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_scale_that_makes_no_sense(case: str, running: HollowPlace) -> None:
+def test_scale_that_makes_no_sense(case: str, running: ClusterNamespace) -> None:
     written, said = WRONG[case]
     before = running.framework("digits")["spec"]
     assert said in run(running, "scale", "digits", written, code=2).stderr
     assert running.framework("digits")["spec"] == before
 
 
-def test_delete(running: HollowPlace) -> None:
+def test_delete(running: ClusterNamespace) -> None:
     running.submit(jobs.framework("other", jobs.role(life=jobs.SUCCEEDS)))
     result = run(running, "delete", "digits", "nobody", "other", code=1)
     assert result.stdout == "digits is deleted\nother is deleted\n"
@@ -124,7 +124,7 @@ def test_delete(running: HollowPlace) -> None:
     assert run(running, "wait", "digits", "--for", "deleted").stdout.startswith("there is no job")
 
 
-def test_delete_that_takes_longer(place: HollowPlace) -> None:
+def test_delete_that_takes_longer(place: ClusterNamespace) -> None:
     stays = lifecycle.annotations(runs_for="never", stops_after="never")
     place.submit(jobs.framework("digits", jobs.role(life=stays)))
     place.wait_for_running("digits", 1)
@@ -147,14 +147,14 @@ ENDS = {"success": (0, 0), "an exit code": (3, 3), "a large one": (255, 255)}
 
 
 @pytest.mark.parametrize("case", ENDS)
-def test_wait_exits_as_the_job_does(case: str, place: HollowPlace) -> None:
+def test_wait_exits_as_the_job_does(case: str, place: ClusterNamespace) -> None:
     ended, exits = ENDS[case]
     place.submit(jobs.framework("digits", jobs.role(life=jobs.fails(ended))))
     said = run(place, "wait", "digits", code=exits).stdout
     assert said.splitlines()[-1].startswith("digits: Failed" if exits else "digits: Succeeded")
 
 
-def test_wait_tells_what_happens_on_the_way(running: HollowPlace) -> None:
+def test_wait_tells_what_happens_on_the_way(running: ClusterNamespace) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting_for_it = pool.submit(run, running, "wait", "digits", code=4)
         running.end_pod("digits-worker-1", exit_code=4)
@@ -163,13 +163,13 @@ def test_wait_tells_what_happens_on_the_way(running: HollowPlace) -> None:
     assert len(set(lines)) == len(lines)
 
 
-def test_wait_until_it_runs(place: HollowPlace) -> None:
+def test_wait_until_it_runs(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", jobs.role(tasks=3, life=jobs.FOREVER)))
     said = run(place, "wait", "digits", "--for", "running").stdout
     assert said.splitlines()[-1] == "digits: Running (3 running of 3)"
 
 
-def test_wait_for_one_that_fails_before_it_runs(place: HollowPlace) -> None:
+def test_wait_for_one_that_fails_before_it_runs(place: ClusterNamespace) -> None:
     role = jobs.role(life=jobs.fails(5))
     waits = jobs.role("ps", life=jobs.PENDING)
     place.submit(jobs.framework("digits", role, waits))
@@ -177,7 +177,7 @@ def test_wait_for_one_that_fails_before_it_runs(place: HollowPlace) -> None:
     assert "has completed before all of it ran" in result.stderr
 
 
-def test_wait_for_one_that_is_deleted(running: HollowPlace) -> None:
+def test_wait_for_one_that_is_deleted(running: ClusterNamespace) -> None:
     with ThreadPoolExecutor(1) as pool:
         began = pool.submit(CliRunner().invoke, main, ["wait", "digits", *running.options])
         running.delete("digits", "Foreground")

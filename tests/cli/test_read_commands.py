@@ -4,21 +4,21 @@ import json
 
 import pytest
 from click.testing import CliRunner, Result
-from hollow_world import HollowPlace
+from in_process_cluster import ClusterNamespace
 from operated import jobs
 
 from windlass.cli.main import main
 from windlass.model import names
 
 
-def run(place: HollowPlace, *words: str, columns: str = "") -> Result:
+def run(place: ClusterNamespace, *words: str, columns: str = "") -> Result:
     result = CliRunner().invoke(main, [*words, *place.options], env={"COLUMNS": columns})
     assert result.exit_code == 0, result.output
     return result
 
 
 @pytest.fixture
-def busy(place: HollowPlace) -> HollowPlace:
+def busy(place: ClusterNamespace) -> ClusterNamespace:
     """One that runs, one of the old group that has failed, one whose name is long and that waits."""
     place.submit(
         jobs.framework("digits", jobs.role("ps", life=jobs.FOREVER), jobs.role(tasks=2, life=jobs.FOREVER))
@@ -31,7 +31,7 @@ def busy(place: HollowPlace) -> HollowPlace:
     return place
 
 
-def test_list(busy: HollowPlace) -> None:
+def test_list(busy: ClusterNamespace) -> None:
     header, *rows = run(busy, "list").stdout.splitlines()
     assert header.split() == ["NAME", "STATE", "TASKS", "ATTEMPT", "AGE"]
     assert [row.split()[:2] for row in rows] == [
@@ -43,40 +43,40 @@ def test_list(busy: HollowPlace) -> None:
     assert "1 failed of 1" in rows[2]
 
 
-def test_list_with_more(busy: HollowPlace) -> None:
+def test_list_with_more(busy: ClusterNamespace) -> None:
     header, *rows = run(busy, "list", "-o", "wide").stdout.splitlines()
     assert header.split()[-2:] == ["ROLES", "REASON"]
     assert "ps=1 worker=2" in rows[1]
     assert "(9)" in rows[2]
 
 
-def test_list_of_all_namespaces(busy: HollowPlace) -> None:
+def test_list_of_all_namespaces(busy: ClusterNamespace) -> None:
     given = ["list", "-A", "--kubeconfig", str(busy.kubeconfig)]
     result = CliRunner(env={"COLUMNS": "1000"}).invoke(main, given)
     assert [busy.name, "digits"] in [line.split()[:2] for line in result.stdout.splitlines()]
 
 
-def test_list_for_other_programs(busy: HollowPlace) -> None:
+def test_list_for_other_programs(busy: ClusterNamespace) -> None:
     listed = json.loads(run(busy, "list", "-o", "json").stdout)
     assert listed["kind"] == "List"
     assert {item["metadata"]["name"] for item in listed["items"]} >= {"digits", "old"}
     assert all("managedFields" in item["metadata"] or item["spec"] for item in listed["items"])
 
 
-def test_list_of_nothing(place: HollowPlace) -> None:
+def test_list_of_nothing(place: ClusterNamespace) -> None:
     result = run(place, "list")
     assert result.stdout == ""
     assert result.stderr == f"there is no job in the namespace {place.name}\n"
 
 
-def test_status(busy: HollowPlace) -> None:
+def test_status(busy: ClusterNamespace) -> None:
     text = run(busy, "status", "digits").stdout
     assert "state       Running for" in text
     rows = [line.split()[:4] for line in text.splitlines() if line.startswith(("ps-", "worker-"))]
     assert rows == [[task, "Running", "0", "hollow"] for task in ("ps-0", "worker-0", "worker-1")]
 
 
-def test_status_of_a_failed_one(busy: HollowPlace) -> None:
+def test_status_of_a_failed_one(busy: ClusterNamespace) -> None:
     text = run(busy, "status", "old").stdout
     assert "state       Failed for" in text
     assert "hint        windlass why old" in text
@@ -84,12 +84,12 @@ def test_status_of_a_failed_one(busy: HollowPlace) -> None:
     assert row[:4] == ["worker-0", "Failed", "0", "9"]
 
 
-def test_status_for_other_programs(busy: HollowPlace) -> None:
+def test_status_for_other_programs(busy: ClusterNamespace) -> None:
     body = json.loads(run(busy, "status", "digits", "-o", "json").stdout)
     assert (body["kind"], body["status"]["state"]) == ("Framework", "AttemptRunning")
 
 
-def test_describe(busy: HollowPlace) -> None:
+def test_describe(busy: ClusterNamespace) -> None:
     job = busy.framework("digits")
     busy.wait_for_events(job["metadata"]["uid"], "AttemptStarted")
     text = run(busy, "describe", "digits").stdout
@@ -115,7 +115,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("width", [20, 40, 80])
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_line_is_wider_than_the_terminal(command: str, width: int, busy: HollowPlace) -> None:
+def test_no_line_is_wider_than_the_terminal(command: str, width: int, busy: ClusterNamespace) -> None:
     lines = run(busy, *COMMANDS[command], columns=str(width)).stdout.splitlines()
     assert max(map(len, lines)) <= width
     names_shown = [line for line in lines if line.startswith(("digits", "worker-0", "job ", "a-job"))]

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-import hollow_world
+import in_process_cluster
 import pytest
 from click.testing import CliRunner, Result
-from hollow_world import HollowPlace, HollowWorld
+from in_process_cluster import ClusterNamespace, InProcessCluster
 from operated import jobs
 
 from windlass.cli.main import main
@@ -30,18 +30,18 @@ NAME = "web-predict-ckpt-198d"
 
 
 @pytest.fixture(scope="module")
-def bare_world() -> Iterator[HollowWorld]:
+def bare_world() -> Iterator[InProcessCluster]:
     """A cluster that knows no Frameworks."""
-    with hollow_world.opened(is_installed=False) as opened:
+    with in_process_cluster.opened(is_installed=False) as opened:
         yield opened
 
 
 @pytest.fixture
-def bare(bare_world: HollowWorld) -> HollowPlace:
+def bare(bare_world: InProcessCluster) -> ClusterNamespace:
     return bare_world.new_place()
 
 
-def collection(place: HollowPlace, kind: str) -> str:
+def collection(place: ClusterNamespace, kind: str) -> str:
     version, plural = PATHS[kind]
     return f"/{'api' if version == 'v1' else 'apis'}/{version}/namespaces/{place.name}/{plural}"
 
@@ -65,7 +65,7 @@ def spec_of(kind: str, labels: dict[str, str]) -> Json:
     return {}
 
 
-def make(place: HollowPlace, kind: str, name: str, job: str = "", **metadata: object) -> Json:
+def make(place: ClusterNamespace, kind: str, name: str, job: str = "", **metadata: object) -> Json:
     labels = {names.JOB_LABEL: job} if job else {}
     body: Json = {
         "apiVersion": PATHS[kind][0],
@@ -78,7 +78,7 @@ def make(place: HollowPlace, kind: str, name: str, job: str = "", **metadata: ob
     return made
 
 
-def left(place: HollowPlace) -> set[str]:
+def left(place: ClusterNamespace) -> set[str]:
     """All that is there, but for what every namespace has, and for pods that a controller makes."""
     return {
         f"{kind} {each['metadata']['name']}"
@@ -89,7 +89,7 @@ def left(place: HollowPlace) -> set[str]:
     }
 
 
-def delete(place: HollowPlace, *words: str, code: int = 0) -> Result:
+def delete(place: ClusterNamespace, *words: str, code: int = 0) -> Result:
     result = CliRunner().invoke(main, ["delete", *words, *place.options])
     assert result.exit_code == code, result.output
     assert "Traceback" not in result.output
@@ -97,20 +97,20 @@ def delete(place: HollowPlace, *words: str, code: int = 0) -> Result:
 
 
 @pytest.fixture(params=["with Windlass", "without"])
-def anywhere(request: pytest.FixtureRequest) -> HollowPlace:
+def anywhere(request: pytest.FixtureRequest) -> ClusterNamespace:
     """Whether the cluster knows Frameworks or not."""
-    found: HollowPlace = request.getfixturevalue("place" if request.param == "with Windlass" else "bare")
+    found: ClusterNamespace = request.getfixturevalue("place" if request.param == "with Windlass" else "bare")
     return found
 
 
-def test_a_job_without_any_label(anywhere: HollowPlace) -> None:
+def test_a_job_without_any_label(anywhere: ClusterNamespace) -> None:
     make(anywhere, "Job", NAME)
     make(anywhere, "Job", "another")
     assert delete(anywhere, NAME).stdout == f"{NAME} is deleted\n"
     assert left(anywhere) == {"Job another"}
 
 
-def test_all_that_carries_the_label(anywhere: HollowPlace) -> None:
+def test_all_that_carries_the_label(anywhere: ClusterNamespace) -> None:
     for kind in ("StatefulSet", "Deployment", "Service", "ConfigMap", "Secret", "Pod"):
         make(anywhere, kind, f"{NAME}-{kind.lower()}", NAME)
         make(anywhere, kind, f"other-{kind.lower()}", "other")
@@ -121,7 +121,7 @@ def test_all_that_carries_the_label(anywhere: HollowPlace) -> None:
     assert left(anywhere) == others
 
 
-def test_files_stay_and_it_is_said_how_they_go(anywhere: HollowPlace) -> None:
+def test_files_stay_and_it_is_said_how_they_go(anywhere: ClusterNamespace) -> None:
     make(anywhere, "Job", f"{NAME}-worker", NAME)
     for kind in ("PersistentVolumeClaim", "Deployment", "Service", "ConfigMap"):
         make(anywhere, kind, f"{NAME}-nfs", NAME)
@@ -142,7 +142,7 @@ def test_files_stay_and_it_is_said_how_they_go(anywhere: HollowPlace) -> None:
     assert remedy in again
 
 
-def test_it_is_gone_only_when_its_pods_are(bare: HollowPlace) -> None:
+def test_it_is_gone_only_when_its_pods_are(bare: ClusterNamespace) -> None:
     """Nobody ends pods there: as on a node that does not answer."""
     job = make(bare, "Job", NAME)
     owner = {
@@ -163,14 +163,14 @@ def test_it_is_gone_only_when_its_pods_are(bare: HollowPlace) -> None:
     assert left(bare) == set()
 
 
-def delete_if_there(place: HollowPlace, name: str) -> None:
+def delete_if_there(place: ClusterNamespace, name: str) -> None:
     """It may go before it is asked again."""
     result = CliRunner().invoke(main, ["delete", name, *place.options])
     assert result.exit_code == 0 or "there is no" in result.stderr, result.output
     place.wait_for("the end of it", lambda: not left(place))
 
 
-def test_a_part_of_a_job_is_not_taken_for_the_job(anywhere: HollowPlace) -> None:
+def test_a_part_of_a_job_is_not_taken_for_the_job(anywhere: ClusterNamespace) -> None:
     make(anywhere, "Job", f"{NAME}-worker", NAME)
     said = delete(anywhere, f"{NAME}-worker", code=1).stderr
     assert f"{NAME}-worker is a part of the job {NAME}: `windlass delete {NAME} -n {anywhere.name}`" in said
@@ -186,14 +186,14 @@ MISSING = {
 
 
 @pytest.mark.parametrize("case", MISSING)
-def test_one_that_is_not_there(case: str, place: HollowPlace) -> None:
+def test_one_that_is_not_there(case: str, place: ClusterNamespace) -> None:
     name, said = MISSING[case]
     make(place, "Job", NAME)
     assert said in delete(place, name, code=1).stderr
     assert left(place) == {f"Job {NAME}"}
 
 
-def test_one_that_is_not_there_where_windlass_is_not_either(bare: HollowPlace) -> None:
+def test_one_that_is_not_there_where_windlass_is_not_either(bare: ClusterNamespace) -> None:
     said = delete(bare, "digits", code=1).stderr
     assert f'there is no Job "digits" in the namespace {bare.name}' in said
     assert "Windlass is not installed" in said
@@ -203,7 +203,7 @@ def test_one_that_is_not_there_where_windlass_is_not_either(bare: HollowPlace) -
     assert result.stdout == f"{NAME} is deleted\n"
 
 
-def test_a_framework_with_what_was_made_for_it(place: HollowPlace) -> None:
+def test_a_framework_with_what_was_made_for_it(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER)))
     place.wait_for_running("digits", 1)
     make(place, "Job", "digits")  # somebody else's, which happens to be called so
@@ -228,7 +228,9 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *refused: tuple[Verb | None, str]) -
     monkeypatch.setattr(Connection, "send", answered)
 
 
-def test_whoever_may_see_jobs_only_deletes_them(bare: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_may_see_jobs_only_deletes_them(
+    bare: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also where nobody may know whether there are Frameworks."""
     make(bare, "Job", NAME, NAME)
     make(bare, "Secret", "keys", NAME)
@@ -244,7 +246,7 @@ def test_whoever_may_see_jobs_only_deletes_them(bare: HollowPlace, monkeypatch: 
 
 
 def test_what_may_not_be_deleted_keeps_nothing_else(
-    place: HollowPlace, monkeypatch: pytest.MonkeyPatch
+    place: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(place, "Job", NAME, NAME)
     make(place, "ConfigMap", "spec", NAME)
@@ -256,7 +258,7 @@ def test_what_may_not_be_deleted_keeps_nothing_else(
     place.wait_for("the end of the others", lambda: left(place) == {"ConfigMap spec"} or None)
 
 
-def test_whoever_may_see_nothing_is_told_so(place: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_may_see_nothing_is_told_so(place: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     make(place, "Job", NAME)
     refuse(monkeypatch, (None, "frameworks"), (None, "jobs"))
     assert "does not allow it: frameworks are not for you" in delete(place, NAME, code=1).stderr

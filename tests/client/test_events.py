@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from operated import jobs
-from small_world import Place
+from scripted_cluster import Place
 
 from conformance.client import Json
 from conformance.waiting import wait_for

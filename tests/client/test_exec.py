@@ -2,7 +2,7 @@
 
 import pytest
 from operated import jobs
-from small_world import Place, SmallWorld
+from scripted_cluster import Place, ScriptedCluster
 
 from windlass.client import exec as running
 from windlass.client.connection import Connection
@@ -14,7 +14,7 @@ from windlass.kubeapi.errors import NotFoundError, UnauthorizedError
 
 
 @pytest.fixture(scope="module")
-def place(world: SmallWorld) -> Place:
+def place(world: ScriptedCluster) -> Place:
     place = world.new_scripted_place()
     place.submit(jobs.framework("live", jobs.role(life=jobs.FOREVER), jobs.role("slow", life=jobs.PENDING)))
     place.submit(jobs.framework("over", jobs.role(life=jobs.fails(4)), completedPods="Keep"))

@@ -10,10 +10,10 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import Iterator
 
 import aiohttp
-import hollow_world
+import in_process_cluster
 import pytest
-from forward_scenes import POD_PORTS, PORT, SELECTOR, Scene, listening, played, web_server
-from hollow_world import HollowPlace, HollowWorld
+from fake_forward_pods import POD_PORTS, PORT, SELECTOR, Scene, listening, played, web_server
+from in_process_cluster import ClusterNamespace, InProcessCluster
 
 from windlass.client import port_forward
 from windlass.client.errors import ClientError
@@ -23,18 +23,18 @@ LARGE = 4 * 2**20
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[HollowWorld]:
-    with hollow_world.opened(is_installed=False, logs=POD_PORTS) as opened:
+def world() -> Iterator[InProcessCluster]:
+    with in_process_cluster.opened(is_installed=False, logs=POD_PORTS) as opened:
         yield opened
 
 
 @pytest.fixture
-def scene(place: HollowPlace) -> Scene:
+def scene(place: ClusterNamespace) -> Scene:
     return Scene(place)
 
 
 @pytest.fixture
-def place(world: HollowWorld) -> HollowPlace:
+def place(world: InProcessCluster) -> ClusterNamespace:
     return world.new_place()
 
 

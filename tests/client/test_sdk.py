@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
-import hollow_world
+import in_process_cluster
 import msgspec
 import pytest
-from hollow_world import HollowPlace, HollowWorld
+from in_process_cluster import ClusterNamespace, InProcessCluster
 from operated import jobs
 
 import windlass
@@ -44,14 +44,14 @@ JOB = Job(name="digits", image="python:3.12", command="python train.py", roles={
 
 
 @pytest.fixture
-def client(place: HollowPlace) -> Iterator[Client]:
+def client(place: ClusterNamespace) -> Iterator[Client]:
     with Client(place.kubeconfig, namespace=place.name) as client:
         yield client
 
 
 def test_the_examples_of_the_methods() -> None:
     with (
-        hollow_world.opened(life=Life(runs_for=None)) as endless,
+        in_process_cluster.opened(life=Life(runs_for=None)) as endless,
         Client(endless.kubeconfig, namespace=endless.new_place().name) as client,
     ):
         runner = doctest.DocTestRunner()
@@ -101,7 +101,7 @@ def test_beside_a_loop_that_runs(client: Client) -> None:
     assert asyncio.run(cell_of_a_notebook()).state is JobState.SUCCEEDED
 
 
-def test_the_asynchronous_one(place: HollowPlace) -> None:
+def test_the_asynchronous_one(place: ClusterNamespace) -> None:
     async def story() -> list[str]:
         async with AsyncClient(place.kubeconfig, namespace=place.name) as client:
             submitted = client.submit({"name": "digits", "image": "x", "command": "true", "roles": {"a": {}}})
@@ -113,7 +113,7 @@ def test_the_asynchronous_one(place: HollowPlace) -> None:
     assert asyncio.run(story()) == [JobState.SUCCEEDED]
 
 
-def test_watching_ends_with_the_job(client: Client, place: HollowPlace) -> None:
+def test_watching_ends_with_the_job(client: Client, place: ClusterNamespace) -> None:
     client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(tasks=1, pod=FOREVER)}))
     seen = []
     for job in client.watch("digits"):
@@ -182,7 +182,7 @@ def test_whoever_waits_hears_of_a_deletion(client: Client) -> None:
             waiting.result(timeout=120)
 
 
-def test_nothing_stays_behind(world: HollowWorld) -> None:
+def test_nothing_stays_behind(world: InProcessCluster) -> None:
     before = threading.active_count()
     client = Client(world.kubeconfig)
     client.list()
@@ -193,7 +193,7 @@ def test_nothing_stays_behind(world: HollowWorld) -> None:
         client.list()
 
 
-def test_closing_ends_what_others_wait_for(world: HollowWorld, place: HollowPlace) -> None:
+def test_closing_ends_what_others_wait_for(world: InProcessCluster, place: ClusterNamespace) -> None:
     client = Client(world.kubeconfig, namespace=place.name)
     client.submit(Job(name="digits", image="x", command="true", roles={"worker": Role(pod=FOREVER)}))
     client.wait("digits", until="running")

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import hollow_world
+import in_process_cluster
 import pytest
 
 from windlass.simulate.fake_kubelet.lifecycle import Life
@@ -20,7 +20,7 @@ def test_the_examples_of_the_page(
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
     known: dict[str, Any] = {}
-    with hollow_world.opened(life=Life(runs_for=None)) as world:
+    with in_process_cluster.opened(life=Life(runs_for=None)) as world:
         monkeypatch.setenv("KUBECONFIG", str(world.kubeconfig))
         for example in examples:
             exec(compile(example, str(PAGE), "exec"), known)  # noqa: S102

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from hollow_world import HollowPlace
+from in_process_cluster import ClusterNamespace
 from operated import jobs
 
 from windlass.client import connection, lookup, views, waiting, watching
@@ -17,7 +17,7 @@ from windlass.model.api_failure import ApiFailure
 from windlass.model.framework import Framework
 
 
-def play(place: HollowPlace, story: Callable[[Connection], object]) -> None:
+def play(place: ClusterNamespace, story: Callable[[Connection], object]) -> None:
     async def played() -> None:
         async with (
             asyncio.timeout(120),
@@ -29,13 +29,13 @@ def play(place: HollowPlace, story: Callable[[Connection], object]) -> None:
 
 
 @pytest.fixture
-def running(place: HollowPlace) -> HollowPlace:
+def running(place: ClusterNamespace) -> ClusterNamespace:
     place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER)))
     place.wait_for_running("digits", 1)
     return place
 
 
-def test_another_one_of_the_same_name_is_another_one(running: HollowPlace) -> None:
+def test_another_one_of_the_same_name_is_another_one(running: ClusterNamespace) -> None:
     async def story(here: Connection) -> None:
         first = await lookup.find(here, "digits")
         seen: list[Framework | None] = []
@@ -67,7 +67,7 @@ def cut(error: Exception, times: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Follower, "_watch", failing)
 
 
-def test_a_watch_that_is_cut_goes_on(running: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_that_is_cut_goes_on(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     cut(errors.UnansweredError("cut"), 2, monkeypatch)
 
     async def story(here: Connection) -> None:
@@ -91,27 +91,29 @@ HOPELESS = {
 
 
 @pytest.mark.parametrize("case", HOPELESS)
-def test_what_does_not_pass_is_told(case: str, running: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_pass_is_told(
+    case: str, running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cut(HOPELESS[case], 1000, monkeypatch)
     with pytest.raises(RefusedError, match="no more"):
         play(running, lambda here: waiting.wait(here, "digits"))
 
 
-def test_trouble_that_lasts_is_told(running: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_that_lasts_is_told(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "LONGEST_TROUBLE_SECONDS", 0.5)
     cut(errors.NotSentError("nobody is there"), 1000, monkeypatch)
     with pytest.raises(UnreachableError, match="nobody is there"):
         play(running, lambda here: waiting.wait(here, "digits"))
 
 
-def test_a_surprise_is_told(running: HollowPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_surprise_is_told(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     cut(ZeroDivisionError("a fault of ours"), 1, monkeypatch)
     with pytest.raises(ZeroDivisionError, match="a fault of ours"):
         play(running, lambda here: waiting.wait(here, "digits"))
 
 
 def test_nothing_is_asked_while_nothing_changes(
-    running: HollowPlace, monkeypatch: pytest.MonkeyPatch
+    running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waiting costs one list and one watch."""
     asked: list[str] = []

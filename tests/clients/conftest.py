@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from served import Served, serving
+from server_process import RunningServer, serving
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with serving(tmp_path_factory.mktemp("server") / "data") as served:
         yield served
 
 
 @pytest.fixture
-def kubeconfig(server: Served) -> Path:
+def kubeconfig(server: RunningServer) -> Path:
     return server.data / "kubeconfig"
 
 
 @pytest.fixture
-def namespace(server: Served) -> str:
+def namespace(server: RunningServer) -> str:
     name = f"t-{uuid.uuid4().hex[:10]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     assert server.ask("POST", "/api/v1/namespaces", body).code == 201

@@ -22,7 +22,7 @@ from lightkube.resources.core_v1 import ConfigMap, Namespace, Service
 from lightkube.types import CascadeType, PatchType
 
 from conformance.waiting import wait_for
-from served import Served
+from server_process import RunningServer
 
 FRAMEWORKS = Path(__file__).parents[2] / "docs/crds/frameworks.frameworkcontroller.microsoft.com.yaml"
 PATIENCE = httpx2.Timeout(120)
@@ -183,7 +183,7 @@ def test_selectors(kube: Client) -> None:
     assert [*names(kube.list(ConfigMap, namespace="*", labels={"tier": "2"}))][-1] == "b"
 
 
-def test_a_watch_goes_on_when_the_server_ends_it(kube: Client, server: Served) -> None:
+def test_a_watch_goes_on_when_the_server_ends_it(kube: Client, server: RunningServer) -> None:
     """The client asks again from the last version that it saw, and nothing is shown twice or left out."""
     events = kube.watch(ConfigMap, server_timeout=1)
     kube.create(config_map("a"))

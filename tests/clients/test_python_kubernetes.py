@@ -13,7 +13,7 @@ from kubernetes import client, config, utils
 from kubernetes.client import ApiException
 
 from conformance.waiting import wait_for
-from served import Served
+from server_process import RunningServer
 
 FRAMEWORKS = Path(__file__).parents[2] / "docs/crds/frameworks.frameworkcontroller.microsoft.com.yaml"
 GROUP = "frameworkcontroller.microsoft.com"
@@ -90,7 +90,7 @@ def refusal(error: ApiException) -> dict[str, Any]:
 # Connecting
 
 
-def test_a_client_that_trusts_nobody_refuses_the_certificate(server: Served) -> None:
+def test_a_client_that_trusts_nobody_refuses_the_certificate(server: RunningServer) -> None:
     """The certificate is checked, rather than taken whatever it is."""
     configuration = client.Configuration(host=server.url)
     configuration.retries = False
@@ -102,7 +102,7 @@ def test_a_client_that_trusts_nobody_refuses_the_certificate(server: Served) -> 
         client.CoreV1Api(opened).list_namespace()
 
 
-def test_without_a_token_nothing_is_answered(server: Served, kubeconfig: Path) -> None:
+def test_without_a_token_nothing_is_answered(server: RunningServer, kubeconfig: Path) -> None:
     configuration = client.Configuration()
     config.load_kube_config(config_file=str(kubeconfig), client_configuration=configuration)
     configuration.api_key.clear()

@@ -17,7 +17,7 @@ from kubernetes.leaderelection import electionconfig, leaderelection
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 
 from conformance.waiting import wait_for
-from served import serving
+from server_process import serving
 
 LONG_ENOUGH = 120
 """Seconds after which a watch that never shows what is waited for ends, and the test fails."""

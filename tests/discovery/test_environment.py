@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import gathered
+import gang_objects
 import msgspec
 import pytest
 from hypothesis import given
@@ -255,8 +255,8 @@ def test_every_rank_is_somebodys(sizes: dict[str, int]) -> None:
 def test_the_rendezvous_of_an_attempt() -> None:
     """Those of an attempt that has ended never meet with those of the next."""
     asks = {names.RUNTIME_ANNOTATION: "pytorch"}
-    told = environment.variables_of(gathered.framework(annotations=asks))
-    assert told("worker", 0)["PET_RDZV_ID"] == gathered.ATTEMPT
+    told = environment.variables_of(gang_objects.framework(annotations=asks))
+    assert told("worker", 0)["PET_RDZV_ID"] == gang_objects.ATTEMPT
 
 
 # Ports

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-import gathered
+import gang_objects
 import pytest
 
 from windlass.discovery import files
@@ -43,8 +43,8 @@ def shell(request: pytest.FixtureRequest) -> str:
 
 
 def test_which_there_are() -> None:
-    assert tuple(files.contents(gathered.gang(), "worker", 0)) == NAMES
-    assert all(text.endswith("\n") for text in files.contents(gathered.gang(), "worker", 0).values())
+    assert tuple(files.contents(gang_objects.gang(), "worker", 0)) == NAMES
+    assert all(text.endswith("\n") for text in files.contents(gang_objects.gang(), "worker", 0).values())
 
 
 def test_members_with_ports_of_their_own(tmp_path: Path, shell: str) -> None:
@@ -75,18 +75,18 @@ def test_members_with_ports_of_their_own(tmp_path: Path, shell: str) -> None:
 def test_whoever_sources_it_decides_about_the_port(
     name: str, variables: dict[str, str], expected: str, shell: str, tmp_path: Path
 ) -> None:
-    text = files.contents(gathered.gang(), "worker", 0)[name]
+    text = files.contents(gang_objects.gang(), "worker", 0)[name]
     said = sourced(shell, tmp_path, text, "$FB_WORKER_IPS $FB_WORKER_ADDRESSES", **variables)
     assert said.splitlines()[-1] == expected
 
 
 def test_the_port_may_be_set_in_the_shell_itself(shell: str, tmp_path: Path) -> None:
-    text = "FB_PS_PORT=1234\n" + injector(gathered.gang())
+    text = "FB_PS_PORT=1234\n" + injector(gang_objects.gang())
     assert sourced(shell, tmp_path, text, "$FB_PS_ADDRESSES").splitlines()[-1] == "10.0.0.4:1234"
 
 
 def test_the_injector_prints_what_it_exports(shell: str, tmp_path: Path) -> None:
-    assert sourced(shell, tmp_path, injector(gathered.gang()), "end").splitlines() == [
+    assert sourced(shell, tmp_path, injector(gang_objects.gang()), "end").splitlines() == [
         "FB_PS_IPS=10.0.0.4",
         "FB_PS_ADDRESSES=10.0.0.4:2222",
         "FB_WORKER_IPS=10.0.0.5,10.0.0.6",
@@ -96,12 +96,12 @@ def test_the_injector_prints_what_it_exports(shell: str, tmp_path: Path) -> None
 
 
 def test_the_wrapped_command_says_nothing_of_its_own(shell: str, tmp_path: Path) -> None:
-    text = files.contents(gathered.gang(), "worker", 0)["cluster.env"]
+    text = files.contents(gang_objects.gang(), "worker", 0)["cluster.env"]
     assert sourced(shell, tmp_path, text, "end") == "end\n"
 
 
 def test_a_role_without_tasks(shell: str, tmp_path: Path) -> None:
-    text = injector(gathered.gang({"ps": [], "worker": ["10.0.0.5"]}))
+    text = injector(gang_objects.gang({"ps": [], "worker": ["10.0.0.5"]}))
     assert sourced(shell, tmp_path, text, "<$FB_PS_IPS><$FB_PS_ADDRESSES>").endswith("<><>\n")
 
 
@@ -109,14 +109,14 @@ def test_addresses_of_version_6(shell: str, tmp_path: Path) -> None:
     said = sourced(
         shell,
         tmp_path,
-        injector(gathered.gang(SIX)),
+        injector(gang_objects.gang(SIX)),
         "$FB_WORKER_IPS $FB_WORKER_ADDRESSES",
     )
     assert said.splitlines()[-1] == "fd00::5,fd00::6 [fd00::5]:2222,[fd00::6]:2222"
 
 
 def test_what_env_prints_is_what_the_shell_sees(tmp_path: Path) -> None:
-    for gang in (gathered.gang(), gathered.gang(SIX), gathered.gang({"ps": []})):
+    for gang in (gang_objects.gang(), gang_objects.gang(SIX), gang_objects.gang({"ps": []})):
         for name, value in files.variables(gang).items():
             said = sourced("sh", tmp_path, injector(gang), f"${name}")
             assert said.splitlines()[-1] == value
@@ -129,16 +129,16 @@ def test_what_env_prints_is_what_the_shell_sees(tmp_path: Path) -> None:
     ("gang", "expected"),
     [
         (
-            gathered.gang({"worker": ["10.0.0.5", "10.0.0.6"]}, service="pi", slots=2),
+            gang_objects.gang({"worker": ["10.0.0.5", "10.0.0.6"]}, service="pi", slots=2),
             "worker-0.pi slots=2\nworker-1.pi slots=2\n",
         ),
         (
-            gathered.gang({"launcher": ["10.0.0.4"], "worker": ["10.0.0.5"]}, service="pi"),
+            gang_objects.gang({"launcher": ["10.0.0.4"], "worker": ["10.0.0.5"]}, service="pi"),
             "worker-0.pi slots=1\n",
         ),
-        (gathered.gang({"launcher": ["10.0.0.4"]}, service="pi"), "launcher-0.pi slots=1\n"),
-        (gathered.gang(), "10.0.0.4 slots=1\n10.0.0.5 slots=1\n10.0.0.6 slots=1\n"),
-        (gathered.gang(SIX), "fd00::5 slots=1\nfd00::6 slots=1\n"),
+        (gang_objects.gang({"launcher": ["10.0.0.4"]}, service="pi"), "launcher-0.pi slots=1\n"),
+        (gang_objects.gang(), "10.0.0.4 slots=1\n10.0.0.5 slots=1\n10.0.0.6 slots=1\n"),
+        (gang_objects.gang(SIX), "fd00::5 slots=1\nfd00::6 slots=1\n"),
     ],
     ids=["by-name", "without-its-launcher", "launcher-alone", "by-address", "version-6"],
 )
@@ -152,10 +152,10 @@ def test_hostfile(gang: GangSpec, expected: str) -> None:
 @pytest.mark.parametrize(
     ("gang", "ps"),
     [
-        (gathered.gang(), "10.0.0.4:2222"),
-        (gathered.gang(port=49867), "10.0.0.4:49867"),
-        (gathered.gang({"ps": ["fd00::4"]}), "[fd00::4]:2222"),
-        (gathered.gang(service="digits"), "ps-0.digits:2222"),
+        (gang_objects.gang(), "10.0.0.4:2222"),
+        (gang_objects.gang(port=49867), "10.0.0.4:49867"),
+        (gang_objects.gang({"ps": ["fd00::4"]}), "[fd00::4]:2222"),
+        (gang_objects.gang(service="digits"), "ps-0.digits:2222"),
     ],
     ids=["by-address", "declared-port", "version-6", "by-name"],
 )
@@ -168,7 +168,7 @@ def test_tf_config(gang: GangSpec, ps: str) -> None:
 def test_who_was_told_tf_config_before_finds_the_same() -> None:
     """On a network that all share, only the environment knows the ports."""
     given = '{"cluster":{"worker":["127.0.0.1:20000"]},"task":{"type":"worker","index":0}}'
-    assert files.contents(gathered.gang(), "worker", 0, given)["tf_config.json"] == f"{given}\n"
+    assert files.contents(gang_objects.gang(), "worker", 0, given)["tf_config.json"] == f"{given}\n"
 
 
 # configfile (statement 53)
@@ -206,9 +206,9 @@ def test_configfile(roles: tuple[GangRole, ...], expected: str) -> None:
 @pytest.mark.parametrize(
     ("gang", "expected"),
     [
-        (gathered.gang(), "windlass_ps_ips='10.0.0.4'\nwindlass_worker_ips='10.0.0.5,10.0.0.6'\n"),
-        (gathered.gang(SIX), "windlass_worker_ips='fd00::5,fd00::6'\n"),
-        (gathered.gang({"ps": []}), "windlass_ps_ips=''\n"),
+        (gang_objects.gang(), "windlass_ps_ips='10.0.0.4'\nwindlass_worker_ips='10.0.0.5,10.0.0.6'\n"),
+        (gang_objects.gang(SIX), "windlass_worker_ips='fd00::5,fd00::6'\n"),
+        (gang_objects.gang({"ps": []}), "windlass_ps_ips=''\n"),
     ],
     ids=["version-4", "version-6-without-brackets", "no-task"],
 )
@@ -222,14 +222,14 @@ def test_shell_lists(gang: GangSpec, expected: str) -> None:
 
 def test_framework_of_a_gang() -> None:
     """The reference's readers find names, numbers and addresses where they look for them."""
-    made = json.loads(files.contents(gathered.gang(), "worker", 0)["framework.json"])
+    made = json.loads(files.contents(gang_objects.gang(), "worker", 0)["framework.json"])
     assert (made["kind"], made["metadata"]["name"]) == ("Framework", "digits")
     assert [(role["name"], role["taskNumber"]) for role in made["spec"]["taskRoles"]] == [
         ("ps", 1),
         ("worker", 2),
     ]
     attempt = made["status"]["attemptStatus"]
-    assert attempt["instanceUID"] == gathered.ATTEMPT
+    assert attempt["instanceUID"] == gang_objects.ATTEMPT
     found = {
         (role["name"], task["index"]): task["attemptStatus"]["podIP"]
         for role in attempt["taskRoleStatuses"]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import gathered
+import gang_objects
 import msgspec
 import pytest
 
@@ -18,13 +18,13 @@ def gpus(*limits: Any) -> dict[str, Any]:
 
 
 def test_everybody_has_an_address() -> None:
-    assert gangs.gang_of(gathered.framework()) == gathered.gang()
+    assert gangs.gang_of(gang_objects.framework()) == gang_objects.gang()
 
 
 @pytest.mark.parametrize("runtime", ["tensorflow", "pytorch", "jax", "mpi", "plain"])
 def test_who_has_names_is_called_by_them(runtime: str) -> None:
-    made = gathered.framework(annotations={names.RUNTIME_ANNOTATION: runtime})
-    assert gangs.gang_of(made) == gathered.gang(service="digits")
+    made = gang_objects.framework(annotations={names.RUNTIME_ANNOTATION: runtime})
+    assert gangs.gang_of(made) == gang_objects.gang(service="digits")
 
 
 def with_task(made: Framework, **fields: Any) -> Framework:
@@ -50,9 +50,9 @@ def with_attempt(made: Framework, **fields: Any) -> Framework:
     return made.with_status(msgspec.structs.replace(made.status, attempt_status=attempt))
 
 
-WHOLE = gathered.framework()
+WHOLE = gang_objects.framework()
 NOT_YET = {
-    "one-without-an-address": gathered.framework({"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""]}),
+    "one-without-an-address": gang_objects.framework({"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""]}),
     "one-that-is-scaled-away": with_task(WHOLE, deletion_pending=True),
     "a-role-without-status": with_attempt(WHOLE, task_role_statuses=WHOLE.status.attempt_status.roles[:1]),  # type: ignore[union-attr]
     "no-attempt": with_attempt(WHOLE, instance_uid=None),
@@ -76,12 +76,12 @@ def test_who_is_scaled_away_does_not_count() -> None:
         ),
     )
     made = with_task(msgspec.structs.replace(WHOLE, spec=spec), deletion_pending=True)
-    assert gangs.gang_of(made) == gathered.gang({"ps": ["10.0.0.4"], "worker": ["10.0.0.5"]})
+    assert gangs.gang_of(made) == gang_objects.gang({"ps": ["10.0.0.4"], "worker": ["10.0.0.5"]})
 
 
 def test_a_role_without_tasks() -> None:
     empty = {"ps": [], "worker": ["10.0.0.5"]}
-    assert gangs.gang_of(gathered.framework(empty)) == gathered.gang(empty)
+    assert gangs.gang_of(gang_objects.framework(empty)) == gang_objects.gang(empty)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,6 @@ def test_a_role_without_tasks() -> None:
 )
 def test_slots(pod: Any, slots: int) -> None:
     """As many processes of mpirun as the task has GPUs, or else whole CPUs."""
-    found: GangSpec | None = gangs.gang_of(gathered.framework({"worker": ["10.0.0.5"]}, pod=pod))
+    found: GangSpec | None = gangs.gang_of(gang_objects.framework({"worker": ["10.0.0.5"]}, pod=pod))
     assert found is not None
     assert found.roles[0].slots == slots

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import browsers
 import pytest
-from notebook_servers import Executed, NotebookServer
+from notebook_client import Executed, NotebookServer
 from pods import commands
 from pods.commands import Command, Done, Home, Local
 

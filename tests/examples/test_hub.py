@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-from hubs import KERNEL_PROTOCOL, HubUser
+from hub_client import KERNEL_PROTOCOL, HubUser
 from pods import commands, machine
 from pods.commands import Local
 from pods.seen import Seen

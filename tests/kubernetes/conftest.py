@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from live import accounts, clusters, kubectls
-from live.accounts import Account
+from live import clusters, kubectl_process, request_counts
 from live.clusters import Cluster
-from live.consoles import Console
-from live.kubectls import Kubectl
+from live.command_line import Console
+from live.kubectl_process import Kubectl
 from live.place import Place
+from live.request_counts import Account
 
 from images import building, catalogue, checkout
 
@@ -51,7 +51,7 @@ def console(cluster: Cluster, place: Place, tmp_path: Path) -> Console:
 
 @pytest.fixture
 def kubectl(cluster: Cluster, place: Place) -> Kubectl:
-    return kubectls.newest(cluster, place.name)
+    return kubectl_process.newest(cluster, place.name)
 
 
 @pytest.fixture
@@ -109,5 +109,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if found := terminalreporter.config.stash.get(COSTS, {}):
         terminalreporter.section("requests of the controller, by the audit log")
-        for line in accounts.lines(found):
+        for line in request_counts.lines(found):
             terminalreporter.write_line(line)

@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 import yaml
-from live import consoles, jobs
-from live.consoles import Console
+from live import command_line, jobs
+from live.command_line import Console
 from live.place import Place
 from operated.place import state_of, summary_of, tasks_of
 
@@ -167,8 +167,8 @@ def test_logs_of_tasks_that_run(running: Console, place: Place) -> None:
         for index in (1, 0):
             running.end(f"job/worker-{index}")
             assert all_of_them.stdout.readline() == f"worker-{index} | the end of worker-{index}\n"
-        assert all_of_them.communicate(timeout=consoles.SECONDS)[0] == ""
-        assert one.communicate(timeout=consoles.SECONDS)[0] == "worker-1 begins\nthe end of worker-1\n"
+        assert all_of_them.communicate(timeout=command_line.SECONDS)[0] == ""
+        assert one.communicate(timeout=command_line.SECONDS)[0] == "worker-1 begins\nthe end of worker-1\n"
         assert (all_of_them.returncode, one.returncode) == (0, 0)
     whole = {
         f"worker-{index}": [f"worker-{index} begins", f"the end of worker-{index}"] for index in range(2)

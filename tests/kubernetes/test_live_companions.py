@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import pytest
 import yaml
-from hubs import HubUser
-from live import consoles
+from hub_client import HubUser
+from live import command_line
 from live.clusters import Cluster
-from live.consoles import Console
-from live.kubectls import Kubectl
+from live.command_line import Console
+from live.kubectl_process import Kubectl
 from live.place import Place
-from notebook_servers import NotebookServer
+from notebook_client import NotebookServer
 
 from windlass.model import names
 
@@ -48,7 +48,7 @@ def written(console: Console, image: str, output: Path, **companions: Any) -> st
         "roles": {"ps": {"tasks": 1}, "worker": {"tasks": 1}},
         "volumes": {"output": {"hostPath": str(output), "at": "/output"}},
         "env": {"TF_CPP_MIN_LOG_LEVEL": "2"},
-        "pod": consoles.SHORT_GRACE,
+        "pod": command_line.SHORT_GRACE,
         **companions,
     }
     console.write({"job.yaml": yaml.safe_dump(job), "password": f"{PASSWORD}\n"})
@@ -64,7 +64,7 @@ def opened(console: Console, companion: str) -> Iterator[str]:
         assert line.startswith(f"{companion} of {JOB}: http://127.0.0.1:"), line
         yield line.split()[3].rstrip("/")
         process.send_signal(signal.SIGINT)
-        assert process.wait(consoles.SECONDS) == 0
+        assert process.wait(command_line.SECONDS) == 0
 
 
 @pytest.mark.smoke

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from live import batches, outside
+from live import external_changes, job_batches
 from live.clusters import Cluster
+from live.external_changes import Act
 from live.jobs import FOREVER, IMAGE, framework, role
-from live.outside import Act
 from live.place import Place
 from operated.place import completion_of, condition_of, tasks_of
 
@@ -223,10 +223,10 @@ CASES: dict[str, Failure] = {
 
 
 FROM_OUTSIDE: dict[str, tuple[Act, int, str]] = {
-    "pod-deleted": (outside.delete_pod, -101, "PodExternalDeleted"),
-    "pod-deleted-at-once": (outside.delete_pod_at_once, -101, "PodExternalDeleted"),
-    "pod-evicted": (outside.evict_pod, -101, "PodExternalDeleted"),
-    "config-map-deleted": (outside.delete_config_map, -100, "ConfigMapExternalDeleted"),
+    "pod-deleted": (external_changes.delete_pod, -101, "PodExternalDeleted"),
+    "pod-deleted-at-once": (external_changes.delete_pod_at_once, -101, "PodExternalDeleted"),
+    "pod-evicted": (external_changes.evict_pod, -101, "PodExternalDeleted"),
+    "config-map-deleted": (external_changes.delete_config_map, -100, "ConfigMapExternalDeleted"),
 }
 
 
@@ -236,7 +236,7 @@ def submitted(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
     bodies = [framework(name, role(tasks=2, script=FOREVER)) for name in FROM_OUTSIDE]
     bodies += [framework(name, case.role, **case.spec) for name, case in CASES.items()]
     placed = json.loads(json.dumps(bodies).replace(SOME_NODE, node))
-    with batches.submitted(cluster, tmp_path_factory, "failures", placed) as place:
+    with job_batches.submitted(cluster, tmp_path_factory, "failures", placed) as place:
         yield place
 
 

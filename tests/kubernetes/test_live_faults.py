@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from live import clocks, crews, faults, records
+from live import fault_injection, fault_jobs, skewed_clocks, task_records
 from live.clusters import NAMESPACE, Cluster
-from live.crews import HALF_AN_HOUR, Account, Crew
+from live.fault_jobs import HALF_AN_HOUR, Account, FaultJobs
 from live.place import Place
-from live.records import Records
+from live.task_records import Records
 from operated.place import completion_of, state_of, summary_of, tasks_of
 
 from conformance.client import Json
@@ -51,25 +51,25 @@ LEAVES_SOON = [
 def _mended(cluster: Cluster) -> Iterator[None]:
     cluster.breakable()
     yield
-    faults.mend(cluster)
+    fault_injection.mend(cluster)
 
 
 @pytest.fixture
 def kept_records() -> Iterator[Records]:
-    with records.kept() as kept:
+    with task_records.kept() as kept:
         yield kept
 
 
 @pytest.fixture
-def crew(place: Place, kept_records: Records) -> Crew:
-    return Crew(place, kept_records)
+def crew(place: Place, kept_records: Records) -> FaultJobs:
+    return FaultJobs(place, kept_records)
 
 
 @pytest.fixture
-def other_crew(cluster: Cluster, kept_records: Records) -> Iterator[Crew]:
+def other_crew(cluster: Cluster, kept_records: Records) -> Iterator[FaultJobs]:
     """In a namespace of its own."""
     place = cluster.new_place()
-    yield Crew(place, kept_records)
+    yield FaultJobs(place, kept_records)
     cluster.client.delete(f"/api/v1/namespaces/{place.name}")
 
 
@@ -86,17 +86,17 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Tell:
     return tell
 
 
-@pytest.mark.parametrize("victim", faults.VICTIMS)
-def test_one_is_killed(cluster: Cluster, crew: Crew, tell: Tell, victim: str) -> None:
+@pytest.mark.parametrize("victim", fault_injection.VICTIMS)
+def test_one_is_killed(cluster: Cluster, crew: FaultJobs, tell: Tell, victim: str) -> None:
     place = crew.place
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
     place.wait_for_running("long", 2)
     place.wait_for_running("training", 3)
     crew.submit(*crew.some("before"))
-    faults.kill(cluster, victim)
+    fault_injection.kill(cluster, victim)
     if victim not in (components.API_SERVER, components.ETCD):
         crew.submit(*crew.some("meanwhile"))
-    faults.revive(cluster, victim)
+    fault_injection.revive(cluster, victim)
     crew.submit(*crew.some("after"))
     crew.records.open("end")
     account = crew.settle()
@@ -105,16 +105,16 @@ def test_one_is_killed(cluster: Cluster, crew: Crew, tell: Tell, victim: str) ->
         assert len(crew.records.starts(place.name, name)) == tasks, "what ran went on through it all"
 
 
-def test_all_are_killed_in_random_order(cluster: Cluster, crew: Crew, tell: Tell) -> None:
+def test_all_are_killed_in_random_order(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
     chance = random.Random(SEED)
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
     crew.place.wait_for_running("training", 3)
-    victims = [*faults.VICTIMS] * (ROUNDS // len(faults.VICTIMS))
+    victims = [*fault_injection.VICTIMS] * (ROUNDS // len(fault_injection.VICTIMS))
     chance.shuffle(victims)
     for number, victim in enumerate(victims):
         crew.submit(*chance.sample(crew.some(f"before-{number}"), 2))
-        faults.kill(cluster, victim)
-        faults.revive(cluster, victim)
+        fault_injection.kill(cluster, victim)
+        fault_injection.revive(cluster, victim)
         crew.submit(*chance.sample(crew.some(f"after-{number}"), 2))
     crew.records.open("end")
     account = crew.settle()
@@ -122,7 +122,7 @@ def test_all_are_killed_in_random_order(cluster: Cluster, crew: Crew, tell: Tell
     assert len(crew.records.starts(crew.place.name, "long")) == 2, "what ran went on through it all"
 
 
-def test_the_node_is_drained(cluster: Cluster, crew: Crew, tell: Tell) -> None:
+def test_the_node_is_drained(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
     """Evicted pods are retried, and wait until the node takes pods again; so do the controllers."""
     place, node = crew.place, cluster.breakable()
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
@@ -139,8 +139,8 @@ def test_the_node_is_drained(cluster: Cluster, crew: Crew, tell: Tell) -> None:
         place.wait_for("the tasks to be evicted", lambda: not crew.records.running(place.name))
         crew.submit(*crew.some("meanwhile"))
         for name in (components.KUBELET, components.CONTAINERD):
-            faults.kill(cluster, name)
-            faults.revive(cluster, name)
+            fault_injection.kill(cluster, name)
+            fault_injection.revive(cluster, name)
         # Where a budget holds the last controller, the drain goes on when another has taken its place.
         subprocess.run(  # noqa: S603
             [uncordons, "uncordon", layout.NODE, f"--kubeconfig={node.kubeconfig}"],
@@ -159,20 +159,20 @@ def test_the_node_is_drained(cluster: Cluster, crew: Crew, tell: Tell) -> None:
     tell(f"node drained, restarted and uncordoned (evicted: {codes})", account)
 
 
-def test_the_object_of_the_node_is_deleted(cluster: Cluster, crew: Crew, tell: Tell) -> None:
+def test_the_object_of_the_node_is_deleted(cluster: Cluster, crew: FaultJobs, tell: Tell) -> None:
     """Kubernetes removes the pods of a node that is not there. It comes back when its kubelet is started anew."""
     place, node = crew.place, cluster.breakable()
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
     place.wait_for_running("long", 2)
     place.wait_for_running("training", 3)
     orphans = _uids(place.pods())
-    cluster.client.delete(faults.NODE_PATH).expect(200)
+    cluster.client.delete(fault_injection.NODE_PATH).expect(200)
     crew.submit(*crew.some("meanwhile"))
     place.wait_for("the orphans to go", lambda: not orphans & _uids(place.pods()))
     # They were removed without asking whether they had ended: the kubelet hears of it later.
     place.wait_for("their processes to end", lambda: not crew.records.running(place.name))
-    faults.kill(cluster, components.KUBELET)
-    faults.revive(cluster, components.KUBELET)
+    fault_injection.kill(cluster, components.KUBELET)
+    fault_injection.revive(cluster, components.KUBELET)
     place.wait_for("the node to be back", lambda: one_node.is_node_ready(node))
     crew.submit(*crew.some("after"))
     codes = _wait_for_retries(place, "long")
@@ -187,7 +187,7 @@ def test_the_node_is_lost(
 ) -> None:
     """All that ran there is dead at once, the controllers too; Kubernetes notices before it is back, or does not."""
     node = cluster.breakable()
-    crew = Crew(place, kept_records, {"tolerations": LEAVES_SOON})
+    crew = FaultJobs(place, kept_records, {"tolerations": LEAVES_SOON})
     crew.submit(crew.long("long", "end"), crew.training("training", "end"))
     place.wait_for_running("long", 2)
     place.wait_for_running("training", 3)
@@ -196,7 +196,7 @@ def test_the_node_is_lost(
     node.lose_node()
     crew.submit(*crew.some("meanwhile"))
     if is_given_up:
-        with faults.beside_another_node(cluster) as beat:
+        with fault_injection.beside_another_node(cluster) as beat:
             place.wait_for("its pods to be given up", lambda: beat() or _are_all_deleting(place, lost))
     for name in (components.CONTAINERD, components.KUBELET, components.PROXY):
         node.start(name)
@@ -208,11 +208,11 @@ def test_the_node_is_lost(
     tell(f"node {'lost and found again' if is_given_up else 'rebooted'} (its tasks: {codes})", account)
 
 
-def test_an_image_does_not_exist(crew: Crew, tell: Tell) -> None:
+def test_an_image_does_not_exist(crew: FaultJobs, tell: Tell) -> None:
     """A4: pendingDeadlineSeconds ends what would wait for ever."""
     nowhere = {"container": {"image": "windlass/nowhere:1", "imagePullPolicy": "IfNotPresent"}}
     role = crew.records.role(pod_spec=nowhere)
-    crew.submit(crews.job("stuck", role, code=-240, pendingDeadlineSeconds=3), *crew.some("beside"))
+    crew.submit(fault_jobs.job("stuck", role, code=-240, pendingDeadlineSeconds=3), *crew.some("beside"))
     ended = completion_of(crew.place.wait_for_completed("stuck"))
     assert ended["phrase"] == "PendingDeadlineExceeded"
     account = crew.settle()
@@ -220,7 +220,7 @@ def test_an_image_does_not_exist(crew: Crew, tell: Tell) -> None:
     assert not crew.records.starts(crew.place.name, "stuck")
 
 
-def test_a_quota_is_too_small(crew: Crew, tell: Tell) -> None:
+def test_a_quota_is_too_small(crew: FaultJobs, tell: Tell) -> None:
     """Statement 23: what does not fit waits, and goes on when there is room."""
     place = crew.place
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "small"}}
@@ -244,7 +244,7 @@ def test_a_quota_is_too_small(crew: Crew, tell: Tell) -> None:
 
 
 def test_a_namespace_is_deleted_under_a_running_job(
-    cluster: Cluster, crew: Crew, other_crew: Crew, tell: Tell
+    cluster: Cluster, crew: FaultJobs, other_crew: FaultJobs, tell: Tell
 ) -> None:
     doomed, kept_records = other_crew, other_crew.records
     doomed.submit(doomed.long("long", "never"), doomed.training("training", "never"))
@@ -263,20 +263,20 @@ def test_a_namespace_is_deleted_under_a_running_job(
 
 
 def test_the_clock_of_the_controller_is_off_by_an_hour(
-    cluster: Cluster, crew: Crew, other_crew: Crew, tell: Tell, tmp_path: Path
+    cluster: Cluster, crew: FaultJobs, other_crew: FaultJobs, tell: Tell, tmp_path: Path
 ) -> None:
     """Nothing ends early or late for it, also when others with other clocks have begun it or go on with it."""
     lasting = other_crew
     lasting.submit(lasting.long("long", "end", activeDeadlineSeconds=HALF_AN_HOUR))
     lasting.place.wait_for_running("long", 2)
-    faults.scale_controllers(cluster, 0)
+    fault_injection.scale_controllers(cluster, 0)
     crew.place.wait_for("the controllers to go", lambda: not cluster.controllers())
-    with clocks.off_by(clocks.HOUR, cluster, tmp_path) as ahead:
+    with skewed_clocks.off_by(skewed_clocks.HOUR, cluster, tmp_path) as ahead:
         leader = ahead.wait_until_it_leads()
-        with clocks.off_by(-clocks.HOUR, cluster, tmp_path) as behind:
+        with skewed_clocks.off_by(-skewed_clocks.HOUR, cluster, tmp_path) as behind:
             _submit_timed(crew, "ahead")
             tell("clock of the controller an hour ahead", crew.settle())
-            assert clocks.holder_of_lease(cluster) == leader, "nobody leads beside it"
+            assert skewed_clocks.holder_of_lease(cluster) == leader, "nobody leads beside it"
             _delay(lasting, "of-ahead")
             ahead.process.kill()
             behind.wait_until_it_leads()
@@ -285,7 +285,7 @@ def test_the_clock_of_the_controller_is_off_by_an_hour(
             tell("clock of the controller an hour behind", crew.settle())
             _delay(lasting, "of-behind")
             behind.process.kill()
-    faults.scale_controllers(cluster, 2)
+    fault_injection.scale_controllers(cluster, 2)
     cluster.wait_for_controllers()
     assert _is_delayed(lasting.place.framework("of-behind")), "the delay outlasts the one who began it"
     lasting.submit(*lasting.some("afterwards"))
@@ -294,13 +294,13 @@ def test_the_clock_of_the_controller_is_off_by_an_hour(
     assert len(lasting.records.starts(lasting.place.name, "long")) == 2, "it went on through it all"
 
 
-def _submit_timed(crew: Crew, prefix: str) -> None:
+def _submit_timed(crew: FaultJobs, prefix: str) -> None:
     crew.submit(*crew.some(prefix), *crew.timed(prefix), crew.slow_to_end(f"{prefix}-slow"))
     crew.place.wait_for_running(f"{prefix}-slow", 1)
     crew.place.client.delete(crew.place.path("pods", f"{prefix}-slow-worker-0")).expect(200)
 
 
-def _delay(lasting: Crew, name: str) -> None:
+def _delay(lasting: FaultJobs, name: str) -> None:
     """A job that waits for its next attempt when somebody else comes to lead."""
     lasting.submit(lasting.delayed(name, A_WHILE))
     lasting.place.wait(name, _is_delayed, "a delay before the next attempt")

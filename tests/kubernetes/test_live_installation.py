@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from live import kubectls
+from live import kubectl_process
 from live.clusters import IMAGE, NAMESPACE, SECONDS, Cluster
 from live.jobs import FOREVER, framework, role
 from live.place import Place
@@ -171,9 +171,9 @@ def live_through_everything(place: Place, group: str) -> None:
 # What is printed
 
 
-@pytest.fixture(params=kubectls.NAMES)
+@pytest.fixture(params=kubectl_process.NAMES)
 def kubectl(request: pytest.FixtureRequest, cluster: Cluster) -> Path:
-    return kubectls.named(cluster, request.param)
+    return kubectl_process.named(cluster, request.param)
 
 
 def test_kubectl_takes_what_is_printed(cluster: Cluster, kubectl: Path) -> None:

@@ -1,10 +1,10 @@
 """What users do with a job in the course of its life, and what time does to it."""
 
 import pytest
-from live import kubectls
+from live import kubectl_process
 from live.clusters import Cluster
 from live.jobs import FOREVER, framework, role
-from live.kubectls import Kubectl
+from live.kubectl_process import Kubectl
 from live.place import SECONDS, Place
 from operated.place import completion_of, condition_of, retries_of, status_of, summary_of, tasks_of
 
@@ -187,9 +187,9 @@ def _is_counted(place: Place, quota: str) -> bool:
 # kubectl (A6)
 
 
-@pytest.fixture(params=kubectls.NAMES)
+@pytest.fixture(params=kubectl_process.NAMES)
 def kubectl(request: pytest.FixtureRequest, cluster: Cluster, place: Place) -> Kubectl:
-    return Kubectl(kubectls.named(cluster, request.param), cluster.kubeconfig, place.name)
+    return Kubectl(kubectl_process.named(cluster, request.param), cluster.kubeconfig, place.name)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from live import batches
+from live import job_batches
 from live.clusters import Cluster
 from live.jobs import FOREVER, framework, role
 from live.place import Place
@@ -181,7 +181,7 @@ CURIOUS = framework(
 @pytest.fixture(scope="module")
 def submitted(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     bodies = [CURIOUS, *(body for body, _ in CASES.values())]
-    with batches.submitted(cluster, tmp_path_factory, "outcomes", bodies) as place:
+    with job_batches.submitted(cluster, tmp_path_factory, "outcomes", bodies) as place:
         yield place
 
 
@@ -218,7 +218,7 @@ def test_the_outcome(submitted: Place, name: str) -> None:
         for index, code in enumerate(codes)
         if code != -220
     }
-    batches.wait_for_pods_made(submitted, name, made)
+    job_batches.wait_for_pods_made(submitted, name, made)
 
 
 def _why(completion: Json) -> str:

@@ -5,9 +5,9 @@ from typing import Final
 
 import pytest
 import yaml
-from live import consoles, jobs
-from live.consoles import Console
-from live.kubectls import Kubectl
+from live import command_line, jobs
+from live.command_line import Console
+from live.kubectl_process import Kubectl
 from live.place import Place
 
 import examples
@@ -79,7 +79,7 @@ def test_plain_objects_of_a_job_file_train(
         "command": job["command"].replace("2000", "200"),
         "roles": {"ps": {"tasks": 2}, "worker": {"tasks": 1 if kubernetes_binaries.is_oldest() else 2}},
         "volumes": {"output": {"emptyDir": {}, "at": "/output"}},
-        "pod": consoles.SHORT_GRACE,
+        "pod": command_line.SHORT_GRACE,
     }
     console.write({"job.yaml": yaml.safe_dump(job)})
     _create(console, kubectl, "job.yaml", "--target", "plain")

@@ -8,12 +8,12 @@ log has every change of a pod too, so that this can be held: no status is writte
 from collections.abc import Iterator
 
 import pytest
-from live import accounts, histories
-from live.accounts import BURSTS, KEPT, REMOVED, Account
+from live import object_history, request_counts
 from live.clusters import CONTROLLER, Cluster
-from live.histories import History, version_of
 from live.jobs import FOREVER, framework, role
+from live.object_history import History, version_of
 from live.place import Place
+from live.request_counts import BURSTS, KEPT, REMOVED, Account
 from operated.place import completion_of
 
 from conformance.client import Json
@@ -26,7 +26,7 @@ RENEWALS = 5
 def written(cluster: Cluster, place: Place) -> Iterator[History]:
     """The statuses that the controller wrote: nobody else changes these Frameworks."""
     cluster.breakable()  # only there can the log be read
-    with histories.kept(place.client, place.framework_path()) as history:
+    with object_history.kept(place.client, place.framework_path()) as history:
         yield history
 
 
@@ -39,10 +39,10 @@ def test_the_budget(
     found = place.wait_for_completed("job")
     assert completion_of(found)["code"] == 0
     account = wait_for_account(cluster, place, written, found)
-    print("\n".join(accounts.lines({place.name: account})))
+    print("\n".join(request_counts.lines({place.name: account})))
     assert (account.frameworks, account.attempts, account.pods) == (1, 1, tasks)
     budget = KEPT if completed_pods == "Keep" else REMOVED
-    assert account.requests <= tasks + budget + max(0, account.changes - BURSTS), accounts.line(
+    assert account.requests <= tasks + budget + max(0, account.changes - BURSTS), request_counts.line(
         "job", account
     )
     assert account.deleted_pods == 0, "removed one by one"
@@ -63,7 +63,7 @@ def wait_for_account(
     accounts_now: list[Account] = []
 
     def is_complete() -> bool:
-        found = accounts.by_namespace(cluster.audited_in(place.name), CONTROLLER)
+        found = request_counts.by_namespace(cluster.audited_in(place.name), CONTROLLER)
         accounts_now[:] = [found.get(place.name, Account())]
         statuses = [event["object"] for event in tuple(written.events) if event["type"] == "MODIFIED"]
         is_seen = any(version_of(each) >= version_of(seen) for each in statuses)

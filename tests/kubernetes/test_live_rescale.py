@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from live import histories, jobs, obedient
-from live.histories import History, version_of
+from live import controllable_tasks, jobs, object_history
 from live.jobs import framework
+from live.object_history import History, version_of
 from live.place import Place
 from operated.place import completion_of, retries_of, state_of, status_of, tasks_of
 
@@ -16,13 +16,13 @@ from conformance.client import Json
 
 @pytest.fixture
 def frameworks(place: Place) -> Iterator[History]:
-    with histories.kept(place.client, place.framework_path()) as history:
+    with object_history.kept(place.client, place.framework_path()) as history:
         yield history
 
 
 @pytest.fixture
 def pods(place: Place) -> Iterator[History]:
-    with histories.kept(place.client, place.path("pods")) as history:
+    with object_history.kept(place.client, place.path("pods")) as history:
         yield history
 
 
@@ -32,7 +32,7 @@ def pods(place: Place) -> Iterator[History]:
 @pytest.mark.smoke
 def test_the_walk_of_the_manual(place: Place, pods: History) -> None:
     """Tasks that failed, and tasks that are still going, are scaled away and wanted again."""
-    place.submit(framework("job", obedient.role("a", 4, min_failed=4, min_succeeded=1)))
+    place.submit(framework("job", controllable_tasks.role("a", 4, min_failed=4, min_succeeded=1)))
     place.wait_for_running("job", 4)
 
     for index in (2, 3):
@@ -47,7 +47,7 @@ def test_the_walk_of_the_manual(place: Place, pods: History) -> None:
     rescale(place, 3)
     replaced = place.wait("job", lambda body: is_new(body, before, 2), "another instance of a-2")
     assert is_going(replaced, 3), "it has gone before it was let"
-    obedient.end(place, "job-a-3")
+    controllable_tasks.end(place, "job-a-3")
     place.wait("job", lambda body: len(tasks_of(body, "a")) == 3, "three tasks")
     place.wait_for_running("job", 3)
 
@@ -57,11 +57,11 @@ def test_the_walk_of_the_manual(place: Place, pods: History) -> None:
     rescale(place, 5)
     place.wait("job", lambda body: is_new(body, before, 2) and len(tasks_of(body, "a")) == 5, "two new tasks")
     assert is_going(place.framework("job"), 3), "it has gone before it was let"
-    obedient.end(place, "job-a-3")
+    controllable_tasks.end(place, "job-a-3")
     found = place.wait_for_running("job", 5)
     assert is_new(found, before, 3)
 
-    obedient.end(place, "job-a-4")
+    controllable_tasks.end(place, "job-a-4")
     found = place.wait_for_completed("job")
     done = completion_of(found)
     assert (done["code"], done["trigger"]["taskIndex"]) == (0, 4), (
@@ -100,7 +100,7 @@ def lose(place: Place, index: int, role: str = "a") -> None:
 def lose_one_and_hold_another(place: Place) -> Json:
     """a-2 has failed, a-3 runs and does not go, and the spec wants neither. How that looks."""
     lose(place, 2)
-    obedient.stay(place, "job-a-3")
+    controllable_tasks.stay(place, "job-a-3")
     rescale(place, 2)
     return place.wait("job", lambda body: is_going(body, 3), "a-3 to be deleted")
 
@@ -138,9 +138,9 @@ def insist_on_one_at_a_time(pods: History, *names: str) -> None:
 
 def test_an_index_that_is_wanted_again(place: Place, pods: History) -> None:
     """Its old pod still runs: the new task waits for its end, and is another one (38)."""
-    place.submit(framework("job", obedient.role(tasks=2)))
+    place.submit(framework("job", controllable_tasks.role(tasks=2)))
     before = place.wait_for_running("job", 2)
-    obedient.stay(place, "job-worker-1")
+    controllable_tasks.stay(place, "job-worker-1")
     place.scale("job", 0, 1)
     place.wait("job", lambda body: tasks_of(body)[1]["state"] == "AttemptDeleting", "its pod to be deleted")
     place.scale("job", 0, 2)
@@ -148,7 +148,7 @@ def test_an_index_that_is_wanted_again(place: Place, pods: History) -> None:
     place.wait_for_completed("another")
     assert pods.uids("job-worker-1") == [tasks_of(before)[1]["attemptStatus"]["podUID"]]
     assert tasks_of(place.framework("job"))[1]["deletionPending"], "what was seen of a rescale is committed"
-    obedient.end(place, "job-worker-1")
+    controllable_tasks.end(place, "job-worker-1")
     found = place.wait("job", lambda body: is_new(body, before, 1, "worker"), "a new instance")
     assert tasks_of(found)[0]["instanceUID"] == tasks_of(before)[0]["instanceUID"]
     finish(place, 2)
@@ -157,7 +157,9 @@ def test_an_index_that_is_wanted_again(place: Place, pods: History) -> None:
 
 def test_a_role_is_deleted(place: Place) -> None:
     """Its tasks go, and its policies with them; the other role does not notice (36, 37)."""
-    place.submit(framework("job", obedient.role(tasks=2), obedient.role("ps", 2, min_failed=2)))
+    place.submit(
+        framework("job", controllable_tasks.role(tasks=2), controllable_tasks.role("ps", 2, min_failed=2))
+    )
     before = place.wait_for_running("job", 4)
     lose(place, 0, "ps")
     place.client.patch(
@@ -170,22 +172,26 @@ def test_a_role_is_deleted(place: Place) -> None:
 
 
 def test_a_role_is_added(place: Place) -> None:
-    place.submit(framework("job", obedient.role(tasks=1)))
+    place.submit(framework("job", controllable_tasks.role(tasks=1)))
     before = place.wait_for_running("job", 1)
-    added = {"op": "add", "path": "/spec/taskRoles/-", "value": obedient.role("ps", 2, min_succeeded=2)}
+    added = {
+        "op": "add",
+        "path": "/spec/taskRoles/-",
+        "value": controllable_tasks.role("ps", 2, min_succeeded=2),
+    }
     place.client.patch(place.framework_path("job"), [added], kind="json").expect(200)
     found = place.wait_for_running("job", 3)
     assert roles_of(found) == ["worker", "ps"]
     assert tasks_of(found) == tasks_of(before)
     for index in range(2):
-        obedient.end(place, f"job-ps-{index}")
+        controllable_tasks.end(place, f"job-ps-{index}")
     done = completion_of(place.wait_for_completed("job"))
     assert (done["code"], done["trigger"]["taskRoleName"]) == (0, "ps")
 
 
 def test_what_is_stored_before_it_is_done(place: Place, frameworks: History, pods: History) -> None:
     """New tasks before their pods, and the wish to delete before any deletion (36, 39)."""
-    place.submit(framework("job", obedient.role(tasks=1)))
+    place.submit(framework("job", controllable_tasks.role(tasks=1)))
     place.wait_for_running("job", 1)
     place.scale("job", 0, 3)
     place.wait_for_running("job", 3)
@@ -204,7 +210,7 @@ def test_what_is_stored_before_it_is_done(place: Place, frameworks: History, pod
 
 def test_down_to_nothing_and_up_again(place: Place) -> None:
     """A job without a task waits (17)."""
-    place.submit(framework("job", obedient.role(tasks=2)))
+    place.submit(framework("job", controllable_tasks.role(tasks=2)))
     before = place.wait_for_running("job", 2)
     place.scale("job", 0, 0)
     found = place.wait("job", lambda body: not tasks_of(body), "no task")
@@ -218,11 +224,11 @@ def test_down_to_nothing_and_up_again(place: Place) -> None:
 
 def test_together_with_other_edits(place: Place) -> None:
     """One update has fewer tasks, another policy and another pod: who stays is not touched, who comes is new (40)."""
-    place.submit(framework("job", obedient.role(tasks=3, min_failed=3)))
+    place.submit(framework("job", controllable_tasks.role(tasks=3, min_failed=3)))
     before = place.wait_for_running("job", 3)
     for index in (1, 2):
         lose(place, index, "worker")
-    changed = obedient.role(tasks=1, min_failed=1, graceful_timeout=600)
+    changed = controllable_tasks.role(tasks=1, min_failed=1, graceful_timeout=600)
     changed["task"]["pod"]["metadata"] = {"labels": {"edition": "second"}}
     place.change("job", {"description": "smaller", "taskRoles": [changed]})
     found = place.wait("job", lambda body: len(tasks_of(body)) == 1, "one task")
@@ -257,7 +263,7 @@ def finish(place: Place, tasks: int) -> None:
     """All succeed, and with them the job, at its first attempt."""
     for name in pod_names(tasks):
         place.wait_for(f"{name} to run", lambda it=name: phase_of(place, it) == "Running")  # type: ignore[misc]
-        obedient.end(place, name)
+        controllable_tasks.end(place, name)
     found = place.wait_for_completed("job")
     assert completion_of(found)["code"] == 0
     assert retries_of(found) == 0

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from live import batches, outside
+from live import external_changes, job_batches
 from live.clusters import Cluster
+from live.external_changes import Act
 from live.jobs import FOREVER, framework, role
-from live.outside import Act
 from live.place import Place
 from operated.place import completion_of, status_of, tasks_of
 
@@ -123,19 +123,19 @@ ALWAYS = [
 FROM_OUTSIDE: dict[str, tuple[Act, Json, tuple[int, int], tuple[int, int]]] = {
     # What is done to it, and how often the Framework and the task are then tried again.
     "pod-deleted": (
-        outside.delete_pod,
+        external_changes.delete_pod,
         framework("pod-deleted", role(script=until(1, TASK, FOREVER), retry=limit(0, fancy=True))),
         (0, 0),
         (1, 0),
     ),
     "pod-evicted": (
-        outside.evict_pod,
+        external_changes.evict_pod,
         framework("pod-evicted", role(script=until(1, TASK, FOREVER), retry=limit(1))),
         (0, 0),
         (1, 1),
     ),
     "config-map-deleted": (
-        outside.delete_config_map,
+        external_changes.delete_config_map,
         framework(
             "config-map-deleted",
             role(script=until(1, FRAMEWORK, FOREVER)),
@@ -151,7 +151,7 @@ FROM_OUTSIDE: dict[str, tuple[Act, Json, tuple[int, int], tuple[int, int]]] = {
 def submitted(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     bodies = [body for _, body, _, _ in FROM_OUTSIDE.values()] + ALWAYS
     bodies += [body for body, _ in CASES.values()]
-    with batches.submitted(cluster, tmp_path_factory, "retries", bodies) as place:
+    with job_batches.submitted(cluster, tmp_path_factory, "retries", bodies) as place:
         yield place
 
 
@@ -173,7 +173,7 @@ def test_what_somebody_deletes_is_made_anew(submitted: Place, name: str) -> None
     assert after["podName"] == before["podName"]
     assert after["podUID"] != before["podUID"]
     assert after["instanceUID"] == f"{of_task[0]}_{after['podUID']}"
-    batches.wait_for_pods_made(submitted, name, {"worker-0": 2})
+    job_batches.wait_for_pods_made(submitted, name, {"worker-0": 2})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -187,7 +187,9 @@ def test_the_retries(submitted: Place, name: str) -> None:
     assert tasks_of(found)[0]["attemptStatus"]["id"] == expected.task[0]
     assert not submitted.pods(name)
     workers = len(tasks_of(found))
-    batches.wait_for_pods_made(submitted, name, {f"worker-{each}": expected.made for each in range(workers)})
+    job_batches.wait_for_pods_made(
+        submitted, name, {f"worker-{each}": expected.made for each in range(workers)}
+    )
 
 
 @pytest.mark.parametrize("name", ["again", "task-again"])

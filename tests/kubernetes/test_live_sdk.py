@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from live import consoles, jobs
+from live import command_line, jobs
 from live.clusters import Cluster
 from live.place import Place
 
@@ -14,7 +14,7 @@ from windlass import AsyncClient, Client, ClientError, Job, Role
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The program that runs until it is told otherwise."""
-    consoles.write(tmp_path, {f"src/{path}": text for path, text in consoles.CODE.items()})
+    command_line.write(tmp_path, {f"src/{path}": text for path, text in command_line.CODE.items()})
     return tmp_path
 
 
@@ -25,29 +25,29 @@ def job(name: str, command: str = "python3 main.py") -> Job:
         code="src",
         command=command,
         roles={"worker": Role(tasks=2)},
-        pod=consoles.SHORT_GRACE,
+        pod=command_line.SHORT_GRACE,
     )
 
 
 def test_without_await(cluster: Cluster, place: Place, folder: Path) -> None:
     with Client(cluster.kubeconfig, namespace=place.name) as client:
         assert client.submit(job("one"), folder=folder).name == "one"
-        running = client.wait("one", until="running", timeout=consoles.SECONDS)
+        running = client.wait("one", until="running", timeout=command_line.SECONDS)
         assert (running.running, running.total) == (2, 2)
         with pytest.raises(ClientError, match="it is Running"):
             client.submit(job("one"), folder=folder, rerun=True)
         lines = client.logs("one", "worker-1", follow=True)
         assert next(lines).text == "worker-1 begins"
         assert client.scale("one", worker=3).roles == {"worker": 3}
-        assert client.wait("one", until="running", timeout=consoles.SECONDS).running == 3
+        assert client.wait("one", until="running", timeout=command_line.SECONDS).running == 3
         assert {event.reason for event in client.events("one") if event.object == "one"} >= {"AttemptStarted"}
         client.stop("one")
-        done = client.wait("one", timeout=consoles.SECONDS)
+        done = client.wait("one", timeout=command_line.SECONDS)
         assert (done.state, done.code) == ("Stopped", -210)
         assert not list(lines), "it said more than it wrote"
         assert client.why("one").job == "one"
         assert [found.name for found in client.list()] == ["one"]
-        client.delete("one", timeout=consoles.SECONDS)
+        client.delete("one", timeout=command_line.SECONDS)
         assert not place.pods()
         assert not client.list()
 
@@ -58,7 +58,7 @@ def test_with_await(cluster: Cluster, place: Place, folder: Path) -> None:
     async def run(client: AsyncClient, name: str, exits: int) -> list[str]:
         script = f"echo {name} speaks; exit {exits}"
         await client.submit(job(name, command=script), folder=folder)
-        done = await client.wait(name, timeout=consoles.SECONDS)
+        done = await client.wait(name, timeout=command_line.SECONDS)
         assert done.code == exits
         return [line.text async for line in client.logs(name) if line.task == "worker-1"]
 
@@ -70,8 +70,10 @@ def test_with_await(cluster: Cluster, place: Place, folder: Path) -> None:
             assert explained.failure is not None
             assert explained.failure.code == 5
             again = await client.submit(job("good", command="true"), folder=folder, rerun=True)
-            assert (await client.wait("good", timeout=consoles.SECONDS)).uid == again.uid
-            await asyncio.gather(*(client.delete(name, timeout=consoles.SECONDS) for name in ("good", "bad")))
+            assert (await client.wait("good", timeout=command_line.SECONDS)).uid == again.uid
+            await asyncio.gather(
+                *(client.delete(name, timeout=command_line.SECONDS) for name in ("good", "bad"))
+            )
 
     asyncio.run(story())
     assert not place.pods()

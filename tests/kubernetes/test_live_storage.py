@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from live import disks, jobs
+from live import claim_volumes, jobs
 from live.clusters import Cluster
-from live.consoles import Console
-from live.kubectls import Kubectl
+from live.command_line import Console
+from live.kubectl_process import Kubectl
 from live.place import Place
 
 from conformance.client import Json
@@ -39,11 +39,11 @@ def server(
     job = console.write_job(
         "mnist",
         command="true",
-        nfsServer={"size": disks.SIZE, "image": nfs_image},
+        nfsServer={"size": claim_volumes.SIZE, "image": nfs_image},
         volumes={"data": {"share": "/data", "at": "/data"}},
     )
     console("render", job, "--only", "nfs", "--out", "nfs.yaml")
-    with disks.for_claim(cluster, place, "mnist-nfs"):
+    with claim_volumes.for_claim(cluster, place, "mnist-nfs"):
         kubectl("create", f"--filename={console.folder / 'nfs.yaml'}")
         kubectl("rollout", "status", "deployment/mnist-nfs")
         yield kubectl("get", "service", "mnist-nfs", "--output=jsonpath={.spec.clusterIP}")
@@ -83,10 +83,10 @@ def test_a_node_without_nfs_is_told_which_server_it_cannot_mount(
     job = console.write_job(
         "mnist",
         command="true",
-        nfsServer={"size": disks.SIZE, "image": nfs_image},
+        nfsServer={"size": claim_volumes.SIZE, "image": nfs_image},
         volumes={"output": {"share": "/output", "at": "/output"}},
     )
-    with disks.for_claim(cluster, place, "mnist-nfs"):
+    with claim_volumes.for_claim(cluster, place, "mnist-nfs"):
         message = console("submit", job, code=1).errors
         server = kubectl("get", "service", "mnist-nfs", "--output=jsonpath={.spec.clusterIP}")
     assert f"/output of the job's own NFS server at {server}" in message
@@ -143,8 +143,8 @@ def test_uploaded_files_are_in_the_claim(cluster: Cluster, console: Console, pla
     data = os.urandom(3 << 20)
     (console.folder / "mnist.npz").write_bytes(data)
     words = ("--code", "src", "--data", "mnist.npz", "--share", "pvc://share", "--image", jobs.IMAGE)
-    with disks.for_claim(cluster, place, "share"):
-        place.client.post(place.path("persistentvolumeclaims"), disks.claim("share")).expect(201)
+    with claim_volumes.for_claim(cluster, place, "share"):
+        place.client.post(place.path("persistentvolumeclaims"), claim_volumes.claim("share")).expect(201)
         first = _told(console("upload", "digits", *words, "--output", "json").text)
         assert (first["files"], first["sent"], first["skipped"]) == (3, 3, 0)
         second = _told(console("upload", "digits", *words, "--output", "json").text)

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from live import batches, histories, obedient
+from live import controllable_tasks, job_batches, object_history
 from live.clusters import CONTROLLER, IMAGE, NAMESPACE, Cluster
-from live.histories import History
 from live.jobs import FOREVER, framework, role
+from live.object_history import History
 from live.place import Place
 from operated.place import completion_of, retries_of
 
@@ -21,7 +21,7 @@ OTHER_CONTROLLER = f"system:serviceaccount:{OTHER}:{plan.CONTROLLER}"
 
 @pytest.fixture
 def frameworks(place: Place) -> Iterator[History]:
-    with histories.kept(place.client, place.framework_path()) as history:
+    with object_history.kept(place.client, place.framework_path()) as history:
         yield history
 
 
@@ -35,18 +35,18 @@ def restored(cluster: Cluster) -> Iterator[Cluster]:
 def start(place: Place) -> None:
     """A job with a ps that runs for ever and workers that wait to be told."""
     ps = role("ps", 1, FOREVER)
-    place.submit(framework("job", ps, obedient.role(tasks=2, min_succeeded=2)))
+    place.submit(framework("job", ps, controllable_tasks.role(tasks=2, min_succeeded=2)))
     place.wait_for_running("job", 3)
 
 
 def finish(place: Place) -> None:
     """It succeeds at its first attempt, and no task had more than one pod."""
     for index in range(2):
-        obedient.end(place, f"job-worker-{index}")
+        controllable_tasks.end(place, f"job-worker-{index}")
     found = place.wait_for_completed("job")
     assert completion_of(found)["code"] == 0
     assert retries_of(found) == 0
-    batches.wait_for_pods_made(place, "job", {"ps-0": 1, "worker-0": 1, "worker-1": 1})
+    job_batches.wait_for_pods_made(place, "job", {"ps-0": 1, "worker-0": 1, "worker-1": 1})
 
 
 @pytest.mark.smoke
@@ -84,15 +84,15 @@ def test_installed_anew_while_a_job_runs(cluster: Cluster, restored: Cluster, pl
     place.wait_for("the controllers to be gone", lambda: not cluster.controllers())
     inside = f"/api/v1/namespaces/{NAMESPACE}"
     place.wait_for("their namespace to be gone", lambda: cluster.client.get(inside).code == 404)
-    obedient.end(place, "job-worker-0")
+    controllable_tasks.end(place, "job-worker-0")
     place.wait_for("a task to end while nobody looks", lambda: phase_of(place, "job-worker-0") == "Succeeded")
     assert phase_of(place, "job-ps-0") == "Running"
     restored.install()
     place.wait("job", lambda body: body["status"]["summary"]["succeeded"] == 1, "what was missed")
-    obedient.end(place, "job-worker-1")
+    controllable_tasks.end(place, "job-worker-1")
     found = place.wait_for_completed("job")
     assert completion_of(found)["code"] == 0
-    batches.wait_for_pods_made(place, "job", {"ps-0": 1, "worker-0": 1, "worker-1": 1})
+    job_batches.wait_for_pods_made(place, "job", {"ps-0": 1, "worker-0": 1, "worker-1": 1})
 
 
 def phase_of(place: Place, pod: str) -> str:

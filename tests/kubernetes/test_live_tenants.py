@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 import yaml
 from live.clusters import Cluster
-from live.consoles import Console
+from live.command_line import Console
 from live.place import Place
 
 from conformance.client import Json

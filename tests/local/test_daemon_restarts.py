@@ -4,7 +4,7 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from pod_keepers import Kept
+from pod_processes import PodProcesses
 from pods import daemons
 from pods.daemons import Daemon
 from pods.levels import Level
@@ -22,7 +22,7 @@ def test_what_a_running_pod_was_made_from_is_gone(lasting: Daemon) -> None:
     place = lasting.new_place()
     place.create(config_map("words", hello="world"))
     volumes = [{"name": "data", "configMap": {"name": "words"}}]
-    kept = Kept(lasting, place=place, volumes=volumes)
+    kept = PodProcesses(lasting, place=place, volumes=volumes)
     place.client.delete(place.path("configmaps", "words")).expect(200)
     lasting.kill()
     lasting.start()
@@ -34,7 +34,7 @@ def test_what_a_running_pod_was_made_from_is_gone(lasting: Daemon) -> None:
 
 def test_what_was_written_of_a_pod_cannot_be_read(lasting: Daemon) -> None:
     """It begins anew, and what ran before does not run beside it."""
-    kept = Kept(lasting, run=["sleep", "100000"], restartPolicy="Always")
+    kept = PodProcesses(lasting, run=["sleep", "100000"], restartPolicy="Always")
     lasting.kill()
     state = lasting.data / "pods" / kept.before.uid / "state.json"
     assert state.exists()
@@ -48,7 +48,7 @@ def test_what_was_written_of_a_pod_cannot_be_read(lasting: Daemon) -> None:
 
 @pytest.mark.parametrize("level", ["root"], indirect=True)
 def test_control_groups_of_a_supervisor_that_was_killed(lasting: Daemon) -> None:
-    kept = Kept(lasting)
+    kept = PodProcesses(lasting)
     groups = [Path(each) for each in lasting.traces().control_groups]
     if not groups:
         pytest.skip("needs control groups that root may create")
@@ -64,7 +64,7 @@ def test_pods_of_a_cluster_that_is_ephemeral_from_now_on(best: Level) -> None:
     """What was started before would not end with it: it is started anew."""
     with contextlib.ExitStack() as stack:
         lasting = stack.enter_context(daemons.running(best))
-        kept = Kept(lasting, restartPolicy="Always")
+        kept = PodProcesses(lasting, restartPolicy="Always")
         lasting.kill()
         passing = stack.enter_context(daemons.running(best, is_ephemeral=True, data=str(lasting.data)))
         wait_for("the first one to be gone", lambda: not kept.process.is_alive)

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from pod_keepers import Kept, kill_spawner, spawners
+from pod_processes import PodProcesses, kill_spawner, spawners
 from pods import daemons, levels
 from pods.daemons import Daemon
 from pods.levels import Level
@@ -71,9 +71,9 @@ def isolated(best: Level) -> Iterator[Daemon]:
 
 def test_pods_notice_nothing(cluster: Daemon) -> None:
     port, place = str(free_port()), cluster.new_place()
-    server = Kept(cluster, "server", ["python3", "-c", SERVE, port], place=place)
+    server = PodProcesses(cluster, "server", ["python3", "-c", SERVE, port], place=place)
     server.pod.says("listening")
-    pods = [server, *(Kept(cluster, f"pod{number}", place=place) for number in range(3))]
+    pods = [server, *(PodProcesses(cluster, f"pod{number}", place=place) for number in range(3))]
     kill_spawner(cluster)
     talk = place.start(["python3", "-c", TALK, server.before.address, port])
     assert talk.output()[0].startswith("connected")
@@ -114,7 +114,7 @@ def test_the_way_out_is_opened_again(isolated: Daemon, outside: str) -> None:
         pytest.skip("needs pasta (Debian package passt)")
     place = isolated.new_place()
     talk = ["python3", "-c", TALK, outside, str(PORT)]
-    earlier = Kept(isolated, place=place)
+    earlier = PodProcesses(isolated, place=place)
     assert WORDS in earlier.pod.execute(*talk).text, isolated.tail()
     before = pasta(isolated)
     before.kill()

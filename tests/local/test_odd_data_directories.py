@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pod_keepers import Kept
+from pod_processes import PodProcesses
 from pods import daemons
 from pods.daemons import Daemon
 from pods.levels import Level
@@ -35,7 +35,7 @@ def test_a_path(best: Level, folder: Path, path: bytes) -> None:
     # Where the path is too long for a socket, that is among the temporary files, and a kill leaves it there.
     before = ("env", f"TMPDIR={folder}")
     with daemons.running(best, before=before, data=str(data)) as daemon:
-        kept = Kept(daemon, run="trap 'exit 0' TERM; echo hello; sleep 100000 & wait")
+        kept = PodProcesses(daemon, run="trap 'exit 0' TERM; echo hello; sleep 100000 & wait")
         assert kept.pod.says("hello") == "hello\n"
         assert kept.pod.sh("exit 4").code == 4
         assert (data / "pods" / kept.before.uid).is_dir()
@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_removed(lasting: Daemon) -> None:
     """It is told once, and tried again by the next daemon; nothing waits for it."""
     if os.geteuid() != 0:
         pytest.skip("only root can make such a folder")
-    kept = Kept(lasting)
+    kept = PodProcesses(lasting)
     pods = lasting.data / "pods"
     held = pods / kept.before.uid / "volumes" / "held"
     held.mkdir()
@@ -85,7 +85,7 @@ def test_a_folder_that_cannot_be_removed(lasting: Daemon) -> None:
     wait_for("its folder to be gone", lambda: not (pods / kept.before.uid).exists())
 
 
-def complaints(daemon: Daemon, kept: Kept) -> list[str]:
+def complaints(daemon: Daemon, kept: PodProcesses) -> list[str]:
     names = (kept.before.uid, f"{kept.place.namespace}/{kept.pod.name}")
     lines = daemon.log.read_text().splitlines()
     return [line for line in lines if "WARNING" in line and any(name in line for name in names)]

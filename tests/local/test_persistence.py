@@ -1,7 +1,7 @@
 """What stays of a pod and of its containers when they have ended, and for how long."""
 
 import pytest
-from pod_keepers import Kept
+from pod_processes import PodProcesses
 from pods.daemons import Daemon
 from pods.levels import Level
 from pods.place import Pod
@@ -19,7 +19,7 @@ def level(best: Level) -> Level:
 def test_the_end_of_a_pod_that_a_finalizer_holds(lasting: Daemon) -> None:
     place = lasting.new_place()
     run = "trap 'exit 7' TERM; echo armed; sleep 100000 & wait"
-    kept = Kept(lasting, run=run, place=place, metadata={"finalizers": [FINALIZER]})
+    kept = PodProcesses(lasting, run=run, place=place, metadata={"finalizers": [FINALIZER]})
     folder = lasting.data / "pods" / kept.before.uid
     kept.pod.says("armed")
     kept.pod.delete()

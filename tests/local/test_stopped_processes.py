@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from pod_keepers import Kept, spawners
+from pod_processes import PodProcesses, spawners
 from pods.daemons import Daemon
 from pods.levels import Level
 
@@ -19,7 +19,7 @@ def test_pods_whose_keepers_are_stopped_are_deleted(lasting: Daemon) -> None:
     """With force and without, all at once, since each takes as long as it is given to answer."""
     place = lasting.new_place()
     ways = [(which, grace) for which in ("init", "supervisor") for grace in (0, 1)]
-    pods = {way: Kept(lasting, f"{way[0]}-{way[1]}", place=place) for way in ways}
+    pods = {way: PodProcesses(lasting, f"{way[0]}-{way[1]}", place=place) for way in ways}
     for (which, grace), kept in pods.items():
         (kept.init if which == "init" else kept.supervisor).kill(signal.SIGSTOP)
         kept.pod.delete(grace)
@@ -30,7 +30,7 @@ def test_pods_whose_keepers_are_stopped_are_deleted(lasting: Daemon) -> None:
 
 def test_a_stopped_supervisor_does_not_keep_a_daemon_from_starting(lasting: Daemon) -> None:
     place = lasting.new_place()
-    stopped, other = (Kept(lasting, name, place=place) for name in ("stopped", "other"))
+    stopped, other = (PodProcesses(lasting, name, place=place) for name in ("stopped", "other"))
     stopped.supervisor.kill(signal.SIGSTOP)
     lasting.kill()
     lasting.start()
@@ -44,7 +44,7 @@ def test_a_stopped_supervisor_does_not_keep_a_daemon_from_starting(lasting: Daem
 
 def test_pods_end_while_the_spawner_is_stopped(lasting: Daemon) -> None:
     """It starts pods, and nothing else; those that wait for it are started when it goes on."""
-    kept = Kept(lasting)
+    kept = PodProcesses(lasting)
     (spawner,) = spawners(lasting)
     spawner.kill(signal.SIGSTOP)
     waiting = kept.place.start("echo hello")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from served import Served, serving
+from server_process import RunningServer, serving
 from windlass.k8s import formats
 from windlass.localcluster.apiserver import selection, watches
 from windlass.localcluster.apiserver.kinds import table
@@ -190,7 +190,7 @@ def test_refused_names_fill_no_memory() -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     folder = tmp_path_factory.mktemp("data")
     folder.chmod(0o755)
     with serving(folder) as served:
@@ -222,7 +222,7 @@ def definition(name: str, **schema: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name", ["leases.coordination.k8s.io", "customresourcedefinitions.apiextensions.k8s.io"]
 )
-def test_a_definition_takes_no_built_in_kinds_place(server: Served, name: str) -> None:
+def test_a_definition_takes_no_built_in_kinds_place(server: RunningServer, name: str) -> None:
     answer = server.ask("POST", DEFINITIONS, definition(name))
     assert (answer.code, answer.body["reason"]) == (422, "Invalid")
     assert "api-approved.kubernetes.io" in answer.body["message"]
@@ -243,13 +243,13 @@ def test_a_definition_that_cannot_be_compiled_is_not_stored(tmp_path: Path) -> N
         assert second.ask("GET", "/readyz").code == 200
 
 
-def test_the_database_is_its_owners_alone(server: Served) -> None:
+def test_the_database_is_its_owners_alone(server: RunningServer) -> None:
     for name in ("cluster.db", "cluster.db-wal"):
         assert (server.data / name).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Orphan", "Background"])
-def test_a_namespace_goes_however_it_is_deleted(server: Served, policy: str) -> None:
+def test_a_namespace_goes_however_it_is_deleted(server: RunningServer, policy: str) -> None:
     name = f"ns-{policy.lower()}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     assert server.ask("POST", "/api/v1/namespaces", body).code == 201
@@ -261,7 +261,7 @@ def test_a_namespace_goes_however_it_is_deleted(server: Served, policy: str) -> 
         time.sleep(0.01)
 
 
-def test_a_namespace_that_names_the_word_is_not_terminating(server: Served) -> None:
+def test_a_namespace_that_names_the_word_is_not_terminating(server: RunningServer) -> None:
     body = {
         "metadata": {
             "name": "worded",
@@ -273,7 +273,7 @@ def test_a_namespace_that_names_the_word_is_not_terminating(server: Served) -> N
     assert server.ask("POST", "/api/v1/namespaces/worded/configmaps", {"metadata": {"name": "a"}}).code == 201
 
 
-def test_a_status_lets_no_bad_metadata_in(server: Served) -> None:
+def test_a_status_lets_no_bad_metadata_in(server: RunningServer) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     assert server.ask("POST", "/api/v1/namespaces/default/pods", pod).code == 201
     patch = {"metadata": {"labels": {"a": "b!"}, "finalizers": ["bad finalizer"]}}
@@ -293,7 +293,7 @@ def test_a_status_lets_no_bad_metadata_in(server: Served) -> None:
         {"target": []},
     ],
 )
-def test_a_binding_is_checked(server: Served, binding: dict[str, Any]) -> None:
+def test_a_binding_is_checked(server: RunningServer, binding: dict[str, Any]) -> None:
     pod = {"metadata": {"name": "bound"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     server.ask("POST", "/api/v1/namespaces/default/pods", pod)
     answer = server.ask("POST", "/api/v1/namespaces/default/pods/bound/binding", binding)
@@ -311,11 +311,11 @@ def test_a_binding_is_checked(server: Served, binding: dict[str, Any]) -> None:
         (f"watch=1&resourceVersion=x&timeoutSeconds={'9' * 400}", 400),
     ],
 )
-def test_odd_numbers(server: Served, query: str, code: int) -> None:
+def test_odd_numbers(server: RunningServer, query: str, code: int) -> None:
     assert server.ask("GET", f"{MAPS}?timeoutSeconds=1&{query}").code == code
 
 
-def test_what_cannot_be_watched_is_refused_before_it_begins(server: Served) -> None:
+def test_what_cannot_be_watched_is_refused_before_it_begins(server: RunningServer) -> None:
     table_of = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     answer = server.ask("GET", f"{MAPS}?watch=1&includeObject=bogus&timeoutSeconds=1", headers=table_of)
     assert answer.code == 400
@@ -323,25 +323,25 @@ def test_what_cannot_be_watched_is_refused_before_it_begins(server: Served) -> N
     assert server.ask("GET", f"{MAPS}?watch=1&timeoutSeconds=1", headers=lists).code == 406
 
 
-def test_of_a_repeated_parameter_the_first_counts(server: Served) -> None:
+def test_of_a_repeated_parameter_the_first_counts(server: RunningServer) -> None:
     body = {"metadata": {"name": "dry"}}
     assert server.ask("POST", f"{MAPS}?dryRun=All&dryRun=", body).code == 201
     assert server.ask("GET", f"{MAPS}/dry").code == 404
 
 
-def test_a_put_creates_nothing_of_another_name(server: Served) -> None:
+def test_a_put_creates_nothing_of_another_name(server: RunningServer) -> None:
     service = {"metadata": {"name": "two"}, "spec": {"ports": [{"port": 80}]}}
     assert server.ask("PUT", "/api/v1/namespaces/default/services/one", service).code == 400
     assert server.ask("GET", "/api/v1/namespaces/default/services/two").code == 404
 
 
 @pytest.mark.parametrize("metadata", [True, "c", [], 1])
-def test_a_put_with_odd_metadata(server: Served, metadata: Any) -> None:
+def test_a_put_with_odd_metadata(server: RunningServer, metadata: Any) -> None:
     body = {"metadata": metadata, "spec": {"ports": [{"port": 80}]}}
     assert server.ask("PUT", "/api/v1/namespaces/default/services/odd", body).code == 400
 
 
-def test_a_whole_number_of_many_bits_is_patched(server: Served) -> None:
+def test_a_whole_number_of_many_bits_is_patched(server: RunningServer) -> None:
     assert (
         server.ask(
             "POST",
@@ -357,7 +357,7 @@ def test_a_whole_number_of_many_bits_is_patched(server: Served) -> None:
     assert (patched.code, patched.body["n"], patched.body["m"]) == (200, 2**70, 2**71)
 
 
-def test_the_longest_grace_can_be_written(server: Served) -> None:
+def test_the_longest_grace_can_be_written(server: RunningServer) -> None:
     pod = {
         "metadata": {"name": "slow"},
         "spec": {
@@ -370,7 +370,7 @@ def test_the_longest_grace_can_be_written(server: Served) -> None:
     assert server.ask("DELETE", "/api/v1/namespaces/default/pods/slow").code == 200
 
 
-def test_a_field_that_is_no_header(server: Served) -> None:
+def test_a_field_that_is_no_header(server: RunningServer) -> None:
     """What is warned about is told in a header, whatever its name."""
     unknown = {f"f{number}\r\nx: y": 1 for number in range(200)}
     answer = server.ask("POST", MAPS, {"metadata": {"name": "warned"}, **unknown})
@@ -388,7 +388,7 @@ def test_a_cut_off_token_opens_no_door(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "host", ["localhost#.evil.com", "localhost/evil", "localhost?evil.com", "user@localhost", "localhost:"]
 )
-def test_hosts_that_only_look_like_ours(server: Served, host: str) -> None:
+def test_hosts_that_only_look_like_ours(server: RunningServer, host: str) -> None:
     assert server.ask("GET", "/version", headers={"Host": host}).code in (400, 403)
 
 
@@ -402,7 +402,9 @@ def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -> None
     assert (tmp_path / "socket").read_text() == "mine"
 
 
-def test_the_ages_of_a_watch_are_of_their_time(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ages_of_a_watch_are_of_their_time(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert watches.SECONDS_BETWEEN_BOOKMARKS > 0
     accept = {
         "Accept": "application/json;as=Table;v=v1;g=meta.k8s.io",

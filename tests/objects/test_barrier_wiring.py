@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import gathered
+import gang_objects
 import pytest
 
 from windlass.discovery import files, tf_server
@@ -25,7 +25,7 @@ MOUNT = {"name": "windlass-barrier", "mountPath": FOLDER}
 
 def asking(spec: Json | None = None, *, runtime: str = "", barrier: str = "", **fields: Any) -> Framework:
     asks = {names.RUNTIME_ANNOTATION: runtime, names.BARRIER_ANNOTATION: barrier}
-    return gathered.framework(
+    return gang_objects.framework(
         pod={"spec": {"containers": [{"name": "main", "command": ["run"]}]} if spec is None else spec},
         annotations={name: value for name, value in asks.items() if value},
         **fields,
@@ -152,7 +152,7 @@ def test_an_idle_server(runtime: str, container: Json, is_server: bool) -> None:
 
 
 def test_who_only_looks_on_is_no_server() -> None:
-    framework = gathered.framework(
+    framework = gang_objects.framework(
         {"jupyter": ["10.0.0.3"], "ps": ["10.0.0.4"]},
         pod={"spec": {"containers": [{"name": "main"}]}},
         annotations={names.RUNTIME_ANNOTATION: "tensorflow"},
@@ -177,10 +177,10 @@ def test_it_comes_first() -> None:
         FOLDER,
     )
     assert first["command"] == ["windlass", "barrier"]
-    assert value_of(first, "WINDLASS_GANG") == f"digits-{gathered.CONFIG_MAP}"
+    assert value_of(first, "WINDLASS_GANG") == f"digits-{gang_objects.CONFIG_MAP}"
     for container in (mine, *spec["containers"]):
         assert MOUNT in container["volumeMounts"]
-        assert value_of(container, "WINDLASS_GANG") == f"digits-{gathered.CONFIG_MAP}"
+        assert value_of(container, "WINDLASS_GANG") == f"digits-{gang_objects.CONFIG_MAP}"
 
 
 def test_mpi_implies_it() -> None:
@@ -203,13 +203,13 @@ def test_the_gang_that_it_waits_for() -> None:
     assert published["metadata"]["name"] == value_of(spec["initContainers"][0], "WINDLASS_GANG")
     assert published["metadata"]["namespace"] == "research"
     owner = published["metadata"]["ownerReferences"][0]
-    assert (owner["kind"], owner["uid"]) == ("ConfigMap", gathered.CONFIG_MAP)
-    assert published["spec"]["attemptInstanceUID"] == gathered.ATTEMPT
+    assert (owner["kind"], owner["uid"]) == ("ConfigMap", gang_objects.CONFIG_MAP)
+    assert published["spec"]["attemptInstanceUID"] == gang_objects.ATTEMPT
 
 
 def test_no_gang_of_some() -> None:
     with pytest.raises(ValueError, match="a task of the Framework research/digits has no address yet"):
-        gang.gang(gathered.framework({"worker": ["10.0.0.5", ""]}))
+        gang.gang(gang_objects.framework({"worker": ["10.0.0.5", ""]}))
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_the_users_template_stays_as_it_is() -> None:
 def wrapped(container: Json, folder: Path) -> list[str]:
     """As a kubelet puts it together, with the barrier's files in this folder."""
     (folder / names.CLUSTER_ENV).write_text(
-        files.contents(gathered.gang(), "worker", 0)[names.CLUSTER_ENV], encoding="utf-8"
+        files.contents(gang_objects.gang(), "worker", 0)[names.CLUSTER_ENV], encoding="utf-8"
     )
     (given,) = made(asking({"containers": [{"name": "main", **container}]}, barrier="true"))["containers"]
     words = [*given["command"], *given.get("args", ())]

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from conformance.waiting import wait_for
-from served import Served, serving_in_thread
+from server_process import RunningServer, serving_in_thread
 from windlass.model.base import Json
 from windlass.render import code, documents
 
@@ -28,7 +28,7 @@ WAYS: dict[str, tuple[code.Code | None, bool]] = {
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     definition = yaml.safe_load(
         (TOP / "docs" / "crds" / "frameworks.frameworkcontroller.microsoft.com.yaml").read_text()
     )
@@ -47,7 +47,7 @@ def _pod(name: str, template: Json) -> Json:
 
 
 @pytest.mark.parametrize(("where", "has_mounts"), WAYS.values(), ids=WAYS.keys())
-def test_it_takes_what_jobs_become(server: Served, where: code.Code | None, has_mounts: bool) -> None:
+def test_it_takes_what_jobs_become(server: RunningServer, where: code.Code | None, has_mounts: bool) -> None:
     assert SUBMISSIONS
     for submission in SUBMISSIONS:
         made = submission.framework(where, has_mounts=has_mounts)

@@ -3,7 +3,7 @@
 import contextlib
 import socket
 
-import gathered
+import gang_objects
 import pytest
 
 from windlass.model import names
@@ -21,7 +21,7 @@ def framework(roles: dict[str, int], runtime: str = "tensorflow") -> Framework:
 
 @pytest.mark.parametrize("barrier", [{}, {names.BARRIER_ANNOTATION: "true"}])
 def test_who_asks_for_no_names_gets_none(barrier: dict[str, str]) -> None:
-    assert free_ports.choose(gathered.framework(annotations=barrier)) is None
+    assert free_ports.choose(gang_objects.framework(annotations=barrier)) is None
 
 
 def test_every_role_has_room_to_grow(monkeypatch: pytest.MonkeyPatch) -> None:

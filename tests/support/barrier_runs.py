@@ -3,7 +3,7 @@ somebody sleeps."""
 
 from typing import Any
 
-import gathered
+import gang_objects
 import msgspec
 from barrier_api import Api, event
 
@@ -18,16 +18,16 @@ OPTIONS = Options(
     "research",
     "digits",
     interval=7,
-    gang=gathered.GANG,
-    attempt=gathered.ATTEMPT,
+    gang=gang_objects.GANG,
+    attempt=gang_objects.ATTEMPT,
     pod_uid="uid-worker-1",
     role="worker",
     index=1,
 )
 BY_FRAMEWORK = msgspec.structs.replace(OPTIONS, gang="")
-OURS = gathered.gang()
-FULL = gathered.framework()
-GAPPED = gathered.framework({"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""]})
+OURS = gang_objects.gang()
+FULL = gang_objects.framework()
+GAPPED = gang_objects.framework({"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""]})
 
 
 class Clock:
@@ -61,7 +61,7 @@ class Run:
 
 
 def added(spec: GangSpec, **fields: Any) -> Any:
-    return event("ADDED", gathered.stored(msgspec.structs.replace(spec, **fields)))
+    return event("ADDED", gang_objects.stored(msgspec.structs.replace(spec, **fields)))
 
 
 def written(framework: Framework) -> Any:

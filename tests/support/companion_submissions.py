@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-import hollow_world
+import in_process_cluster
 import pytest
-from hollow_world import HollowPlace, HollowWorld
+from in_process_cluster import ClusterNamespace, InProcessCluster
 from operated import jobs
 from operated.place import completion_of
 
@@ -37,7 +37,7 @@ KINDS = {
 class Submissions:
     """What a test submits in its namespace, and sees there of companions."""
 
-    def __init__(self, place: HollowPlace, client: Client) -> None:
+    def __init__(self, place: ClusterNamespace, client: Client) -> None:
         self.place = place
         self.client = client
         self.told: list[str] = []
@@ -110,13 +110,13 @@ class Submissions:
 
 
 @pytest.fixture(scope="session")
-def busy_world() -> Iterator[HollowWorld]:
-    with hollow_world.opened(has_workloads=True) as opened:
+def busy_world() -> Iterator[InProcessCluster]:
+    with in_process_cluster.opened(has_workloads=True) as opened:
         yield opened
 
 
 @pytest.fixture
-def submissions(busy_world: HollowWorld) -> Iterator[Submissions]:
+def submissions(busy_world: InProcessCluster) -> Iterator[Submissions]:
     place = busy_world.new_place()
     with Client(place.kubeconfig, namespace=place.name) as client:
         yield Submissions(place, client)

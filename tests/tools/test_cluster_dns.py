@@ -17,7 +17,7 @@ import pytest
 
 import cluster_dns
 from conformance.waiting import wait_for
-from served import Served, serving
+from server_process import RunningServer, serving
 from service_names.zone import Zone
 
 SCRIPT = Path(cluster_dns.__file__)
@@ -94,15 +94,15 @@ def answering(kubeconfig: Path) -> Iterator[int]:
         process.stdout.close()
 
 
-def create_service(served: Served, name: str) -> None:
+def create_service(served: RunningServer, name: str) -> None:
     _create(served, "services", name, spec={"clusterIP": "None"})
 
 
-def create_endpoints(served: Served, name: str) -> None:
+def create_endpoints(served: RunningServer, name: str) -> None:
     _create(served, "endpoints", name, subsets=[{"addresses": [{"ip": "198.18.0.4", "hostname": "web-0"}]}])
 
 
-def _create(served: Served, plural: str, name: str, **fields: Any) -> None:
+def _create(served: RunningServer, plural: str, name: str, **fields: Any) -> None:
     body = {"metadata": {"name": name}, **fields}
     answer = served.ask("POST", f"/api/v1/namespaces/default/{plural}", body)
     assert answer.code == 201, answer

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import barrier_api as apis
-import gathered
+import gang_objects
 import msgspec
 import pytest
 from barrier_api import Answer, Api, Watch, event, refusal
@@ -20,9 +20,9 @@ from windlass.cli.main import main
 from windlass.wire import codec
 
 SECONDS: Final = 120
-OWN: Final = gathered.WORKER_1
-OURS: Final = event("ADDED", gathered.stored(gathered.gang()))
-GAPPED: Final = gathered.framework({"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""]})
+OWN: Final = gang_objects.WORKER_1
+OURS: Final = event("ADDED", gang_objects.stored(gang_objects.gang()))
+GAPPED: Final = gang_objects.framework({"ps": ["10.0.0.4"], "worker": ["10.0.0.5", ""]})
 GET_IPS: Final = Path(__file__).parents[3] / "src" / "windlass" / "barrier" / "get_ips.sh"
 
 
@@ -149,12 +149,12 @@ def test_options(barrier: Barrier) -> None:
 @pytest.mark.parametrize("shell", ["bash", "dash" if shutil.which("dash") else "sh"])
 def test_get_ips(shell: str, barrier: Barrier, tmp_path: Path) -> None:
     """The script and the command: addresses of version 6 have their brackets once."""
-    gang = gathered.gang({"ps": ["fd00::4"], "worker": ["10.0.0.5", "10.0.0.6"]})
+    gang = gang_objects.gang({"ps": ["fd00::4"], "worker": ["10.0.0.5", "10.0.0.6"]})
     programs = tmp_path / "bin"
     programs.mkdir()
     (programs / "windlass").write_text(f'#!/bin/sh\nexec {sys.executable} -m windlass.cli.main "$@"\n')
     (programs / "windlass").chmod(0o755)
-    with apis.serving(watch_gangs=[Watch([event("ADDED", gathered.stored(gang))], "more")]) as api:
+    with apis.serving(watch_gangs=[Watch([event("ADDED", gang_objects.stored(gang))], "more")]) as api:
         done = subprocess.run(  # noqa: S603
             [shell, "-c", f'. {GET_IPS} && echo "$worker_hosts $ps_hosts"'],
             env={

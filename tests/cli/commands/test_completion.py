@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import small_world
+import scripted_cluster
 from click.shell_completion import FishComplete, ShellComplete, ZshComplete
 from click.testing import CliRunner
 from operated import jobs
-from small_world import Place, SmallWorld
+from scripted_cluster import Place, ScriptedCluster
 
 from conformance.waiting import wait_for
 from windlass.cli import name_completion
@@ -21,13 +21,13 @@ from windlass.cli.main import COMMANDS, main
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[SmallWorld]:
-    with small_world.running(has_controller=False) as world:
+def world() -> Iterator[ScriptedCluster]:
+    with scripted_cluster.running(has_controller=False) as world:
         yield world
 
 
 @pytest.fixture(scope="module")
-def place(world: SmallWorld) -> Place:
+def place(world: ScriptedCluster) -> Place:
     place = world.new_scripted_place()
     roles = (jobs.role("ps", 1), jobs.role("worker", 2))
     for name in ("digits", "digits-large", "mnist"):

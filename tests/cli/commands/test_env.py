@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Final
 
 import barrier_api as apis
-import gathered
+import gang_objects
 import msgspec
 import pytest
 from barrier_api import Answer, Step, refusal
 from click.testing import CliRunner, Result
 
-from served import Served, serving_in_thread
+from server_process import RunningServer, serving_in_thread
 from windlass.cli.commands import env as module
 from windlass.cli.main import main
 from windlass.model import names
@@ -30,7 +30,7 @@ SHELLS: Final = ("bash", "dash" if shutil.which("dash") else "sh")
 
 
 class Cluster:
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: RunningServer) -> None:
         self.served = served
         for group in names.GROUPS:
             assert served.ask("POST", DEFINITIONS, manifests.framework_crd(group)).code == 201
@@ -69,7 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 def framework(name: str, ips: Any = FULL, runtime: str = "", **fields: Any) -> Framework:
     asks = {names.RUNTIME_ANNOTATION: runtime} if runtime else {}
-    return gathered.framework(ips, name=name, namespace="default", annotations=asks, **fields)
+    return gang_objects.framework(ips, name=name, namespace="default", annotations=asks, **fields)
 
 
 def test_everything(cluster: Cluster) -> None:
@@ -80,7 +80,7 @@ def test_everything(cluster: Cluster) -> None:
     assert config["task"] == {"type": "worker", "index": 1}
     assert told["FC_TASKROLE_NAME"] == "worker"
     assert told["FC_TASK_INDEX"] == "1"
-    assert told["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"] == gathered.ATTEMPT
+    assert told["FC_FRAMEWORK_ATTEMPT_INSTANCE_UID"] == gang_objects.ATTEMPT
     assert told["FC_POD_UID"] == "uid-worker-1"
     assert told["FC_TASK_ATTEMPT_INSTANCE_UID"] == "0_uid-worker-1"
     assert told["FB_WORKER_ADDRESSES"] == "10.0.0.5:2222,10.0.0.6:2222"

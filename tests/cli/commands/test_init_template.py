@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kubernetes_schemas import faults
 
-from served import Served, serving_in_thread
+from server_process import RunningServer, serving_in_thread
 from windlass.cli.main import main
 from windlass.model import names
 from windlass.model.base import Json
@@ -139,7 +139,7 @@ def test_everything_is_found_by_the_name_of_the_job(case: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with serving_in_thread(tmp_path_factory.mktemp("server")) as served:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "research"}}
         assert served.ask("POST", "/api/v1/namespaces", body).code == 201
@@ -154,7 +154,7 @@ PATHS = {
 
 
 @pytest.mark.parametrize("case", FLOWS)
-def test_a_server_takes_it(case: str, server: Served) -> None:
+def test_a_server_takes_it(case: str, server: RunningServer) -> None:
     for kind, body in objects((RENDERED / f"template-{case}.yaml").read_text()).items():
         answer = server.ask("POST", f"{PATHS[kind]}?dryRun=All&fieldValidation=Strict", body)
         assert answer.code == 201, answer.body

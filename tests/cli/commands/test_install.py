@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from served import Served, serving_in_thread
+from server_process import RunningServer, serving_in_thread
 from windlass.cli.main import main
 from windlass.model import names
 from windlass.model.base import Json
@@ -27,12 +27,12 @@ def windlass(*arguments: str | Path) -> Result:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
+def server(tmp_path: Path) -> Iterator[RunningServer]:
     with serving_in_thread(tmp_path / "data") as served:
         yield served
 
 
-def install(server: Served, *options: str | Path) -> Result:
+def install(server: RunningServer, *options: str | Path) -> Result:
     return windlass("install", "--apply", "--kubeconfig", server.data / "kubeconfig", *options)
 
 
@@ -176,7 +176,7 @@ def test_bad_configuration(tmp_path: Path, text: str, words: str) -> None:
     assert words in result.stderr
 
 
-def test_from_nothing_and_again(server: Served) -> None:
+def test_from_nothing_and_again(server: RunningServer) -> None:
     """Created, then unchanged, then what differs is configured."""
     assert outcomes(install(server)) == {"created": KINDS, "skipped": {"poddisruptionbudget"}}
     assert outcomes(install(server)) == {"unchanged": KINDS, "skipped": {"poddisruptionbudget"}}
@@ -188,7 +188,7 @@ def test_from_nothing_and_again(server: Served) -> None:
     assert server.ask("GET", "/api/v1/namespaces/default/configmaps").body["items"] == []
 
 
-def test_what_is_no_longer_said_goes(server: Served) -> None:
+def test_what_is_no_longer_said_goes(server: RunningServer) -> None:
     """A flag, rights in the whole cluster, and rights in a namespace; what others added stays."""
     for name in ("a", "b"):
         server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
@@ -214,14 +214,14 @@ def test_what_is_no_longer_said_goes(server: Served) -> None:
     assert [one["metadata"]["name"] for one in bindings] == ["windlass:windlass-system:definitions"]
 
 
-def test_two_installations(server: Served) -> None:
+def test_two_installations(server: RunningServer) -> None:
     install(server, "--namespace", "one", "--watch-namespace", "default")
     second = outcomes(install(server, "--namespace", "two", "--watch-namespace", "default"))
     assert second["unchanged"] == {"customresourcedefinition"}
     assert second["created"] == KINDS - {"customresourcedefinition"}
 
 
-def test_service_accounts_may_read_gangs(server: Served) -> None:
+def test_service_accounts_may_read_gangs(server: RunningServer) -> None:
     """Those of every namespace, or of the watched ones."""
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "a"}})
     name = "windlass:windlass-system:gangs"
@@ -240,7 +240,7 @@ def test_service_accounts_may_read_gangs(server: Served) -> None:
     assert server.ask("GET", f"{ROLES}/clusterrolebindings/{name}").code == 404
 
 
-def test_over_the_reference(server: Served) -> None:
+def test_over_the_reference(server: RunningServer) -> None:
     """Its Frameworks stay, with their statuses, and that is said."""
     assert server.ask("POST", DEFINITIONS, reference_crd()).code == 201
     body = {
@@ -261,7 +261,7 @@ def test_over_the_reference(server: Served) -> None:
     assert "FrameworkController's" not in install(server, "--crds-only").stdout
 
 
-def test_a_namespace_of_somebody_else_is_left_as_it_is(server: Served) -> None:
+def test_a_namespace_of_somebody_else_is_left_as_it_is(server: RunningServer) -> None:
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
     result = install(server, "--namespace", "shared")
     assert "namespace/shared left as it is: it was not made by windlass install" in result.stdout
@@ -269,7 +269,7 @@ def test_a_namespace_of_somebody_else_is_left_as_it_is(server: Served) -> None:
     assert labels == {"kubernetes.io/metadata.name": "shared"}
 
 
-def test_an_object_of_somebody_else_is_not_touched(server: Served) -> None:
+def test_an_object_of_somebody_else_is_not_touched(server: RunningServer) -> None:
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
     accounts = "/api/v1/namespaces/shared/serviceaccounts"
     before = server.ask("POST", accounts, {"metadata": {"name": "windlass-controller"}}).body
@@ -288,7 +288,7 @@ def test_an_object_of_somebody_else_is_not_touched(server: Served) -> None:
         (("--pod-monitor",), "this cluster has no PodMonitors. Install the Prometheus operator, or leave"),
     ],
 )
-def test_what_is_missing(server: Served, options: tuple[str, ...], words: str) -> None:
+def test_what_is_missing(server: RunningServer, options: tuple[str, ...], words: str) -> None:
     result = install(server, *options)
     assert result.exit_code == 1
     assert words in result.stderr

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import hollow_cluster
+import fake_cluster
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
@@ -49,8 +49,8 @@ def data(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def clusters(monkeypatch: pytest.MonkeyPatch) -> type[hollow_cluster.LocalCluster]:
-    return hollow_cluster.install(monkeypatch)
+def clusters(monkeypatch: pytest.MonkeyPatch) -> type[fake_cluster.LocalCluster]:
+    return fake_cluster.install(monkeypatch)
 
 
 def windlass(*arguments: str | Path, given: str = "") -> Result:
@@ -337,7 +337,7 @@ def test_up_is_like_the_last_time_where_nothing_else_is_said(
     ("number", "ends_pods"), [(signal.SIGTERM, False), (signal.SIGINT, False), (signal.SIGUSR1, True)]
 )
 def test_how_a_signal_ends_the_daemon(
-    clusters: type[hollow_cluster.LocalCluster], data: Path, number: signal.Signals, ends_pods: bool
+    clusters: type[fake_cluster.LocalCluster], data: Path, number: signal.Signals, ends_pods: bool
 ) -> None:
     from windlass.runner.local import daemon as local_daemon
 
@@ -358,7 +358,7 @@ def test_how_a_signal_ends_the_daemon(
 
 
 def test_the_port_of_the_last_time_is_taken_again(
-    clusters: type[hollow_cluster.LocalCluster], data: Path
+    clusters: type[fake_cluster.LocalCluster], data: Path
 ) -> None:
     from windlass.runner.local import daemon as local_daemon
 
@@ -368,7 +368,7 @@ def test_the_port_of_the_last_time_is_taken_again(
     assert clusters.made[0].url == clusters.made[1].url
 
 
-def test_a_second_daemon_is_refused(clusters: type[hollow_cluster.LocalCluster], data: Path) -> None:
+def test_a_second_daemon_is_refused(clusters: type[fake_cluster.LocalCluster], data: Path) -> None:
     data_folders.claim(data)
     with Lock.take(data / data_folders.LOCK), pytest.MonkeyPatch.context() as patch:
         from windlass.runner.local import daemon as local_daemon
@@ -379,7 +379,7 @@ def test_a_second_daemon_is_refused(clusters: type[hollow_cluster.LocalCluster],
     assert f"{data} is in use" in result.stderr
 
 
-def test_a_cluster_that_cannot_start_is_one_message(clusters: type[hollow_cluster.LocalCluster]) -> None:
+def test_a_cluster_that_cannot_start_is_one_message(clusters: type[fake_cluster.LocalCluster]) -> None:
     clusters.trouble = "the disk is full"
     result = windlass("up", "--foreground")
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", "Error: the disk is full\n")
@@ -408,7 +408,7 @@ def test_it_runs_with_a_controller_and_says_so(data: Path) -> None:
 
 
 def test_down_ends_the_pods_that_a_killed_daemon_left(
-    clusters: type[hollow_cluster.LocalCluster], data: Path
+    clusters: type[fake_cluster.LocalCluster], data: Path
 ) -> None:
     data_folders.claim(data)
     (data / "pods" / "some-uid").mkdir(parents=True)

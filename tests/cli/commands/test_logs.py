@@ -8,14 +8,14 @@ import sys
 import pytest
 from click.testing import CliRunner
 from operated import jobs
-from small_world import Place, SmallWorld
+from scripted_cluster import Place, ScriptedCluster
 
 from windlass.cli.main import main
 from windlass.cli.terminal import colours
 
 
 @pytest.fixture(scope="module")
-def place(world: SmallWorld) -> Place:
+def place(world: ScriptedCluster) -> Place:
     place = world.new_scripted_place()
     roles = (jobs.role("ps", 1, jobs.SUCCEEDS), jobs.role("worker", 2, jobs.SUCCEEDS))
     place.submit(jobs.framework("digits", *roles, completedPods="Keep"))

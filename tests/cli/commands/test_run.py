@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hollow_cluster
+import fake_cluster
 import pytest
 import yaml
 from click.testing import CliRunner, Result
@@ -75,15 +75,15 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def clusters(monkeypatch: pytest.MonkeyPatch) -> type[hollow_cluster.LocalCluster]:
-    return hollow_cluster.install(monkeypatch)
+def clusters(monkeypatch: pytest.MonkeyPatch) -> type[fake_cluster.LocalCluster]:
+    return fake_cluster.install(monkeypatch)
 
 
 def windlass(*arguments: str | Path, given: bytes = b"") -> Result:
     return CliRunner().invoke(main, ["run", *map(str, arguments)], input=given)
 
 
-def test_a_run_that_succeeds(clusters: type[hollow_cluster.LocalCluster], state: Path) -> None:
+def test_a_run_that_succeeds(clusters: type[fake_cluster.LocalCluster], state: Path) -> None:
     result = windlass("-", "--nodes", "3", "--network", "shared", given=written(CONFIG, SERVICE, job()))
     assert (result.exit_code, result.stderr) == (0, "")
     lines = [line[14:] for line in result.stdout.splitlines() if " | " not in line]
@@ -134,7 +134,7 @@ def test_how_it_ends(
     assert "log" not in {line["event"] for line in lines}
 
 
-def test_a_cluster_that_cannot_start(clusters: type[hollow_cluster.LocalCluster], state: Path) -> None:
+def test_a_cluster_that_cannot_start(clusters: type[fake_cluster.LocalCluster], state: Path) -> None:
     clusters.trouble = "the disk is full"
     result = windlass("-", given=written(job()))
     assert result.exit_code == 124
@@ -184,7 +184,7 @@ def test_a_cluster_that_cannot_start(clusters: type[hollow_cluster.LocalCluster]
     ],
 )
 def test_usage(
-    clusters: type[hollow_cluster.LocalCluster], arguments: list[str], given: bytes, words: str
+    clusters: type[fake_cluster.LocalCluster], arguments: list[str], given: bytes, words: str
 ) -> None:
     result = windlass(*arguments, given=given)
     assert (result.exit_code, result.stdout) == (2, "")
@@ -204,7 +204,7 @@ def test_a_folder_that_cannot_be_used(
 
 
 def test_what_a_killed_run_has_left_goes_and_what_is_kept_stays(
-    clusters: type[hollow_cluster.LocalCluster], state: Path
+    clusters: type[fake_cluster.LocalCluster], state: Path
 ) -> None:
     left = state / "runs" / "deadbeef"
     left.mkdir(parents=True)
@@ -289,7 +289,7 @@ def test_how_it_is_shown(
 
 
 def test_images_of_the_machine_and_of_the_run(
-    clusters: type[hollow_cluster.LocalCluster], tmp_path: Path
+    clusters: type[fake_cluster.LocalCluster], tmp_path: Path
 ) -> None:
     for name in ("kept", "replaced"):
         assert CliRunner().invoke(main, ["local", "image", "add", name, str(tmp_path)]).exit_code == 0
@@ -336,7 +336,7 @@ class Trigger(io.BytesIO):
     ids=["once", "twice", "before-there-is-anything-to-stop"],
 )
 def test_ctrl_c(
-    clusters: type[hollow_cluster.LocalCluster],
+    clusters: type[fake_cluster.LocalCluster],
     state: Path,
     annotations: dict[str, str],
     words: list[bytes],

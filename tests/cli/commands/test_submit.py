@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from hollow_world import HollowPlace
+from in_process_cluster import ClusterNamespace
 from operated import jobs
 
 from windlass.cli.main import main
@@ -24,11 +24,11 @@ def written(folder: Path, name: str = "digits", **fields: Any) -> str:
     return str(file)
 
 
-def submit(place: HollowPlace, *words: str, stdin: str | None = None) -> Result:
+def submit(place: ClusterNamespace, *words: str, stdin: str | None = None) -> Result:
     return CliRunner().invoke(main, ["submit", *words, *place.options], input=stdin)
 
 
-def test_what_is_said(place: HollowPlace, tmp_path: Path) -> None:
+def test_what_is_said(place: ClusterNamespace, tmp_path: Path) -> None:
     result = submit(place, written(tmp_path), written(tmp_path, "other"))
     assert result.exit_code == 0, result.output
     assert result.stdout == (
@@ -37,7 +37,7 @@ def test_what_is_said(place: HollowPlace, tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
-def test_one_job_of_two_files(place: HollowPlace, tmp_path: Path) -> None:
+def test_one_job_of_two_files(place: ClusterNamespace, tmp_path: Path) -> None:
     """One of them says where it goes, and the other goes there too. None is submitted."""
     (tmp_path / "again").mkdir()
     result = submit(place, written(tmp_path), written(tmp_path / "again", namespace=place.name))
@@ -46,18 +46,18 @@ def test_one_job_of_two_files(place: HollowPlace, tmp_path: Path) -> None:
     assert place.client.get(place.framework_path()).expect(200).body["items"] == []
 
 
-def test_the_standard_input(place: HollowPlace) -> None:
+def test_the_standard_input(place: ClusterNamespace) -> None:
     result = submit(place, "-", stdin=json.dumps(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS))))
     assert result.exit_code == 0, result.output
     assert place.framework("digits")["metadata"]["name"] == "digits"
 
 
-def test_names_for_other_programs(place: HollowPlace, tmp_path: Path) -> None:
+def test_names_for_other_programs(place: ClusterNamespace, tmp_path: Path) -> None:
     result = submit(place, written(tmp_path), "-o", "name")
     assert result.stdout == "framework.frameworkcontroller.microsoft.com/digits\n"
 
 
-def test_json_for_other_programs(place: HollowPlace, tmp_path: Path) -> None:
+def test_json_for_other_programs(place: ClusterNamespace, tmp_path: Path) -> None:
     one = json.loads(submit(place, written(tmp_path), "-o", "json").stdout)
     assert (one["kind"], one["metadata"]["namespace"]) == ("Framework", place.name)
     two = submit(place, written(tmp_path, "a"), written(tmp_path, "b"), "-o", "json")
@@ -71,7 +71,9 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "version", lambda: said)
 
 
-def test_a_dry_run_prints_what_would_be_created(place: HollowPlace, tmp_path: Path, kubernetes: None) -> None:
+def test_a_dry_run_prints_what_would_be_created(
+    place: ClusterNamespace, tmp_path: Path, kubernetes: None
+) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").write_text("print()")
     file = written(tmp_path, code="src")
@@ -90,7 +92,7 @@ def test_a_dry_run_prints_what_would_be_created(place: HollowPlace, tmp_path: Pa
     assert "compressed" in real.stdout
 
 
-def test_a_dry_run_says_what_would_be_refused(place: HollowPlace, tmp_path: Path) -> None:
+def test_a_dry_run_says_what_would_be_refused(place: ClusterNamespace, tmp_path: Path) -> None:
     submit(place, written(tmp_path, pod=FOREVER))
     result = submit(place, written(tmp_path), "--dry-run")
     assert result.exit_code == 1
@@ -105,7 +107,7 @@ EXITS: dict[str, tuple[dict[str, Any], tuple[str, ...], int, str]] = {
 
 
 @pytest.mark.parametrize("case", EXITS)
-def test_waiting_for_the_end(case: str, place: HollowPlace, tmp_path: Path) -> None:
+def test_waiting_for_the_end(case: str, place: ClusterNamespace, tmp_path: Path) -> None:
     fields, options, code, said = EXITS[case]
     result = submit(place, written(tmp_path, **fields), "--wait", *options)
     assert result.exit_code == code, result.output
@@ -125,7 +127,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_files_that_make_no_sense(case: str, place: HollowPlace) -> None:
+def test_files_that_make_no_sense(case: str, place: ClusterNamespace) -> None:
     text, said = REFUSED[case]
     result = submit(place, "-", stdin=text)
     assert result.exit_code == 2, result.output
@@ -133,7 +135,7 @@ def test_files_that_make_no_sense(case: str, place: HollowPlace) -> None:
     assert "<stdin>" in result.stderr
 
 
-def test_a_file_that_is_not_there(place: HollowPlace) -> None:
+def test_a_file_that_is_not_there(place: ClusterNamespace) -> None:
     result = submit(place, "missing.yaml")
     assert (result.exit_code, result.stderr) == (
         2,
@@ -141,7 +143,7 @@ def test_a_file_that_is_not_there(place: HollowPlace) -> None:
     )
 
 
-def test_again(place: HollowPlace, tmp_path: Path) -> None:
+def test_again(place: ClusterNamespace, tmp_path: Path) -> None:
     file = written(tmp_path)
     assert submit(place, file, "--wait").exit_code == 0
     refused = submit(place, file)

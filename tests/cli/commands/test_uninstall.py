@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from served import Served, serving_in_thread
+from server_process import RunningServer, serving_in_thread
 from windlass.cli.main import main
 from windlass.model import names
 from windlass.model.base import Json
@@ -25,39 +25,39 @@ KINDS = (
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Served]:
+def server(tmp_path: Path) -> Iterator[RunningServer]:
     with serving_in_thread(tmp_path / "data") as served:
         windlass(served, "install", "--apply")
         yield served
 
 
-def windlass(server: Served, *arguments: str, answer: str | None = None) -> Result:
+def windlass(server: RunningServer, *arguments: str, answer: str | None = None) -> Result:
     command = [*arguments, "--kubeconfig", str(server.data / "kubeconfig")]
     return CliRunner().invoke(main, command, input=answer)
 
 
-def uninstall(server: Served, *options: str) -> Result:
+def uninstall(server: RunningServer, *options: str) -> Result:
     return windlass(server, "uninstall", "--yes", *options)
 
 
-def left(server: Served) -> list[str]:
+def left(server: RunningServer) -> list[str]:
     """Everything of the kinds that an installation has, but for what every namespace has."""
     every = ("default", "kube-root-ca.crt")
     found = [one["metadata"]["name"] for kind in KINDS for one in server.ask("GET", kind).body["items"]]
     return [name for name in found if name not in every]
 
 
-def namespaces(server: Served) -> set[str]:
+def namespaces(server: RunningServer) -> set[str]:
     items = server.ask("GET", "/api/v1/namespaces").body["items"]
     return {one["metadata"]["name"] for one in items if not one["metadata"].get("deletionTimestamp")}
 
 
-def definitions(server: Served) -> list[str]:
+def definitions(server: RunningServer) -> list[str]:
     items = server.ask("GET", DEFINITIONS).body["items"]
     return sorted(one["spec"]["group"] for one in items if not one["metadata"].get("deletionTimestamp"))
 
 
-def add_framework(server: Served, group: str, name: str, state: str) -> Json:
+def add_framework(server: RunningServer, group: str, name: str, state: str) -> Json:
     path = f"/apis/{group}/v1/namespaces/default/frameworks"
     body = {"apiVersion": f"{group}/v1", "kind": "Framework", "metadata": {"name": name}, "spec": {}}
     created: Json = server.ask("POST", path, body).body
@@ -68,7 +68,7 @@ def add_framework(server: Served, group: str, name: str, state: str) -> Json:
     return created
 
 
-def test_all_but_the_definitions(server: Served) -> None:
+def test_all_but_the_definitions(server: RunningServer) -> None:
     """Those of a configured installation too."""
     windlass(server, "install", "--apply", "--watch-namespace", "default")
     server.ask(
@@ -100,7 +100,7 @@ def test_all_but_the_definitions(server: Served) -> None:
     ids=["named", "unnamed", "spoilt"],
 )
 def test_the_lease_goes_that_the_configuration_names(
-    server: Served, tmp_path: Path, text: str, going: str
+    server: RunningServer, tmp_path: Path, text: str, going: str
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text("workerNumber: 9\n")
@@ -118,13 +118,13 @@ def test_the_lease_goes_that_the_configuration_names(
     assert deleted == [f"lease.coordination.k8s.io/{going} in windlass-system deleted"]
 
 
-def test_again_there_is_nothing(server: Served) -> None:
+def test_again_there_is_nothing(server: RunningServer) -> None:
     uninstall(server, "--crds")
     result = uninstall(server, "--crds")
     assert (result.exit_code, result.stdout) == (0, "nothing of Windlass was found in windlass-system\n")
 
 
-def test_another_installation_stays(server: Served) -> None:
+def test_another_installation_stays(server: RunningServer) -> None:
     windlass(server, "install", "--apply", "--namespace", "other")
     before = left(server)
     uninstall(server)
@@ -135,7 +135,7 @@ def test_another_installation_stays(server: Served) -> None:
     assert left(server) == []
 
 
-def test_asks_first(server: Served) -> None:
+def test_asks_first(server: RunningServer) -> None:
     before = left(server)
     result = windlass(server, "uninstall", "--crds", answer="n\n")
     assert result.exit_code == 1
@@ -145,7 +145,7 @@ def test_asks_first(server: Served) -> None:
     assert left(server) == []
 
 
-def test_refuses_to_end_live_frameworks(server: Served) -> None:
+def test_refuses_to_end_live_frameworks(server: RunningServer) -> None:
     """And removes nothing at all."""
     for number in range(11):
         add_framework(server, CONTROLLER, f"job-{number:02}", "AttemptRunning")
@@ -165,7 +165,7 @@ def test_refuses_to_end_live_frameworks(server: Served) -> None:
 
 @pytest.mark.parametrize("options", [("--crds", "--force"), ("--crds",)])
 def test_definitions_go_when_forced_or_when_all_have_completed(
-    server: Served, options: tuple[str, ...]
+    server: RunningServer, options: tuple[str, ...]
 ) -> None:
     is_forced = "--force" in options
     add_framework(server, CONTROLLER, "job", "AttemptRunning" if is_forced else "Completed")
@@ -181,14 +181,14 @@ def test_definitions_go_when_forced_or_when_all_have_completed(
     ]
 
 
-def test_says_who_is_left_alone(server: Served) -> None:
+def test_says_who_is_left_alone(server: RunningServer) -> None:
     add_framework(server, CONTROLLER, "job", "AttemptRunning")
     result = uninstall(server)
     assert result.exit_code == 0
     assert f"1 Framework has not completed: default/job ({CONTROLLER}). They stay" in result.stdout
 
 
-def test_back_to_the_reference(server: Served) -> None:
+def test_back_to_the_reference(server: RunningServer) -> None:
     job = add_framework(server, CONTROLLER, "digits", "AttemptRunning")
     add_framework(server, CONTROLLER, "tf-example", "AttemptRunning")
 
@@ -208,7 +208,7 @@ def test_back_to_the_reference(server: Served) -> None:
     assert definitions(server) == ALL
 
 
-def test_back_to_the_reference_without_the_launcher(server: Served) -> None:
+def test_back_to_the_reference_without_the_launcher(server: RunningServer) -> None:
     """With --crds, the other group's definition goes and that of Gangs, and only its Frameworks count."""
     add_framework(server, CONTROLLER, "digits", "AttemptRunning")
     result = uninstall(server, "--crds", "--restore-reference-crd")
@@ -216,7 +216,7 @@ def test_back_to_the_reference_without_the_launcher(server: Served) -> None:
     assert definitions(server) == [CONTROLLER]
 
 
-def test_a_namespace_with_others_in_it_stays(server: Served) -> None:
+def test_a_namespace_with_others_in_it_stays(server: RunningServer) -> None:
     body = {"metadata": {"name": "diary"}, "data": {"monday": "rain"}}
     server.ask("POST", "/api/v1/namespaces/windlass-system/configmaps", body)
     result = uninstall(server)
@@ -225,7 +225,7 @@ def test_a_namespace_with_others_in_it_stays(server: Served) -> None:
     assert "windlass-system" in namespaces(server)
 
 
-def test_a_namespace_of_somebody_else_stays(server: Served) -> None:
+def test_a_namespace_of_somebody_else_stays(server: RunningServer) -> None:
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
     windlass(server, "install", "--apply", "--namespace", "shared")
     result = uninstall(server, "--namespace", "shared")

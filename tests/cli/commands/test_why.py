@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from operated import jobs
-from small_world import Place
+from scripted_cluster import Place
 
 from windlass.cli.commands import why as module
 from windlass.client.events import Event

@@ -3,11 +3,11 @@
 from collections.abc import Coroutine, Iterator
 from typing import Any, NoReturn
 
-import companion_scenes
+import fake_companions
 import msgspec
 import pytest
-from companion_scenes import READY, TENSORBOARD, Scene
-from hollow_world import HollowWorld
+from fake_companions import READY, TENSORBOARD, Scene
+from in_process_cluster import InProcessCluster
 from operated import jobs
 
 from conformance.client import Json
@@ -29,13 +29,13 @@ from windlass.render.companions.resolved import ALL_USERS
 
 
 @pytest.fixture(scope="module")
-def world() -> Iterator[HollowWorld]:
-    with companion_scenes.opened() as opened:
+def world() -> Iterator[InProcessCluster]:
+    with fake_companions.opened() as opened:
         yield opened
 
 
 @pytest.fixture
-def scene(world: HollowWorld) -> Scene:
+def scene(world: InProcessCluster) -> Scene:
     return Scene(world.new_place())
 
 

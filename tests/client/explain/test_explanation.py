@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
-import small_world
+import scripted_cluster
 from operated import jobs
-from small_world import Place
+from scripted_cluster import Place
 
 from conformance.waiting import wait_for
 from windlass.client.connection import Connection
@@ -619,7 +619,7 @@ def test_one_that_is_not_there(place: Place) -> None:
 
 
 def test_a_world_without_a_controller() -> None:
-    with small_world.running(has_controller=False) as lonely:
+    with scripted_cluster.running(has_controller=False) as lonely:
         place = lonely.new_scripted_place()
         place.submit(jobs.framework("alone"))
         found = ask(place, "alone")

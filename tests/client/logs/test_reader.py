@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 from operated import jobs
+from scripted_cluster import Place, ScriptedCluster
 from scripted_logs import LOST
-from small_world import Place, SmallWorld
 
 from conformance.client import Json
 from conformance.waiting import wait_for
@@ -47,7 +47,7 @@ def submit_kept(place: Place, name: str, *roles: Json, **spec: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def kept(world: SmallWorld) -> Place:
+def kept(world: ScriptedCluster) -> Place:
     place = world.new_scripted_place()
     submit_kept(place, "digits")
     for pod, text, at in (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hollow_world import HollowPlace
+from in_process_cluster import ClusterNamespace
 
 from conformance.client import Json
 from windlass.client import connection, watching
@@ -59,7 +59,7 @@ SECONDS = 120.0
 class Submission:
     """One that goes on in a thread of its own."""
 
-    def __init__(self, place: HollowPlace, given: Any, folder: Path | None, **options: Any) -> None:
+    def __init__(self, place: ClusterNamespace, given: Any, folder: Path | None, **options: Any) -> None:
         self.place = place
         self.told: list[str] = []
         self._loop = asyncio.new_event_loop()
@@ -97,7 +97,7 @@ class Submission:
 class Scene:
     """What a test sees of the cluster, and what it does there in place of controllers."""
 
-    def __init__(self, place: HollowPlace) -> None:
+    def __init__(self, place: ClusterNamespace) -> None:
         self.place = place
         self.client = place.client
         self._begun: list[Submission] = []
@@ -182,7 +182,7 @@ class Scene:
 
 
 @pytest.fixture
-def scene(place: HollowPlace) -> Iterator[Scene]:
+def scene(place: ClusterNamespace) -> Iterator[Scene]:
     with contextlib.closing(Scene(place)) as made:
         yield made
 

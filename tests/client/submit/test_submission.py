@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import hollow_world
+import in_process_cluster
 import msgspec
 import pytest
-from hollow_world import HollowPlace, HollowWorld
+from in_process_cluster import ClusterNamespace, InProcessCluster
 from operated import jobs
 
 from windlass.client import connection, waiting
@@ -52,7 +52,7 @@ def kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "version", lambda: said)
 
 
-def use(place: HollowPlace, work: Callable[[Connection], Awaitable[T]]) -> T:
+def use(place: ClusterNamespace, work: Callable[[Connection], Awaitable[T]]) -> T:
     async def connected() -> T:
         async with (
             asyncio.timeout(120),
@@ -63,13 +63,15 @@ def use(place: HollowPlace, work: Callable[[Connection], Awaitable[T]]) -> T:
     return asyncio.run(connected())
 
 
-def submit(place: HollowPlace, given: Any, *, rerun: bool = False, folder: Path | None = None) -> Framework:
+def submit(
+    place: ClusterNamespace, given: Any, *, rerun: bool = False, folder: Path | None = None
+) -> Framework:
     source = sources.read(given, folder)
     (created,) = use(place, lambda here: submission.submit(here, source, is_rerun=rerun))
     return created
 
 
-def until(place: HollowPlace, name: str, wanted: Until) -> None:
+def until(place: ClusterNamespace, name: str, wanted: Until) -> None:
     use(place, lambda here: waiting.wait(here, name, wanted))
 
 
@@ -81,7 +83,7 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_code_travels_in_a_config_map_that_the_framework_owns(
-    place: HollowPlace, script: Path, kubernetes: None, monkeypatch: pytest.MonkeyPatch
+    place: ClusterNamespace, script: Path, kubernetes: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[str] = []
     send = Connection.send
@@ -109,7 +111,7 @@ def test_code_travels_in_a_config_map_that_the_framework_owns(
     assert pod["spec"]["containers"][0]["workingDir"] == "/windlass/code"
 
 
-def test_on_windlass_s_own_cluster_code_stays_where_it_is(place: HollowPlace, script: Path) -> None:
+def test_on_windlass_s_own_cluster_code_stays_where_it_is(place: ClusterNamespace, script: Path) -> None:
     submit(place, {**JOB, "code": "src"}, folder=script)
     until(place, "digits", Until.COMPLETED)
     assert "digits-code" not in place.config_maps()
@@ -118,7 +120,7 @@ def test_on_windlass_s_own_cluster_code_stays_where_it_is(place: HollowPlace, sc
 
 
 def test_a_job_whose_code_is_refused_does_not_stay(
-    place: HollowPlace, script: Path, kubernetes: None, monkeypatch: pytest.MonkeyPatch
+    place: ClusterNamespace, script: Path, kubernetes: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send = Connection.send
 
@@ -133,7 +135,7 @@ def test_a_job_whose_code_is_refused_does_not_stay(
     place.wait_until_gone("digits")
 
 
-def test_a_foreign_config_map_stays(place: HollowPlace, script: Path, kubernetes: None) -> None:
+def test_a_foreign_config_map_stays(place: ClusterNamespace, script: Path, kubernetes: None) -> None:
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "digits-code"}, "data": {"a": "b"}}
     place.client.post(place.path("configmaps"), body).expect(201)
     with pytest.raises(RefusedError, match=r"digits-code .* is not Windlass's"):
@@ -142,7 +144,9 @@ def test_a_foreign_config_map_stays(place: HollowPlace, script: Path, kubernetes
     assert place.config_maps()["digits-code"]["data"] == {"a": "b"}
 
 
-def test_code_that_a_job_before_left_is_replaced(place: HollowPlace, script: Path, kubernetes: None) -> None:
+def test_code_that_a_job_before_left_is_replaced(
+    place: ClusterNamespace, script: Path, kubernetes: None
+) -> None:
     first = submit(place, {**JOB, "code": "src"}, folder=script)
     until(place, "digits", Until.COMPLETED)
     (script / "src" / "more.py").write_text("print()")
@@ -153,7 +157,7 @@ def test_code_that_a_job_before_left_is_replaced(place: HollowPlace, script: Pat
     assert owner["uid"] == second.uid
 
 
-def test_a_finished_job_is_replaced_only_on_request(place: HollowPlace) -> None:
+def test_a_finished_job_is_replaced_only_on_request(place: ClusterNamespace) -> None:
     first = submit(place, JOB)
     until(place, "digits", Until.COMPLETED)
     with pytest.raises(AlreadyThereError, match=r"has finished \(Succeeded\).*--rerun"):
@@ -164,7 +168,7 @@ def test_a_finished_job_is_replaced_only_on_request(place: HollowPlace) -> None:
 
 
 @pytest.mark.parametrize("rerun", [False, True])
-def test_a_running_job_is_never_replaced(place: HollowPlace, rerun: bool) -> None:
+def test_a_running_job_is_never_replaced(place: ClusterNamespace, rerun: bool) -> None:
     first = submit(place, {**JOB, "pod": FOREVER})
     until(place, "digits", Until.RUNNING)
     with pytest.raises(AlreadyThereError, match=r"it is Running.*windlass stop digits"):
@@ -172,7 +176,7 @@ def test_a_running_job_is_never_replaced(place: HollowPlace, rerun: bool) -> Non
     assert place.framework("digits")["metadata"]["uid"] == first.uid
 
 
-def test_a_job_of_the_other_group_has_the_name_too(place: HollowPlace) -> None:
+def test_a_job_of_the_other_group_has_the_name_too(place: ClusterNamespace) -> None:
     place.submit(jobs.framework("digits", jobs.role(life=jobs.FOREVER), group="launcher.microsoft.com"))
     place.wait_for_running("digits", 1, "launcher.microsoft.com")
     with pytest.raises(AlreadyThereError, match="it is Running"):
@@ -180,7 +184,7 @@ def test_a_job_of_the_other_group_has_the_name_too(place: HollowPlace) -> None:
 
 
 def test_what_a_file_holds_beside_comes_first_and_is_brought_up_to_date(
-    place: HollowPlace, tmp_path: Path
+    place: ClusterNamespace, tmp_path: Path
 ) -> None:
     file = tmp_path / "job.yaml"
     framework = msgspec.json.encode(jobs.framework("digits", jobs.role(life=jobs.SUCCEEDS))).decode()
@@ -224,24 +228,24 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], type[ClientError], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refusals(case: str, place: HollowPlace, tmp_path: Path, kubernetes: None) -> None:
+def test_refusals(case: str, place: ClusterNamespace, tmp_path: Path, kubernetes: None) -> None:
     make, kind, message = REFUSED[case]
     with pytest.raises(kind, match=message):
         submit(place, make(tmp_path), folder=tmp_path)
     assert place.client.get(place.framework_path("digits")).code == 404
 
 
-def test_an_image_is_not_needed_on_windlass_s_own_cluster(place: HollowPlace, tmp_path: Path) -> None:
+def test_an_image_is_not_needed_on_windlass_s_own_cluster(place: ClusterNamespace, tmp_path: Path) -> None:
     assert submit(place, no_image(tmp_path)).name == "digits"
 
 
-def test_a_namespace_that_is_not_there(place: HollowPlace) -> None:
+def test_a_namespace_that_is_not_there(place: ClusterNamespace) -> None:
     with pytest.raises(NotThereError, match=r'"nowhere" not found.*create it first'):
         submit(place, {**JOB, "namespace": "nowhere"})
 
 
 def test_a_cluster_without_windlass() -> None:
-    with hollow_world.opened(is_installed=False) as bare:
+    with in_process_cluster.opened(is_installed=False) as bare:
         place = bare.new_place()
         with pytest.raises(NotInstalledError, match="windlass install --apply"):
             submit(place, JOB)
@@ -249,7 +253,7 @@ def test_a_cluster_without_windlass() -> None:
             until(place, "digits", Until.COMPLETED)
 
 
-def test_nothing_is_created_before_everything_is_planned(world: HollowWorld, tmp_path: Path) -> None:
+def test_nothing_is_created_before_everything_is_planned(world: InProcessCluster, tmp_path: Path) -> None:
     place = world.new_place()
     submit(place, {**JOB, "pod": FOREVER})
     file = tmp_path / "two.yaml"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import rights
+import unprivileged
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("")
     (tmp_path / "secret").chmod(0)
     with (
-        rights.of_nobody(tmp_path),
+        unprivileged.of_nobody(tmp_path),
         pytest.raises(ClientError, match="secret cannot be read: Permission denied"),
     ):
         names_of(tmp_path)

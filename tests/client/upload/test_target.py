@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import rights
+import unprivileged
 
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RefusedError
@@ -314,7 +314,7 @@ def test_what_stands_in_the_way(scene: Scene, words: str, take: Callable[[Path],
 def test_a_folder_that_may_not_be_written_to(scene: Scene, tmp_path: Path) -> None:
     scene.file("deep/file", b"hello")
     (scene.there / "deep").mkdir(mode=0o555)
-    with rights.of_nobody(tmp_path), pytest.raises(RefusedError, match="deep cannot be written to"):
+    with unprivileged.of_nobody(tmp_path), pytest.raises(RefusedError, match="deep cannot be written to"):
         scene.upload()
 
 

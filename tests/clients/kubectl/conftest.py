@@ -21,7 +21,7 @@ import kubernetes_binaries
 from conformance import objects
 from conformance.client import Access, Client
 from conformance.waiting import wait_for
-from served import serving
+from server_process import serving
 
 CURRENT = kubernetes_binaries.VERSION.rpartition(".")[0]
 PROGRAMS = {"1.20": "kubectl-1.20", "1.32": "kubectl-1.32", CURRENT: "kubectl"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from served import Served, serving
+from server_process import RunningServer, serving
 from windlass.localcluster.apiserver import bodies, selection, watches
 from windlass.localcluster.apiserver.kinds import table
 from windlass.localcluster.apiserver.kinds.kind import Kind
@@ -131,7 +131,7 @@ def test_nobody_hears_of_what_is_not_committed(tmp_path: Path) -> None:
 
 
 @contextmanager
-def watching(served: Served, query: str) -> Iterator[Iterator[dict[str, Any]]]:
+def watching(served: RunningServer, query: str) -> Iterator[Iterator[dict[str, Any]]]:
     connection = served.connect()
     connection.request(
         "GET", f"{MAPS}?watch=true&{query}", headers={"Authorization": f"Bearer {served.token}"}

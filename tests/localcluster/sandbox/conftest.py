@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-import supervised
+import spawner_harness
 from pods import levels
-from supervised import Pod, Spawner
+from spawner_harness import Pod, Spawner
 
 LEVELS = ("root", "nobody", "plain")
 
@@ -13,7 +13,7 @@ LEVELS = ("root", "nobody", "plain")
 def _spawner(name: levels.Name) -> Iterator[Spawner]:
     if reason := levels.why_not(name):
         pytest.skip(reason)
-    with supervised.spawner(levels.level(name)) as one:
+    with spawner_harness.spawner(levels.level(name)) as one:
         yield one
 
 

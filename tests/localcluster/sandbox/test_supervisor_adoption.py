@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import supervised
+import spawner_harness
 from pods import levels
-from supervised import FOREVER, Pod, Spawner
+from spawner_harness import FOREVER, Pod, Spawner
 
 from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages
@@ -33,7 +33,7 @@ def test_who_connects_later_hears_all(pod: Pod) -> None:
     first = list(pod.said)
     pod.disconnect()
     # It goes on without a daemon, and notes what happens.
-    (command,) = supervised.marked(dying)
+    (command,) = spawner_harness.marked(dying)
     os.kill(command, signal.SIGTERM)
     wait_for("its end", lambda: (pod.folder / "containers" / dying / "end").exists())
     pod.connect()
@@ -76,7 +76,7 @@ def test_what_is_not_a_message_ends_the_connection_and_nothing_else(pod: Pod) ->
     pod.disconnect()
     pod.connect()
     assert [run.container for run in pod.hello.runs] == [run_id]
-    assert supervised.marked(run_id)
+    assert spawner_harness.marked(run_id)
 
 
 ANSWER = """
@@ -94,31 +94,31 @@ with socket.create_connection((sys.argv[1], 7000)) as connection:
 """
 
 
-@pytest.fixture(params=supervised.WITH_NAMESPACES)
+@pytest.fixture(params=spawner_harness.WITH_NAMESPACES)
 def networked(request: pytest.FixtureRequest) -> Iterator[Spawner]:
     """A spawner whose pods have a network of their own, also where it leads nowhere."""
     if reason := levels.why_not(request.param):
         pytest.skip(reason)
-    with supervised.spawner(levels.level(request.param), network="isolated") as one:
+    with spawner_harness.spawner(levels.level(request.param), network="isolated") as one:
         yield one
 
 
 def test_the_next_spawner_has_the_network_of_the_last(networked: Spawner) -> None:
     address = "10.86.1.77"
     pod = networked.pod(networked.plan(link=messages.Link(address, 16, networked.ready.gateway)))
-    run_id = pod.begin(supervised.python(), "-c", ANSWER, address)
+    run_id = pod.begin(spawner_harness.python(), "-c", ANSWER, address)
     pod.wait_for_line(run_id, "armed")
     _, (user, hub) = pod.ask(messages.Namespaces)
-    seen = Path(f"/proc/{supervised.supervisor_of(run_id)}/ns/user").readlink()
+    seen = Path(f"/proc/{spawner_harness.supervisor_of(run_id)}/ns/user").readlink()
     networked.leave()
     level = levels.level("root" if networked.folder.stat().st_uid == 0 else "nobody")
     try:
-        with supervised.spawner(level, network="isolated", namespaces=(user, hub)) as later:
+        with spawner_harness.spawner(level, network="isolated", namespaces=(user, hub)) as later:
             assert later.ready.gateway == networked.ready.gateway
             peer = later.pod(later.plan(link=messages.Link("10.86.2.1", 16, later.ready.gateway)))
             other = peer.start(FOREVER)
-            assert Path(f"/proc/{supervised.supervisor_of(other)}/ns/user").readlink() == seen
-            shell = peer.execute(other, supervised.python(), "-c", ASK, address)
+            assert Path(f"/proc/{spawner_harness.supervisor_of(other)}/ns/user").readlink() == seen
+            shell = peer.execute(other, spawner_harness.python(), "-c", ASK, address)
             assert shell.output() == [b"from the other pod", b""]
             shell.close()
     finally:
@@ -143,7 +143,7 @@ def limited() -> Iterator[Spawner]:
     """Of a user whom the kernel lets have so many processes and no more: root is none."""
     if reason := levels.why_not("nobody"):
         pytest.skip(reason)
-    with supervised.spawner(levels.level("nobody")) as one:
+    with spawner_harness.spawner(levels.level("nobody")) as one:
         yield one
 
 
@@ -161,7 +161,7 @@ def test_a_spawner_that_cannot_fork(limited: Spawner) -> None:
 def test_a_supervisor_that_cannot_fork(limited: Spawner) -> None:
     pod = limited.pod()
     running = pod.start(FOREVER)
-    supervisor = supervised.supervisor_of(running)
+    supervisor = spawner_harness.supervisor_of(running)
     many = str(resource.getrlimit(resource.RLIMIT_NPROC)[1])
     limit_processes(supervisor, "0")
     before = len(list(Path(f"/proc/{supervisor}/fd").iterdir()))
@@ -173,7 +173,7 @@ def test_a_supervisor_that_cannot_fork(limited: Spawner) -> None:
     assert len(list(Path(f"/proc/{supervisor}/fd").iterdir())) == before
     limit_processes(supervisor, many)
     assert pod.ended(pod.start("exit 2")).exit_code == 2
-    assert supervised.marked(running)
+    assert spawner_harness.marked(running)
 
 
 # Only root has a cgroup, which limits the processes of the container alone.

@@ -9,9 +9,9 @@ import uuid
 from pathlib import Path
 
 import pytest
-import supervised
+import spawner_harness
 from pods import levels
-from supervised import FOREVER, Pod, Spawner
+from spawner_harness import FOREVER, Pod, Spawner
 
 from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages
@@ -78,12 +78,12 @@ def test_many_execs_at_once(pod: Pod) -> None:
 def test_an_abandoned_exec_is_killed(pod: Pod) -> None:
     run_id, word = pod.start(FOREVER), f"100000.{uuid.uuid4().int}"
     shell = pod.execute(run_id, "sh", "-c", f"sleep {word} & sleep {word}")
-    wait_for("both", lambda: len(supervised.with_word(f"sleep {word} ")) >= 2)
+    wait_for("both", lambda: len(spawner_harness.with_word(f"sleep {word} ")) >= 2)
     pod.channel.send(messages.Abandon(shell.call))
     assert shell.exit_code() == 137
-    wait_for("neither", lambda: not supervised.with_word(word))
+    wait_for("neither", lambda: not spawner_harness.with_word(word))
     shell.close()
-    assert supervised.marked(run_id)
+    assert spawner_harness.marked(run_id)
 
 
 @pytest.mark.parametrize("kind", [messages.Execute, messages.Attach])
@@ -115,7 +115,7 @@ def test_attached_ones_see_what_comes_from_then_on(pod: Pod) -> None:
     os.write(other.descriptors[1], b"\n")
     pod.ended(run_id)
     for shell in (one, other):
-        seen = b"".join(iter(lambda reader=shell.descriptors[0]: supervised.read(reader), b""))  # type: ignore[misc]
+        seen = b"".join(iter(lambda reader=shell.descriptors[0]: spawner_harness.read(reader), b""))  # type: ignore[misc]
         assert sorted(seen.split()) == [b"err", b"out"]
         shell.close()
 
@@ -125,9 +125,9 @@ def test_who_lets_go_sees_no_more(pod: Pod) -> None:
     shell = pod.attach(run_id)
     assert len(shell.descriptors) == 1
     pod.channel.send(messages.Abandon(shell.call))
-    assert supervised.read(shell.descriptors[0]) == b""
+    assert spawner_harness.read(shell.descriptors[0]) == b""
     shell.close()
-    assert supervised.marked(run_id)
+    assert spawner_harness.marked(run_id)
 
 
 def test_who_is_attached_and_does_not_read_keeps_nobody_waiting(pod: Pod) -> None:
@@ -166,19 +166,19 @@ while True:
 
 
 def test_a_port_of_a_pod(spawner: Spawner, pod: Pod) -> None:
-    run_id = pod.begin(supervised.python(), "-c", LISTEN)
+    run_id = pod.begin(spawner_harness.python(), "-c", LISTEN)
     wait_for("the port", lambda: pod.log(run_id))
     port = int(pod.log(run_id)[0][1])
     assert said_at(pod, port) == b"from within"
     if spawner.ready.gateway:
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port), timeout=supervised.PATIENCE_SECONDS)
+            socket.create_connection(("127.0.0.1", port), timeout=spawner_harness.PATIENCE_SECONDS)
 
 
 def said_at(pod: Pod, port: int, host: str = "127.0.0.1") -> bytes:
     _, (descriptor,) = pod.ask(lambda call: messages.Connect(call, port, host))
     with contextlib.closing(socket.socket(fileno=descriptor)) as connection:
-        connection.settimeout(supervised.PATIENCE_SECONDS)
+        connection.settimeout(spawner_harness.PATIENCE_SECONDS)
         return connection.recv(100)
 
 
@@ -216,7 +216,7 @@ def test_an_exec_ends_with_its_container(pod: Pod) -> None:
 def test_an_exec_ends_with_the_init_of_its_container(pod: Pod) -> None:
     run_id = pod.start(FOREVER)
     shell = pod.execute(run_id, "sleep", "100000")
-    supervised.kill(supervised.init_of(run_id))
+    spawner_harness.kill(spawner_harness.init_of(run_id))
     pod.ended(run_id)
     assert shell.output() == [b"", b""]
     assert shell.exit_code() == 137
@@ -228,9 +228,9 @@ def test_an_exec_ends_with_the_daemon_that_asked_for_it(pod: Pod, word: str) -> 
     run_id = pod.start(FOREVER)
     shell = pod.execute(run_id, "sleep", word)
     shell.close()
-    wait_for("it", lambda: supervised.with_word(f"sleep {word} "))
+    wait_for("it", lambda: spawner_harness.with_word(f"sleep {word} "))
     pod.disconnect()
-    wait_for("its end", lambda: not supervised.with_word(f"sleep {word} "))
+    wait_for("its end", lambda: not spawner_harness.with_word(f"sleep {word} "))
     pod.connect()
     assert [run.end for run in pod.hello.runs] == [None]
 
@@ -241,5 +241,5 @@ def test_an_address_that_is_none_is_refused(doomed: Spawner, host: str, port: in
     pod = doomed.pod()
     run_id = pod.start(FOREVER)
     assert pod.refusal(lambda call: messages.Connect(call, port, host))
-    assert supervised.marked(run_id)
+    assert spawner_harness.marked(run_id)
     assert pod.ended(pod.start("exit 2")).exit_code == 2

@@ -7,8 +7,8 @@ import signal
 import uuid
 
 import pytest
-import supervised
-from supervised import FOREVER, Pod, Spawner
+import spawner_harness
+from spawner_harness import FOREVER, Pod, Spawner
 
 from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages
@@ -36,7 +36,9 @@ def wait_for_daemons(pod: Pod, run_id: str, word: str) -> None:
 
 
 def sleeping(word: str) -> list[int]:
-    return [pid for pid in supervised.with_word(word) if supervised.words_of(pid).startswith("sleep")]
+    return [
+        pid for pid in spawner_harness.with_word(word) if spawner_harness.words_of(pid).startswith("sleep")
+    ]
 
 
 # Signals
@@ -65,7 +67,7 @@ def test_sigkill_ends_all_that_the_container_started(pod: Pod, word: str) -> Non
     pod.signal(run_id, signal.SIGKILL)
     assert pod.ended(run_id).signal == signal.SIGKILL
     wait_for("none", lambda: not sleeping(word))
-    assert supervised.marked(run_id) == []
+    assert spawner_harness.marked(run_id) == []
 
 
 def test_an_end_of_its_own_ends_all_that_the_container_started(pod: Pod, word: str) -> None:
@@ -83,7 +85,7 @@ def test_containers_of_a_pod_end_each_for_itself(pod: Pod) -> None:
     one, other = pod.start(FOREVER), pod.start(FOREVER)
     pod.signal(one, signal.SIGKILL)
     assert pod.ended(one).signal == signal.SIGKILL
-    assert supervised.marked(other)
+    assert spawner_harness.marked(other)
     pod.signal(other, signal.SIGKILL)
     assert pod.ended(other).signal == signal.SIGKILL
 
@@ -102,11 +104,11 @@ def test_a_signal_for_what_has_ended_does_nothing(pod: Pod) -> None:
 def test_the_end_of_a_pod(pod: Pod, word: str) -> None:
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
-    everybody = supervised.family(supervised.supervisor_of(run_id))
+    everybody = spawner_harness.family(spawner_harness.supervisor_of(run_id))
     pod.channel.send(messages.End())
     assert pod.ended(run_id).signal == signal.SIGKILL
     pod.hear_the_end()
-    supervised.wait_until_gone(everybody)
+    spawner_harness.wait_until_gone(everybody)
     assert sleeping(word) == []
     assert not (pod.folder / "socket").exists()
     written = container_runs.read_run(pod.folder / "containers" / run_id)
@@ -138,14 +140,14 @@ def test_all_pods_end_with_the_lifeline(doomed: Spawner, word: str, is_spawner_a
     pods = [doomed.pod() for _ in range(3)]
     ids = [pod.start(with_daemons(word)) for pod in pods]
     wait_for("all", lambda: len(sleeping(word)) == 6)
-    supervisors = [supervised.supervisor_of(run_id) for run_id in ids]
-    everybody = [each for pid in supervisors for each in supervised.family(pid)]
+    supervisors = [spawner_harness.supervisor_of(run_id) for run_id in ids]
+    everybody = [each for pid in supervisors for each in spawner_harness.family(pid)]
     if not is_spawner_alive:
         doomed.leave()
     assert len(sleeping(word)) == 6
     doomed.cut_lifeline()
     wait_for("none", lambda: not sleeping(word))
-    supervised.wait_until_gone(everybody)
+    spawner_harness.wait_until_gone(everybody)
     for pod, run_id in zip(pods, ids, strict=True):
         written = container_runs.read_run(pod.folder / "containers" / run_id)
         assert written is not None
@@ -159,10 +161,10 @@ def test_an_init_that_is_killed(doomed: Spawner, word: str) -> None:
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
-    supervised.kill(supervised.init_of(run_id))
+    spawner_harness.kill(spawner_harness.init_of(run_id))
     end = pod.ended(run_id)
     assert (end.exit_code, end.signal) == (0, signal.SIGKILL)
-    wait_for("none", lambda: not supervised.marked(run_id) and not sleeping(word))
+    wait_for("none", lambda: not spawner_harness.marked(run_id) and not sleeping(word))
     written = container_runs.read_run(pod.folder / "containers" / run_id)
     assert written is not None
     assert written.end == end
@@ -173,26 +175,26 @@ def test_a_supervisor_that_is_killed(doomed: Spawner, word: str) -> None:
     pod, other = doomed.pod(), doomed.pod()
     run_id, staying = pod.start(with_daemons(word)), other.start(FOREVER)
     wait_for_daemons(pod, run_id, word)
-    supervisor = supervised.supervisor_of(run_id)
-    everybody = supervised.family(supervisor)
-    supervised.kill(supervisor)
+    supervisor = spawner_harness.supervisor_of(run_id)
+    everybody = spawner_harness.family(supervisor)
+    spawner_harness.kill(supervisor)
     pod.hear_the_end()
-    supervised.wait_until_gone(everybody)
+    spawner_harness.wait_until_gone(everybody)
     assert sleeping(word) == []
-    assert supervised.marked(staying)
+    assert spawner_harness.marked(staying)
     assert doomed.pod().hello == messages.Hello(())
 
 
-@pytest.mark.parametrize("doomed", supervised.WITH_NAMESPACES, indirect=True)
+@pytest.mark.parametrize("doomed", spawner_harness.WITH_NAMESPACES, indirect=True)
 def test_an_init_that_stands_still_ends_with_its_supervisor(doomed: Spawner, word: str) -> None:
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
-    supervisor, init = supervised.supervisor_of(run_id), supervised.init_of(run_id)
-    everybody = supervised.family(supervisor)
+    supervisor, init = spawner_harness.supervisor_of(run_id), spawner_harness.init_of(run_id)
+    everybody = spawner_harness.family(supervisor)
     os.kill(init, signal.SIGSTOP)
-    supervised.kill(supervisor)
-    supervised.wait_until_gone(everybody)
+    spawner_harness.kill(supervisor)
+    spawner_harness.wait_until_gone(everybody)
 
 
 def test_a_supervisor_that_is_killed_while_a_container_starts(doomed: Spawner) -> None:
@@ -202,16 +204,16 @@ def test_a_supervisor_that_is_killed_while_a_container_starts(doomed: Spawner) -
         supervisor = supervisor_in(doomed, pod)
         ids = [pod.begin("sleep", "100000") for _ in range(3)]
         pod.hear(Started)
-        everybody = supervised.family(supervisor)
-        supervised.kill(supervisor)
-        supervised.wait_until_gone(everybody)
-        wait_for("none", lambda ids=ids: not any(map(supervised.marked, ids)))  # type: ignore[misc]
+        everybody = spawner_harness.family(supervisor)
+        spawner_harness.kill(supervisor)
+        spawner_harness.wait_until_gone(everybody)
+        wait_for("none", lambda ids=ids: not any(map(spawner_harness.marked, ids)))  # type: ignore[misc]
 
 
 def supervisor_in(spawner: Spawner, pod: Pod) -> int:
     """The newest of them."""
     run_id = pod.start(FOREVER)
-    found = supervised.supervisor_of(run_id)
+    found = spawner_harness.supervisor_of(run_id)
     assert processes.ancestors(found)[0] == spawner.process.pid
     return found
 
@@ -220,16 +222,16 @@ def test_a_spawner_that_is_killed_ends_no_pod(doomed: Spawner, word: str) -> Non
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
-    everybody = supervised.family(doomed.process.pid)
-    supervised.kill(doomed.process.pid)
-    doomed.process.wait(supervised.PATIENCE_SECONDS)
+    everybody = spawner_harness.family(doomed.process.pid)
+    spawner_harness.kill(doomed.process.pid)
+    doomed.process.wait(spawner_harness.PATIENCE_SECONDS)
     with pytest.raises(EOFError):
         doomed.channel.receive()
     assert pod.ended(pod.start("exit 2")).exit_code == 2
     assert len(sleeping(word)) == 2
     pod.channel.send(messages.End())
     pod.hear_the_end()
-    supervised.wait_until_gone(everybody)
+    spawner_harness.wait_until_gone(everybody)
     assert sleeping(word) == []
 
 
@@ -237,15 +239,15 @@ def test_all_are_killed_at_once(doomed: Spawner, word: str) -> None:
     pod = doomed.pod()
     run_id = pod.start(with_daemons(word))
     wait_for_daemons(pod, run_id, word)
-    everybody = supervised.family(doomed.process.pid)
-    victims = [doomed.process.pid, supervised.supervisor_of(run_id), supervised.init_of(run_id)]
+    everybody = spawner_harness.family(doomed.process.pid)
+    victims = [doomed.process.pid, spawner_harness.supervisor_of(run_id), spawner_harness.init_of(run_id)]
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in victims:
             os.kill(pid, number)
     if doomed.ready.isolates:
-        supervised.wait_until_gone(everybody)
+        spawner_harness.wait_until_gone(everybody)
         assert sleeping(word) == []
         return
     # Nobody was left who could have ended these; they are found by what they carry.
-    left = processes.kill_all(lambda: [*supervised.marked(run_id), *sleeping(word)])
+    left = processes.kill_all(lambda: [*spawner_harness.marked(run_id), *sleeping(word)])
     assert left == []

@@ -17,9 +17,9 @@ from typing import Final
 
 import msgspec
 import pytest
-from live import accounts, jobs
-from live.accounts import Account
+from live import jobs, request_counts
 from live.place import Place
+from live.request_counts import Account
 
 import workshops
 from conformance.client import Access, Client, Json
@@ -139,12 +139,12 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def audited(self, user: str = CONTROLLER) -> list[Json]:
         """The requests of a user that the API server has answered."""
-        entries = accounts.read(self.breakable().audit_log, user)
+        entries = request_counts.read(self.breakable().audit_log, user)
         return [entry for entry in entries if entry["user"]["username"] == user]
 
     def audited_in(self, namespace: str) -> list[Json]:
         """Everybody's requests there."""
-        entries = accounts.read(self.breakable().audit_log, namespace)
+        entries = request_counts.read(self.breakable().audit_log, namespace)
         return [entry for entry in entries if entry.get("objectRef", {}).get("namespace") == namespace]
 
 
@@ -182,4 +182,4 @@ def accounts_since(began: datetime) -> dict[str, Account]:
     log = Layout(layout.data_folder(os.environ), Path(), Path()).audit_log
     if os.environ.get("KUBECONFIG") or not log.exists():
         return {}
-    return accounts.by_namespace(accounts.read(log, TEST_NAMESPACE, began), CONTROLLER)
+    return request_counts.by_namespace(request_counts.read(log, TEST_NAMESPACE, began), CONTROLLER)

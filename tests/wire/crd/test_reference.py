@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from served import Served, serving_in_thread
+from server_process import RunningServer, serving_in_thread
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire.crd import reference
@@ -15,7 +15,7 @@ FRAMEWORKS = f"/apis/{names.CONTROLLER_GROUP}/v1/namespaces/default/frameworks"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     with serving_in_thread(tmp_path_factory.mktemp("server") / "data") as served:
         assert served.ask("POST", DEFINITIONS, reference.reference_crd()).code == 201
         yield served
@@ -44,7 +44,7 @@ def framework(name: str = "digits", role: Json | None = None, **spec: Any) -> Js
     ],
     ids=lambda body: body["metadata"]["name"],
 )
-def test_accepted(server: Served, good: Json) -> None:
+def test_accepted(server: RunningServer, good: Json) -> None:
     assert server.ask("POST", FRAMEWORKS, good).code == 201
 
 
@@ -68,13 +68,13 @@ def test_accepted(server: Served, good: Json) -> None:
     ],
     ids=str,
 )
-def test_refused(server: Served, bad: Json, field: str) -> None:
+def test_refused(server: RunningServer, bad: Json, field: str) -> None:
     answer = server.ask("POST", FRAMEWORKS, bad)
     assert answer.code == 422
     assert {cause["field"] for cause in answer.body["details"]["causes"]} == {field}
 
 
-def test_status_is_written_with_the_whole_object(server: Served) -> None:
+def test_status_is_written_with_the_whole_object(server: RunningServer) -> None:
     """There is no status subresource; whatever a status or a pod template holds is kept."""
     pod = {"spec": {"containers": [], "somethingNew": 1}}
     body = {**framework("whole", {"task": {"pod": pod}}), "status": {"state": "Completed", "new": {"a": [1]}}}
@@ -86,6 +86,6 @@ def test_status_is_written_with_the_whole_object(server: Served) -> None:
     assert server.ask("GET", f"{FRAMEWORKS}/whole/status").code == 404
 
 
-def test_what_only_windlass_knows_is_dropped(server: Served) -> None:
+def test_what_only_windlass_knows_is_dropped(server: RunningServer) -> None:
     created = server.ask("POST", FRAMEWORKS, framework("ours", suspend=True, completedPods="Keep")).body
     assert set(created["spec"]) == {"taskRoles"}

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fake_spawner
 import msgspec
-import network_actor
 import pytest
 
 from windlass.localcluster.sandbox.network import bridge, links, masquerade, netlink, netns_exec
@@ -87,10 +87,10 @@ def start() -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
 
         def started(mode: str, **more: Any) -> Actor:
-            plan = network_actor.Plan(bridge.Mode(mode), **more)
+            plan = fake_spawner.Plan(bridge.Mode(mode), **more)
             passed = [each for each in (plan.machine, plan.hub, plan.user_namespace) if each is not None]
             process = subprocess.Popen(  # noqa: S603
-                [sys.executable, network_actor.__file__, msgspec.json.encode(plan).decode()],
+                [sys.executable, fake_spawner.__file__, msgspec.json.encode(plan).decode()],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import supervised
+import spawner_harness
 from pods import levels
-from supervised import Pod, Spawner
+from spawner_harness import Pod, Spawner
 
 from conformance.waiting import wait_for
 from windlass.localcluster.sandbox import messages
@@ -135,7 +135,7 @@ def test_a_working_directory_that_is_not_there(spawner: Spawner, pod: Pod) -> No
     assert not Path("/windlass-none").exists()
 
 
-@pytest.mark.parametrize("spawner", supervised.WITH_NAMESPACES, indirect=True)
+@pytest.mark.parametrize("spawner", spawner_harness.WITH_NAMESPACES, indirect=True)
 def test_a_mount_that_cannot_be_had(spawner: Spawner, pod: Pod) -> None:
     source = f"{pod.folder}/none"
     run_id = pod.begin("true", mounts=(Mount(source, "/windlass"),))
@@ -169,7 +169,7 @@ def test_a_log_that_cannot_be_written_ends_nothing(pod: Pod) -> None:
 # Places
 
 
-@pytest.mark.parametrize("spawner", supervised.WITH_NAMESPACES, indirect=True)
+@pytest.mark.parametrize("spawner", spawner_harness.WITH_NAMESPACES, indirect=True)
 def test_a_pod_has_its_own_view(spawner: Spawner) -> None:
     pod = spawner.pod(spawner.plan(hostname="some-host"))
     run_id = pod.start("hostname; test $$ -lt 10 && echo low; test $$ -eq 1 || echo 'not the first'")
@@ -178,7 +178,7 @@ def test_a_pod_has_its_own_view(spawner: Spawner) -> None:
     assert socket.gethostname() != "some-host"
 
 
-@pytest.mark.parametrize("spawner", supervised.WITH_NAMESPACES, indirect=True)
+@pytest.mark.parametrize("spawner", spawner_harness.WITH_NAMESPACES, indirect=True)
 def test_a_volume_of_memory_is_seen_by_all_containers_and_by_nobody_else(spawner: Spawner) -> None:
     plan = spawner.plan()
     volume = Path(plan.folder) / "volume"
@@ -233,7 +233,7 @@ def test_the_path_of_a_pod_may_be_long(spawner: Spawner) -> None:
 def test_memory_has_a_bound(pod: Pod) -> None:
     """Held by a cgroup, or by somebody who looks now and then."""
     script = "import time; kept = b'x' * (300 << 20); time.sleep(100000)"
-    run_id = pod.begin(supervised.python(), "-c", script, limits=Limits(memory_bytes=100 << 20))
+    run_id = pod.begin(spawner_harness.python(), "-c", script, limits=Limits(memory_bytes=100 << 20))
     end = pod.ended(run_id)
     assert (end.signal, end.was_out_of_memory) == (9, True)
 
@@ -257,9 +257,9 @@ def test_input_comes_from_who_is_attached(pod: Pod) -> None:
     shell = pod.attach(run_id)
     output, stdin = shell.descriptors
     os.write(stdin, b"something\n")
-    assert supervised.read(output) == b"got something\n"
+    assert spawner_harness.read(output) == b"got something\n"
     pod.ended(run_id)
-    assert supervised.read(output) == b""
+    assert spawner_harness.read(output) == b""
     shell.close()
 
 

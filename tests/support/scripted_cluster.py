@@ -1,13 +1,13 @@
-"""A `hollow_world` with places in which tests write the logs, and do what somebody does with `windlass`."""
+"""An `in_process_cluster` with places in which tests write the logs, and do what somebody does with `windlass`."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-import hollow_cluster
-import hollow_world
+import fake_cluster
+import in_process_cluster
 from click.testing import CliRunner, Result
-from hollow_world import HollowPlace, HollowWorld
+from in_process_cluster import ClusterNamespace, InProcessCluster
 from scripted_logs import Restart, ScriptedLogs
 
 from windlass.cli.main import main
@@ -17,8 +17,8 @@ from windlass.client.connection import Connection
 T = TypeVar("T")
 
 
-class SmallWorld(HollowWorld):
-    def __init__(self, hollow: HollowWorld, scribe: ScriptedLogs) -> None:
+class ScriptedCluster(InProcessCluster):
+    def __init__(self, hollow: InProcessCluster, scribe: ScriptedLogs) -> None:
         super().__init__(hollow.stage, hollow.kubeconfig, hollow.client)
         self.scribe = scribe
 
@@ -28,10 +28,10 @@ class SmallWorld(HollowWorld):
         return place
 
 
-class Place(HollowPlace):
+class Place(ClusterNamespace):
     """A namespace, and what somebody does there."""
 
-    def __init__(self, world: SmallWorld, name: str) -> None:
+    def __init__(self, world: ScriptedCluster, name: str) -> None:
         super().__init__(world, world.client, name)
         self.stage = world.stage
         self.scribe = world.scribe
@@ -86,7 +86,7 @@ class Place(HollowPlace):
 
 
 @contextlib.contextmanager
-def running(*, has_controller: bool = True) -> Iterator[SmallWorld]:
-    scribe = ScriptedLogs(hollow_cluster.Logs())
-    with hollow_world.opened(has_controller=has_controller, logs=scribe) as hollow:
-        yield SmallWorld(hollow, scribe)
+def running(*, has_controller: bool = True) -> Iterator[ScriptedCluster]:
+    scribe = ScriptedLogs(fake_cluster.Logs())
+    with in_process_cluster.opened(has_controller=has_controller, logs=scribe) as hollow:
+        yield ScriptedCluster(hollow, scribe)

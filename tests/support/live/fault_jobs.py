@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 from live.place import SECONDS, Place
-from live.records import FOREVER, Records
+from live.task_records import FOREVER, Records
 from operated.jobs import framework
 from operated.place import completion_of, state_of
 
@@ -63,7 +63,7 @@ class Account(msgspec.Struct, frozen=True):
         assert not self.left_over, f"left over: {self.left_over}"
 
 
-class Crew:
+class FaultJobs:
     def __init__(self, place: Place, records: Records, pod_spec: Json = None) -> None:
         self.place = place
         self.records = records

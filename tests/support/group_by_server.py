@@ -1,7 +1,7 @@
-"""Shares the tests that need a real server out to workers: those that use one server go to one worker.
+"""A pytest plugin that runs all tests of one server on one worker: `pytest -n 6 -p tests.support.group_by_server`.
 
-A plugin, for `pytest -n 6 -p tests.support.workers`. A server is dear: ten seconds of a processor to start it, and
-some of one for as long as it runs. Most tests wait most of the time: there are more workers than processors.
+A real API server costs ten seconds of CPU time to start. Most tests wait most of the time, so there are more workers
+than processors.
 """
 
 import re

@@ -1,6 +1,6 @@
 """An API server, a controller and a hollow kubelet in this process, behind a kubeconfig: a cluster as clients see one.
 
-Containers do not run. Each writes what `hollow_cluster.Logs` says.
+Containers do not run. Each writes what `fake_cluster.Logs` says.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import hollow_cluster
+import fake_cluster
 import msgspec
 from operated import backstage
 from operated.backstage import Backstage
@@ -34,10 +34,10 @@ from windlass.simulate.fake_kubelet.lifecycle import Life
 from windlass.wire.crd import manifests
 
 
-class HollowPlace(Namespace):
+class ClusterNamespace(Namespace):
     """A namespace of a test's own."""
 
-    def __init__(self, world: "HollowWorld", client: Client, name: str) -> None:
+    def __init__(self, world: "InProcessCluster", client: Client, name: str) -> None:
         super().__init__(client, name)
         self.world = world
         self.kubeconfig = world.kubeconfig
@@ -53,17 +53,17 @@ class HollowPlace(Namespace):
         self.client.patch(self.path("pods", name), {"metadata": {"annotations": said}}).expect(200)
 
 
-class HollowWorld:
+class InProcessCluster:
     def __init__(self, stage: Backstage, kubeconfig: Path, client: Client) -> None:
         self.stage = stage
         self.kubeconfig = kubeconfig
         self.client = client
 
-    def new_place(self) -> HollowPlace:
+    def new_place(self) -> ClusterNamespace:
         name = f"t-{uuid.uuid4().hex[:10]}"
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.client.post("/api/v1/namespaces", body).expect(201)
-        return HollowPlace(self, self.client, name)
+        return ClusterNamespace(self, self.client, name)
 
 
 @contextlib.contextmanager
@@ -74,14 +74,14 @@ def opened(
     has_workloads: bool = False,
     life: Life | None = None,
     logs: PodRuntime | None = None,
-) -> Iterator[HollowWorld]:
+) -> Iterator[InProcessCluster]:
     """Without an installation there is an API server, and nothing that knows Frameworks. With workloads, Deployments
     and the like have pods, which nobody runs. `life` is that of a pod that says nothing of its own, `logs` has what
     containers write."""
     # Not pytest's folder: the path of a socket must be short.
     with tempfile.TemporaryDirectory(prefix="windlass-") as name, backstage.opened() as stage:
         folder = Path(name)
-        server = stage.wait(_serve(folder, logs or hollow_cluster.Logs()))
+        server = stage.wait(_serve(folder, logs or fake_cluster.Logs()))
         kubeconfig = folder / "kubeconfig"
         credentials.write_kubeconfig(kubeconfig, server.url, server.credentials)
         client = Client(Access.of_kubeconfig(kubeconfig))
@@ -92,7 +92,7 @@ def opened(
                 running = [stage.start(_run_pods(folder / "api", life or Life()))]
                 running += [stage.start(_control(folder / "api"))] if has_controller else []
                 running += [stage.start(_keep_workloads(server))] if has_workloads else []
-            world = HollowWorld(stage, kubeconfig, client)
+            world = InProcessCluster(stage, kubeconfig, client)
             wait_for("the world to answer", lambda: client.get("/readyz").code == 200)
             yield world
             stage.insist()

@@ -6,10 +6,10 @@ from asyncio import StreamReader, StreamWriter
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
-import hollow_cluster
-import hollow_world
+import fake_cluster
+import in_process_cluster
 import msgspec
-from hollow_world import HollowPlace, HollowWorld
+from in_process_cluster import ClusterNamespace, InProcessCluster
 
 from conformance.client import Json
 from windlass.client import connection as connections
@@ -29,7 +29,7 @@ PORTS = {Companion.TENSORBOARD: 6006, Companion.JUPYTER: 8888, Companion.HUB: 80
 READY: Json = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
 
-class PodPorts(hollow_cluster.Logs):
+class PodPorts(fake_cluster.Logs):
     """Where the ports of pods lead to on this machine, by the names of the pods."""
 
     def __init__(self) -> None:
@@ -41,16 +41,16 @@ class PodPorts(hollow_cluster.Logs):
 
 
 @contextlib.contextmanager
-def opened(ports: PodPorts | None = None) -> Iterator[HollowWorld]:
+def opened(ports: PodPorts | None = None) -> Iterator[InProcessCluster]:
     """It knows Frameworks, and nobody acts on them."""
-    with hollow_world.opened(is_installed=False, logs=ports) as world:
+    with in_process_cluster.opened(is_installed=False, logs=ports) as world:
         for definition in manifests.definitions():
             world.client.post(DEFINITIONS, definition).expect(201)
         yield world
 
 
 class Scene:
-    def __init__(self, place: HollowPlace) -> None:
+    def __init__(self, place: ClusterNamespace) -> None:
         self.place = place
         self.client = place.client
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from notebook_servers import SECONDS, Answer, NotebookServer
+from notebook_client import SECONDS, Answer, NotebookServer
 from yarl import URL
 
 from conformance.client import Json

@@ -10,7 +10,7 @@ from pods.specs import FOREVER, container, field
 from conformance.waiting import wait_for
 
 
-class Kept:
+class PodProcesses:
     """A pod that runs, with processes that can be told from those of all others."""
 
     def __init__(

@@ -35,9 +35,9 @@ def test_live_tests_are_rerun_once_and_listed(tmp_path: Path) -> None:
     listed = tmp_path / "listed"
     environment = {key: value for key, value in os.environ.items() if not key.startswith("WINDLASS_")}
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:schemathesis", "-p", "second_tries"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:schemathesis", "-p", "reruns"],
         cwd=tmp_path,
-        env={**environment, "PYTHONPATH": str(SUPPORT), "WINDLASS_SECOND_TRIES": str(listed)},
+        env={**environment, "PYTHONPATH": str(SUPPORT), "WINDLASS_RERUNS": str(listed)},
         capture_output=True,
         text=True,
         check=False,

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
     headers: dict[str, str]
 
 
-class Served:
+class RunningServer:
     def __init__(self, data: Path, url: str) -> None:
         self.data = data
         self.url = url
@@ -65,21 +65,21 @@ class Served:
         return [item["metadata"]["name"] for item in answer.body["items"]]
 
 
-class ServedProcess(Served):
+class ServerProcess(RunningServer):
     def __init__(self, data: Path, url: str, process: subprocess.Popen[str]) -> None:
         super().__init__(data, url)
         self.process = process
 
 
 @contextmanager
-def serving_in_thread(data: Path) -> Iterator[Served]:
+def serving_in_thread(data: Path) -> Iterator[RunningServer]:
     """Start a server in this process: a hundred times cheaper than a process, for tests that do not kill it."""
     data.mkdir(exist_ok=True)
     with backstage.opened() as stage:
         server = stage.wait(_start(data))
         try:
             credentials.write_kubeconfig(data / "kubeconfig", server.url, server.credentials)
-            yield Served(data, server.url)
+            yield RunningServer(data, server.url)
         finally:
             stage.wait(server.stop())
 
@@ -91,7 +91,7 @@ async def _start(data: Path) -> ApiServer:
 
 
 @contextmanager
-def serving(data: Path, *arguments: str, **options: Any) -> Iterator[ServedProcess]:
+def serving(data: Path, *arguments: str, **options: Any) -> Iterator[ServerProcess]:
     """Start a server as `python -m windlass.localcluster` does."""
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "windlass.localcluster", "--data", str(data), *arguments],
@@ -106,7 +106,7 @@ def serving(data: Path, *arguments: str, **options: Any) -> Iterator[ServedProce
         if "is ready" not in process.stdout.readline():
             raise AssertionError(process.stderr.read())
         config = yaml.safe_load((data / "kubeconfig").read_text())
-        yield ServedProcess(data, config["clusters"][0]["cluster"]["server"], process)
+        yield ServerProcess(data, config["clusters"][0]["cluster"]["server"], process)
     finally:
         process.terminate()
         process.wait()

@@ -1,7 +1,7 @@
 """Re-run failed tests on third-party processes once, and list the tests that passed on the second try.
 
 A test with the marker `live` runs a real Kubernetes, TensorFlow, Jupyter or another program that is not ours; no other
-test is re-run. The list is printed at the end of the run, and appended to the file that WINDLASS_SECOND_TRIES names,
+test is re-run. The list is printed at the end of the run, and appended to the file that WINDLASS_RERUNS names,
 so that CI can count the entries of several runs.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 TESTS: Final = Path(__file__).parents[1]
 LIVE_FOLDERS: Final = (TESTS / "kubernetes", TESTS / "examples", TESTS / "clients" / "kubectl")
-FILE: Final = "WINDLASS_SECOND_TRIES"
+FILE: Final = "WINDLASS_RERUNS"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from companion_scenes import PodPorts
-from hollow_world import HollowPlace
+from fake_companions import PodPorts
+from in_process_cluster import ClusterNamespace
 
 from windlass.client import connection as connections
 from windlass.client.connection import Connection
@@ -25,7 +25,7 @@ POD_PORTS = PodPorts()
 
 
 class Scene:
-    def __init__(self, place: HollowPlace) -> None:
+    def __init__(self, place: ClusterNamespace) -> None:
         self.place = place
         self.notes: list[str] = []
 
