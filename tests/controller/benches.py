@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.cache import Cache
-from windlass.controller.engine.executor import ChoosePorts, Executor
+from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.port import Emptied, Listed, PortError
 from windlass.controller.engine.queue import KeyedQueue

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Coroutine, Iterable
 from typing import TextIO
 
 from windlass import __version__
+from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.clock import Clock
-from windlass.controller.engine.executor import ChoosePorts
 from windlass.controller.engine.informers import HistoryError
 from windlass.controller.engine.lease_guard import Gate, always_open
 from windlass.controller.leader.election import Timings

@@ -207,7 +207,8 @@ def test_a_store_whose_answer_was_lost_is_told() -> None:
     assert bench.run() == []
     framework = bench.cache.framework(bench.key)
     assert framework is not None
-    (_, waiting) = bench.executor._unstored[bench.key]
+    waiting = bench.executor._pending[bench.key].deferred_decision(framework)
+    assert waiting is not None
     assert waiting.status is not None
     bench.wait(5)
     bench.port.errors["store AttemptRunning"] = UnansweredError()

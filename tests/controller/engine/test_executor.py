@@ -9,7 +9,7 @@ from tests.controller.benches import Bench, RecordingPort
 
 from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE
 from windlass.controller.engine.cache import Cache
-from windlass.controller.engine.executor import GATHERING_PER_TASK, LONGEST_SLEEP, Executor
+from windlass.controller.engine.executor import MAX_SLEEP, SETTLE_PER_TASK, Executor
 from windlass.controller.engine.port import (
     AlreadyExistsError,
     ConflictError,
@@ -293,7 +293,7 @@ def test_what_happens_to_a_large_framework_is_looked_at_together() -> None:
     bench.run()
     bench.queue.add(bench.key)
     assert bench.queue.take(bench.seconds) is None
-    bench.seconds += GATHERING_PER_TASK * tasks
+    bench.seconds += SETTLE_PER_TASK * tasks
     assert bench.is_due_now
 
 
@@ -367,7 +367,7 @@ def test_a_far_deadline_is_looked_at_now_and_then() -> None:
     bench.wait(1)
     bench.run()
     assert bench.run() == []
-    assert bench.queue.next_time() == pytest.approx(bench.seconds + LONGEST_SLEEP)
+    assert bench.queue.next_time() == pytest.approx(bench.seconds + MAX_SLEEP)
 
 
 def test_a_refused_pod_of_a_task_without_an_instance_uid_ends_its_attempt() -> None:

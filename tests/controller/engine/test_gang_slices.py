@@ -10,8 +10,9 @@ import pytest
 
 from windlass.controller.engine.adaptive_batching import AIM_SEC, FEWEST, Pace
 from windlass.controller.engine.cache import Cache
-from windlass.controller.engine.executor import LONGEST_GANG, Executor
+from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
+from windlass.controller.engine.pending_status import MIN_GANG_DELAY
 from windlass.controller.engine.port import Port, PortError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide.types import Reason, Rules
@@ -116,7 +117,7 @@ def test_a_gang_is_created_slice_by_slice_and_stored_when_it_is_complete() -> No
 
 
 def test_a_gang_that_takes_long_is_stored_on_the_way() -> None:
-    slices = 2 * int(LONGEST_GANG / AIM_SEC)
+    slices = 2 * int(MIN_GANG_DELAY / AIM_SEC)
     bench = Bench(slices * FEWEST)
     bench.run()
     bench.show_config_map()
@@ -133,7 +134,7 @@ def test_a_status_that_takes_long_to_store_is_stored_less_often(
     store_seconds: float, on_the_way: int
 ) -> None:
     at_a_time = 400
-    slices = int(1.5 * LONGEST_GANG / AIM_SEC)
+    slices = int(1.5 * MIN_GANG_DELAY / AIM_SEC)
     bench = Bench(slices * at_a_time, at_a_time, store_seconds)
     bench.run()
     bench.show_config_map()

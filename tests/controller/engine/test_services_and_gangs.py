@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from tests.controller.benches import Bench
 
-from windlass.controller.engine.executor import ChoosePorts
+from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.port import (
     AlreadyExistsError,
     ConflictError,

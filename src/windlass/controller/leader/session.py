@@ -10,10 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from windlass.controller import definitions
+from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.api_port import ApiPort
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
-from windlass.controller.engine.executor import ChoosePorts, Executor
+from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.informers import Hearers, HistoryError, Informers
 from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.lease_guard import Gate
