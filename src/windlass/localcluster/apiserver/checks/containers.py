@@ -5,7 +5,7 @@ from typing import Any
 
 from windlass.k8s import api_errors, formats
 from windlass.k8s.api_errors import Fault
-from windlass.localcluster.apiserver.checks import basics, environment, probes, resources, security, volumes
+from windlass.localcluster.apiserver.checks import basics, field_references, resources, security, volumes
 
 Container = Mapping[str, Any]
 Volumes = Mapping[str, Mapping[str, Any]]
@@ -14,6 +14,18 @@ _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _ONLY_OF_SIDECARS = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
+_VALUE_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_MORE_THAN_ONE = "may not have more than one field specified at a time"
+_SCHEMES = ("HTTP", "HTTPS")
+_PROBE_HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
+_HOOK_HANDLERS = ("exec", "httpGet", "tcpSocket", "sleep")
+_PROBE_NUMBERS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
 
 
 def faults(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[Fault]:
@@ -67,13 +79,13 @@ def _all(containers: list[Container], known_volumes: Volumes, path: str) -> Iter
 
 def _container_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[Fault]:
     yield from basics.present(container, path, "image")
-    yield from probes.faults(container, path)
+    yield from _probe_and_hook_faults(container, path)
     if container.get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
         field, value = f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy", "")
         yield api_errors.not_supported(field, value, _MESSAGE_POLICIES)
     yield from _port_faults(container.get("ports"), f"{path}.ports")
-    yield from environment.faults(container.get("env"), f"{path}.env")
-    yield from environment.source_faults(container.get("envFrom"), f"{path}.envFrom")
+    yield from _environment_faults(container.get("env"), f"{path}.env")
+    yield from _environment_source_faults(container.get("envFrom"), f"{path}.envFrom")
     yield from _mount_faults(container, known_volumes, f"{path}.volumeMounts")
     yield from _device_faults(container, known_volumes, f"{path}.volumeDevices")
     yield from basics.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
@@ -169,3 +181,100 @@ def _device_faults(container: Container, known_volumes: Volumes, path: str) -> I
             problem = "can only use volume source type of PersistentVolumeClaim for block mode"
             yield api_errors.invalid_value(f"{at}.name", name, problem)
         yield from basics.present(device, at, "devicePath")
+
+
+def _environment_faults(variables: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
+    for variable, at in basics.indexed(variables, path):
+        yield from basics.named(f"{at}.name", variable.get("name"), formats.environment_name)
+        if variable.get("valueFrom") is not None:
+            yield from _value_faults(variable, variable["valueFrom"], f"{at}.valueFrom")
+
+
+def _environment_source_faults(sources: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
+    """`envFrom`: whole ConfigMaps and Secrets."""
+    for source, at in basics.indexed(sources, path):
+        yield from basics.optionally_named(f"{at}.prefix", source.get("prefix"), formats.environment_name)
+        given = [key for key in ("configMapRef", "secretRef") if key in source]
+        for key in given:
+            yield from basics.named(f"{at}.{key}.name", source[key].get("name"), formats.dns_subdomain)
+        if not given:
+            yield api_errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(given) > 1:
+            yield api_errors.invalid_value(path, "", _MORE_THAN_ONE)
+
+
+def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    given = [key for key in _VALUE_SOURCES if key in source]
+    if "fieldRef" in given:
+        allowed = field_references.IN_ENVIRONMENT
+        yield from field_references.of_a_field(source["fieldRef"], f"{path}.fieldRef", allowed)
+    if "resourceFieldRef" in given:
+        yield from field_references.of_a_resource(source["resourceFieldRef"], f"{path}.resourceFieldRef")
+    for key in ("configMapKeyRef", "secretKeyRef"):
+        if key in given:
+            yield from _key_faults(source[key], f"{path}.{key}")
+    if not given:
+        *others, last = (f"`{source}`" for source in _VALUE_SOURCES)
+        problem = f"must specify one of: {', '.join(others)} or {last}"
+        yield api_errors.invalid_value(path, "", problem)
+    elif variable.get("value"):
+        yield api_errors.invalid_value(path, "", "may not be specified when `value` is not empty")
+    elif len(given) > 1:
+        yield api_errors.invalid_value(path, "", _MORE_THAN_ONE)
+
+
+def _key_faults(reference: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    name = reference.get("name", "")
+    yield from basics.each(f"{path}.name", name, formats.dns_subdomain(name))
+    yield from basics.named(f"{path}.key", reference.get("key"), formats.data_key)
+
+
+def _probe_and_hook_faults(container: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    lifecycle = container.get("lifecycle") or {}
+    for hook in ("postStart", "preStop"):
+        if hook in lifecycle:
+            yield from _handler_faults(lifecycle[hook], _HOOK_HANDLERS, f"{path}.lifecycle.{hook}")
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        probe = container.get(name)
+        if probe is None:
+            continue
+        yield from _probe_faults(probe, f"{path}.{name}")
+        if name != "readinessProbe" and probe.get("successThreshold") != 1:
+            field = f"{path}.{name}.successThreshold"
+            yield api_errors.invalid_value(field, probe.get("successThreshold"), "must be 1")
+
+
+def _probe_faults(probe: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    yield from _handler_faults(probe, _PROBE_HANDLERS, path)
+    yield from basics.not_negative(probe, path, *_PROBE_NUMBERS)
+    grace = probe.get("terminationGracePeriodSeconds")
+    if grace is not None and grace <= 0:
+        yield api_errors.invalid_value(
+            f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0"
+        )
+
+
+def _handler_faults(handler: Mapping[str, Any], kinds: tuple[str, ...], path: str) -> Iterator[Fault]:
+    given = [kind for kind in kinds if kind in handler]
+    if not given:
+        yield api_errors.required(path, "must specify a handler type")
+        return
+    first = given[0]
+    yield from _action_faults(first, handler[first] or {}, f"{path}.{first}")
+    for extra in given[1:]:
+        yield api_errors.forbidden_field(f"{path}.{extra}", "may not specify more than 1 handler type")
+
+
+def _action_faults(kind: str, action: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    if kind == "exec":
+        yield from basics.present(action, path, "command")
+    if kind == "httpGet":
+        yield from basics.present(action, path, "path")
+    if kind in ("httpGet", "tcpSocket", "grpc"):
+        yield from basics.port(f"{path}.port", action.get("port", 0))
+    if kind == "httpGet":
+        if action.get("scheme") not in _SCHEMES:
+            yield api_errors.not_supported(f"{path}.scheme", action.get("scheme", ""), _SCHEMES)
+        for header in action.get("httpHeaders") or ():
+            name = header.get("name", "")
+            yield from basics.each(f"{path}.httpHeaders", name, formats.http_header(name))

@@ -5,18 +5,26 @@ What of a pod may change later is in `pod_updates`.
 
 import copy
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
-from windlass.k8s import api_errors
+from windlass.k8s import api_errors, quantities
 from windlass.k8s.api_errors import Fault
 from windlass.localcluster.apiserver.checks import containers, pod_specs, pod_updates
-from windlass.localcluster.apiserver.kinds import pod_admission, pod_quality
+from windlass.localcluster.apiserver.kinds import pod_spec_defaults
 from windlass.localcluster.apiserver.strategy import Object, Strategy, World
 
 _GATED = {
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
+# There are no classes of priority but the system's own.
+_PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_PASSING_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_TOLERATED_SECONDS = 300
+_SHORTEST_GRACE = 1
+_COUNTED = ("cpu", "memory")
+_Amounts = dict[str, Decimal]
 
 
 class PodStrategy(Strategy):
@@ -27,15 +35,15 @@ class PodStrategy(Strategy):
 
     def prepare_create(self, new: Object, world: World) -> None:
         spec = new.setdefault("spec", {})
-        pod_admission.fill(spec)
-        pod_admission.fill_priority(new["metadata"].get("name", ""), spec)
-        new["status"] = {"phase": "Pending", "qosClass": pod_quality.of(spec)}
+        _fill(spec)
+        _fill_priority(new["metadata"].get("name", ""), spec)
+        new["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
         if spec.get("schedulingGates"):
             new["status"]["conditions"] = [_scheduled("False", world) | _GATED]
 
     def prepare_update(self, new: Object, old: Object, world: World) -> None:
         spec = new.setdefault("spec", {})
-        pod_admission.fill(spec)
+        _fill(spec)
         for key in ("priority", "preemptionPolicy"):
             if key in old["spec"]:
                 spec.setdefault(key, old["spec"][key])
@@ -124,3 +132,75 @@ def _token_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
                 field = f"spec.volumes[{index}].projected.sources[{number}].serviceAccountToken"
                 problem = "must not be specified when serviceAccountName is not set"
                 yield api_errors.forbidden_field(field, problem)
+
+
+def _fill(spec: Object) -> None:
+    spec.setdefault("enableServiceLinks", True)
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = _SHORTEST_GRACE
+    pod_spec_defaults.fill(spec)
+    for container in pod_spec_defaults.containers_of(spec):
+        resources = container.get("resources") or {}
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    for trouble in _PASSING_TROUBLES:
+        if not any(_tolerates(toleration, trouble) for toleration in spec.get("tolerations") or ()):
+            spec.setdefault("tolerations", []).append(_passing(trouble))
+
+
+def _fill_priority(pod: str, spec: Object) -> None:
+    wanted = spec.get("priorityClassName", "")
+    if wanted not in _PRIORITIES:
+        raise api_errors.forbidden("", "pods", pod, f"no PriorityClass with name {wanted} was found")
+    computed = {"priority": _PRIORITIES[wanted], "preemptionPolicy": "PreemptLowerPriority"}
+    for key, words in (
+        ("priority", "integer value of priority"),
+        ("preemptionPolicy", "string value of PreemptionPolicy"),
+    ):
+        if spec.setdefault(key, computed[key]) == computed[key]:
+            continue
+        why = (
+            f"the {words} ({spec[key]}) must not be provided in pod spec; priority admission controller computed"
+            f" {computed[key]} from the given PriorityClass name"
+        )
+        raise api_errors.forbidden("", "pods", pod, why)
+
+
+def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
+    return toleration.get("key", "") in ("", key) and toleration.get("effect", "") in ("", "NoExecute")
+
+
+def _passing(trouble: str) -> Object:
+    """A pod stays on a node that is in trouble for this long, in case it comes back."""
+    return {
+        "key": trouble,
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": _TOLERATED_SECONDS,
+    }
+
+
+def _qos_class(spec: dict[str, Any]) -> str:
+    """Guaranteed, when every container has limits and requests as much; BestEffort, when none asks for anything."""
+    requests: _Amounts = {}
+    limits: _Amounts = {}
+    all_are_limited = True
+    for container in pod_spec_defaults.containers_of(spec):
+        resources = container.get("resources") or {}
+        _add(requests, _asked(resources.get("requests") or {}))
+        own_limits = _asked(resources.get("limits") or {})
+        _add(limits, own_limits)
+        all_are_limited = all_are_limited and len(own_limits) == len(_COUNTED)
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if all_are_limited and requests == limits else "Burstable"
+
+
+def _asked(amounts: Mapping[str, str]) -> _Amounts:
+    parsed = {name: quantities.parse(amounts[name]) for name in _COUNTED if name in amounts}
+    return {name: amount for name, amount in parsed.items() if amount > 0}
+
+
+def _add(total: _Amounts, amounts: _Amounts) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, Decimal(0)) + amount

@@ -2,19 +2,14 @@
 
 from windlass.localcluster.apiserver.kinds import (
     claims,
-    configmaps,
     definitions,
-    endpoints,
-    events,
     jobs,
-    leases,
     namespaces,
     nodes,
     pods,
     rbac,
-    secrets,
-    serviceaccounts,
     services,
+    simple_kinds,
     workloads,
 )
 from windlass.localcluster.apiserver.kinds.kind import Kind
@@ -61,12 +56,12 @@ def _row(
 
 
 KINDS: tuple[Kind, ...] = (
-    _row("v1", "ConfigMap", configmaps.ConfigMapStrategy(), short_names=("cm",)),
-    _row("v1", "Endpoints", endpoints.EndpointsStrategy(), plural="endpoints", short_names=("ep",)),
+    _row("v1", "ConfigMap", simple_kinds.ConfigMapStrategy(), short_names=("cm",)),
+    _row("v1", "Endpoints", simple_kinds.EndpointsStrategy(), plural="endpoints", short_names=("ep",)),
     _row(
         "v1",
         "Event",
-        events.EventStrategy(),
+        simple_kinds.EventStrategy(),
         type_name="CoreV1Event",
         short_names=("ev",),
         selectable=(
@@ -112,7 +107,7 @@ KINDS: tuple[Kind, ...] = (
             *("status.phase", "status.podIP", "status.nominatedNodeName", "spec.hostNetwork"),
         ),
     ),
-    _row("v1", "Secret", secrets.SecretStrategy(), selectable=("type",)),
+    _row("v1", "Secret", simple_kinds.SecretStrategy(), selectable=("type",)),
     _row(
         "v1",
         "Service",
@@ -122,7 +117,7 @@ KINDS: tuple[Kind, ...] = (
         subresources=("status",),
         selectable=("spec.clusterIP", "spec.type"),
     ),
-    _row("v1", "ServiceAccount", serviceaccounts.ServiceAccountStrategy(), short_names=("sa",)),
+    _row("v1", "ServiceAccount", simple_kinds.ServiceAccountStrategy(), short_names=("sa",)),
     _row(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",
@@ -165,7 +160,7 @@ KINDS: tuple[Kind, ...] = (
         subresources=("status",),
         selectable=("status.successful",),
     ),
-    _row("coordination.k8s.io/v1", "Lease", leases.LeaseStrategy()),
+    _row("coordination.k8s.io/v1", "Lease", simple_kinds.LeaseStrategy()),
     _row(f"{_RBAC}/v1", "ClusterRole", rbac.RoleStrategy(), namespaced=False),
     _row(f"{_RBAC}/v1", "ClusterRoleBinding", rbac.BindingStrategy(), namespaced=False),
     _row(f"{_RBAC}/v1", "Role", rbac.RoleStrategy()),

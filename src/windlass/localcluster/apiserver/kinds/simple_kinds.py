@@ -1,0 +1,216 @@
+"""The strategies of the small built-in kinds: ConfigMap, Secret, Endpoints, Event, Lease and ServiceAccount.
+
+They correspond to the strategies in `pkg/registry/core` and the rules in `pkg/apis/core/validation` of Kubernetes.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from windlass.k8s import api_errors, formats
+from windlass.k8s.api_errors import Fault
+from windlass.localcluster.apiserver.checks import basics
+from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+
+_MAX_DATA_BYTES = 1024 * 1024
+_IMMUTABLE = "field is immutable when `immutable` is set"
+_SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
+_DOCKER_KEYS = {
+    "kubernetes.io/dockercfg": ".dockercfg",
+    "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
+}
+_LONGEST_WORD = 128
+_LONGEST_MESSAGE = 1024
+_TIMES = ("eventTime", "firstTimestamp", "lastTimestamp")
+
+
+def _data_key_faults(data: Iterable[str], field: str) -> Iterator[Fault]:
+    for key in data:
+        yield from basics.each(f"{field}[{key}]", key, formats.data_key(key))
+
+
+def _decoded_size(data: Mapping[str, str]) -> int:
+    """Of data in base64, as it is without."""
+    return sum(len(base64.b64decode(value)) for value in data.values())
+
+
+def _immutability_faults(new: Mapping[str, Any], old: Mapping[str, Any], *fields: str) -> Iterator[Fault]:
+    if not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        yield api_errors.forbidden_field("immutable", _IMMUTABLE)
+    for field in fields:
+        if (new.get(field) or {}) != (old.get(field) or {}):
+            yield api_errors.forbidden_field(field, _IMMUTABLE)
+
+
+class ConfigMapStrategy(Strategy):
+    def validate(self, new: Object) -> Iterator[Fault]:
+        data, binary = new.get("data") or {}, new.get("binaryData") or {}
+        yield from _data_key_faults(data, "data")
+        for key in data:
+            if key in binary:
+                yield api_errors.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+        yield from _data_key_faults(binary, "binaryData")
+        size = sum(len(value.encode()) for value in data.values()) + _decoded_size(binary)
+        if size > _MAX_DATA_BYTES:
+            # The whole object is too long, and Kubernetes has no better name for it.
+            yield api_errors.too_long("[]", _MAX_DATA_BYTES)
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        return _immutability_faults(new, old, "data", "binaryData")
+
+
+class SecretStrategy(Strategy):
+    def prepare_create(self, new: Object, world: World) -> None:
+        _take_in_text(new)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        _take_in_text(new)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        data: dict[str, str] = new.get("data") or {}
+        yield from _data_key_faults(data, "data")
+        if _decoded_size(data) > _MAX_DATA_BYTES:
+            yield api_errors.too_long("data", _MAX_DATA_BYTES)
+        yield from _type_faults(new, data)
+
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        yield from basics.unchanged("type", new.get("type"), old.get("type"))
+        yield from _immutability_faults(new, old, "data")
+
+
+def _take_in_text(new: Object) -> None:
+    """`stringData` is for writing only: it goes into the data, and wins there."""
+    for key, text in (new.pop("stringData", None) or {}).items():
+        new.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
+
+
+def _type_faults(new: Object, data: dict[str, str]) -> Iterator[Fault]:
+    match new.get("type"):
+        case "kubernetes.io/service-account-token":
+            if not (new["metadata"].get("annotations") or {}).get(_SERVICE_ACCOUNT):
+                yield api_errors.required(f"metadata.annotations[{_SERVICE_ACCOUNT}]")
+        case "kubernetes.io/dockercfg" | "kubernetes.io/dockerconfigjson" as kind:
+            yield from _docker_faults(data, _DOCKER_KEYS[kind])
+        case "kubernetes.io/basic-auth":
+            if "username" not in data and "password" not in data:
+                # The two field names are as odd in Kubernetes.
+                yield api_errors.required("data[username]")
+                yield api_errors.required("data[password]")
+        case "kubernetes.io/ssh-auth":
+            if not data.get("ssh-privatekey"):
+                yield api_errors.required("data[ssh-privatekey]")
+        case "kubernetes.io/tls":
+            for key in ("tls.crt", "tls.key"):
+                if key not in data:
+                    yield api_errors.required(f"data[{key}]")
+
+
+def _docker_faults(data: dict[str, str], key: str) -> Iterator[Fault]:
+    if key not in data:
+        yield api_errors.required(f"data[{key}]")
+        return
+    try:
+        msgspec.json.decode(base64.b64decode(data[key]), type=dict)
+    except msgspec.MsgspecError:
+        problem = "must be a JSON object"
+        yield api_errors.invalid_value(f"data[{key}]", "<secret contents redacted>", problem)
+
+
+class EndpointsStrategy(Strategy):
+    creates_on_update = True
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        for subset, at in basics.indexed(new.get("subsets"), "subsets"):
+            if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+                yield api_errors.required(at, "must specify `addresses` or `notReadyAddresses`")
+            for key in ("addresses", "notReadyAddresses"):
+                for address, address_at in basics.indexed(subset.get(key), f"{at}.{key}"):
+                    yield from _address_faults(address, address_at)
+            several = len(subset.get("ports") or ()) > 1
+            for port, port_at in basics.indexed(subset.get("ports"), f"{at}.ports"):
+                yield from _port_faults(port, several, port_at)
+
+
+def _address_faults(address: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    ip = address.get("ip", "")
+    yield from basics.each(f"{path}.ip", ip, formats.ip_address(ip))
+    yield from basics.optionally_named(f"{path}.hostname", address.get("hostname"), formats.dns_label)
+    yield from basics.optionally_named(f"{path}.nodeName", address.get("nodeName"), formats.dns_subdomain)
+    yield from basics.reachable(f"{path}.ip", ip)
+
+
+def _port_faults(port: Mapping[str, Any], several: bool, path: str) -> Iterator[Fault]:
+    if several and not port.get("name"):
+        yield api_errors.required(f"{path}.name")
+    yield from basics.optionally_named(f"{path}.name", port.get("name"), formats.dns_label)
+    number = port.get("port", 0)
+    yield from basics.each(f"{path}.port", number, formats.port_number(number))
+    yield from basics.one_of(f"{path}.protocol", port.get("protocol"), basics.PROTOCOLS)
+
+
+class EventStrategy(Strategy):
+    creates_on_update = True
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        _fill(new)
+
+    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+        _fill(new)
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        namespace = new["metadata"].get("namespace", "")
+        about = (new.get("involvedObject") or {}).get("namespace", "")
+        is_of_the_new_sort = bool(new.get("eventTime"))
+        if is_of_the_new_sort:
+            is_in_place = bool(about) or namespace in ("default", "kube-system")
+        else:
+            is_in_place = about == namespace if about else namespace in ("", "default")
+        if not is_in_place:
+            yield api_errors.invalid_value(
+                "involvedObject.namespace", about, "does not match event.namespace"
+            )
+        if is_of_the_new_sort:
+            yield from _word_faults(new)
+
+
+def _fill(new: Object) -> None:
+    """A time that is not known is written all the same."""
+    for key in _TIMES:
+        new.setdefault(key, None)
+
+
+def _word_faults(new: Object) -> Iterator[Fault]:
+    controller = new.get("reportingComponent") or ""
+    if not controller:
+        yield api_errors.required("reportingComponent")
+    yield from basics.each("reportingComponent", controller, formats.qualified_name(controller))
+    for key in ("reportingInstance", "action", "reason"):
+        word = new.get(key) or ""
+        if not word:
+            yield api_errors.required(key)
+        if len(word.encode()) > _LONGEST_WORD:
+            yield api_errors.invalid_value(key, "", f"can have at most {_LONGEST_WORD} characters")
+    if len((new.get("message") or "").encode()) > _LONGEST_MESSAGE:
+        yield api_errors.invalid_value("message", "", f"can have at most {_LONGEST_MESSAGE} characters")
+
+
+class LeaseStrategy(Strategy):
+    creates_on_update = True
+    allows_blind_update = False
+
+    def validate(self, new: Object) -> Iterator[Fault]:
+        spec = new.get("spec") or {}
+        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+        if duration is not None and duration <= 0:
+            yield api_errors.invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
+        if transitions is not None and transitions < 0:
+            problem = "must be greater than or equal to 0"
+            yield api_errors.invalid_value("spec.leaseTransitions", transitions, problem)
+
+
+class ServiceAccountStrategy(Strategy):
+    returns_deleted = True
