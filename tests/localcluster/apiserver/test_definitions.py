@@ -86,6 +86,7 @@ def with_second_version(**changes: Any) -> Object:
 def created(new: Object, world: World | None = None) -> Object:
     stored = copy.deepcopy(new)
     TYPES.prune(stored)
+    STRATEGY.default(stored)
     STRATEGY.prepare_create(stored, world or World())
     return stored
 
@@ -93,6 +94,7 @@ def created(new: Object, world: World | None = None) -> Object:
 def updated(old: Object, world: World | None = None, **spec: Any) -> Object:
     new = copy.deepcopy(old)
     new["spec"] |= spec
+    STRATEGY.default(new)
     STRATEGY.prepare_update(new, old, world or World(now="2025-01-01T00:00:00Z"))
     return new
 

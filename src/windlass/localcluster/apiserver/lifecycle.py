@@ -120,6 +120,7 @@ class Lifecycle:
         if "status" in kind.subresources and not kind.strategy.takes_status_on_create:
             for field in kind.strategy.status_fields:
                 new.pop(field, None)
+        kind.strategy.default(new)
         kind.strategy.prepare_create(new, self)
         faults = [
             *admission.metadata_faults(kind, new),
@@ -186,6 +187,7 @@ class Lifecycle:
         else:
             if "status" in kind.subresources:
                 admission.keep_status(kind, new, old)
+            kind.strategy.default(new)
             kind.strategy.prepare_update(new, old, self)
             faults = [
                 *metadata.validate_metadata_update(new, old),

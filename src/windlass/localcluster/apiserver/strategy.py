@@ -65,14 +65,17 @@ class Strategy:
     # What happens to the dependents of an object when whoever deletes it does not say.
     default_propagation = "Background"
 
+    def default(self, new: Object) -> None:
+        """Fill in defaults that depend on other fields, on create and on update, before the two hooks below."""
+
     def prepare_create(self, new: Object, world: World) -> None:
-        """Defaults that depend on other fields, and what the server fills in. Any status given was removed before."""
+        """Fill in what the server decides. A status sent by the client has been removed before."""
 
     def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        """The same, for an update. What a client may leave out although it never changes is carried over here."""
+        """Fill in what the server decides, and carry over immutable fields that a client may leave out."""
 
     def prepare_status(self, new: Object, old: Object) -> None:
-        """The same, for an update through /status."""
+        """Fill in what the server decides in an update through /status."""
 
     def validate(self, new: Object) -> Iterable[Fault]:
         """Every fault of an object that is to be created or to replace another (beyond types and metadata)."""

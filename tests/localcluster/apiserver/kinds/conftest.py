@@ -37,6 +37,7 @@ class Cluster:
         if kind.namespaced:
             meta.setdefault("namespace", "default")
         new.pop("status", None)
+        kind.strategy.default(new)
         kind.strategy.prepare_create(new, self)
         _refuse(
             kind,
@@ -55,6 +56,7 @@ class Cluster:
         metadata.carry_over(new, old)
         if "status" in old:
             new["status"] = old["status"]
+        kind.strategy.default(new)
         kind.strategy.prepare_update(new, old, self)
         faults = [*metadata.validate_metadata_update(new, old), *_metadata_faults(kind, new)]
         faults += [*kind.strategy.validate(new), *kind.strategy.validate_update(new, old)]

@@ -154,21 +154,21 @@ def test_scale(cluster: Any) -> None:
     created = cluster.create(workload("Deployment", replicas=2))
     created["metadata"]["resourceVersion"] = "7"
     before = copy.deepcopy(created)
-    scale = scales.scale_of(created, scales.USUAL)
+    scale = scales.scale_of(created, scales.BUILT_IN_PATHS)
     assert scale["spec"] == {"replicas": 2}
     assert scale["status"] == {"replicas": 0, "selector": "a=b"}
     assert scale["metadata"]["resourceVersion"] == "7"
-    scaled = scales.with_scale(created, scales.USUAL, scale | {"spec": {"replicas": 5}})
+    scaled = scales.with_scale(created, scales.BUILT_IN_PATHS, scale | {"spec": {"replicas": 5}})
     assert scaled["spec"]["replicas"] == 5
     assert scaled["metadata"]["resourceVersion"] == "7"
-    assert scales.scale_of(scales.with_scale(created, scales.USUAL, {"spec": {}}), scales.USUAL)["spec"] == {}
+    assert scales.scale_of(scales.with_scale(created, scales.BUILT_IN_PATHS, {"spec": {}}), scales.BUILT_IN_PATHS)["spec"] == {}
     assert created == before
 
 
 def test_fewer_than_none_cannot_be_had(cluster: Any) -> None:
     created = cluster.create(workload("Deployment"))
     with pytest.raises(ApiError, match=r"spec.replicas: Invalid value: -1") as raised:
-        scales.with_scale(created, scales.USUAL, {"spec": {"replicas": -1}})
+        scales.with_scale(created, scales.BUILT_IN_PATHS, {"spec": {"replicas": -1}})
     assert raised.value.code == 422
 
 

@@ -22,15 +22,15 @@ PROTECTION = "kubernetes.io/pvc-protection"
 class ClaimStrategy(Strategy):
     returns_deleted = True
 
+    def default(self, new: Object) -> None:
+        resources = (new.get("spec") or {}).get("resources") or {}
+        pod_spec_defaults.write_amounts(resources, "limits", "requests")
+
     def prepare_create(self, new: Object, world: World) -> None:
-        _write_amounts(new)
         meta = new["metadata"]
         if PROTECTION not in meta.get("finalizers", ()):
             meta["finalizers"] = [*meta.get("finalizers", ()), PROTECTION]
         new["status"] = {"phase": "Pending"}
-
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        _write_amounts(new)
 
     def validate(self, new: Object) -> Iterator[Fault]:
         return spec_faults(new.get("spec") or {}, "spec")
@@ -77,8 +77,3 @@ def _storage_faults(spec: Object, field: str) -> Iterator[Fault]:
 
 def _storage(spec: Object) -> str:
     return str(((spec.get("resources") or {}).get("requests") or {}).get("storage", ""))
-
-
-def _write_amounts(new: Object) -> None:
-    resources = (new.get("spec") or {}).get("resources") or {}
-    pod_spec_defaults.write_amounts(resources, "limits", "requests")

@@ -42,14 +42,25 @@ class DefinitionStrategy(Strategy):
     marks_own_deletion = True
     status_may_relabel = False
 
+    def default(self, new: Object) -> None:
+        spec = new.setdefault("spec", {})
+        names = spec.get("names") or {}
+        if kind := names.get("kind"):
+            names["singular"] = names.get("singular") or kind.lower()
+            names["listKind"] = names.get("listKind") or f"{kind}List"
+        spec.setdefault("conversion", {"strategy": "None"})
+        if spec.get("preserveUnknownFields") is False:
+            del spec["preserveUnknownFields"]
+        for version in spec.get("versions") or ():
+            version.setdefault("served", False)
+            version.setdefault("storage", False)
+
     def prepare_create(self, new: Object, world: World) -> None:
-        _fill_in(new.setdefault("spec", {}))
         new["status"] = {"conditions": []}
         definitions_names.accept(new, world)
         _remember_stored_version(new)
 
     def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        _fill_in(new.setdefault("spec", {}))
         new.setdefault("status", {"conditions": []})
         if new["spec"].get("names") != new["status"].get("acceptedNames"):
             definitions_names.accept(new, world)
@@ -181,19 +192,6 @@ def _scale_paths(scale: Object) -> ScalePaths:
         status_replicas=scale["statusReplicasPath"],
         selector=scale.get("labelSelectorPath", ""),
     )
-
-
-def _fill_in(spec: Object) -> None:
-    names = spec.get("names") or {}
-    if kind := names.get("kind"):
-        names["singular"] = names.get("singular") or kind.lower()
-        names["listKind"] = names.get("listKind") or f"{kind}List"
-    spec.setdefault("conversion", {"strategy": "None"})
-    if spec.get("preserveUnknownFields") is False:
-        del spec["preserveUnknownFields"]
-    for version in spec.get("versions") or ():
-        version.setdefault("served", False)
-        version.setdefault("storage", False)
 
 
 def _remember_stored_version(new: Object) -> None:

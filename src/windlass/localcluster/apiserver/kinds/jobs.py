@@ -29,16 +29,24 @@ class JobStrategy(Strategy):
     # Kubernetes keeps the pods of a job unless it is told otherwise, as its first releases did.
     default_propagation = "Orphan"
 
-    def prepare_create(self, new: Object, world: World) -> None:
+    def default(self, new: Object) -> None:
         spec = new.setdefault("spec", {})
-        _fill(spec)
-        if not spec.get("manualSelector"):
+        if spec.get("completions") is None and spec.get("parallelism") is None:
+            spec["completions"] = 1
+        spec.setdefault("parallelism", 1)
+        has_index_limits = spec.get("backoffLimitPerIndex") is not None
+        spec.setdefault("backoffLimit", _NO_BACKOFF_LIMIT if has_index_limits else _BACKOFF_LIMIT)
+        replaces_failed_only = spec.get("podFailurePolicy") is not None
+        spec.setdefault("podReplacementPolicy", "Failed" if replaces_failed_only else "TerminatingOrFailed")
+        pod_spec_defaults.fill(spec.setdefault("template", {}).setdefault("spec", {}))
+
+    def prepare_create(self, new: Object, world: World) -> None:
+        if not new["spec"].get("manualSelector"):
             _generate_labels(new)
         _label(new)
         new["status"] = {}
 
     def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        _fill(new.setdefault("spec", {}))
         _label(new)
 
     def validate_create(self, new: Object) -> Iterator[Fault]:
@@ -71,18 +79,6 @@ class JobStrategy(Strategy):
 
     def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
         yield from basics.not_negative(new.get("status") or {}, "status", "active", "succeeded", "failed")
-
-
-def _fill(spec: Object) -> None:
-    if spec.get("completions") is None and spec.get("parallelism") is None:
-        spec["completions"] = 1
-    spec.setdefault("parallelism", 1)
-    has_its_own_limits = spec.get("backoffLimitPerIndex") is not None
-    spec.setdefault("backoffLimit", _NO_BACKOFF_LIMIT if has_its_own_limits else _BACKOFF_LIMIT)
-    replaces_failed_ones_only = spec.get("podFailurePolicy") is not None
-    policy = "Failed" if replaces_failed_ones_only else "TerminatingOrFailed"
-    spec.setdefault("podReplacementPolicy", policy)
-    pod_spec_defaults.fill(spec.setdefault("template", {}).setdefault("spec", {}))
 
 
 def _generate_labels(new: Object) -> None:

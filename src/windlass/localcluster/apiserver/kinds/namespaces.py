@@ -21,8 +21,12 @@ _FOR_GOOD = ("default", "kube-system", "kube-public")
 class NamespaceStrategy(Strategy):
     marks_own_deletion = True
 
+    def default(self, new: Object) -> None:
+        """Set the label by which selectors name a namespace."""
+        if name := new["metadata"].get("name"):
+            new["metadata"].setdefault("labels", {})[_NAME_LABEL] = name
+
     def prepare_create(self, new: Object, world: World) -> None:
-        _label(new)
         finalizers = (new.get("spec") or {}).get("finalizers") or []
         if _OWN_FINALIZER not in finalizers:
             finalizers = [*finalizers, _OWN_FINALIZER]
@@ -30,8 +34,7 @@ class NamespaceStrategy(Strategy):
         new["status"] = {"phase": "Active"}
 
     def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        """The finalizers change through /finalize alone."""
-        _label(new)
+        """Keep spec.finalizers: they change through /finalize only."""
         new["spec"] = old.get("spec", {})
 
     def validate(self, new: Object) -> Iterator[Fault]:
@@ -55,13 +58,6 @@ class NamespaceStrategy(Strategy):
 
     def is_held(self, obj: Object) -> bool:
         return bool((obj.get("spec") or {}).get("finalizers"))
-
-
-def _label(new: Object) -> None:
-    """Selectors can name a namespace by this label, whatever else anybody wrote there."""
-    name = new["metadata"].get("name")
-    if name:
-        new["metadata"].setdefault("labels", {})[_NAME_LABEL] = name
 
 
 def what_remains(left: list[tuple[Kind, Object]], now: str) -> list[Object]:

@@ -35,13 +35,17 @@ _MAY_CHANGE = "node updates may only change labels, taints, or capacity"
 class NodeStrategy(Strategy):
     takes_status_on_create = True
 
+    def default(self, new: Object) -> None:
+        """Set both podCIDR and podCIDRs, of which podCIDR is the first, when a client sets one of them."""
+        spec = new.setdefault("spec", {})
+        if spec.get("podCIDR") and not spec.get("podCIDRs"):
+            spec["podCIDRs"] = [spec["podCIDR"]]
+        elif spec.get("podCIDRs"):
+            spec["podCIDR"] = spec["podCIDRs"][0]
+
     def prepare_create(self, new: Object, world: World) -> None:
-        _match_ranges(new.setdefault("spec", {}))
         new["status"] = {**copy.deepcopy(_NOTHING_KNOWN), **new.get("status", {})}
         _offer_all(new["status"])
-
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        _match_ranges(new.setdefault("spec", {}))
 
     def prepare_status(self, new: Object, old: Object) -> None:
         _offer_all(new.setdefault("status", {}))
@@ -72,14 +76,6 @@ class NodeStrategy(Strategy):
             if address in seen:
                 yield api_errors.duplicate(at, address)
             seen.append(address)
-
-
-def _match_ranges(spec: Object) -> None:
-    """The one range of addresses is the first of several: whichever was given makes the other."""
-    if spec.get("podCIDR") and not spec.get("podCIDRs"):
-        spec["podCIDRs"] = [spec["podCIDR"]]
-    elif spec.get("podCIDRs"):
-        spec["podCIDR"] = spec["podCIDRs"][0]
 
 
 def _taint_faults(taints: list[dict[str, Any]] | None) -> Iterator[Fault]:

@@ -33,20 +33,20 @@ class PodStrategy(Strategy):
     returns_deleted = True
     is_graceful = True
 
+    def default(self, new: Object) -> None:
+        _fill(new.setdefault("spec", {}))
+
     def prepare_create(self, new: Object, world: World) -> None:
-        spec = new.setdefault("spec", {})
-        _fill(spec)
+        spec = new["spec"]
         _fill_priority(new["metadata"].get("name", ""), spec)
         new["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
         if spec.get("schedulingGates"):
             new["status"]["conditions"] = [_scheduled("False", world) | _GATED]
 
     def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        spec = new.setdefault("spec", {})
-        _fill(spec)
         for key in ("priority", "preemptionPolicy"):
             if key in old["spec"]:
-                spec.setdefault(key, old["spec"][key])
+                new["spec"].setdefault(key, old["spec"][key])
 
     def prepare_status(self, new: Object, old: Object) -> None:
         """The one address and the first of the list are the same."""

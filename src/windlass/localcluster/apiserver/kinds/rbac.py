@@ -6,7 +6,7 @@ from typing import Any
 from windlass.k8s import api_errors, formats
 from windlass.k8s.api_errors import Fault
 from windlass.localcluster.apiserver.checks import basics, label_selectors
-from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+from windlass.localcluster.apiserver.strategy import Object, Strategy
 
 _GROUP = "rbac.authorization.k8s.io"
 _SUBJECTS = ("ServiceAccount", "User", "Group")
@@ -17,10 +17,7 @@ class RoleStrategy(Strategy):
 
     creates_on_update = True
 
-    def prepare_create(self, new: Object, world: World) -> None:
-        new.setdefault("rules", None)
-
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+    def default(self, new: Object) -> None:
         new.setdefault("rules", None)
 
     def validate(self, new: Object) -> Iterator[Fault]:
@@ -39,11 +36,10 @@ class BindingStrategy(Strategy):
 
     creates_on_update = True
 
-    def prepare_create(self, new: Object, world: World) -> None:
-        _fill_subjects(new)
-
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        _fill_subjects(new)
+    def default(self, new: Object) -> None:
+        for subject in new.get("subjects") or ():
+            if subject.get("kind") in ("User", "Group"):
+                subject.setdefault("apiGroup", _GROUP)
 
     def validate(self, new: Object) -> Iterator[Fault]:
         is_namespaced = new["kind"] == "RoleBinding"
@@ -64,12 +60,6 @@ class BindingStrategy(Strategy):
     def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
         if new.get("roleRef") != old.get("roleRef"):
             yield api_errors.invalid_value("roleRef", new.get("roleRef"), "field is immutable")
-
-
-def _fill_subjects(new: Object) -> None:
-    for subject in new.get("subjects") or ():
-        if subject.get("kind") in ("User", "Group"):
-            subject.setdefault("apiGroup", _GROUP)
 
 
 def _aggregation_faults(aggregation: Mapping[str, Any]) -> Iterator[Fault]:

@@ -10,8 +10,8 @@ from windlass.localcluster.apiserver.strategy import Object, ScalePaths
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-# Of the built-in kinds that have one.
-USUAL = ScalePaths(
+# The paths of the built-in kinds with a scale subresource.
+BUILT_IN_PATHS = ScalePaths(
     spec_replicas=".spec.replicas", status_replicas=".status.replicas", selector=".spec.selector"
 )
 

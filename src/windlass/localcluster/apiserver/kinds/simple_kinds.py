@@ -12,7 +12,7 @@ import msgspec
 from windlass.k8s import api_errors, formats
 from windlass.k8s.api_errors import Fault
 from windlass.localcluster.apiserver.checks import basics
-from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+from windlass.localcluster.apiserver.strategy import Object, Strategy
 
 _MAX_DATA_BYTES = 1024 * 1024
 _IMMUTABLE = "field is immutable when `immutable` is set"
@@ -64,11 +64,10 @@ class ConfigMapStrategy(Strategy):
 
 
 class SecretStrategy(Strategy):
-    def prepare_create(self, new: Object, world: World) -> None:
-        _take_in_text(new)
-
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        _take_in_text(new)
+    def default(self, new: Object) -> None:
+        """Move `stringData`, which is write-only, into the data, where it takes precedence."""
+        for key, text in (new.pop("stringData", None) or {}).items():
+            new.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
 
     def validate(self, new: Object) -> Iterator[Fault]:
         data: dict[str, str] = new.get("data") or {}
@@ -80,12 +79,6 @@ class SecretStrategy(Strategy):
     def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
         yield from basics.unchanged("type", new.get("type"), old.get("type"))
         yield from _immutability_faults(new, old, "data")
-
-
-def _take_in_text(new: Object) -> None:
-    """`stringData` is for writing only: it goes into the data, and wins there."""
-    for key, text in (new.pop("stringData", None) or {}).items():
-        new.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
 
 
 def _type_faults(new: Object, data: dict[str, str]) -> Iterator[Fault]:
@@ -155,11 +148,10 @@ def _port_faults(port: Mapping[str, Any], several: bool, path: str) -> Iterator[
 class EventStrategy(Strategy):
     creates_on_update = True
 
-    def prepare_create(self, new: Object, world: World) -> None:
-        _fill(new)
-
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        _fill(new)
+    def default(self, new: Object) -> None:
+        """Write a time that is not set as null."""
+        for key in _TIMES:
+            new.setdefault(key, None)
 
     def validate(self, new: Object) -> Iterator[Fault]:
         namespace = new["metadata"].get("namespace", "")
@@ -175,12 +167,6 @@ class EventStrategy(Strategy):
             )
         if is_of_the_new_sort:
             yield from _word_faults(new)
-
-
-def _fill(new: Object) -> None:
-    """A time that is not known is written all the same."""
-    for key in _TIMES:
-        new.setdefault(key, None)
 
 
 def _word_faults(new: Object) -> Iterator[Fault]:

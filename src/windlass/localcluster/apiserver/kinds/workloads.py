@@ -1,109 +1,98 @@
-"""Deployments, ReplicaSets and StatefulSets: replicas of a template that a selector finds again, and their scale."""
+"""The strategies of Deployment, ReplicaSet and StatefulSet (`pkg/registry/apps` and `pkg/apis/apps/validation`)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from windlass.k8s import api_errors, formats
 from windlass.k8s.api_errors import Fault
-from windlass.localcluster.apiserver.checks import basics, rollouts
+from windlass.localcluster.apiserver.checks import basics, label_selectors, pod_specs
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults, scales
 from windlass.localcluster.apiserver.strategy import Object, Strategy, World
 
-_QUARTER = "25%"
-_STATEFUL_FIXED = ("selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy")
+_DEFAULT_ROLLING_PERCENTAGE = "25%"
+_POD_MANAGEMENT_POLICIES = ("OrderedReady", "Parallel")
+_STATUS_COUNTS = (
+    *("replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"),
+    *("fullyLabeledReplicas", "currentReplicas"),
+)
 
 
-class DeploymentStrategy(Strategy):
-    scale = scales.USUAL
+class _WorkloadStrategy(Strategy):
+    """A kind with replicas of a pod template, which its selector must match."""
+
+    scale = scales.BUILT_IN_PATHS
     counts_generations = True
-    counts_annotations = True
-    status_may_relabel = False
+    # The status of a new object.
+    initial_status: Object = {}
+    # Counts in the status that cannot be greater than status.replicas.
+    partial_counts: tuple[str, ...] = ()
+    immutable_fields: tuple[str, ...] = ("selector",)
+
+    def default(self, new: Object) -> None:
+        spec: Object = new.setdefault("spec", {})
+        pod_spec_defaults.fill(spec.setdefault("template", {}).setdefault("spec", {}))
 
     def prepare_create(self, new: Object, world: World) -> None:
-        self._fill(new)
-        new["status"] = {}
+        new["status"] = dict(self.initial_status)
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        self._fill(new)
+    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+        for key in self.immutable_fields:
+            yield from basics.unchanged(f"spec.{key}", new["spec"].get(key), old["spec"].get(key))
+
+    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+        status = new.get("status") or {}
+        fields = ("observedGeneration", *_STATUS_COUNTS, "collisionCount")
+        yield from basics.not_negative(status, "status", *fields)
+        for key in self.partial_counts:
+            count = status.get(key, 0)
+            if count > status.get("replicas", 0):
+                problem = "cannot be greater than status.replicas"
+                yield api_errors.invalid_value(f"status.{key}", count, problem)
+        available = status.get("availableReplicas", 0)
+        if "availableReplicas" in self.partial_counts and available > status.get("readyReplicas", 0):
+            problem = "cannot be greater than readyReplicas"
+            yield api_errors.invalid_value("status.availableReplicas", available, problem)
+
+
+class DeploymentStrategy(_WorkloadStrategy):
+    counts_annotations = True
+    status_may_relabel = False
+    partial_counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
+
+    def default(self, new: Object) -> None:
+        super().default(new)
+        strategy = new["spec"].setdefault("strategy", {})
+        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            rolling.setdefault("maxUnavailable", _DEFAULT_ROLLING_PERCENTAGE)
+            rolling.setdefault("maxSurge", _DEFAULT_ROLLING_PERCENTAGE)
 
     def validate(self, new: Object) -> Iterator[Fault]:
         spec = new.get("spec") or {}
         yield from basics.not_negative(spec, "spec", "replicas")
-        yield from rollouts.template_faults(spec, "deployment", "ReplicaSet")
-        yield from rollouts.of_deployment(spec)
-
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
-        yield from basics.unchanged("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
-
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
-        return rollouts.of_status(
-            new.get("status") or {}, ("updatedReplicas", "readyReplicas", "availableReplicas")
-        )
-
-    def _fill(self, new: Object) -> None:
-        spec = _with_template_filled(new)
-        strategy = spec.setdefault("strategy", {})
-        if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-            rolling = strategy.setdefault("rollingUpdate", {})
-            rolling.setdefault("maxUnavailable", _QUARTER)
-            rolling.setdefault("maxSurge", _QUARTER)
+        yield from _template_faults(spec, "deployment", "ReplicaSet")
+        yield from _deployment_faults(spec)
 
 
-class ReplicaSetStrategy(Strategy):
-    scale = scales.USUAL
-    counts_generations = True
+class ReplicaSetStrategy(_WorkloadStrategy):
     status_may_relabel = False
-
-    def prepare_create(self, new: Object, world: World) -> None:
-        _with_template_filled(new)
-        new["status"] = {"replicas": 0}
-
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        _with_template_filled(new)
+    initial_status = {"replicas": 0}
+    partial_counts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
     def validate(self, new: Object) -> Iterator[Fault]:
         spec = new.get("spec") or {}
         yield from basics.not_negative(spec, "spec", "replicas", "minReadySeconds")
-        yield from rollouts.template_faults(spec, "deployment", "ReplicaSet")
-
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
-        yield from basics.unchanged("spec.selector", new["spec"].get("selector"), old["spec"].get("selector"))
-
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
-        return rollouts.of_status(
-            new.get("status") or {}, ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-        )
+        yield from _template_faults(spec, "deployment", "ReplicaSet")
 
 
-class StatefulSetStrategy(Strategy):
-    scale = scales.USUAL
-    counts_generations = True
+class StatefulSetStrategy(_WorkloadStrategy):
+    initial_status = {"availableReplicas": 0, "replicas": 0}
+    partial_counts = ("readyReplicas", "currentReplicas", "updatedReplicas")
+    immutable_fields = ("selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy")
 
-    def prepare_create(self, new: Object, world: World) -> None:
-        self._fill(new)
-        new["status"] = {"availableReplicas": 0, "replicas": 0}
-
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
-        self._fill(new)
-
-    def validate(self, new: Object) -> Iterator[Fault]:
-        spec = new.get("spec") or {}
-        yield from rollouts.of_stateful_set(spec)
-        yield from basics.not_negative(spec, "spec", "replicas", "minReadySeconds")
-        yield from rollouts.template_faults(
-            rollouts.with_claims_as_volumes(spec), "statefulset", "StatefulSet"
-        )
-
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
-        spec, former = new["spec"], old["spec"]
-        for key in _STATEFUL_FIXED:
-            yield from basics.unchanged(f"spec.{key}", spec.get(key), former.get(key))
-
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
-        return rollouts.of_status(
-            new.get("status") or {}, ("readyReplicas", "currentReplicas", "updatedReplicas")
-        )
-
-    def _fill(self, new: Object) -> None:
-        spec = _with_template_filled(new)
+    def default(self, new: Object) -> None:
+        super().default(new)
+        spec = new["spec"]
         strategy = spec.setdefault("updateStrategy", {})
         if "type" not in strategy:
             strategy["type"] = "RollingUpdate"
@@ -116,8 +105,102 @@ class StatefulSetStrategy(Strategy):
             resources = (claim.get("spec") or {}).get("resources") or {}
             pod_spec_defaults.write_amounts(resources, "limits", "requests")
 
+    def validate(self, new: Object) -> Iterator[Fault]:
+        spec = new.get("spec") or {}
+        yield from _stateful_set_faults(spec)
+        yield from basics.not_negative(spec, "spec", "replicas", "minReadySeconds")
+        yield from _template_faults(_with_claims_as_volumes(spec), "statefulset", "StatefulSet")
 
-def _with_template_filled(new: Object) -> Object:
-    spec: Object = new.setdefault("spec", {})
-    pod_spec_defaults.fill(spec.setdefault("template", {}).setdefault("spec", {}))
-    return spec
+
+def _deployment_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+    strategy = spec.get("strategy") or {}
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if kind == "RollingUpdate":
+        yield from _rolling_faults(rolling or {}, "spec.strategy.rollingUpdate")
+    elif kind == "Recreate":
+        if rolling is not None:
+            problem = "may not be specified when strategy `type` is 'Recreate'"
+            yield api_errors.forbidden_field("spec.strategy.rollingUpdate", problem)
+    else:
+        yield api_errors.not_supported("spec.strategy", strategy, ("Recreate", "RollingUpdate"))
+    yield from basics.not_negative(
+        spec, "spec", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"
+    )
+    deadline = spec.get("progressDeadlineSeconds")
+    if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
+        problem = "must be greater than minReadySeconds"
+        yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, problem)
+
+
+def _stateful_set_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+    policy = spec.get("podManagementPolicy", "")
+    if policy not in _POD_MANAGEMENT_POLICIES:
+        problem = "must be 'OrderedReady' or 'Parallel'"
+        yield api_errors.invalid_value("spec.podManagementPolicy", policy, problem)
+    strategy = spec.get("updateStrategy") or {}
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if kind == "OnDelete":
+        if rolling is not None:
+            problem = "only allowed for updateStrategy 'RollingUpdate'"
+            yield api_errors.invalid_value("spec.updateStrategy.rollingUpdate", rolling, problem)
+    elif kind == "RollingUpdate":
+        yield from basics.not_negative(rolling or {}, "spec.updateStrategy.rollingUpdate", "partition")
+    else:
+        problem = "must be 'RollingUpdate' or 'OnDelete'"
+        yield api_errors.invalid_value("spec.updateStrategy", strategy, problem)
+
+
+def _template_faults(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[Fault]:
+    selector, template = spec.get("selector"), spec.get("template") or {}
+    labels, pod = (template.get("metadata") or {}).get("labels"), template.get("spec") or {}
+    if selector is None:
+        yield api_errors.required("spec.selector")
+    else:
+        yield from label_selectors.faults(selector, "spec.selector")
+        if label_selectors.is_empty(selector):
+            problem = f"empty selector is invalid for {kind}"
+            yield api_errors.invalid_value("spec.selector", selector, problem)
+    yield from label_selectors.mismatch(selector, labels, "spec.template.metadata.labels")
+    yield from pod_specs.template_faults(template, "spec.template")
+    if pod.get("restartPolicy") != "Always":
+        field = "spec.template.spec.restartPolicy"
+        yield api_errors.not_supported(field, pod.get("restartPolicy", ""), ["Always"])
+    if pod.get("activeDeadlineSeconds") is not None:
+        problem = f"activeDeadlineSeconds in {owner} is not Supported"
+        yield api_errors.forbidden_field("spec.template.spec.activeDeadlineSeconds", problem)
+
+
+def _with_claims_as_volumes(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec with a volume for every claim template, since mounts may name those."""
+    template = spec.get("template") or {}
+    pod = template.get("spec") or {}
+    claims = [
+        {"name": name, "persistentVolumeClaim": {"claimName": name}}
+        for claim in spec.get("volumeClaimTemplates") or ()
+        if (name := (claim.get("metadata") or {}).get("name"))
+    ]
+    names = {claim["name"] for claim in claims}
+    volumes = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names]
+    return {**spec, "template": {**template, "spec": {**pod, "volumes": [*volumes, *claims]}}}
+
+
+def _rolling_faults(rolling: Mapping[str, Any], path: str) -> Iterator[Fault]:
+    unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
+    for key, value in (("maxUnavailable", unavailable), ("maxSurge", surge)):
+        if isinstance(value, str):
+            yield from basics.each(f"{path}.{key}", value, formats.percentage(value))
+        else:
+            yield from basics.not_negative(rolling, path, key)
+    if _count_or_percentage(unavailable) == 0 and _count_or_percentage(surge) == 0:
+        yield api_errors.invalid_value(
+            f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0"
+        )
+    if isinstance(unavailable, str) and _count_or_percentage(unavailable) > 100:
+        yield api_errors.invalid_value(f"{path}.maxUnavailable", unavailable, "must not be greater than 100%")
+
+
+def _count_or_percentage(value: int | str) -> int:
+    """Return the number in a count or a percentage; 0 for text that is neither."""
+    if isinstance(value, int):
+        return value
+    return 0 if formats.percentage(value) else int(value.removesuffix("%"))
