@@ -161,7 +161,12 @@ def test_scale(cluster: Any) -> None:
     scaled = scales.with_scale(created, scales.BUILT_IN_PATHS, scale | {"spec": {"replicas": 5}})
     assert scaled["spec"]["replicas"] == 5
     assert scaled["metadata"]["resourceVersion"] == "7"
-    assert scales.scale_of(scales.with_scale(created, scales.BUILT_IN_PATHS, {"spec": {}}), scales.BUILT_IN_PATHS)["spec"] == {}
+    assert (
+        scales.scale_of(
+            scales.with_scale(created, scales.BUILT_IN_PATHS, {"spec": {}}), scales.BUILT_IN_PATHS
+        )["spec"]
+        == {}
+    )
     assert created == before
 
 
