@@ -32,7 +32,7 @@ roles: {worker: {}}
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_a_job_file(example: str) -> None:
     found = documents.read(example.encode(), "companions.md")
-    assert found.faults == ()
+    assert found.diagnostics == ()
     assert found.submissions
 
 

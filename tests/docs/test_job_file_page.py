@@ -23,7 +23,7 @@ EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_a_job_file(example: str) -> None:
     found = documents.read(example.encode(), "job-file.md")
-    assert found.faults == ()
+    assert found.diagnostics == ()
     assert found.submissions
     for document in yaml.safe_load_all(example):
         jsonschema.validate(document, msgspec.json.decode(schema.published()))

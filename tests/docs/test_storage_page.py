@@ -15,7 +15,7 @@ EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_is_a_job_file(example: str) -> None:
     found = documents.read(example.encode(), "storage.md")
-    assert found.faults == ()
+    assert found.diagnostics == ()
     assert found.submissions
 
 

@@ -144,7 +144,7 @@ def test_corrections(example: str, original: str, corrected: tuple[str, ...]) ->
         text = text.replace(old, new, count)
     found = (EXAMPLES / NAME / example).read_bytes()
     assert found.decode() == text
-    assert documents.read(found, example).faults == ()
+    assert documents.read(found, example).diagnostics == ()
 
 
 # Addresses

@@ -6,7 +6,7 @@ import pytest
 
 from windlass.jobfile import cluster_config
 from windlass.model.cluster_config import ClusterConfig, Import, Resource, ResourceType
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
@@ -40,7 +40,7 @@ def node_of(text: str) -> tree.Node:
     return document.root
 
 
-def faults_of(text: str) -> list[Fault]:
+def faults_of(text: str) -> list[Diagnostic]:
     return list(cluster_config.check(node_of(text), "", TEMPLATES))
 
 
@@ -169,10 +169,10 @@ BAD: dict[str, tuple[str, int, str, str]] = {
 
 @pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD)
 def test_what_is_wrong_is_said_once(text: str, line: int, path: str, words: str) -> None:
-    (fault,) = faults_of(text)
-    assert (fault.line, fault.path) == (line, path)
-    assert words in fault.message
-    assert fault.is_error
+    (diagnostic,) = faults_of(text)
+    assert (diagnostic.line, diagnostic.path) == (line, path)
+    assert words in diagnostic.message
+    assert diagnostic.is_error
 
 
 GOOD_TOO = {

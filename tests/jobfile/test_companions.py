@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from windlass.jobfile import reader
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import parse as yaml_parse
 
 GOOD = textwrap.dedent(
@@ -32,9 +32,9 @@ GOOD = textwrap.dedent(
 )
 
 
-def faults_of(text: str) -> list[Fault]:
+def faults_of(text: str) -> list[Diagnostic]:
     (document,) = yaml_parse.parse(text.encode()).documents
-    return [*document.faults, *reader.check(document.root, "")]
+    return [*document.diagnostics, *reader.check(document.root, "")]
 
 
 def changed(old: str, new: str) -> str:
@@ -135,16 +135,16 @@ def test_a_good_one() -> None:
 
 @pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD)
 def test_what_is_wrong_is_said_once(text: str, line: int, path: str, words: str) -> None:
-    (fault,) = faults_of(text)
-    assert (fault.line, fault.path) == (line, path)
-    assert words in fault.message
-    assert fault.is_error
+    (diagnostic,) = faults_of(text)
+    assert (diagnostic.line, diagnostic.path) == (line, path)
+    assert words in diagnostic.message
+    assert diagnostic.is_error
 
 
 @pytest.mark.parametrize("text", ["password: hush", "passwordFrom: {env: 'hush hush'}"])
 def test_a_password_is_not_printed(text: str) -> None:
-    (fault,) = faults_of(changed("passwordFrom: {env: PASSWORD}", text))
-    assert "hush" not in str(fault)
+    (diagnostic,) = faults_of(changed("passwordFrom: {env: PASSWORD}", text))
+    assert "hush" not in str(diagnostic)
 
 
 GOOD_TOO = {

@@ -10,7 +10,7 @@ from windlass.jobfile import reader
 from windlass.model.feature_annotations import Runtime
 from windlass.model.job import CephFs, Job, Nfs, Retry, Role, Volume
 from windlass.model.resources import Resources
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
@@ -36,7 +36,7 @@ def node_of(text: str) -> tree.Node:
     return document.root
 
 
-def faults_of(text: str) -> list[Fault]:
+def faults_of(text: str) -> list[Diagnostic]:
     return list(reader.check(node_of(text), ""))
 
 
@@ -147,7 +147,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
 @pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD.keys())
 def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
     found = faults_of(text)
-    assert [(fault.line, fault.path) for fault in found] == [(line, path)], found
+    assert [(diagnostic.line, diagnostic.path) for diagnostic in found] == [(line, path)], found
     assert words in found[0].message
 
 

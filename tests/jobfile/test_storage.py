@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from windlass.jobfile import reader, volumes
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import parse as yaml_parse
 
 GOOD = textwrap.dedent(
@@ -33,9 +33,9 @@ GOOD = textwrap.dedent(
 SUM = "ab" * 32
 
 
-def faults_of(text: str) -> list[Fault]:
+def faults_of(text: str) -> list[Diagnostic]:
     (document,) = yaml_parse.parse(text.encode()).documents
-    return [*document.faults, *reader.check(document.root, "")]
+    return [*document.diagnostics, *reader.check(document.root, "")]
 
 
 def changed(old: str, new: str) -> str:

@@ -171,8 +171,8 @@ def _break(draw: st.DrawFn, written: Any) -> None:
 @given(broken())
 def test_whatever_a_file_says_reading_it_ends_in_words(written: Any) -> None:
     found = documents.read(msgspec.json.encode(written), "job.json")
-    for fault in found.faults:
-        assert "\n" not in str(fault)
+    for diagnostic in found.diagnostics:
+        assert "\n" not in str(diagnostic)
     for submission in found.submissions:
         submission.framework()
         assert submission.name

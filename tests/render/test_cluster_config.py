@@ -90,7 +90,7 @@ def cluster_variable(contents: Contents, *, is_plain: bool) -> Json | None:
 def test_a_cluster_is_a_job_of_idle_servers() -> None:
     contents = read(CONFIG)
     (submission,) = contents.submissions
-    assert contents.faults == ()
+    assert contents.diagnostics == ()
     assert contents.is_config
     assert submission.job == Job(
         name="tf",
@@ -178,7 +178,7 @@ def hash_in(contents: Contents) -> str:
 @pytest.mark.parametrize("password", ["secret", " x ", '"x\\x07 y"'])
 def test_its_password_may_have_any_character(password: str) -> None:
     contents = read(changed("password: secret", f"password: {msgspec.json.encode(password).decode()}"))
-    assert contents.faults == ()
+    assert contents.diagnostics == ()
     assert passwords.fits_jupyter(hash_in(contents), password)
     assert contents.shown == {}
 
@@ -186,20 +186,20 @@ def test_its_password_may_have_any_character(password: str) -> None:
 @pytest.mark.parametrize("old", [", password: secret", "password: secret"])
 def test_one_that_is_missing_is_made_up_and_shown(old: str) -> None:
     contents = read(changed(old, "" if old[0] == "," else "password: null"))
-    assert contents.faults == ()
+    assert contents.diagnostics == ()
     assert passwords.fits_jupyter(hash_in(contents), contents.shown["jupyter-service"])
 
 
 @pytest.mark.parametrize("password", ["", "  ", "\\n\\x07"])
 def test_one_of_which_nothing_is_left_is_refused(password: str) -> None:
-    (fault,) = read(changed("password: secret", f'password: "{password}"')).errors
-    assert (fault.line, fault.path) == (10, "resources[1].properties.password")
-    assert "nothing is left of it" in fault.message
+    (diagnostic,) = read(changed("password: secret", f'password: "{password}"')).errors
+    assert (diagnostic.line, diagnostic.path) == (10, "resources[1].properties.password")
+    assert "nothing is left of it" in diagnostic.message
 
 
 def test_a_notebook_without_a_cluster() -> None:
     contents = read("resources: [{type: jupyter-service, properties: {image: i, password: p}}]")
-    assert contents.faults == ()
+    assert contents.diagnostics == ()
     assert contents.submissions == ()
     assert [body["kind"] for body in contents.others] == ["Secret", "Deployment", "Service"]
     assert cluster_variable(contents, is_plain=True) is None
@@ -208,18 +208,18 @@ def test_a_notebook_without_a_cluster() -> None:
 def test_what_stands_beside_a_config_stays() -> None:
     other = "apiVersion: v1\nkind: Namespace\nmetadata: {name: research}\n"
     contents = read(f"{other}---\n{CONFIG}")
-    assert contents.faults == ()
+    assert contents.diagnostics == ()
     assert contents.beside(is_plain=True)[0].part is Part.OTHERS
     kinds = [body["kind"] for body in contents.others]
     assert kinds == ["Namespace", "Secret", "ConfigMap", "Deployment", "Service"]
 
 
 def test_what_no_controller_could_run_is_refused() -> None:
-    (fault,) = read(
+    (diagnostic,) = read(
         changed("num_tasks: 2, port", "num_tasks: 9999, port").replace("num_tasks: 2}", "num_tasks: 9999}")
     ).errors
-    assert (fault.line, fault.path) == (3, "resources[0]")
-    assert "found 19998 tasks, expected at most 16000" in fault.message
+    assert (diagnostic.line, diagnostic.path) == (3, "resources[0]")
+    assert "found 19998 tasks, expected at most 16000" in diagnostic.message
 
 
 @given(
@@ -297,7 +297,7 @@ def test_whatever_stands_there_is_judged(imports: Any, resources: Any) -> None:
 
 def made(text: str, templates: dict[str, str]) -> list[Any]:
     contents = read(text, templates)
-    assert contents.faults == ()
+    assert contents.diagnostics == ()
     return list(contents.others)
 
 
@@ -318,7 +318,7 @@ def test_it_takes_the_place_of_a_built_in_type() -> None:
     assert "imported" in read(text, {"a": TEMPLATE}).errors[0].message
     template = "apiVersion: v1\nkind: Own\nmetadata: {name: {{ properties['jobs'][0].name }}-{{ type }}}\n"
     contents = read(CONFIG, {"tensorflow-cluster.jinja": template})
-    assert contents.faults == ()
+    assert contents.diagnostics == ()
     assert contents.submissions == ()
     assert contents.others[0]["metadata"]["name"] == "ps-tensorflow-cluster"
 
@@ -363,9 +363,9 @@ BAD_TEMPLATES = {
 @pytest.mark.parametrize(("template", "words"), BAD_TEMPLATES.values(), ids=BAD_TEMPLATES)
 def test_what_is_wrong_with_a_template_is_said_once(template: str, words: str) -> None:
     contents = read(OWN, {"own.jinja": template, "parts/labels.jinja": ""})
-    (fault,) = contents.faults
-    assert (fault.file, fault.line, fault.path) == ("config.yaml", 4, "resources[0].type")
-    assert words in fault.message
+    (diagnostic,) = contents.diagnostics
+    assert (diagnostic.file, diagnostic.line, diagnostic.path) == ("config.yaml", 4, "resources[0].type")
+    assert words in diagnostic.message
     assert contents.others == ()
 
 

@@ -35,7 +35,7 @@ def read(*texts: str) -> documents.Contents:
 def test_jobs_frameworks_and_others() -> None:
     found = read(CONFIG_MAP, JOB, FRAMEWORK)
 
-    assert found.faults == ()
+    assert found.diagnostics == ()
     assert [other["kind"] for other in found.others] == ["ConfigMap"]
     job, framework = found.submissions
     assert (job.name, job.namespace, job.code, job.group) == ("digits", "", "./src", names.CONTROLLER_GROUP)
@@ -53,7 +53,7 @@ def test_a_list() -> None:
         FRAMEWORK, "  "
     ).replace("  api", "- api", 1)
     found = read(f"apiVersion: v1\nkind: List\nitems:\n{items}")
-    assert found.faults == ()
+    assert found.diagnostics == ()
     assert ([each.name for each in found.submissions], len(found.others)) == (["old"], 1)
 
 
@@ -107,7 +107,7 @@ BAD: dict[str, tuple[str, int, str, str]] = {
 @pytest.mark.parametrize(("text", "line", "path", "words"), BAD.values(), ids=BAD.keys())
 def test_what_is_wrong(text: str, line: int, path: str, words: str) -> None:
     found = read(text)
-    assert [(fault.line, fault.path) for fault in found.errors] == [(line, path)], found.errors
+    assert [(diagnostic.line, diagnostic.path) for diagnostic in found.errors] == [(line, path)], found.errors
     assert words in found.errors[0].message
     assert (found.submissions, found.others) == ((), ())
     assert found.errors[0].file == "f.yaml"
@@ -122,7 +122,7 @@ def test_a_file_of_nothing_but_faults_ends_early() -> None:
     nonsense = "".join(f"rols{number}: {number}\n" for number in range(3000))
     found = read(f"{JOB}{nonsense}")
     assert "more than 1000 faults" in found.errors[-1].message
-    assert len(found.faults) == 1001
+    assert len(found.diagnostics) == 1001
 
 
 TWICE = {
@@ -135,4 +135,4 @@ TWICE = {
 @pytest.mark.parametrize(("namespace", "faults"), TWICE.values(), ids=TWICE)
 def test_one_that_leaves_its_namespace_open(namespace: str, faults: int) -> None:
     text = f"{JOB}---\n{JOB}namespace: team\n"
-    assert len(documents.read(text.encode(), "f.yaml", namespace).faults) == faults
+    assert len(documents.read(text.encode(), "f.yaml", namespace).diagnostics) == faults

@@ -52,8 +52,8 @@ def changed(old: str, new: str) -> bytes:
 
 def faults_of(data: bytes) -> list[tuple[str, int, str, str]]:
     return [
-        (str(fault.severity), fault.line, fault.path, fault.message)
-        for fault in framework_files.load(data, "f.yaml").faults
+        (str(diagnostic.severity), diagnostic.line, diagnostic.path, diagnostic.message)
+        for diagnostic in framework_files.load(data, "f.yaml").diagnostics
     ]
 
 
@@ -61,7 +61,7 @@ def test_good() -> None:
     loaded = framework_files.load(GOOD.encode(), "f.yaml")
 
     (framework,) = loaded.frameworks
-    assert loaded.faults == ()
+    assert loaded.diagnostics == ()
     assert framework.name == "tfexample"
     assert framework.spec.execution_type is ExecutionType.START
     assert framework.spec.retry_policy.max_retry_count == 3
@@ -149,19 +149,24 @@ BAD: list[Any] = [
 def test_one_cause_gives_one_error(data: bytes, line: int, path: str, words: str) -> None:
     loaded = framework_files.load(data, "f.yaml")
 
-    (fault,) = loaded.faults
-    assert (fault.severity, fault.file, fault.line, fault.path) == (Severity.ERROR, "f.yaml", line, path)
-    assert words in fault.message
+    (diagnostic,) = loaded.diagnostics
+    assert (diagnostic.severity, diagnostic.file, diagnostic.line, diagnostic.path) == (
+        Severity.ERROR,
+        "f.yaml",
+        line,
+        path,
+    )
+    assert words in diagnostic.message
     assert loaded.written == ()
 
 
 def test_two_roles_of_one_name() -> None:
     role = GOOD[GOOD.index("  - name: worker") :]
 
-    (fault,) = framework_files.load((GOOD + role).encode(), "f.yaml").faults
+    (diagnostic,) = framework_files.load((GOOD + role).encode(), "f.yaml").diagnostics
 
-    assert (fault.line, fault.path) == (25, "spec.taskRoles[1].name")
-    assert "the role in line 10 too" in fault.message
+    assert (diagnostic.line, diagnostic.path) == (25, "spec.taskRoles[1].name")
+    assert "the role in line 10 too" in diagnostic.message
 
 
 def test_hostname_that_is_cut_is_a_warning() -> None:
@@ -206,7 +211,7 @@ def test_list_is_unrolled(kind: str) -> None:
 
     loaded = framework_files.load(f"apiVersion: {kind}\nitems:\n{item}{other}".encode(), "f.yaml")
 
-    assert [fault.path for fault in loaded.faults] == ["items[1].spec.taskRoles[0].taskNumber"]
+    assert [diagnostic.path for diagnostic in loaded.diagnostics] == ["items[1].spec.taskRoles[0].taskNumber"]
 
 
 def test_many_documents() -> None:
@@ -221,7 +226,7 @@ def test_json() -> None:
 
     loaded = framework_files.load(data, "f.json")
 
-    assert loaded.faults == ()
+    assert loaded.diagnostics == ()
     assert loaded.written == (one,)
 
 
@@ -282,7 +287,7 @@ def test_status_is_not_checked(status: str, warnings: list[str]) -> None:
     loaded = framework_files.load((GOOD + status).encode(), "f.yaml")
 
     assert len(loaded.frameworks) == 1
-    assert [fault.path for fault in loaded.warnings] == warnings
+    assert [diagnostic.path for diagnostic in loaded.warnings] == warnings
 
 
 @pytest.mark.parametrize(
@@ -331,7 +336,7 @@ PATHS = st.sampled_from(
 def test_a_framework_with_anything_anywhere_never_raises(
     path: tuple[Any, ...], value: Any, key: str | None
 ) -> None:
-    """Any value at any place gives a Framework or a fault; and what loads survives being written."""
+    """Any value at any place gives a Framework or a diagnostic; and what loads survives being written."""
     framework = tree.plain(yaml_parse.parse(GOOD.encode()).documents[0].root)
     parent = framework
     for step in path[:-1]:
@@ -345,7 +350,7 @@ def test_a_framework_with_anything_anywhere_never_raises(
 
     assert loaded.written or loaded.errors
     assert len(loaded.frameworks) == len(loaded.written), "each of them can be read"
-    assert all("\n" not in str(fault) for fault in loaded.faults)
+    assert all("\n" not in str(diagnostic) for diagnostic in loaded.diagnostics)
     for one in loaded.written:
         assert framework_files.load(framework_files.dump(one), "f.yaml").written == (one,)
 

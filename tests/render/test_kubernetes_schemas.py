@@ -40,8 +40,8 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_wrong_is_found(case: str) -> None:
     fields, where = WRONG[case]
     assert list(kubernetes_schemas.faults(SERVICE)) == []
-    (fault,) = kubernetes_schemas.faults({**SERVICE, "spec": fields})
-    assert fault.startswith(f"{where}: ")
+    (diagnostic,) = kubernetes_schemas.faults({**SERVICE, "spec": fields})
+    assert diagnostic.startswith(f"{where}: ")
 
 
 def test_another_version() -> None:

@@ -106,19 +106,19 @@ CASES: dict[str, tuple[str, list[tuple[Severity, int, str, str]]]] = {
 
 @pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES.keys())
 def test_what_is_said(text: str, expected: list[tuple[Severity, int, str, str]]) -> None:
-    found = documents.read(text.encode(), "job.yaml").faults
-    assert [(fault.severity, fault.line, fault.path) for fault in found] == [
+    found = documents.read(text.encode(), "job.yaml").diagnostics
+    assert [(diagnostic.severity, diagnostic.line, diagnostic.path) for diagnostic in found] == [
         (severity, line, path) for severity, line, path, _ in expected
     ], found
-    for fault, (*_, words) in zip(found, expected, strict=True):
-        assert words in fault.message
+    for diagnostic, (*_, words) in zip(found, expected, strict=True):
+        assert words in diagnostic.message
 
 
 def test_a_job_without_a_file() -> None:
     good = Job(name="a", runtime=Runtime.JAX, command=("b",), roles={"worker": Role(tasks=2)})
     assert validation.faults_of(good) == ()
     bad = Job(name="A B", command="b", roles={"my-role": Role()})
-    assert [fault.path for fault in validation.faults_of(bad)] == ["name", "roles.my-role"]
+    assert [diagnostic.path for diagnostic in validation.faults_of(bad)] == ["name", "roles.my-role"]
 
 
 def test_the_place_in_a_further_document() -> None:
@@ -133,5 +133,5 @@ def test_the_place_in_a_further_document() -> None:
           c: {}
         """
     )
-    (fault,) = documents.read(text.encode(), "job.yaml").faults
-    assert (fault.line, fault.path) == (7, "roles.c")
+    (diagnostic,) = documents.read(text.encode(), "job.yaml").diagnostics
+    assert (diagnostic.line, diagnostic.path) == (7, "roles.c")

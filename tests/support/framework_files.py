@@ -6,22 +6,22 @@ from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.render import documents
 from windlass.wire import codec
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import dump as yaml_dump
 
 
 class Loaded(msgspec.Struct, frozen=True):
     written: tuple[Json, ...]
     """As a cluster is given them; none if there is an error."""
-    faults: tuple[Fault, ...]
+    diagnostics: tuple[Diagnostic, ...]
 
     @property
-    def errors(self) -> tuple[Fault, ...]:
-        return tuple(fault for fault in self.faults if fault.is_error)
+    def errors(self) -> tuple[Diagnostic, ...]:
+        return tuple(fault for fault in self.diagnostics if fault.is_error)
 
     @property
-    def warnings(self) -> tuple[Fault, ...]:
-        return tuple(fault for fault in self.faults if not fault.is_error)
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        return tuple(fault for fault in self.diagnostics if not fault.is_error)
 
     @property
     def frameworks(self) -> tuple[Framework, ...]:
@@ -33,7 +33,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 def load(data: bytes, file: str = "f.yaml") -> Loaded:
     found = documents.read(data, file)
-    return Loaded(tuple(each.framework() for each in found.submissions), found.faults)
+    return Loaded(tuple(each.framework() for each in found.submissions), found.diagnostics)
 
 
 def dump(written: Json) -> bytes:

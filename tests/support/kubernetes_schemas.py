@@ -33,7 +33,9 @@ def faults(body: Json) -> Iterator[str]:
     kind, version = body.get("kind"), body.get("apiVersion")
     if kind == names.KIND:
         yield from (
-            str(fault) for fault in framework_files.load(framework_files.dump(body)).faults if fault.is_error
+            str(fault)
+            for fault in framework_files.load(framework_files.dump(body)).diagnostics
+            if fault.is_error
         )
     elif VERSIONS.get(str(kind)) != version:
         yield f"there is no {kind} in {version}"

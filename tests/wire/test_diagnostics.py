@@ -1,39 +1,39 @@
-"""How a fault is said."""
+"""How a diagnostic is said."""
 
 import pytest
 
 from windlass.wire import diagnostics
-from windlass.wire.diagnostics import FaultyFileError, Severity
-from windlass.wire.yaml.text import Place
+from windlass.wire.diagnostics import InvalidFileError, Severity
+from windlass.wire.yaml.text import Position
 
 
 @pytest.mark.parametrize(
-    ("fault", "line"),
+    ("diagnostic", "line"),
     [
-        (diagnostics.error(Place(3, 7), "spec.x", "no"), "f.yaml:3:7: error: spec.x: no"),
-        (diagnostics.warning(Place(1, 1), "", "hm"), "f.yaml:1:1: warning: hm"),
+        (diagnostics.error(Position(3, 7), "spec.x", "no"), "f.yaml:3:7: error: spec.x: no"),
+        (diagnostics.warning(Position(1, 1), "", "hm"), "f.yaml:1:1: warning: hm"),
         (
-            diagnostics.error(Place(1, 1), "a", "two\nlines\x1b[31m é"),
+            diagnostics.error(Position(1, 1), "a", "two\nlines\x1b[31m é"),
             "f.yaml:1:1: error: a: two\\nlines\\x1b[31m é",
         ),
     ],
 )
-def test_one_line(fault: diagnostics.Fault, line: str) -> None:
-    assert str(fault.with_file("f.yaml")) == line
+def test_one_line(diagnostic: diagnostics.Diagnostic, line: str) -> None:
+    assert str(diagnostic.with_file("f.yaml")) == line
 
 
 def test_error_says_everything() -> None:
-    both = [diagnostics.error(Place(line, 1), "a", "no").with_file("f") for line in (1, 2)]
+    both = [diagnostics.error(Position(line, 1), "a", "no").with_file("f") for line in (1, 2)]
 
-    assert str(FaultyFileError(both)) == "f:1:1: error: a: no\nf:2:1: error: a: no"
+    assert str(InvalidFileError(both)) == "f:1:1: error: a: no\nf:2:1: error: a: no"
 
 
 def test_long_values_are_cut() -> None:
-    fault = diagnostics.error(
-        Place(1, 1), diagnostics.field("a", "k" * 10_000), diagnostics.quoted("v" * 10_000)
+    diagnostic = diagnostics.error(
+        Position(1, 1), diagnostics.field("a", "k" * 10_000), diagnostics.quoted("v" * 10_000)
     )
 
-    assert len(str(fault)) < 200
+    assert len(str(diagnostic)) < 200
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,19 @@ def test_nearest(name: str, meant: str | None) -> None:
 
 
 def test_what_is_repeated_is_said_once_and_sorted() -> None:
-    late, early = (diagnostics.error(Place(line, 1), "a", "no") for line in (5, 2))
-    again = diagnostics.error(Place(5, 1), "elsewhere", "no")
+    late, early = (diagnostics.error(Position(line, 1), "a", "no") for line in (5, 2))
+    again = diagnostics.error(Position(5, 1), "elsewhere", "no")
 
-    assert [(fault.line, fault.path) for fault in diagnostics.gathered([late, again, early], "f")] == [
+    assert [
+        (diagnostic.line, diagnostic.path) for diagnostic in diagnostics.gathered([late, again, early], "f")
+    ] == [
         (2, "a"),
         (5, "a"),
     ]
 
 
 def test_severity_changes_in_a_copy() -> None:
-    warned = diagnostics.warning(Place(1, 1), "a", "no")
+    warned = diagnostics.warning(Position(1, 1), "a", "no")
 
     assert warned.with_severity(Severity.ERROR).is_error
     assert not warned.is_error

@@ -71,10 +71,12 @@ def test_loads_with_exactly_these_warnings(name: str) -> None:
 
     framework = codec.decode_framework(msgspec.json.encode(tree.plain(root)))
     assert framework.group == "launcher.microsoft.com"
-    assert {fault.severity for fault in found} <= {Severity.WARNING}
-    assert [(fault.line, fault.path) for fault in found] == [(line, path) for line, path, _ in EXPECTED[name]]
-    for fault, (_, _, words) in zip(found, EXPECTED[name], strict=True):
-        assert words in fault.message
+    assert {diagnostic.severity for diagnostic in found} <= {Severity.WARNING}
+    assert [(diagnostic.line, diagnostic.path) for diagnostic in found] == [
+        (line, path) for line, path, _ in EXPECTED[name]
+    ]
+    for diagnostic, (_, _, words) in zip(found, EXPECTED[name], strict=True):
+        assert words in diagnostic.message
 
 
 @pytest.mark.parametrize("name", EXPECTED)

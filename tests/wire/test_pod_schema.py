@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from windlass.wire import pod_schema
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import parse as yaml_parse
 
 CONTAINER = "pod.spec.containers[0]"
 
 
-def check(template: dict[str, Any]) -> list[Fault]:
+def check(template: dict[str, Any]) -> list[Diagnostic]:
     return list(pod_schema.check(yaml_parse.parse(msgspec.json.encode(template)).documents[0].root, "pod"))
 
 
@@ -72,10 +72,10 @@ def test_fits(template: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_error(template: dict[str, Any], path: str, words: str) -> None:
-    (fault,) = check(template)
+    (diagnostic,) = check(template)
 
-    assert (fault.is_error, fault.path) == (True, path)
-    assert words in fault.message
+    assert (diagnostic.is_error, diagnostic.path) == (True, path)
+    assert words in diagnostic.message
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_error(template: dict[str, Any], path: str, words: str) -> None:
     ],
 )
 def test_unknown_field_is_a_warning(template: dict[str, Any], path: str, words: str, rule: Rule) -> None:
-    (fault,) = check(template)
+    (diagnostic,) = check(template)
 
-    assert (fault.is_error, fault.path, fault.rule) == (False, path, rule)
-    assert "Kubernetes drops it" in fault.message
-    assert words in fault.message
+    assert (diagnostic.is_error, diagnostic.path, diagnostic.rule) == (False, path, rule)
+    assert "Kubernetes drops it" in diagnostic.message
+    assert words in diagnostic.message

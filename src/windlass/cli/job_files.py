@@ -35,7 +35,7 @@ def source(file: str, namespace: str = "", *, needs_a_job: bool = True) -> "Sour
         message = f"{file}: cannot be read: {error.strerror or error}"
         raise CommandError(message, exit_codes.USAGE) from error
     found = documents.read(data, called(file), namespace, templates(file, data))
-    for fault in found.faults:
+    for fault in found.diagnostics:
         click.echo(str(fault), err=True)
     if found.errors:
         sys.exit(exit_codes.USAGE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 
 
 class ClientError(Exception):
@@ -53,6 +53,6 @@ class TimedOutError(ClientError):
 class FaultyJobError(ClientError):
     """The job makes no sense as it is written."""
 
-    def __init__(self, message: str, faults: Sequence[Fault] = ()) -> None:
+    def __init__(self, message: str, faults: Sequence[Diagnostic] = ()) -> None:
         super().__init__(message)
-        self.faults = tuple(faults)
+        self.diagnostics = tuple(faults)

@@ -17,7 +17,7 @@ from windlass.model import names
 from windlass.model.base import Json, Sparse
 from windlass.model.settings import Settings
 from windlass.wire.crd import reference
-from windlass.wire.diagnostics import FaultyFileError
+from windlass.wire.diagnostics import InvalidFileError
 from windlass.wire.settings import file as settings_file
 
 _SHOWN = 10
@@ -123,7 +123,7 @@ async def _lease(send: Send, namespace: str) -> Metadata:
     """Its name is the configuration's to choose; where that cannot be had, it is the usual one. A Lease in another
     namespace may have other holders, and stays."""
     settings = Settings()
-    with contextlib.suppress(errors.ApiError, FaultyFileError):
+    with contextlib.suppress(errors.ApiError, InvalidFileError):
         answer = await send(requests.get(resources.CONFIG_MAPS, namespace, plan.CONFIGURATION))
         found = msgspec.json.decode(answer, type=_Configuration)
         if found.metadata.is_ours:

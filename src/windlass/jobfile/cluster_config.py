@@ -18,7 +18,7 @@ from windlass.model.cluster_config import (
     TensorFlowCluster,
 )
 from windlass.wire import diagnostics, structural_validation
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 PROPERTIES: dict[str, type[msgspec.Struct]] = {
@@ -43,7 +43,7 @@ def paths(node: tree.Node) -> tuple[str, ...]:
     return tuple(path for path in written if path and not _why_not_a_path(path))
 
 
-def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterator[Fault]:
+def check(node: tree.Node, path: str, templates: Collection[str] = ()) -> Iterator[Diagnostic]:
     """All faults of a config that stands at `path` of its document. `templates` are the paths at which files lie."""
     yield from structural_validation.check(node, ClusterConfig, path)
     yield from _check_imports(node, path, templates)
@@ -90,7 +90,7 @@ def built_in(config: ClusterConfig, resource_type: str) -> ResourceType:
 # Imports
 
 
-def _check_imports(node: tree.Node, path: str, templates: Collection[str]) -> Iterator[Fault]:
+def _check_imports(node: tree.Node, path: str, templates: Collection[str]) -> Iterator[Diagnostic]:
     at = diagnostics.field(path, "imports")
     first_lines: dict[str, int] = {}
     for index, item in enumerate(tree.items_of(tree.dig(node, "imports"))):
@@ -155,7 +155,7 @@ def _known_types(node: tree.Node, templates: Collection[str]) -> dict[str, type[
 
 def _check_resource(
     node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     place = tree.dig(node, "type")
     text = tree.text_of(place)
     if place is None or text is None:
@@ -186,20 +186,20 @@ def _check_resource(
             yield from rule(value, diagnostics.field(at, field))
 
 
-def _check_first_letter(node: tree.Node | None, path: str) -> Iterator[Fault]:
+def _check_first_letter(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node) or ""
     if node is not None and text[:1].isdecimal():
         expected = "a letter at the beginning: Services are called after it, and their names may not begin with a digit"
         yield from structural_validation.wrong_type(node, expected, path)
 
 
-def _check_image(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_image(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if text is not None and (not text or re.search(r"\s", text)):
         yield from structural_validation.wrong_type(node, "the name of an image, without spaces", path)
 
 
-def _check_names(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_names(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     first_lines: dict[str, int] = {}
     for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
         written = tree.dig(resource, "name")
@@ -223,7 +223,7 @@ def _check_names(node: tree.Node, path: str) -> Iterator[Fault]:
 
 def _check_tasks(
     node: tree.Node, path: str, known: dict[str, type[msgspec.Struct] | None]
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     """Services are called after the jobs, and not after the cluster: two clusters share one space of names."""
     first_lines: dict[tuple[str, str], int] = {}
     for index, resource in enumerate(tree.items_of(tree.dig(node, "resources"))):
@@ -248,7 +248,7 @@ def _check_tasks(
 
 def _check_task_name(
     node: tree.Node, path: str, namespace: str, first_lines: dict[tuple[str, str], int]
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     yield from _check_first_letter(node, path)
     name = tree.text_of(node)
     if name is None:
@@ -269,7 +269,7 @@ def _check_task_name(
 
 
 def _has_tasks(job: tree.Node) -> bool:
-    """Or says so in a way that cannot be read, which is a fault of its own."""
+    """Or says so in a way that cannot be read, which is a diagnostic of its own."""
     number = tree.dig(job, "num_tasks")
     return not (isinstance(number, tree.Scalar) and number.value == 0)
 

@@ -18,7 +18,7 @@ from windlass.model.companions import (
     TensorBoard,
 )
 from windlass.wire import diagnostics, structural_validation
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 LONGEST_USER = 64
@@ -34,10 +34,10 @@ _PASSWORD = "password"  # noqa: S105
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NOT_IN_NAMES = re.compile(r"[\s/]")
 
-Check = Callable[[tree.Node, str], Iterator[Fault]]
+Check = Callable[[tree.Node, str], Iterator[Diagnostic]]
 
 
-def check(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     found: dict[Companion, tree.Mapping] = {}
     for companion in Companion:
         written, at = node.entries.get(companion), diagnostics.field(path, companion)
@@ -61,16 +61,16 @@ def check(node: tree.Mapping, path: str) -> Iterator[Fault]:
         yield from _check_users(hub, diagnostics.field(path, Companion.HUB))
 
 
-def is_told_otherwise(fault: Fault, path: str) -> bool:
-    """Of a fault of the shape of a job: whether it is one of a password, of which more is said here."""
+def is_told_otherwise(diagnostic: Diagnostic, path: str) -> bool:
+    """Of a diagnostic of the shape of a job: whether it is one of a password, of which more is said here."""
     places = (diagnostics.field(path, companion) for companion in Companion)
-    return fault.path in {diagnostics.field(place, _PASSWORD) for place in places}
+    return diagnostic.path in {diagnostics.field(place, _PASSWORD) for place in places}
 
 
 # What all of them have
 
 
-def _check_fields(companion: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_fields(companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for field, rule in _RULES.items():
         value = companion.get(field)
         if value is not None:
@@ -84,7 +84,7 @@ def _check_fields(companion: tree.Mapping, path: str) -> Iterator[Fault]:
         )
 
 
-def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterator[Fault]:
+def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterator[Diagnostic]:
     name, longest = node.get("name"), storage.LONGEST_NAME
     text = tree.text_of(name)
     if name is not None and text is not None and len(text) <= longest < len(f"{text}-{companion}"):
@@ -96,7 +96,7 @@ def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterat
         )
 
 
-def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Fault]:
+def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Diagnostic]:
     """On a machine whose pods share one address, two of one port would be one too many."""
     taken = {HUB_PORT_WITHIN: "the hub within its pod"} if Companion.HUB in found else {}
     for companion, written in found.items():
@@ -109,7 +109,7 @@ def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Fa
         taken.setdefault(port, str(companion))
 
 
-def _check_password_from(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_password_from(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         return
     found = [source for source in SOURCES if storage.is_said(node.get(source))]
@@ -131,7 +131,7 @@ def _check_password_from(node: tree.Node, path: str) -> Iterator[Fault]:
         yield from jobfile_names.check_object(secret, diagnostics.field(path, "secret"))
 
 
-def _check_config(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_config(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if text is None:
         return
@@ -160,7 +160,7 @@ _RULES: dict[str, Check] = {
 # Where files are
 
 
-def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     written, at = (
         board.get("logdir"),
         diagnostics.field(diagnostics.field(path, Companion.TENSORBOARD), "logdir"),
@@ -170,12 +170,14 @@ def _check_logdir(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterato
         return
     key = node.keys[Companion.TENSORBOARD]
     default = tree.Scalar(TensorBoard().logdir, key.line, key.column)
-    for fault in storage.check_place(node, default, at):
-        message = f"it does not say what it watches, and without that it is {default.value}: {fault.message}"
-        yield msgspec.structs.replace(fault, message=message)
+    for diagnostic in storage.check_place(node, default, at):
+        message = (
+            f"it does not say what it watches, and without that it is {default.value}: {diagnostic.message}"
+        )
+        yield msgspec.structs.replace(diagnostic, message=message)
 
 
-def _check_folder(node: tree.Mapping, companion: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_folder(node: tree.Mapping, companion: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     written, at = companion.get("folder"), diagnostics.field(path, "folder")
     if written is None or not storage.is_said(written):
         return
@@ -205,7 +207,7 @@ def _read_only_volume(node: tree.Mapping, path: str) -> str:
 # By which names they are known
 
 
-def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     written, at = board.get("name"), diagnostics.field(diagnostics.field(path, Companion.TENSORBOARD), "name")
     job = tree.text_of(node.get("name"))
     name = TensorBoard().name if written is None else tree.text_of(written)
@@ -224,7 +226,7 @@ def _check_service(node: tree.Mapping, board: tree.Mapping, path: str) -> Iterat
         yield diagnostics.error(written or node.keys[Companion.TENSORBOARD], at, message, Rule.DUPLICATE_NAME)
 
 
-def _check_users(hub: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_users(hub: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     users = _names(hub, "users")
     for field in ("users", "admins"):
         lines: dict[str, int] = {}

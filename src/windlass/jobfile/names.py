@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from windlass.model import names
 from windlass.wire import diagnostics, structural_validation
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
 RESERVED_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
@@ -16,7 +16,7 @@ _KEY = re.compile(r"(?:([^/]{1,253})/)?([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-
 _VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
 
-def check_namespace(node: tree.Node, path: str) -> Iterator[Fault]:
+def check_namespace(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if text and re.fullmatch(names.DNS_LABEL_PATTERN, text) is None:
         yield from structural_validation.wrong_type(
@@ -24,13 +24,13 @@ def check_namespace(node: tree.Node, path: str) -> Iterator[Fault]:
         )
 
 
-def check_image(node: tree.Node, path: str) -> Iterator[Fault]:
+def check_image(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if text is not None and re.search(r"\s", text):
         yield from structural_validation.wrong_type(node, "the name of an image, without spaces", path)
 
 
-def check_object(node: tree.Node, path: str) -> Iterator[Fault]:
+def check_object(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """An empty name counts as none."""
     text = tree.text_of(node)
     if text and _OBJECT.fullmatch(text) is None:
@@ -38,12 +38,12 @@ def check_object(node: tree.Node, path: str) -> Iterator[Fault]:
         yield from structural_validation.wrong_type(node, expected, path)
 
 
-def check_objects(node: tree.Node, path: str) -> Iterator[Fault]:
+def check_objects(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     for index, item in enumerate(tree.items_of(node)):
         yield from check_object(item, diagnostics.item(path, index))
 
 
-def check_labels(node: tree.Node, path: str) -> Iterator[Fault]:
+def check_labels(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from _check_keys(node, path)
     for key, value in node.entries.items() if isinstance(node, tree.Mapping) else ():
         text = tree.text_of(value)
@@ -55,7 +55,7 @@ def check_labels(node: tree.Node, path: str) -> Iterator[Fault]:
             )
 
 
-def check_annotations(node: tree.Node, path: str) -> Iterator[Fault]:
+def check_annotations(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from _check_keys(node, path)
     for key, place in node.keys.items() if isinstance(node, tree.Mapping) else ():
         if key in RESERVED_ANNOTATIONS:
@@ -63,7 +63,7 @@ def check_annotations(node: tree.Node, path: str) -> Iterator[Fault]:
             yield diagnostics.error(place, diagnostics.field(path, key), message)
 
 
-def _check_keys(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_keys(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     for key, place in node.keys.items() if isinstance(node, tree.Mapping) else ():
         found = _KEY.fullmatch(key)
         if found is None or (found[1] is not None and not _OBJECT.fullmatch(found[1])):

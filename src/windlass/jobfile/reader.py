@@ -23,7 +23,7 @@ from windlass.wire import (
     semantic_validation,
     structural_validation,
 )
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 FIELDS = structural_validation.field_names(Job)
@@ -31,7 +31,7 @@ FIELDS = structural_validation.field_names(Job)
 _OF_OBJECTS = frozenset({"apiVersion", "kind"})
 _OF_FRAMEWORKS = frozenset(structural_validation.field_names(Framework)) - _OF_OBJECTS
 
-Check = Callable[[tree.Node, str], Iterator[Fault]]
+Check = Callable[[tree.Node, str], Iterator[Diagnostic]]
 
 
 def is_job(node: tree.Node) -> bool:
@@ -41,11 +41,11 @@ def is_job(node: tree.Node) -> bool:
     return any(key in FIELDS for key in node.entries) or not _OF_FRAMEWORKS & node.entries.keys()
 
 
-def check(node: tree.Node, path: str) -> Iterator[Fault]:
+def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """All faults of a job file that stands at `path` of its document."""
-    for fault in structural_validation.check(node, Job, path):
-        if not companions.is_told_otherwise(fault, path):
-            yield fault
+    for diagnostic in structural_validation.check(node, Job, path):
+        if not companions.is_told_otherwise(diagnostic, path):
+            yield diagnostic
     if not isinstance(node, tree.Mapping):
         return
     yield from _check_name(node, path)
@@ -97,7 +97,7 @@ def _with_pods_as_written(job: dict[str, Any], written: dict[str, Any]) -> dict[
 # Names and roles
 
 
-def _check_name(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_name(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     name = node.get("name")
     text = tree.text_of(name) or ""
     if name is not None and text[:1].isdecimal():
@@ -108,7 +108,7 @@ def _check_name(node: tree.Mapping, path: str) -> Iterator[Fault]:
         )
 
 
-def _check_roles(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_roles(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     roles, at = node.get("roles"), diagnostics.field(path, "roles")
     is_misspelt = any(
         diagnostics.nearest(key, FIELDS) == "roles" for key in node.entries if key not in FIELDS
@@ -138,7 +138,7 @@ def _check_roles(node: tree.Mapping, path: str) -> Iterator[Fault]:
         yield from _check_host_name(roles.keys[name], name, number, diagnostics.field(at, name))
 
 
-def _check_host_name(at: diagnostics.Located, role: str, tasks: int, path: str) -> Iterator[Fault]:
+def _check_host_name(at: diagnostics.Located, role: str, tasks: int, path: str) -> Iterator[Diagnostic]:
     last = names.host_name(role, max(0, tasks - 1))
     if re.fullmatch(names.ROLE_NAME_PATTERN, role) and len(last) > names.HOSTNAME_LIMIT:
         yield diagnostics.error(
@@ -153,14 +153,14 @@ def _check_host_name(at: diagnostics.Located, role: str, tasks: int, path: str) 
 # What a job has, and each of its roles
 
 
-def _check_what_roles_have_too(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_what_roles_have_too(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for field, rule in _SHARED_RULES.items():
         value = node.get(field)
         if value is not None:
             yield from rule(value, diagnostics.field(path, field))
 
 
-def _check_command(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_command(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if (text is not None and not text.strip()) or (isinstance(node, tree.Sequence) and not node.items):
         yield diagnostics.error(
@@ -178,7 +178,7 @@ def _check_command(node: tree.Node, path: str) -> Iterator[Fault]:
             )
 
 
-def _check_env(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_env(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     for name, value in node.entries.items() if isinstance(node, tree.Mapping) else ():
         if isinstance(value, tree.Mapping):
             at = diagnostics.field(path, name)
@@ -190,17 +190,17 @@ def _check_env(node: tree.Node, path: str) -> Iterator[Fault]:
                 )
 
 
-def _check_tolerations(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_tolerations(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if isinstance(node, tree.Sequence):
         yield from pod_schema.check_type(node, "[]V1Toleration", path)
 
 
-def _check_env_from(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_env_from(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if isinstance(node, tree.Sequence):
         yield from pod_schema.check_type(node, "[]V1EnvFromSource", path)
 
 
-def _check_pod(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_pod(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """A part of a template. The containers that every template needs are there without it."""
     if isinstance(node, tree.Mapping):
         yield from pod_schema.check(_with_containers(node), path)
@@ -218,12 +218,12 @@ def _with_containers(pod: tree.Mapping) -> tree.Mapping:
 # What only a job has
 
 
-def _check_duration(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_duration(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if _seconds(node) is None:
         yield from structural_validation.wrong_type(node, durations.EXPECTED, path)
 
 
-def _check_deadline(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_deadline(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from _check_duration(node, path)
     if _seconds(node) == 0:
         yield from structural_validation.wrong_type(

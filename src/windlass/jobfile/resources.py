@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from windlass.wire import diagnostics, pod_schema, structural_validation
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
 _ZERO = re.compile(r"[+-]?[0.]+(?:[A-Za-z].*)?")
@@ -12,14 +12,14 @@ _LEAST_MEMORY = 1_000_000
 """In bytes. Whoever writes less, and no unit, thinks of another one."""
 
 
-def check(node: tree.Node, path: str) -> Iterator[Fault]:
+def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     for field, rule in (("cpus", check_quantity), ("memory", check_memory)):
         value = tree.dig(node, field)
         if value is not None:
             yield from rule(value, diagnostics.field(path, field))
 
 
-def check_quantity(node: tree.Node, path: str) -> Iterator[Fault]:
+def check_quantity(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Scalar) or isinstance(node.value, bool):
         return
     text = str(node.value)
@@ -29,7 +29,7 @@ def check_quantity(node: tree.Node, path: str) -> Iterator[Fault]:
         )
 
 
-def check_memory(node: tree.Node, path: str) -> Iterator[Fault]:
+def check_memory(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     yield from check_quantity(node, path)
     value = node.value if isinstance(node, tree.Scalar) else None
     number = str(value)

@@ -7,7 +7,7 @@ from windlass.jobfile import names as jobfile_names
 from windlass.jobfile import volumes as jobfile_volumes
 from windlass.jobfile import web_addresses
 from windlass.wire import diagnostics, pod_schema, structural_validation
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 LONGEST_NAME = 63
@@ -25,7 +25,7 @@ _READ_ONLY = ("configMap", "secret")
 _SERVER_VOLUME = "nfs"
 
 
-def check(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     yield from _check_lengths(node, path)
     yield from _check_secrets(node, path)
     yield from _check_server(node, path)
@@ -37,7 +37,7 @@ def check(node: tree.Mapping, path: str) -> Iterator[Fault]:
             yield from _check_entry(node, entry, diagnostics.item(diagnostics.field(path, "loadData"), index))
 
 
-def _check_lengths(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_lengths(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     name = node.get("name")
     text = tree.text_of(name)
     if name is None or text is None:
@@ -55,7 +55,7 @@ def _check_lengths(node: tree.Mapping, path: str) -> Iterator[Fault]:
 # Secrets
 
 
-def _check_secrets(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_secrets(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     secrets = node.get("secrets")
     if not isinstance(secrets, tree.Mapping):
         return
@@ -101,7 +101,7 @@ def _variables(node: tree.Mapping, path: str) -> Iterator[tuple[tree.Mapping, st
 # The server, and the machines
 
 
-def _check_server(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_server(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     server, at = node.get("nfsServer"), diagnostics.field(path, "nfsServer")
     for name, volume in volumes_of(node).items():
         where = diagnostics.field(diagnostics.field(path, "volumes"), name)
@@ -135,7 +135,7 @@ def _is_amount(size: tree.Scalar) -> bool:
     return pod_schema.is_quantity(size) and not text.startswith("-") and _ZERO.fullmatch(text) is None
 
 
-def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """Every task has all volumes: some machine has to have them too."""
     left: set[str] | None = None
     for name, volume in volumes_of(node).items():
@@ -154,7 +154,7 @@ def _check_nodes(node: tree.Mapping, path: str) -> Iterator[Fault]:
 # Files
 
 
-def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     found = [source for source in SOURCES if is_said(entry.get(source))]
     if len(found) != 1:
         what = f"found {' and '.join(found)}" if found else "nothing says where the files come from"
@@ -175,7 +175,7 @@ def _check_entry(node: tree.Mapping, entry: tree.Mapping, path: str) -> Iterator
         yield diagnostics.error(command, diagnostics.field(path, "command"), message)
 
 
-def _check_url(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_url(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if text is None:
         return
@@ -189,7 +189,7 @@ def _check_url(node: tree.Node, path: str) -> Iterator[Fault]:
         yield from structural_validation.wrong_type(node, expected, path)
 
 
-def _check_sha256(node: tree.Node, path: str, *, is_of_url: bool) -> Iterator[Fault]:
+def _check_sha256(node: tree.Node, path: str, *, is_of_url: bool) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if text is not None and _SHA256.fullmatch(text) is None:
         yield from structural_validation.wrong_type(
@@ -201,7 +201,7 @@ def _check_sha256(node: tree.Node, path: str, *, is_of_url: bool) -> Iterator[Fa
 
 def check_place(
     node: tree.Mapping, place: tree.Node, path: str, *, is_written: bool = False
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     """A path in a volume of the job `node`, in which all of its tasks see the same."""
     text = tree.text_of(place)
     if text is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from windlass.jobfile import names as jobfile_names
 from windlass.model.job import Volume
 from windlass.wire import diagnostics, pod_schema, structural_validation
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
 RESERVED = "windlass-"
@@ -21,7 +21,7 @@ _TEXTS = (("nfs", "server"), ("cephfs", "clusterID"), ("cephfs", "fsName"), ("ce
 _SHARE = re.compile(r"(/[A-Za-z0-9._-]+)+/?")
 
 
-def check(volumes: tree.Node, path: str) -> Iterator[Fault]:
+def check(volumes: tree.Node, path: str) -> Iterator[Diagnostic]:
     first_lines: dict[str, int] = {}
     for name, volume in volumes.entries.items() if isinstance(volumes, tree.Mapping) else ():
         at = diagnostics.field(path, name)
@@ -54,7 +54,7 @@ def is_absolute(text: str) -> bool:
     return text.startswith("/") and ".." not in text.split("/")
 
 
-def _check_kind(volume: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_kind(volume: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     kinds = [kind for kind in KINDS if not _is_empty(volume.get(kind))]
     is_misspelt = any(
         diagnostics.nearest(key, _FIELDS) in KINDS for key in volume.entries if key not in _FIELDS
@@ -69,7 +69,7 @@ def _is_empty(node: tree.Node | None) -> bool:
     return node is None or tree.text_of(node) == ""
 
 
-def _check_source(volume: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_source(volume: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for keys in _PATHS:
         node = tree.dig(volume, *keys)
         text = tree.text_of(node)
@@ -104,7 +104,7 @@ def _check_source(volume: tree.Mapping, path: str) -> Iterator[Fault]:
         )
 
 
-def _check_share(node: tree.Node | None, path: str) -> Iterator[Fault]:
+def _check_share(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if node is None or not text:
         return
@@ -117,7 +117,7 @@ def _check_share(node: tree.Node | None, path: str) -> Iterator[Fault]:
         yield from structural_validation.wrong_type(node, expected, path)
 
 
-def _check_nodes(volume: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_nodes(volume: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     nodes, at = volume.get("nodes"), diagnostics.field(path, "nodes")
     if nodes is None or not tree.items_of(nodes):
         return
@@ -132,7 +132,7 @@ def _check_nodes(volume: tree.Mapping, path: str) -> Iterator[Fault]:
         yield from jobfile_names.check_object(node, diagnostics.item(at, index))
 
 
-def _check_sub_path(node: tree.Node | None, path: str) -> Iterator[Fault]:
+def _check_sub_path(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node) or ""
     if node is not None and (text.startswith("/") or ".." in text.split("/")):
         yield from structural_validation.wrong_type(
@@ -140,7 +140,7 @@ def _check_sub_path(node: tree.Node | None, path: str) -> Iterator[Fault]:
         )
 
 
-def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str) -> Iterator[Fault]:
+def _check_place(node: tree.Node | None, first_lines: dict[str, int], path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if node is None or text is None:
         return

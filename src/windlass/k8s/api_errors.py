@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 
-class Fault(msgspec.Struct, frozen=True):
+class FieldError(msgspec.Struct, frozen=True):
     """One thing that is wrong with one field of an object."""
 
     field: str
@@ -17,41 +17,43 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{self.field}: {self.message}"
 
 
-def required(field: str, detail: str = "") -> Fault:
-    return Fault(field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+def required(field: str, detail: str = "") -> FieldError:
+    return FieldError(
+        field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value"
+    )
 
 
-def invalid_value(field: str, value: object, detail: str) -> Fault:
-    return Fault(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
+def invalid_value(field: str, value: object, detail: str) -> FieldError:
+    return FieldError(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")
 
 
-def wrong_type(field: str, value: object, detail: str) -> Fault:
-    return Fault(field, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
+def wrong_type(field: str, value: object, detail: str) -> FieldError:
+    return FieldError(field, "FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}")
 
 
-def not_supported(field: str, value: object, valid: Iterable[str]) -> Fault:
+def not_supported(field: str, value: object, valid: Iterable[str]) -> FieldError:
     choices = ", ".join(f'"{choice}"' for choice in valid)
-    return Fault(
+    return FieldError(
         field, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {choices}"
     )
 
 
-def duplicate(field: str, value: object) -> Fault:
-    return Fault(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+def duplicate(field: str, value: object) -> FieldError:
+    return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
 
 
-def forbidden_field(field: str, detail: str) -> Fault:
-    return Fault(field, "FieldValueForbidden", f"Forbidden: {detail}")
+def forbidden_field(field: str, detail: str) -> FieldError:
+    return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
-def too_many(field: str, count: int, limit: int) -> Fault:
+def too_many(field: str, count: int, limit: int) -> FieldError:
     items = "item" if limit == 1 else "items"
-    return Fault(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} {items}")
+    return FieldError(field, "FieldValueTooMany", f"Too many: {count}: must have at most {limit} {items}")
 
 
-def too_long(field: str, limit: int) -> Fault:
+def too_long(field: str, limit: int) -> FieldError:
     unit = "byte" if limit == 1 else "bytes"
-    return Fault(field, "FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
+    return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} {unit}")
 
 
 def shown(value: object) -> str:
@@ -162,7 +164,7 @@ def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", message, _about(group, plural, name))
 
 
-def invalid(group: str, kind: str, name: str, faults: list[Fault]) -> ApiError:
+def invalid(group: str, kind: str, name: str, faults: list[FieldError]) -> ApiError:
     texts = [str(fault) for fault in faults]
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     subject = f"{kind}.{group}" if group else kind

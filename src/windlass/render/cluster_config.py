@@ -22,7 +22,7 @@ from windlass.render.companions.servers import Server
 from windlass.render.manifest_parts import Part, Piece
 from windlass.render.plain import manifests
 from windlass.wire import diagnostics, structural_validation
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
 
@@ -89,11 +89,11 @@ class Configured(msgspec.Struct, frozen=True):
         return jupyter.with_desk(server, Desk(first="" if cluster is None else starter.notebook(cluster)))
 
 
-def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[Fault]:
+def check(node: tree.Node, path: str, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
     """All faults of a config that stands at `path` of its document. `templates` are the files beside it, by path."""
     found = list(wire.check(node, path, templates))
     yield from found
-    if any(fault.is_error for fault in found):
+    if any(diagnostic.is_error for diagnostic in found):
         return
     config = wire.config_of(node)
     nodes = tree.items_of(tree.dig(node, "resources"))
@@ -159,20 +159,20 @@ def _cluster_variable(job: Job, namespace: str, *, is_plain: bool) -> Json:
     return {"name": cluster_spec.VARIABLE, "value": told}
 
 
-def _check_job(node: tree.Node, path: str, job: Job) -> Iterator[Fault]:
-    for fault in validation.faults_of(job):
-        if fault.is_error:
-            yield diagnostics.error(node, path, fault.message, fault.rule)
+def _check_job(node: tree.Node, path: str, job: Job) -> Iterator[Diagnostic]:
+    for diagnostic in validation.faults_of(job):
+        if diagnostic.is_error:
+            yield diagnostics.error(node, path, diagnostic.message, diagnostic.rule)
 
 
-def _check_password(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check_password(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """Without quoting it: what is printed may be seen by others."""
     found = tree.dig(node, "properties", "password")
     text = tree.text_of(found)
-    fault = "" if text is None else passwords.why_not(text)
-    if found is not None and fault:
+    problem = "" if text is None else passwords.why_not(text)
+    if found is not None and problem:
         message = (
-            f"the password cannot be used: {fault}. Choose another one, or remove it: then one is made up, and shown "
+            f"the password cannot be used: {problem}. Choose another one, or remove it: then one is made up, and shown "
             "once"
         )
         yield diagnostics.error(
@@ -210,7 +210,7 @@ def _objects(parsed: tree.Parsed) -> Iterator[tree.Node]:
 
 def _check_template(
     node: tree.Node, path: str, resource: Resource, template: str, templates: Mapping[str, str]
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     """What stands in no file is told by the line of what came out."""
     from windlass.render.templates import jinja
 
@@ -222,16 +222,18 @@ def _check_template(
         yield diagnostics.error(place, at, f"the template cannot be rendered: {failed}")
         return
     found = [] if parsed.failure is None else [parsed.failure]
-    found += [fault for document in parsed.documents for fault in document.faults]
-    found += [fault for each in _objects(parsed) for fault in _check_object(each)]
+    found += [diagnostic for document in parsed.documents for diagnostic in document.diagnostics]
+    found += [diagnostic for each in _objects(parsed) for diagnostic in _check_object(each)]
     if not found and not any(_objects(parsed)):
         yield diagnostics.error(place, at, f"nothing comes out of {template}, expected Kubernetes objects")
-    for fault in found[:1]:
-        message = f"what {template} renders cannot be used: in line {fault.line} of it, {fault.message}"
-        yield diagnostics.error(place, at, message, fault.rule)
+    for diagnostic in found[:1]:
+        message = (
+            f"what {template} renders cannot be used: in line {diagnostic.line} of it, {diagnostic.message}"
+        )
+        yield diagnostics.error(place, at, message, diagnostic.rule)
 
 
-def _check_object(node: tree.Node) -> Iterator[Fault]:
+def _check_object(node: tree.Node) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         yield from structural_validation.wrong_type(
             node, "a Kubernetes object: a mapping with apiVersion, kind and metadata", ""

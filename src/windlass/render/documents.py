@@ -17,7 +17,7 @@ from windlass.render.code import Code
 from windlass.render.manifest_parts import Part, Piece
 from windlass.render.storage.nfs_shares import Share
 from windlass.wire import diagnostics, structural_validation
-from windlass.wire.diagnostics import Fault, Rule, Severity
+from windlass.wire.diagnostics import Diagnostic, Rule, Severity
 from windlass.wire.lint import framework as lint_framework
 from windlass.wire.lint import status as lint_status
 from windlass.wire.yaml import parse as yaml_parse
@@ -99,14 +99,14 @@ class Contents(msgspec.Struct, frozen=True):
     """In the order of the file."""
     written: tuple[Json, ...]
     """What stands in the file beside them, as it is."""
-    faults: tuple[Fault, ...]
+    diagnostics: tuple[Diagnostic, ...]
     """Of the whole file, in the order of its lines, warnings among them. With an error, there is nothing else."""
     configs: "tuple[Configured, ...]" = ()
     """Their jobs are among the submissions."""
 
     @property
-    def errors(self) -> tuple[Fault, ...]:
-        return tuple(fault for fault in self.faults if fault.is_error)
+    def errors(self) -> tuple[Diagnostic, ...]:
+        return tuple(diagnostic for diagnostic in self.diagnostics if diagnostic.is_error)
 
     @property
     def is_config(self) -> bool:
@@ -183,7 +183,7 @@ def read(data: bytes, file: str, namespace: str = "", templates: Mapping[str, st
     documents = [document for document in parsed.documents if not document.is_empty]
     items = [item for document in documents for item in _items(document.root)]
     gathered = diagnostics.gathered(_found(parsed, documents, items, namespace, templates), file)
-    if any(fault.is_error for fault in gathered):
+    if any(diagnostic.is_error for diagnostic in gathered):
         return Contents((), (), gathered)
     configs = tuple(_configured(item, templates) for item in items if item.is_config)
     submissions = (
@@ -200,12 +200,12 @@ def _found(
     items: Sequence[_Item],
     namespace: str,
     templates: Mapping[str, str],
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     """No further than somebody reads on: a file may have more faults than anybody wants to hear of."""
     if parsed.failure is not None:
         yield parsed.failure
     for document in documents:
-        yield from document.faults
+        yield from document.diagnostics
     for item in items:
         yield from map(_as_an_obstacle, _check(item, templates))
     if parsed.failure is None:
@@ -223,7 +223,7 @@ def _items(root: tree.Node) -> Iterator[_Item]:
         yield _Item(node, diagnostics.item("items", index))
 
 
-def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Fault]:
+def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Diagnostic]:
     node = item.node
     if not isinstance(node, tree.Mapping):
         yield from structural_validation.wrong_type(
@@ -244,7 +244,7 @@ def _check(item: _Item, templates: Mapping[str, str]) -> Iterator[Fault]:
         yield from _check_other(node, item.path)
 
 
-def _check_other(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_other(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """Only what is needed to send it to the right place."""
     metadata = diagnostics.field(path, "metadata")
     for outer, name, value in (
@@ -259,14 +259,14 @@ def _check_other(node: tree.Mapping, path: str) -> Iterator[Fault]:
             yield diagnostics.error(node, outer, message, Rule.MISSING_FIELD)
 
 
-def _check_number(items: Sequence[_Item]) -> Iterator[Fault]:
+def _check_number(items: Sequence[_Item]) -> Iterator[Diagnostic]:
     if all(item.is_other for item in items):
-        at = items[0].node if items else text.Place(1, 1)
+        at = items[0].node if items else text.Position(1, 1)
         message = "there is no job and no Framework in the file, expected at least one"
         yield diagnostics.error(at, "", message, Rule.OTHER_KIND if items else Rule.EMPTY_FILE)
 
 
-def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Fault]:
+def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Diagnostic]:
     """Two of one name are one to a cluster, whatever their groups."""
     first_lines: dict[tuple[str, str], int] = {}
     for item in items:
@@ -289,9 +289,9 @@ def _check_names(items: Sequence[_Item], namespace: str) -> Iterator[Fault]:
         first_lines.setdefault(identity, node.line)
 
 
-def _as_an_obstacle(fault: Fault) -> Fault:
+def _as_an_obstacle(diagnostic: Diagnostic) -> Diagnostic:
     """As lint has it: whoever starts a job should not find out at its end that a field was misspelt."""
-    return fault.with_severity(Severity.ERROR) if fault.rule == Rule.MISSPELT_FIELD else fault
+    return diagnostic.with_severity(Severity.ERROR) if diagnostic.rule == Rule.MISSPELT_FIELD else diagnostic
 
 
 def _configured(item: _Item, templates: Mapping[str, str]) -> "Configured":

@@ -12,9 +12,9 @@ import msgspec
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.wire import diagnostics
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
-from windlass.wire.yaml.text import Place
+from windlass.wire.yaml.text import Position
 
 Keys = tuple[str | int, ...]
 
@@ -49,15 +49,16 @@ class Placed(msgspec.Struct, frozen=True):
     origins: dict[str, str]
     """For each path in the Framework, the one in the job file."""
 
-    def said_of_the_job(self, fault: Fault) -> Fault:
-        """The same fault, with the path of what its author wrote. What puts it right is known only where both are the
-        same field."""
-        path = fault.path
+    def said_of_the_job(self, diagnostic: Diagnostic) -> Diagnostic:
+        """Return the diagnostic with its path in the job file, and its fix only where both paths name one field."""
+        path = diagnostic.path
         while path and path not in self.origins:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         origin = self.origins.get(path, "")
-        is_the_same_field = path == fault.path and _last(origin) == _last(path)
-        return msgspec.structs.replace(fault, path=origin, fix=fault.fix if is_the_same_field else None)
+        is_the_same_field = path == diagnostic.path and _last(origin) == _last(path)
+        return msgspec.structs.replace(
+            diagnostic, path=origin, fix=diagnostic.fix if is_the_same_field else None
+        )
 
 
 def placed(framework: Json, job: tree.Mapping, path: str) -> Placed:
@@ -72,7 +73,7 @@ def placed(framework: Json, job: tree.Mapping, path: str) -> Placed:
                     key: node(item, (*keys, key), diagnostics.field(where, key))
                     for key, item in value.items()
                 }
-                places = {key: Place(entry.line, entry.column) for key, entry in entries.items()}
+                places = {key: Position(entry.line, entry.column) for key, entry in entries.items()}
                 return tree.Mapping(entries, places, origin.line, origin.column)
             case list() | tuple():
                 items = (

@@ -17,7 +17,7 @@ from windlass.render import code, source_map
 from windlass.render.framework import builder, completion
 from windlass.render.storage import volumes
 from windlass.wire import diagnostics, semantic_validation
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.lint import framework
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
@@ -27,11 +27,11 @@ _OF_COMPANIONS = "/windlass/"
 """In it are the folders of JupyterLab and JupyterHub."""
 
 
-def check(node: tree.Node, path: str) -> Iterator[Fault]:
+def check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """All faults of a job file that stands at `path` of its document."""
-    found = list(islice(reader.check(node, path), diagnostics.MOST_FAULTS + 1))
+    found = list(islice(reader.check(node, path), diagnostics.MAX_DIAGNOSTICS + 1))
     yield from found
-    if any(fault.is_error for fault in found) or not isinstance(node, tree.Mapping):
+    if any(diagnostic.is_error for diagnostic in found) or not isinstance(node, tree.Mapping):
         return
     job = reader.job_of(node)
     own = [
@@ -40,24 +40,24 @@ def check(node: tree.Node, path: str) -> Iterator[Fault]:
         *_check_places(node, job, path),
     ]
     yield from own
-    if any(fault.is_error for fault in own):
+    if any(diagnostic.is_error for diagnostic in own):
         return
-    said = {fault.message for fault in found}
-    for fault in _check_framework(node, job, path):
-        if fault.message not in said:
-            yield fault
+    said = {diagnostic.message for diagnostic in found}
+    for diagnostic in _check_framework(node, job, path):
+        if diagnostic.message not in said:
+            yield diagnostic
 
 
-def faults_of(job: Job) -> tuple[Fault, ...]:
+def faults_of(job: Job) -> tuple[Diagnostic, ...]:
     """Of a job that stands in no file. The lines are those of nothing: `path` says what is meant."""
     parsed = yaml_parse.parse(msgspec.json.encode(job))
     found = [] if parsed.failure is None else [parsed.failure]
     for document in parsed.documents:
-        found += [*document.faults, *check(document.root, "")]
+        found += [*document.diagnostics, *check(document.root, "")]
     return diagnostics.gathered(found, _FILE)
 
 
-def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
+def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     for name, role in job.roles.items():
         if role.tasks == 0 or completion.has_command(job, role):
             continue
@@ -76,7 +76,7 @@ def _check_commands(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
             yield diagnostics.error(place, at, message, Rule.MISSING_FIELD)
 
 
-def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
+def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     """Nobody ends the job, or whoever is done first does."""
     leading = completion.leaders(job)
     deciding = [name for name in leading if job.roles[name].completion is None]
@@ -99,7 +99,7 @@ def _check_leaders(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
         )
 
 
-def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
+def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     taken = {volumes.STATE_FOLDER: "what a task says about its progress"}
     if job.shm_size is not None:
         taken[volumes.SHM_FOLDER] = "shmSize"
@@ -119,24 +119,24 @@ def _check_places(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
             )
 
 
-def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Fault]:
+def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagnostic]:
     rendered = builder.framework(job, code.Packed(code.config_map_name(job.name)) if job.code else None)
     placed = source_map.placed(rendered, node, path)
-    found = [_for_a_job(placed.said_of_the_job(fault)) for fault in framework.check(placed.root)]
+    found = [_for_a_job(placed.said_of_the_job(diagnostic)) for diagnostic in framework.check(placed.root)]
     yield from found
-    if not any(fault.is_error for fault in found):
+    if not any(diagnostic.is_error for diagnostic in found):
         senseless = semantic_validation.senseless(msgspec.convert(rendered, Framework))
         if senseless:
             yield diagnostics.error(node, path, f"no controller could run this job: {senseless}")
 
 
-def _for_a_job(fault: Fault) -> Fault:
+def _for_a_job(diagnostic: Diagnostic) -> Diagnostic:
     """A job file has a field for what a Framework can only say in a roundabout way."""
-    if fault.rule != Rule.HOST_PATH:
-        return fault
-    what = fault.message.partition(" Hold them")[0]
+    if diagnostic.rule != Rule.HOST_PATH:
+        return diagnostic
+    what = diagnostic.message.partition(" Hold them")[0]
     advice = "Name those that have it, as `nodes: [...]` of the volume, or use a volume that nodes share, such as nfs"
-    return msgspec.structs.replace(fault, message=f"{what} {advice}")
+    return msgspec.structs.replace(diagnostic, message=f"{what} {advice}")
 
 
 def _role(node: tree.Mapping, name: str, path: str) -> tuple[diagnostics.Located, str]:

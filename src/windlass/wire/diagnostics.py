@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-MOST_FAULTS = 1000
+MAX_DIAGNOSTICS = 1000
 """A file with more than this is broken as a whole; looking for the rest would only take time."""
 
 _LONGEST_QUOTE = 60
@@ -32,7 +32,7 @@ class Severity(StrEnum):
 
 
 class Rule(StrEnum):
-    """The kinds of fault. They are an interface: programs that read `windlass lint --output json` know them."""
+    """The kinds of diagnostic. They are an interface: programs that read `windlass lint --output json` know them."""
 
     UNREADABLE = "unreadable"
     """No YAML, or not text at all."""
@@ -77,7 +77,7 @@ class Rule(StrEnum):
 
 
 class Remedy(StrEnum):
-    """What is done to the key or value at which a fault stands."""
+    """What is done to the key or value at which a diagnostic stands."""
 
     RENAME = "rename"
     """The key becomes another one."""
@@ -90,7 +90,7 @@ class Remedy(StrEnum):
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """How a fault is put right where there is only one way to do it. How a file is edited is in `fixes`."""
+    """How a diagnostic is put right where there is only one way to do it. How a file is edited is in `fixes`."""
 
     remedy: Remedy
     becomes: str = ""
@@ -107,7 +107,7 @@ class Located(Protocol):
     def column(self) -> int: ...
 
 
-class Fault(msgspec.Struct, frozen=True):
+class Diagnostic(msgspec.Struct, frozen=True):
     severity: Severity
     file: str
     line: int
@@ -127,42 +127,44 @@ class Fault(msgspec.Struct, frozen=True):
     def is_error(self) -> bool:
         return self.severity is Severity.ERROR
 
-    def with_file(self, file: str) -> "Fault":
+    def with_file(self, file: str) -> "Diagnostic":
         return msgspec.structs.replace(self, file=file)
 
-    def with_severity(self, severity: Severity) -> "Fault":
+    def with_severity(self, severity: Severity) -> "Diagnostic":
         return msgspec.structs.replace(self, severity=severity)
 
 
-class FaultyFileError(ValueError):
+class InvalidFileError(ValueError):
     """A file that cannot be used, with everything that is wrong with it."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        super().__init__("\n".join(str(fault) for fault in faults))
-        self.faults = tuple(faults)
+    def __init__(self, faults: Sequence[Diagnostic]) -> None:
+        super().__init__("\n".join(str(diagnostic) for diagnostic in faults))
+        self.diagnostics = tuple(faults)
 
 
 def error(
     at: Located, path: str, message: str, rule: Rule = Rule.WRONG_VALUE, fix: Fix | None = None
-) -> Fault:
-    return Fault(Severity.ERROR, "", at.line, at.column, _one_line(path), _one_line(message), rule, fix)
+) -> Diagnostic:
+    return Diagnostic(Severity.ERROR, "", at.line, at.column, _one_line(path), _one_line(message), rule, fix)
 
 
 def warning(
     at: Located, path: str, message: str, rule: Rule = Rule.DOUBTFUL, fix: Fix | None = None
-) -> Fault:
-    return Fault(Severity.WARNING, "", at.line, at.column, _one_line(path), _one_line(message), rule, fix)
+) -> Diagnostic:
+    return Diagnostic(
+        Severity.WARNING, "", at.line, at.column, _one_line(path), _one_line(message), rule, fix
+    )
 
 
-def gathered(found: Iterable[Fault], file: str) -> tuple[Fault, ...]:
+def gathered(found: Iterable[Diagnostic], file: str) -> tuple[Diagnostic, ...]:
     """The faults of a file in the order of its lines, each said once however often an alias repeats its place."""
-    once: dict[tuple[int, int, str], Fault] = {}
-    for fault in _at_most(found, MOST_FAULTS):
-        once.setdefault((fault.line, fault.column, fault.message), fault.with_file(file))
-    return tuple(sorted(once.values(), key=lambda fault: (fault.line, fault.column)))
+    once: dict[tuple[int, int, str], Diagnostic] = {}
+    for diagnostic in _at_most(found, MAX_DIAGNOSTICS):
+        once.setdefault((diagnostic.line, diagnostic.column, diagnostic.message), diagnostic.with_file(file))
+    return tuple(sorted(once.values(), key=lambda diagnostic: (diagnostic.line, diagnostic.column)))
 
 
-def _at_most(found: Iterable[Fault], most: int) -> Iterator[Fault]:
+def _at_most(found: Iterable[Diagnostic], most: int) -> Iterator[Diagnostic]:
     faults = iter(found)
     last = None
     for last in islice(faults, most):

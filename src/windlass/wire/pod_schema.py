@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from windlass.k8s import types as k8s_types
 from windlass.wire import diagnostics, structural_validation
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 _QUANTITY = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
@@ -18,12 +18,12 @@ _QUANTITY = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[KMGTPE]i|[numk
 _ROOT = "V1PodTemplateSpec"
 
 
-def check(template: tree.Node, path: str) -> Iterator[Fault]:
+def check(template: tree.Node, path: str) -> Iterator[Diagnostic]:
     """Everything in which the template differs from a PodTemplateSpec."""
     yield from _check(template, _ROOT, path)
 
 
-def check_type(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+def check_type(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
     """The same for a part of a template, of a type of `kubernetes_types`."""
     yield from _check(node, kind, path)
 
@@ -32,7 +32,7 @@ def is_quantity(node: tree.Node) -> bool:
     return _is_quantity(node)
 
 
-def _check(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+def _check(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
     if kind.startswith("[]"):
         yield from _check_items(node, kind[2:], path)
     elif kind.startswith("{}"):
@@ -45,7 +45,7 @@ def _check(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
             yield from structural_validation.wrong_type(node, expected, path)
 
 
-def _check_items(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+def _check_items(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Sequence):
         yield from structural_validation.wrong_type(node, "a list", path)
         return
@@ -53,7 +53,7 @@ def _check_items(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
         yield from _check(item, kind, diagnostics.item(path, index))
 
 
-def _check_values(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+def _check_values(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         yield from structural_validation.wrong_type(node, "a mapping", path)
         return
@@ -61,7 +61,7 @@ def _check_values(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
         yield from _check(value, kind, diagnostics.field(path, key))
 
 
-def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
+def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
     pod_type = k8s_types.types()[kind]
     if not isinstance(node, tree.Mapping):
         yield from structural_validation.wrong_type(node, f"a mapping ({_in_words(kind)})", path)
@@ -78,7 +78,7 @@ def _check_object(node: tree.Node, kind: str, path: str) -> Iterator[Fault]:
             yield diagnostics.error(node, path, message, Rule.MISSING_FIELD)
 
 
-def _unknown_field(node: tree.Mapping, key: str, kind: str, path: str) -> Fault:
+def _unknown_field(node: tree.Mapping, key: str, kind: str, path: str) -> Diagnostic:
     known = tuple(k8s_types.types()[kind].fields)
     return diagnostics.warning(
         node.keys[key],

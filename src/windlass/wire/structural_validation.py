@@ -14,7 +14,7 @@ from msgspec import inspect
 
 from windlass.model import job, names
 from windlass.wire import diagnostics
-from windlass.wire.diagnostics import Fault, Fix, Remedy, Rule
+from windlass.wire.diagnostics import Diagnostic, Fix, Remedy, Rule
 from windlass.wire.yaml import tree
 
 INT64 = range(-(2**63), 2**63)
@@ -35,13 +35,13 @@ _EXPLANATIONS = {
 
 def check(
     node: tree.Node, struct: type[msgspec.Struct], path: str, *, is_open: bool = False
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     """Everything in which the node differs from the struct. An open one may have fields that the struct has not."""
     yield from _check_struct(node, _described(struct), path, is_open=is_open)
 
 
-def wrong_type(node: tree.Node, expected: str, path: str) -> Iterator[Fault]:
-    """One fault, or none where the value is known to be faulty already."""
+def wrong_type(node: tree.Node, expected: str, path: str) -> Iterator[Diagnostic]:
+    """One diagnostic, or none where the value is known to be faulty already."""
     if not isinstance(node, tree.Invalid):
         fix = _quoting(node, expected)
         advice = _QUOTING_ADVICE[fix.remedy] if fix is not None else ""
@@ -86,7 +86,7 @@ def _described(struct: type[msgspec.Struct]) -> inspect.StructType:
 
 def _check_struct(
     node: tree.Node, struct: inspect.StructType, path: str, *, is_open: bool = False
-) -> Iterator[Fault]:
+) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         yield from wrong_type(node, "a mapping", path)
         return
@@ -113,7 +113,7 @@ def _check_struct(
             yield diagnostics.error(node, path, message, Rule.MISSING_FIELD)
 
 
-def _check_type(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
+def _check_type(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Diagnostic]:
     match kind:
         case inspect.StructType():
             yield from _check_struct(node, kind, path)
@@ -129,7 +129,7 @@ def _check_type(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Faul
             yield from _check_scalar(node, kind, path)
 
 
-def _check_scalar(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
+def _check_scalar(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Diagnostic]:
     match kind:
         case inspect.EnumType():
             yield from _check_choice(node, tuple(str(member.value) for member in kind.cls), path)
@@ -145,7 +145,7 @@ def _check_scalar(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fa
                 yield from wrong_type(node, "a time such as 2018-06-14T21:53:04Z", path)
 
 
-def _check_described(node: tree.Node, kind: inspect.Metadata, path: str) -> Iterator[Fault]:
+def _check_described(node: tree.Node, kind: inspect.Metadata, path: str) -> Iterator[Diagnostic]:
     """A type whose description says better than its parts what is expected."""
     expected = (kind.extra_json_schema or {}).get("description")
     if expected is not None and not _takes(kind.type, node):
@@ -154,7 +154,7 @@ def _check_described(node: tree.Node, kind: inspect.Metadata, path: str) -> Iter
         yield from _check_type(node, kind.type, path)
 
 
-def _check_union(node: tree.Node, union: inspect.UnionType, path: str) -> Iterator[Fault]:
+def _check_union(node: tree.Node, union: inspect.UnionType, path: str) -> Iterator[Diagnostic]:
     """By the first of its types that takes such a node, or by the only one. A null never gets here."""
     choices = [kind for kind in union.types if not isinstance(kind, inspect.NoneType)]
     fitting = next((kind for kind in choices if _takes(kind, node)), None)
@@ -201,7 +201,7 @@ def _word(kind: inspect.Type) -> str:
     return "a string"
 
 
-def _check_items(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fault]:
+def _check_items(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Sequence):
         yield from wrong_type(node, "a list", path)
         return
@@ -209,7 +209,7 @@ def _check_items(node: tree.Node, kind: inspect.Type, path: str) -> Iterator[Fau
         yield from _check_type(item, kind, diagnostics.item(path, index))
 
 
-def _check_values(node: tree.Node, kind: inspect.DictType, path: str) -> Iterator[Fault]:
+def _check_values(node: tree.Node, kind: inspect.DictType, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         yield from wrong_type(node, "a mapping", path)
         return
@@ -221,7 +221,7 @@ def _check_values(node: tree.Node, kind: inspect.DictType, path: str) -> Iterato
         yield from _check_type(value, kind.value_type, diagnostics.field(path, key))
 
 
-def _check_choice(node: tree.Node, choices: tuple[str, ...], path: str) -> Iterator[Fault]:
+def _check_choice(node: tree.Node, choices: tuple[str, ...], path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     if text in choices:
         return
@@ -230,7 +230,9 @@ def _check_choice(node: tree.Node, choices: tuple[str, ...], path: str) -> Itera
     yield from wrong_type(node, f"one of {', '.join(choices)}{hint}", path)
 
 
-def _check_number(node: tree.Node, kind: inspect.IntType | inspect.FloatType, path: str) -> Iterator[Fault]:
+def _check_number(
+    node: tree.Node, kind: inspect.IntType | inspect.FloatType, path: str
+) -> Iterator[Diagnostic]:
     value: Any = node.value if isinstance(node, tree.Scalar) else None
     is_whole = is_integer(node)
     is_a_number = is_whole or (isinstance(value, float) and isinstance(kind, inspect.FloatType))
@@ -251,7 +253,7 @@ def _limits(kind: inspect.IntType | inspect.FloatType) -> str:
     return f" of at least {kind.ge}" if kind.ge is not None else ""
 
 
-def _check_string(node: tree.Node, kind: inspect.StrType, path: str) -> Iterator[Fault]:
+def _check_string(node: tree.Node, kind: inspect.StrType, path: str) -> Iterator[Diagnostic]:
     text = tree.text_of(node)
     explanation = _EXPLANATIONS.get(kind.pattern or "", f"a string that matches {kind.pattern}")
     if text is None:

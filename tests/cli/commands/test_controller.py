@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 from windlass.cli.commands import controller as module
 from windlass.cli.main import main
 from windlass.model.settings import LogFormat, Settings
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.settings import environment
 
 PATIENCE_SECONDS = 120
@@ -42,9 +42,9 @@ class Begun:
     """In place of the operator: what it would have been started with."""
 
     settings: Settings
-    warnings: tuple[Fault, ...]
+    warnings: tuple[Diagnostic, ...]
 
-    async def __call__(self, settings: Settings, warnings: tuple[Fault, ...]) -> int:
+    async def __call__(self, settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
         self.settings = settings
         self.warnings = warnings
         return 0
@@ -417,7 +417,7 @@ def test_the_event_loop_is_uvloop_where_that_is_installed(
 ) -> None:
     loops: list[str] = []
 
-    async def run(settings: Settings, warnings: tuple[Fault, ...]) -> int:
+    async def run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
         loops.append(type(asyncio.get_running_loop()).__module__)
         return 0
 

@@ -77,6 +77,6 @@ def test_a_folder_of_no_machine_in_particular_is_warned_of() -> None:
     text = (
         "name: a\ncommand: b\nvolumes: {{v: {{hostPath: /srv, at: /v{}}}}}\nroles: {{worker: {{tasks: 2}}}}"
     )
-    (fault,) = documents.read(text.format("").encode(), "a.yaml").faults
-    assert "`nodes: [...]` of the volume" in fault.message
-    assert documents.read(text.format(", nodes: [n1]").encode(), "a.yaml").faults == ()
+    (diagnostic,) = documents.read(text.format("").encode(), "a.yaml").diagnostics
+    assert "`nodes: [...]` of the volume" in diagnostic.message
+    assert documents.read(text.format(", nodes: [n1]").encode(), "a.yaml").diagnostics == ()

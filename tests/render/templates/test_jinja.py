@@ -245,7 +245,7 @@ def _assert_same(value: Any) -> None:
     ):
         by_yaml = yaml.safe_load(written)
         (document,) = yaml_parse.parse(written.encode()).documents
-        assert document.faults == ()
+        assert document.diagnostics == ()
         ours = tree.plain(document.root)
         if isinstance(wanted, list) and "other" in str(written):
             by_yaml, ours = by_yaml["a"], ours["a"]

@@ -106,7 +106,11 @@ def faults(schema: Json, path: str = "") -> list[str]:
         or is_valid(with_defaults(schema["default"], schema), schema),
     }
     own = [f"{path or '/'}: not so: {rule}" for rule, holds in rules.items() if not holds]
-    inner = [fault for step, child in children(schema).items() for fault in faults(child, f"{path}/{step}")]
+    inner = [
+        diagnostic
+        for step, child in children(schema).items()
+        for diagnostic in faults(child, f"{path}/{step}")
+    ]
     return own + inner
 
 
@@ -189,7 +193,7 @@ def test_schema_is_structural() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "fault"),
+    ("schema", "diagnostic"),
     [
         ({}, "has a type"),
         ({"type": "object"}, "describes an object"),
@@ -217,8 +221,8 @@ def test_schema_is_structural() -> None:
         ),
     ],
 )
-def test_check_of_structure_finds(schema: Json, fault: str) -> None:
-    assert any(fault in found for found in faults(schema))
+def test_check_of_structure_finds(schema: Json, diagnostic: str) -> None:
+    assert any(diagnostic in found for found in faults(schema))
 
 
 def test_metadata_is_restricted_by_its_name_only() -> None:

@@ -16,7 +16,7 @@ HEAD: Final = "apiVersion: frameworkcontroller.microsoft.com/v1\nkind: Framework
 def found(
     annotations: str = "", name: str = "job", role: str = "worker", pod: str = ""
 ) -> list[tuple[Severity, str, str]]:
-    """Severity, path and message of each fault."""
+    """Severity, path and message of each diagnostic."""
     text = (
         f"{HEAD}metadata: {{name: {name}, annotations: {{{annotations}}}}}\n"
         f"spec:\n  taskRoles:\n  - name: {role}\n    taskNumber: 1\n"
@@ -25,7 +25,7 @@ def found(
     [document] = yaml_parse.parse(text.encode()).documents
     assert isinstance(document.root, tree.Mapping)
     checked = diagnostics.gathered(framework.check(document.root), "job.yaml")
-    return [(fault.severity, fault.path, fault.message) for fault in checked]
+    return [(diagnostic.severity, diagnostic.path, diagnostic.message) for diagnostic in checked]
 
 
 ONE_PORT: Final = "containers: [{name: a, image: b, ports: [{containerPort: 2222}]}]"

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from windlass.render import documents
-from windlass.wire.diagnostics import Fault, Fix, Remedy, Rule, Severity
+from windlass.wire.diagnostics import Diagnostic, Fix, Remedy, Rule, Severity
 from windlass.wire.lint import fixes
 from windlass.wire.yaml import parse as yaml_parse
 
@@ -41,8 +41,8 @@ def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(yaml_parse, "_Loader", yaml.SafeLoader)
 
 
-def look(data: bytes) -> tuple[Fault, ...]:
-    return documents.read(data, "job.yaml").faults
+def look(data: bytes) -> tuple[Diagnostic, ...]:
+    return documents.read(data, "job.yaml").diagnostics
 
 
 def mended(text: str) -> tuple[str, list[tuple[str, str]]]:
@@ -167,10 +167,10 @@ def test_one_that_cannot_be_fixed_does_not_keep_the_others() -> None:
 
 
 def test_a_fix_that_would_touch_something_else_is_not_made() -> None:
-    """A fault of what was made of a file may stand at a key, or at the wrong value."""
+    """A diagnostic of what was made of a file may stand at a key, or at the wrong value."""
 
-    def misled(data: bytes) -> tuple[Fault, ...]:
+    def misled(data: bytes) -> tuple[Diagnostic, ...]:
         at_the_name = (Severity.WARNING, "job.yaml", 5, 9, "spec.x", "wrong")
-        return (Fault(*at_the_name, Rule.MIN_FAILED_TOO_LARGE, Fix(Remedy.REPLACE, "2")),)
+        return (Diagnostic(*at_the_name, Rule.MIN_FAILED_TOO_LARGE, Fix(Remedy.REPLACE, "2")),)
 
     assert fixes.mend(GOOD.encode(), misled).fixed == ()

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from windlass.wire.diagnostics import Fault, Fix, Remedy, Rule
+from windlass.wire.diagnostics import Diagnostic, Fix, Remedy, Rule
 from windlass.wire.lint import policies
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import tree
@@ -30,7 +30,7 @@ def role(name: str = "worker", tasks: int = 2, **of_pod: Any) -> Tree:
     }
 
 
-def faults_of(*roles: Tree, annotations: Tree | None = None, retries: int = 3) -> list[Fault]:
+def faults_of(*roles: Tree, annotations: Tree | None = None, retries: int = 3) -> list[Diagnostic]:
     content = {
         "metadata": {"name": "digits", "annotations": annotations},
         "spec": {"retryPolicy": {"maxRetryCount": retries}, "taskRoles": list(roles)},
@@ -40,7 +40,7 @@ def faults_of(*roles: Tree, annotations: Tree | None = None, retries: int = 3) -
     return list(policies.check(root, ""))
 
 
-def faults_in(given: dict[str, Any]) -> list[Fault]:
+def faults_in(given: dict[str, Any]) -> list[Diagnostic]:
     others = {key: value for key, value in given.items() if key != "roles"}
     return faults_of(*given["roles"], **others)
 
@@ -181,10 +181,10 @@ FAULTY: dict[str, tuple[dict[str, Any], Rule, str, str]] = {
 
 @pytest.mark.parametrize(("given", "rule", "path", "words"), FAULTY.values(), ids=FAULTY)
 def test_warning(given: dict[str, Any], rule: Rule, path: str, words: str) -> None:
-    (fault,) = faults_in(given)
+    (diagnostic,) = faults_in(given)
 
-    assert (fault.is_error, fault.rule, fault.path) == (False, rule, path)
-    assert words in fault.message
+    assert (diagnostic.is_error, diagnostic.rule, diagnostic.path) == (False, rule, path)
+    assert words in diagnostic.message
 
 
 SOUND: dict[str, dict[str, Any]] = {
@@ -225,16 +225,16 @@ def test_nothing_to_say(given: dict[str, Any]) -> None:
 def test_a_folder_that_roles_share_counts_all_their_tasks() -> None:
     found = faults_of(role("chief", 1, succeeded=1, **DATA), role("worker", 1, **DATA))
 
-    assert [fault.rule for fault in found] == [Rule.HOST_PATH] * 2
+    assert [diagnostic.rule for diagnostic in found] == [Rule.HOST_PATH] * 2
 
 
 @pytest.mark.parametrize("field", ["failed", "succeeded"])
 def test_too_large_a_count_is_fixed_to_the_number_of_tasks(field: str) -> None:
     counts: Tree = {field: 7}
 
-    (fault,) = faults_of(role(**counts))
+    (diagnostic,) = faults_of(role(**counts))
 
-    assert fault.fix == Fix(Remedy.REPLACE, "2")
+    assert diagnostic.fix == Fix(Remedy.REPLACE, "2")
 
 
 @pytest.mark.parametrize(

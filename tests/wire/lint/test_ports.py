@@ -81,11 +81,11 @@ def framework(**container: Any) -> tree.Mapping:
     ],
 )
 def test_warning(container: dict[str, Any], path: str, words: str) -> None:
-    (fault,) = lint_ports.check(framework(**container), "")
+    (diagnostic,) = lint_ports.check(framework(**container), "")
 
-    assert not fault.is_error
-    assert fault.path == f"spec.taskRoles[0].task.pod.spec.containers[0].{path}"
-    assert words in fault.message
+    assert not diagnostic.is_error
+    assert diagnostic.path == f"spec.taskRoles[0].task.pod.spec.containers[0].{path}"
+    assert words in diagnostic.message
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.model.settings import LogFormat, LogFrameworkSnapshot, LogObjectSnapshot, Settings
-from windlass.wire.diagnostics import FaultyFileError
+from windlass.wire.diagnostics import InvalidFileError
 from windlass.wire.settings import environment
 from windlass.wire.settings import file as settings_file
 
@@ -23,9 +23,9 @@ def gather(
 
 
 def complaints(text: str, variables: Mapping[str, str], flags: Mapping[str, Any]) -> list[str]:
-    with pytest.raises(FaultyFileError) as raised:
+    with pytest.raises(InvalidFileError) as raised:
         gather(text, variables, flags)
-    return [str(fault) for fault in raised.value.faults]
+    return [str(diagnostic) for diagnostic in raised.value.diagnostics]
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_any_text_gives_settings_or_faults_that_say_where(
     known = {setting.flag for setting in environment.SETTINGS} | {f"environment {name}" for name in variables}
     try:
         read = settings_file.gather(None, variables, flags).settings
-    except FaultyFileError as raised:
-        found = {fault.file for fault in raised.faults}
+    except InvalidFileError as raised:
+        found = {diagnostic.file for diagnostic in raised.diagnostics}
     else:
         found = set()
         assert msgspec.convert(msgspec.to_builtins(read), Settings) == read

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from windlass.model.completion import PERMANENT
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
 from windlass.model.settings import Address, LogFormat, LogLevel, Settings
-from windlass.wire.diagnostics import FaultyFileError
+from windlass.wire.diagnostics import InvalidFileError
 from windlass.wire.settings import file as settings_file
 
 SPEC = """\
@@ -35,10 +35,10 @@ def load(text: str) -> Settings:
 
 
 def faults_of(text: str) -> list[tuple[int, str, str]]:
-    with pytest.raises(FaultyFileError) as raised:
+    with pytest.raises(InvalidFileError) as raised:
         load(text)
-    assert {fault.file for fault in raised.value.faults} == {"config.yaml"}
-    return [(fault.line, fault.path, fault.message) for fault in raised.value.faults]
+    assert {diagnostic.file for diagnostic in raised.value.diagnostics} == {"config.yaml"}
+    return [(diagnostic.line, diagnostic.path, diagnostic.message) for diagnostic in raised.value.diagnostics]
 
 
 @pytest.mark.parametrize("text", ["", "# all defaults\n", "---\n", "{}\n", "workerNumber: null\n"])
@@ -238,5 +238,5 @@ def test_all_faults_are_collected() -> None:
     ).map(lambda lines: "".join(lines).encode())
 )
 def test_anything_gives_settings_or_faults(data: bytes) -> None:
-    with contextlib.suppress(FaultyFileError):
+    with contextlib.suppress(InvalidFileError):
         assert isinstance(settings_file.load_settings(data, "config.yaml"), Settings)

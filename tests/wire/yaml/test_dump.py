@@ -37,7 +37,7 @@ for _tag, _pattern, _first in (
 def read(data: bytes) -> dict[str, Any]:
     """By the name of the reader."""
     (document,) = yaml_parse.parse(data).documents
-    assert document.faults == ()
+    assert document.diagnostics == ()
     return {
         "1.1": yaml.safe_load(data),
         "libyaml": yaml.load(data, Loader=yaml.CSafeLoader),

@@ -1,4 +1,4 @@
-"""Bytes become documents with places, or one fault: whatever the bytes are."""
+"""Bytes become documents with places, or one diagnostic: whatever the bytes are."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
 def plain(data: str) -> list[Any]:
     parsed = yaml_parse.parse(data.encode())
     assert parsed.failure is None
-    assert all(not document.faults for document in parsed.documents)
+    assert all(not document.diagnostics for document in parsed.documents)
     return [tree.plain(document.root) for document in parsed.documents]
 
 
@@ -79,7 +79,7 @@ def test_places() -> None:
     assert name is not None
     assert (role.line, role.column) == (3, 5)
     assert (name.line, name.column) == (3, 11)
-    assert role.keys["né"] == text.Place(4, 5)
+    assert role.keys["né"] == text.Position(4, 5)
     assert [(number.line, number.column) for number in numbers] == [(4, 10), (4, 13)]
 
 
@@ -137,11 +137,11 @@ def test_unreadable(data: str | bytes, line: int, column: int | None, words: str
 def test_faulty_value(data: str, line: int, column: int, path: str, words: str) -> None:
     parsed = yaml_parse.parse(data.encode())
 
-    (fault,) = parsed.documents[0].faults
+    (diagnostic,) = parsed.documents[0].diagnostics
     assert parsed.failure is None
-    assert (fault.line, fault.column) == (line, column)
-    assert fault.path.startswith(path)
-    assert words in fault.message
+    assert (diagnostic.line, diagnostic.column) == (line, column)
+    assert diagnostic.path.startswith(path)
+    assert words in diagnostic.message
 
 
 @pytest.mark.usefixtures("loader")
@@ -149,8 +149,8 @@ def test_half_a_character() -> None:
     """One parser refuses the escape, the other one leaves it to us."""
     parsed = yaml_parse.parse(b'a: "\\ud83d"\n')
 
-    found = [parsed.failure] if parsed.failure is not None else [*parsed.documents[0].faults]
-    assert [fault.line for fault in found] == [1]
+    found = [parsed.failure] if parsed.failure is not None else [*parsed.documents[0].diagnostics]
+    assert [diagnostic.line for diagnostic in found] == [1]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_never_raises(loader_class: Any, data: bytes) -> None:
         parsed = yaml_parse.parse(data)
 
     for document in parsed.documents:
-        assert document.faults or msgspec.json.encode(tree.plain(document.root))
+        assert document.diagnostics or msgspec.json.encode(tree.plain(document.root))
     if parsed.failure is not None:
         assert parsed.failure.line >= 1
         assert parsed.failure.column >= 1

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from windlass.model.settings import Settings
-from windlass.wire.diagnostics import Fault, FaultyFileError
+from windlass.wire.diagnostics import Diagnostic, InvalidFileError
 from windlass.wire.settings import environment
 from windlass.wire.settings import file as settings_file
 from windlass.wire.settings.environment import Setting
@@ -102,13 +102,13 @@ def _gathered(config: str | None, flags: dict[str, Any]) -> settings_file.Gather
         return settings_file.gather(file, os.environ, flags)
     except OSError as error:
         click.echo(f"{path}: cannot be read: {error.strerror or error}", err=True)
-    except FaultyFileError as error:
-        for fault in error.faults:
+    except InvalidFileError as error:
+        for fault in error.diagnostics:
             click.echo(str(fault), err=True)
     sys.exit(FAULTY)
 
 
-async def _run(settings: Settings, warnings: tuple[Fault, ...]) -> int:
+async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
     """What is heavy is imported here: `windlass --help` must not pay for it."""
     from windlass.controller.definitions import NotEstablishedError
     from windlass.controller.engine.system_clock import SystemClock

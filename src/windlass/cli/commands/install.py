@@ -15,7 +15,7 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.settings import Settings
 from windlass.runner import exit_codes
-from windlass.wire.diagnostics import FaultyFileError
+from windlass.wire.diagnostics import InvalidFileError
 from windlass.wire.settings import file as settings_file
 
 
@@ -132,7 +132,7 @@ def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bo
     flags = {"namespaces": tuple(dict.fromkeys(watched)), "manage_crds": manage_crds or None}
     try:
         return settings_file.gather((data, file), {}, flags).settings
-    except FaultyFileError as faulty:
+    except InvalidFileError as faulty:
         raise click.ClickException(f"the configuration cannot be used:\n{faulty}") from faulty
 
 

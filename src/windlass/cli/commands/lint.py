@@ -14,7 +14,7 @@ from windlass.cli import job_files
 from windlass.cli.errors import CommandError
 from windlass.render import documents
 from windlass.runner import exit_codes
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.lint import fixes
 from windlass.wire.lint.fixes import Fixed, Mended
 from windlass.wire.yaml import text
@@ -34,7 +34,7 @@ class Report(msgspec.Struct, frozen=True):
     unwritable: tuple[str, ...]
     """A message for each file that could not be mended, and is as it was."""
     fixed: tuple[Fixed, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[Diagnostic, ...]
     """Those that are left."""
 
     def exit_code(self, *, is_strict: bool) -> int:
@@ -116,13 +116,13 @@ def mend(files: Sequence[str]) -> Report:
     return findings.report(len(files))
 
 
-def look(data: bytes, name: str, templates: Mapping[str, str] | None = None) -> tuple[Fault, ...]:
-    return documents.read(data, name, templates=templates).faults
+def look(data: bytes, name: str, templates: Mapping[str, str] | None = None) -> tuple[Diagnostic, ...]:
+    return documents.read(data, name, templates=templates).diagnostics
 
 
 class _Findings:
     def __init__(self) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[Diagnostic] = []
         self.fixed: list[Fixed] = []
         self.unreadable: list[str] = []
         self.unwritable: list[str] = []

@@ -31,5 +31,5 @@ def _text(file: Path) -> str:
         raise FaultyJobError(f"{file}: cannot be read: {error.strerror or error}") from error
     try:
         return text.decode(data)
-    except text.UnreadableError as error:
-        raise FaultyJobError(f"{file}:{error.fault.line}:{error.fault.column}: {error}") from error
+    except text.ParseError as error:
+        raise FaultyJobError(f"{file}:{error.diagnostic.line}:{error.diagnostic.column}: {error}") from error

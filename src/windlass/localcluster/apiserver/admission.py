@@ -9,7 +9,7 @@ from typing import NoReturn, cast
 import msgspec
 
 from windlass.k8s import api_errors
-from windlass.k8s.api_errors import ApiError, Fault
+from windlass.k8s.api_errors import ApiError, FieldError
 from windlass.localcluster.apiserver import metadata
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
@@ -135,7 +135,7 @@ def check_freshness(kind: Kind, meta: Object, old: Object) -> None:
     version, uid = meta.get("resourceVersion"), meta.get("uid")
     name = old["name"]
     if not version and not kind.strategy.allows_blind_update:
-        fault = Fault(
+        fault = FieldError(
             "metadata.resourceVersion",
             "FieldValueInvalid",
             "Invalid value: 0: must be specified for an update",
@@ -154,12 +154,12 @@ def carry_over(new: Object, old: Object) -> None:
         new["metadata"].pop(field, None)
 
 
-def shape_faults(kind: Kind, new: Object) -> list[Fault]:
+def shape_faults(kind: Kind, new: Object) -> list[FieldError]:
     """What the schema says of a custom resource. What a built-in kind requires is said by its strategy."""
     return kind.schema.validate(new) if kind.is_custom else []
 
 
-def status_faults(kind: Kind, new: Object) -> list[Fault]:
+def status_faults(kind: Kind, new: Object) -> list[FieldError]:
     """Return what the schema says of the status of a custom resource.
 
     Kubernetes validates nothing else when a status is written, and names the fields in its messages from there.
@@ -173,7 +173,7 @@ def status_faults(kind: Kind, new: Object) -> list[Fault]:
     ]
 
 
-def metadata_faults(kind: Kind, new: Object) -> list[Fault]:
+def metadata_faults(kind: Kind, new: Object) -> list[FieldError]:
     return metadata.validate_metadata(
         new,
         namespaced=kind.namespaced,
@@ -218,7 +218,7 @@ def _desired(kind: Kind, obj: Object, field: str) -> object:
     return obj.get(field)
 
 
-def refuse(kind: Kind, name: str, faults: list[Fault]) -> None:
+def refuse(kind: Kind, name: str, faults: list[FieldError]) -> None:
     if faults:
         # The same may have been found in two ways.
         raise api_errors.invalid(kind.group, kind.kind, name, list(dict.fromkeys(faults)))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 
 Object = dict[str, Any]
 NameRule = Callable[[str, bool], formats.Problems]
@@ -64,7 +64,7 @@ def random_suffix(randomness: Callable[[int], int]) -> str:
 
 def validate_metadata(
     obj: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, is_custom: bool = False
-) -> list[Fault]:
+) -> list[FieldError]:
     """Every fault of the metadata of an object that is to be created or to replace another."""
     metadata = obj.get("metadata") or {}
     return [
@@ -111,10 +111,10 @@ def carry_over(new: Object, old: Mapping[str, Any]) -> None:
             metadata[key] = former[key]
 
 
-def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Fault]:
+def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
     """What may not change, once `carry_over` has kept what is not the client's to say."""
     metadata, former = new.get("metadata") or {}, old.get("metadata") or {}
-    faults: list[Fault] = []
+    faults: list[FieldError] = []
     if former.get("deletionTimestamp"):
         faults += _added_finalizer_faults(metadata.get("finalizers") or [], former.get("finalizers") or [])
     for key in (
@@ -131,7 +131,7 @@ def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> 
     return faults
 
 
-def label_faults(labels: Mapping[str, str] | None, field: str) -> Iterator[Fault]:
+def label_faults(labels: Mapping[str, str] | None, field: str) -> Iterator[FieldError]:
     for key, value in (labels or {}).items():
         for problem in formats.qualified_name(key):
             yield api_errors.invalid_value(field, key, problem)
@@ -139,7 +139,7 @@ def label_faults(labels: Mapping[str, str] | None, field: str) -> Iterator[Fault
             yield api_errors.invalid_value(field, value, problem)
 
 
-def annotation_faults(annotations: Mapping[str, str] | None, field: str) -> Iterator[Fault]:
+def annotation_faults(annotations: Mapping[str, str] | None, field: str) -> Iterator[FieldError]:
     size = 0
     for key, value in (annotations or {}).items():
         for problem in formats.qualified_name(key.lower()):
@@ -149,7 +149,7 @@ def annotation_faults(annotations: Mapping[str, str] | None, field: str) -> Iter
         yield api_errors.too_long(field, _ANNOTATIONS_LIMIT)
 
 
-def finalizer_name_faults(name: str, field: str) -> Iterator[Fault]:
+def finalizer_name_faults(name: str, field: str) -> Iterator[FieldError]:
     """A finalizer of a built-in kind: one of the standard ones, or a qualified name."""
     if "/" not in name and name not in _STANDARD_FINALIZERS:
         problem = "name is neither a standard finalizer name nor is it fully qualified"
@@ -161,7 +161,7 @@ def _without_dash(name: str) -> str:
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
 
 
-def _name_faults(metadata: Mapping[str, Any], rule: NameRule) -> Iterator[Fault]:
+def _name_faults(metadata: Mapping[str, Any], rule: NameRule) -> Iterator[FieldError]:
     base = metadata.get("generateName")
     if base:
         for problem in rule(base, True):
@@ -174,7 +174,7 @@ def _name_faults(metadata: Mapping[str, Any], rule: NameRule) -> Iterator[Fault]
         yield api_errors.invalid_value("metadata.name", name, problem)
 
 
-def _namespace_faults(metadata: Mapping[str, Any], namespaced: bool) -> Iterator[Fault]:
+def _namespace_faults(metadata: Mapping[str, Any], namespaced: bool) -> Iterator[FieldError]:
     namespace = metadata.get("namespace")
     if not namespaced:
         if namespace:
@@ -187,7 +187,7 @@ def _namespace_faults(metadata: Mapping[str, Any], namespaced: bool) -> Iterator
         yield api_errors.invalid_value("metadata.namespace", namespace, problem)
 
 
-def _generation_faults(metadata: Mapping[str, Any]) -> Iterator[Fault]:
+def _generation_faults(metadata: Mapping[str, Any]) -> Iterator[FieldError]:
     generation = metadata.get("generation") or 0
     if generation < 0:
         yield api_errors.invalid_value(
@@ -195,7 +195,7 @@ def _generation_faults(metadata: Mapping[str, Any]) -> Iterator[Fault]:
         )
 
 
-def _owner_faults(owners: list[dict[str, Any]]) -> Iterator[Fault]:
+def _owner_faults(owners: list[dict[str, Any]]) -> Iterator[FieldError]:
     field = "metadata.ownerReferences"
     controller = ""
     for index, owner in enumerate(owners):
@@ -221,7 +221,7 @@ def _owner_faults(owners: list[dict[str, Any]]) -> Iterator[Fault]:
             controller = name
 
 
-def _finalizer_faults(finalizers: list[str], is_custom: bool) -> Iterator[Fault]:
+def _finalizer_faults(finalizers: list[str], is_custom: bool) -> Iterator[FieldError]:
     field = "metadata.finalizers"
     for finalizer in finalizers:
         for problem in formats.qualified_name(finalizer):
@@ -235,7 +235,7 @@ def _finalizer_faults(finalizers: list[str], is_custom: bool) -> Iterator[Fault]
         yield from finalizer_name_faults(finalizer, f"{field}[{index}]")
 
 
-def _added_finalizer_faults(new: list[str], old: list[str]) -> Iterator[Fault]:
+def _added_finalizer_faults(new: list[str], old: list[str]) -> Iterator[FieldError]:
     added = sorted(set(new) - set(old))
     if added:
         shown = ", ".join(f'"{name}"' for name in added)

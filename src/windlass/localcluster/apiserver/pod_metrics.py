@@ -38,7 +38,7 @@ class _Unstored:
     def default(self, _: dict[str, Any]) -> None:
         pass
 
-    def validate(self, _: dict[str, Any]) -> list[api_errors.Fault]:
+    def validate(self, _: dict[str, Any]) -> list[api_errors.FieldError]:
         return []
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 
 Object = dict[str, Any]
 
@@ -77,19 +77,19 @@ class Strategy:
     def prepare_status(self, new: Object, old: Object) -> None:
         """Fill in what the server decides in an update through /status."""
 
-    def validate(self, new: Object) -> Iterable[Fault]:
+    def validate(self, new: Object) -> Iterable[FieldError]:
         """Every fault of an object that is to be created or to replace another (beyond types and metadata)."""
         return ()
 
-    def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         """What may not change."""
         return ()
 
-    def validate_create(self, new: Object) -> Iterable[Fault]:
+    def validate_create(self, new: Object) -> Iterable[FieldError]:
         """Return the faults that matter only when an object is created."""
         return ()
 
-    def validate_status(self, new: Object, old: Object) -> Iterable[Fault]:
+    def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
         """Every fault of an object whose status is to be replaced."""
         return ()
 

@@ -10,7 +10,7 @@ import msgspec
 from windlass.render.templates import jinja, validation
 from windlass.render.templates.jinja import TemplateError
 from windlass.wire import diagnostics
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 
 _MARK = "\ue000"
 _MARKED = re.compile(f"{_MARK}([0-9]+){_MARK}")
@@ -42,16 +42,19 @@ def rendered(template: Template) -> Rendered:
     text = template.text()
     found = diagnostics.gathered(validation.check(text), template.file)
     lines = _lines(template, text) if found else {}
-    warnings = tuple(_sentence(fault, lines) for fault in found if not fault.is_error)
-    return Rendered(text, warnings, tuple(_sentence(fault, lines) for fault in found if fault.is_error))
+    warnings = tuple(_sentence(diagnostic, lines) for diagnostic in found if not diagnostic.is_error)
+    return Rendered(
+        text, warnings, tuple(_sentence(diagnostic, lines) for diagnostic in found if diagnostic.is_error)
+    )
 
 
-def _sentence(fault: Fault, lines: Mapping[int, int]) -> str:
-    line = lines.get(fault.line)
-    subject = f"{fault.path}: " if fault.path else ""
+def _sentence(diagnostic: Diagnostic, lines: Mapping[int, int]) -> str:
+    line = lines.get(diagnostic.line)
+    subject = f"{diagnostic.path}: " if diagnostic.path else ""
     if line is None:
-        return f"{fault.file}: {fault.severity}: in line {fault.line} of what comes out: {subject}{fault.message}"
-    return f"{fault.file}:{line}: {fault.severity}: {subject}{fault.message}"
+        place = f"in line {diagnostic.line} of what comes out"
+        return f"{diagnostic.file}: {diagnostic.severity}: {place}: {subject}{diagnostic.message}"
+    return f"{diagnostic.file}:{line}: {diagnostic.severity}: {subject}{diagnostic.message}"
 
 
 def _lines(template: Template, text: str) -> dict[int, int]:

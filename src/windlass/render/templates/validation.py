@@ -7,7 +7,7 @@ from windlass.jobfile import reader
 from windlass.k8s import types as k8s_types
 from windlass.model import names
 from windlass.wire import diagnostics, pod_schema, structural_validation
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.lint import framework
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import text, tree
@@ -33,7 +33,7 @@ _OTHER_NAMES = (
 )
 
 
-def check(output: str) -> Iterator[Fault]:
+def check(output: str) -> Iterator[Diagnostic]:
     """The lines are those of the output."""
     parsed = yaml_parse.parse(output.encode(errors="surrogatepass"))
     if parsed.failure is not None:
@@ -41,17 +41,17 @@ def check(output: str) -> Iterator[Fault]:
     documents = [document for document in parsed.documents if not document.is_empty]
     seen: set[tuple[str, ...]] = set()
     for document in documents:
-        yield from document.faults
+        yield from document.diagnostics
         for node, path in _items(document.root):
             yield from _check(node, path)
             yield from _check_identity(node, seen, path)
     if parsed.failure is None and not documents:
         yield diagnostics.error(
-            text.Place(1, 1), "", "expected at least one object, and there is none", Rule.EMPTY_FILE
+            text.Position(1, 1), "", "expected at least one object, and there is none", Rule.EMPTY_FILE
         )
 
 
-def _check_identity(node: tree.Node, seen: set[tuple[str, ...]], path: str) -> Iterator[Fault]:
+def _check_identity(node: tree.Node, seen: set[tuple[str, ...]], path: str) -> Iterator[Diagnostic]:
     """Of two objects of one kind and name, a cluster takes the first only."""
     kind, name = tree.text_of(tree.dig(node, "kind")), tree.dig(node, "metadata", "name")
     called = tree.text_of(name)
@@ -80,7 +80,7 @@ def _items(root: tree.Node) -> Iterator[tuple[tree.Node, str]]:
         yield item, diagnostics.item("items", index)
 
 
-def _check(node: tree.Node, path: str) -> Iterator[Fault]:
+def _check(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Mapping):
         yield from structural_validation.wrong_type(
             node, "an object: a mapping with apiVersion, kind and metadata", path
@@ -104,7 +104,7 @@ def _check(node: tree.Node, path: str) -> Iterator[Fault]:
         yield from _check_room(node, kind, path)
 
 
-def _text_of(node: tree.Mapping, key: str, path: str) -> Generator[Fault, None, str]:
+def _text_of(node: tree.Mapping, key: str, path: str) -> Generator[Diagnostic, None, str]:
     """A field that every object has. Returns it; nothing where it is not there."""
     value = node.get(key)
     if value is None:
@@ -117,7 +117,7 @@ def _text_of(node: tree.Mapping, key: str, path: str) -> Generator[Fault, None, 
     return found or ""
 
 
-def _check_name(node: tree.Mapping, kind: str, path: str) -> Iterator[Fault]:
+def _check_name(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic]:
     path = diagnostics.field(path, "metadata")
     metadata = node.get("metadata")
     name = tree.dig(node, "metadata", "name")
@@ -139,7 +139,7 @@ def _check_name(node: tree.Mapping, kind: str, path: str) -> Iterator[Fault]:
         yield from structural_validation.wrong_type(namespace, expected, diagnostics.field(path, "namespace"))
 
 
-def _check_labels(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_labels(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     labels = tree.dig(node, "metadata", "labels")
     for key, value in labels.entries.items() if isinstance(labels, tree.Mapping) else ():
         written = tree.text_of(value)
@@ -149,7 +149,7 @@ def _check_labels(node: tree.Mapping, path: str) -> Iterator[Fault]:
             yield from structural_validation.wrong_type(value, f"the value of a label: {expected}", where)
 
 
-def _check_room(node: tree.Mapping, kind: str, path: str) -> Iterator[Fault]:
+def _check_room(node: tree.Mapping, kind: str, path: str) -> Iterator[Diagnostic]:
     """Pods are called by the name of what makes them and a number."""
     at = tree.dig(node, "metadata", "name")
     name = tree.text_of(at) if at is not None else None

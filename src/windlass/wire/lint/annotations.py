@@ -9,14 +9,14 @@ from windlass.model import names, role_names
 from windlass.model.feature_annotations import Runtime, Wishes, not_understood, wishes_in
 from windlass.wire import diagnostics
 from windlass.wire.annotation_checks import LISTING
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 _WITHOUT_PORTS = frozenset({Runtime.MPI, Runtime.PLAIN})
 """Runtimes for which a port may mean nothing."""
 
 
-def check(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     annotations = _annotations(framework)
     where = _under(path, "metadata", "annotations")
     written = {name: tree.text_of(node) or "" for name, node in annotations.items()}
@@ -37,7 +37,7 @@ def _annotations(framework: tree.Mapping) -> dict[str, tree.Node]:
     return dict(found.entries) if isinstance(found, tree.Mapping) else {}
 
 
-def _check_name(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_name(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     node = tree.dig(framework, "metadata", "name")
     name = tree.text_of(node) or ""
     if node is not None and name[:1].isdecimal():
@@ -48,7 +48,7 @@ def _check_name(framework: tree.Mapping, path: str) -> Iterator[Fault]:
         yield diagnostics.error(node, _under(path, "metadata", "name"), message)
 
 
-def _check_role_name(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fault]:
+def _check_role_name(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Diagnostic]:
     node = tree.dig(role, "name")
     name = tree.text_of(node) or ""
     if node is not None and wishes.runtime in LISTING and name[:1].isdecimal():
@@ -60,7 +60,7 @@ def _check_role_name(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fau
         yield diagnostics.error(node, diagnostics.field(path, "name"), message)
 
 
-def _check_ports(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Fault]:
+def _check_ports(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Diagnostic]:
     pod = tree.dig(role, "task", "pod", "spec")
     declared = list(_declared(pod))
     is_a_member = tree.text_of(tree.dig(role, "name")) not in role_names.OUTSIDERS

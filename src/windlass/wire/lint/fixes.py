@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 import yaml
 
-from windlass.wire.diagnostics import Fault, Fix, Remedy, Rule
+from windlass.wire.diagnostics import Diagnostic, Fix, Remedy, Rule
 from windlass.wire.yaml import parse as yaml_parse
 from windlass.wire.yaml import scalars, text, tree
 
-Look = Callable[[bytes], Sequence[Fault]]
+Look = Callable[[bytes], Sequence[Diagnostic]]
 """How the faults of a file are found."""
 
 _MOST_PASSES = 5
@@ -30,7 +30,7 @@ _ANCHOR = re.compile(r"(?:&\S+[ \t]+)?")
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """A fault that is no more."""
+    """A diagnostic that is no more."""
 
     file: str
     line: int
@@ -51,7 +51,7 @@ class Mended(msgspec.Struct, frozen=True):
 
 
 class _Edit(msgspec.Struct, frozen=True):
-    fault: Fault
+    diagnostic: Diagnostic
     start: int
     end: int
     was: str
@@ -59,7 +59,7 @@ class _Edit(msgspec.Struct, frozen=True):
 
     @property
     def is_of_a_key(self) -> bool:
-        return self.fault.fix is not None and self.fault.fix.remedy is Remedy.RENAME
+        return self.diagnostic.fix is not None and self.diagnostic.fix.remedy is Remedy.RENAME
 
     @property
     def meaning(self) -> scalars.Scalar:
@@ -69,15 +69,23 @@ class _Edit(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Of the fault, as it is called after the edit."""
+        """Of the diagnostic, as it is called after the edit."""
         if not self.is_of_a_key:
-            return self.fault.path
-        return f"{self.fault.path.removesuffix(_bare(self.was))}{_bare(self.becomes)}"
+            return self.diagnostic.path
+        return f"{self.diagnostic.path.removesuffix(_bare(self.was))}{_bare(self.becomes)}"
 
     @property
     def report(self) -> Fixed:
-        fault = self.fault
-        return Fixed(fault.file, fault.line, fault.column, fault.path, fault.rule, self.was, self.becomes)
+        diagnostic = self.diagnostic
+        return Fixed(
+            diagnostic.file,
+            diagnostic.line,
+            diagnostic.column,
+            diagnostic.path,
+            diagnostic.rule,
+            self.was,
+            self.becomes,
+        )
 
 
 def mend(data: bytes, look: Look) -> Mended:
@@ -93,9 +101,11 @@ def mend(data: bytes, look: Look) -> Mended:
     return Mended(data, tuple(fixed))
 
 
-def _certain(data: bytes, found: Sequence[Fault], look: Look) -> tuple[_Edit, ...]:
+def _certain(data: bytes, found: Sequence[Diagnostic], look: Look) -> tuple[_Edit, ...]:
     """All edits together if they pass, or else those that pass one after the other."""
-    was_looked_through = not any(fault.rule in (Rule.UNREADABLE, Rule.TOO_MANY_FAULTS) for fault in found)
+    was_looked_through = not any(
+        diagnostic.rule in (Rule.UNREADABLE, Rule.TOO_MANY_FAULTS) for diagnostic in found
+    )
     edits = tuple(_edits(data, found)) if was_looked_through else ()
     if not edits or _passes(data, edits, found, look):
         return edits
@@ -106,39 +116,39 @@ def _certain(data: bytes, found: Sequence[Fault], look: Look) -> tuple[_Edit, ..
     return chosen
 
 
-def _edits(data: bytes, found: Iterable[Fault]) -> Iterator[_Edit]:
+def _edits(data: bytes, found: Iterable[Diagnostic]) -> Iterator[_Edit]:
     written = data.decode("utf-8-sig")
     read = text.decode(data)
     if len(read) != len(written):
         return  # JSON with characters in two escapes: places are not what they seem
-    wanted: dict[tuple[int, int], list[Fault]] = {}
-    for fault in found:
-        if fault.fix is not None:
-            wanted.setdefault((fault.line, fault.column), []).append(fault)
+    wanted: dict[tuple[int, int], list[Diagnostic]] = {}
+    for diagnostic in found:
+        if diagnostic.fix is not None:
+            wanted.setdefault((diagnostic.line, diagnostic.column), []).append(diagnostic)
     for event in yaml_parse.events_of(read) if wanted else ():
         if isinstance(event, yaml.ScalarEvent):
             place = yaml_parse.place_of(event)
             there = wanted.get((place.line, place.column), [])
             # An alias may bring several faults to one place, which then has to become different things.
-            if len({fault.fix for fault in there}) == 1:
+            if len({diagnostic.fix for diagnostic in there}) == 1:
                 yield from _edit(there[0], event, written)
 
 
-def _edit(fault: Fault, event: Any, written: str) -> Iterator[_Edit]:
+def _edit(diagnostic: Diagnostic, event: Any, written: str) -> Iterator[_Edit]:
     start, end = event.start_mark.index, event.end_mark.index
     anchor = _ANCHOR.match(written, start, end)
     start = anchor.end() if anchor is not None else start
     was = written[start:end]
     is_on_one_line = was.splitlines() == [was] and event.style not in ("|", ">")
-    if event.tag is None and is_on_one_line and _is_what_is_spoken_of(fault, was):
-        yield _Edit(fault, start, end, was, _becomes(fault, was))
+    if event.tag is None and is_on_one_line and _is_what_is_spoken_of(diagnostic, was):
+        yield _Edit(diagnostic, start, end, was, _becomes(diagnostic, was))
 
 
-def _is_what_is_spoken_of(fault: Fault, was: str) -> bool:
-    """A fault of what is made of a file stands somewhere near what caused it."""
-    match fault.fix:
+def _is_what_is_spoken_of(diagnostic: Diagnostic, was: str) -> bool:
+    """A diagnostic of what is made of a file stands somewhere near what caused it."""
+    match diagnostic.fix:
         case Fix(Remedy.RENAME):
-            return fault.path.endswith(_bare(was))
+            return diagnostic.path.endswith(_bare(was))
         case Fix(Remedy.UNQUOTE, becomes):
             return _bare(was) == becomes != was
         case Fix(Remedy.REPLACE):
@@ -148,8 +158,8 @@ def _is_what_is_spoken_of(fault: Fault, was: str) -> bool:
     return False
 
 
-def _becomes(fault: Fault, was: str) -> str:
-    fix = fault.fix
+def _becomes(diagnostic: Diagnostic, was: str) -> str:
+    fix = diagnostic.fix
     if fix is None or fix.remedy is Remedy.QUOTE:
         return f'"{was}"'
     is_quoted = was[:1] in ("'", '"')
@@ -164,10 +174,10 @@ def _edited(data: bytes, edits: Iterable[_Edit]) -> bytes:
     return mark + written.encode()
 
 
-def _passes(data: bytes, edits: Sequence[_Edit], found: Sequence[Fault], look: Look) -> bool:
+def _passes(data: bytes, edits: Sequence[_Edit], found: Sequence[Diagnostic], look: Look) -> bool:
     edited = _edited(data, edits)
     before, after = yaml_parse.parse(data), yaml_parse.parse(edited)
-    comparison = _Comparison({(edit.fault.line, edit.fault.column): edit for edit in edits})
+    comparison = _Comparison({(edit.diagnostic.line, edit.diagnostic.column): edit for edit in edits})
     says_the_same_elsewhere = len(before.documents) == len(after.documents) and all(
         comparison.is_the_same(one.root, other.root)
         for one, other in zip(before.documents, after.documents, strict=True)
@@ -191,7 +201,7 @@ class _Comparison:
     def every_edit_counts_once(self) -> bool:
         """A key that an alias repeats is misspelt everywhere. A value may be right in another place."""
         return all(
-            self._met[place] == 1 or (self._met[place] > 1 and edit.fault.rule not in _BY_THEIR_PLACE)
+            self._met[place] == 1 or (self._met[place] > 1 and edit.diagnostic.rule not in _BY_THEIR_PLACE)
             for place, edit in self._edits.items()
         )
 
@@ -231,25 +241,27 @@ _BY_THEIR_PLACE = (Rule.MIN_FAILED_TOO_LARGE, Rule.MIN_SUCCEEDED_TOO_LARGE)
 """What is too large for one role may be right for another."""
 
 
-def _leaves_fewer_faults(edits: Sequence[_Edit], before: Iterable[Fault], after: Iterable[Fault]) -> bool:
-    fixed = Counter(_identity(edit.fault) for edit in edits)
-    expected = Counter(_identity(fault) for fault in before)
+def _leaves_fewer_faults(
+    edits: Sequence[_Edit], before: Iterable[Diagnostic], after: Iterable[Diagnostic]
+) -> bool:
+    fixed = Counter(_identity(edit.diagnostic) for edit in edits)
+    expected = Counter(_identity(diagnostic) for diagnostic in before)
     expected.subtract(fixed)
-    left = Counter(_identity(fault) for fault in after)
+    left = Counter(_identity(diagnostic) for diagnostic in after)
     looked_into = tuple(edit.path for edit in edits if edit.is_of_a_key)
     are_gone = all(left[identity] <= expected[identity] for identity in fixed)
     has_new_errors = any(
-        fault.is_error
-        and left[_identity(fault)] > expected[_identity(fault)]
-        and not any(_is_within(fault.path, path) for path in looked_into)
-        for fault in after
+        diagnostic.is_error
+        and left[_identity(diagnostic)] > expected[_identity(diagnostic)]
+        and not any(_is_within(diagnostic.path, path) for path in looked_into)
+        for diagnostic in after
     )
     return are_gone and not has_new_errors
 
 
-def _identity(fault: Fault) -> tuple[int, Rule, str]:
+def _identity(diagnostic: Diagnostic) -> tuple[int, Rule, str]:
     """Columns move when something before them is edited."""
-    return fault.line, fault.rule, fault.message
+    return diagnostic.line, diagnostic.rule, diagnostic.message
 
 
 def _is_within(path: str, outer: str) -> bool:

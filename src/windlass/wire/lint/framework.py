@@ -10,25 +10,25 @@ from collections.abc import Iterator
 from windlass.model import names
 from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec
 from windlass.wire import diagnostics, pod_schema, structural_validation
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.lint import annotations, pods, policies, ports
 from windlass.wire.yaml import tree
 
 API_VERSIONS = tuple(names.api_version(group) for group in names.GROUPS)
 
 
-def check(framework: tree.Mapping, path: str = "") -> Iterator[Fault]:
+def check(framework: tree.Mapping, path: str = "") -> Iterator[Diagnostic]:
     """All faults of a Framework that stands at `path` of its document. Its status is the controller's own affair."""
     is_as_meant = True
-    for fault in _check_statements(framework, path):
-        is_as_meant = is_as_meant and not fault.is_error and fault.rule is not Rule.MISSPELT_FIELD
-        yield fault
+    for diagnostic in _check_statements(framework, path):
+        is_as_meant = is_as_meant and not diagnostic.is_error and diagnostic.rule is not Rule.MISSPELT_FIELD
+        yield diagnostic
     # What a Framework will do can be said when it is known what it says.
     if is_as_meant:
         yield from policies.check(framework, path)
 
 
-def _check_statements(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_statements(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     yield from _check_fields(framework, path)
     yield from _check_kind(framework, path)
     yield from _check_metadata(framework, diagnostics.field(path, "metadata"))
@@ -37,7 +37,7 @@ def _check_statements(framework: tree.Mapping, path: str) -> Iterator[Fault]:
     yield from annotations.check(framework, path)
 
 
-def _check_fields(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_fields(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     known = structural_validation.field_names(Framework)
     for key in framework.entries:
         if key not in known:
@@ -51,7 +51,7 @@ def _check_fields(framework: tree.Mapping, path: str) -> Iterator[Fault]:
             )
 
 
-def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     for field, accepted in (("apiVersion", API_VERSIONS), ("kind", (names.KIND,))):
         node = framework.get(field)
         expected = " or ".join(accepted)
@@ -62,7 +62,7 @@ def _check_kind(framework: tree.Mapping, path: str) -> Iterator[Fault]:
             yield from structural_validation.wrong_type(node, expected, diagnostics.field(path, field))
 
 
-def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     metadata = framework.get("metadata")
     if metadata is None:
         message = "the metadata is missing, with the name of the Framework"
@@ -89,7 +89,7 @@ def _why_not_a_name(name: str, framework: tree.Mapping) -> str:
     return f"{label}; its pods' names would have {longest} characters, and Kubernetes allows {names.POD_NAME_LIMIT}"
 
 
-def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     spec = framework.get("spec")
     if spec is None:
         if not _is_misspelt(framework, "spec", structural_validation.field_names(Framework)):
@@ -114,7 +114,7 @@ def _check_spec(framework: tree.Mapping, path: str) -> Iterator[Fault]:
             yield from _check_task(role, diagnostics.item(roles_path, index))
 
 
-def _check_task(role: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_task(role: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     task = role.get("task")
     if task is None:
         message = 'the field "task" is missing: a role needs one, with a pod template'
@@ -128,7 +128,9 @@ def _check_task(role: tree.Mapping, path: str) -> Iterator[Fault]:
         yield from pod_schema.check(pod, f"{path}.task.pod")
 
 
-def _check_role_names(framework: tree.Mapping, roles: tuple[tree.Node, ...], path: str) -> Iterator[Fault]:
+def _check_role_names(
+    framework: tree.Mapping, roles: tuple[tree.Node, ...], path: str
+) -> Iterator[Diagnostic]:
     framework_name = tree.text_of(tree.dig(framework, "metadata", "name")) or ""
     first_lines: dict[str, int] = {}
     for index, role in enumerate(roles):
@@ -149,7 +151,7 @@ def _check_role_names(framework: tree.Mapping, roles: tuple[tree.Node, ...], pat
         yield from _check_pod_name(framework_name, role, text, name_path)
 
 
-def _check_pod_name(framework: str, role: tree.Node, role_name: str, path: str) -> Iterator[Fault]:
+def _check_pod_name(framework: str, role: tree.Node, role_name: str, path: str) -> Iterator[Diagnostic]:
     """Valid names give at most 132 characters; why a longer name of a Framework cannot be had is said there."""
     are_valid = re.fullmatch(names.DNS_LABEL_PATTERN, framework) and re.search(
         names.ROLE_NAME_PATTERN, role_name

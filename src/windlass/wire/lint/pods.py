@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from windlass.wire import diagnostics
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
 
 CONTAINER_FIELDS = ("containers", "initContainers", "ephemeralContainers")
@@ -12,7 +12,7 @@ _MOST_COMPARED = 200
 """Volumes among which a similar name is looked for: comparing takes time, and no pod has more."""
 
 
-def check(task: tree.Mapping, path: str) -> Iterator[Fault]:
+def check(task: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """`task` is the mapping that should hold the template under `pod`."""
     yield from _check_presence(task, path)
     spec = tree.dig(task, "pod", "spec")
@@ -27,7 +27,7 @@ def containers_of(pod_spec: tree.Node | None, path: str) -> Iterator[tuple[tree.
                 yield container, diagnostics.item(f"{path}.{field}", index)
 
 
-def _check_presence(task: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_presence(task: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """The schema asks for `containers` in a spec, but for no spec, and takes an empty list."""
     pod = task.get("pod")
     if pod is None:
@@ -45,7 +45,7 @@ def _check_presence(task: tree.Mapping, path: str) -> Iterator[Fault]:
         )
 
 
-def _check_mounts(pod_spec: tree.Node | None, path: str) -> Iterator[Fault]:
+def _check_mounts(pod_spec: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     volumes = [
         tree.text_of(tree.dig(volume, "name")) for volume in tree.items_of(tree.dig(pod_spec, "volumes"))
     ]

@@ -13,7 +13,7 @@ from windlass.model import names, role_names
 from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import ALWAYS_RETRY, RETRY_IF_FAILED
 from windlass.wire import diagnostics, structural_validation
-from windlass.wire.diagnostics import Fault, Fix, Remedy, Rule
+from windlass.wire.diagnostics import Diagnostic, Fix, Remedy, Rule
 from windlass.wire.yaml import tree
 
 _PS = "ps"
@@ -76,7 +76,7 @@ class _Endless(msgspec.Struct, frozen=True):
     is_by_choice: bool = True
 
 
-def check(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """`path` is where the Framework stands in its document."""
     spec_path = diagnostics.field(path, "spec")
     roles = tuple(_roles(framework, f"{spec_path}.taskRoles"))
@@ -101,7 +101,7 @@ _NEVER_FAILS = "so failed tasks of this role never end the job"
 _NEVER_SUCCEEDS = "so succeeded tasks of this role never end the job"
 
 
-def _check_count(role: _Role, field: str, consequence: str, rule: Rule) -> Iterator[Fault]:
+def _check_count(role: _Role, field: str, consequence: str, rule: Rule) -> Iterator[Diagnostic]:
     node = role.limit(field)
     count = _number(node)
     if node is None or not 0 < role.tasks < count:
@@ -115,7 +115,7 @@ def _check_count(role: _Role, field: str, consequence: str, rule: Rule) -> Itera
     yield diagnostics.warning(node, where, message, rule, Fix(Remedy.REPLACE, str(role.tasks)))
 
 
-def _check_endings(roles: Sequence[_Role]) -> Iterator[Fault]:
+def _check_endings(roles: Sequence[_Role]) -> Iterator[Diagnostic]:
     """An attempt ends by a rule of one role, or when every task of every role has ended."""
     working = [role for role in roles if role.tasks > 0 and role.pod is not None]
     endless = {role.path: why for role in working if (why := _why_endless(role)) is not None}
@@ -131,7 +131,7 @@ def _check_endings(roles: Sequence[_Role]) -> Iterator[Fault]:
             yield _keeps_the_job(role, endless[role.path])
 
 
-def _waits_in_vain(role: _Role, why: _Endless) -> Fault:
+def _waits_in_vain(role: _Role, why: _Endless) -> Diagnostic:
     field = "frameworkAttemptCompletionPolicy.minSucceededTaskCount"
     return diagnostics.warning(
         role.limit("minSucceededTaskCount") or role.node,
@@ -142,7 +142,7 @@ def _waits_in_vain(role: _Role, why: _Endless) -> Fault:
     )
 
 
-def _keeps_the_job(role: _Role, why: _Endless) -> Fault:
+def _keeps_the_job(role: _Role, why: _Endless) -> Diagnostic:
     return diagnostics.warning(
         role.node.get("name") or role.node,
         f"{role.path}.name",
@@ -200,7 +200,7 @@ def _endless_command(text: str) -> str:
     return ""
 
 
-def _check_tasks(framework: tree.Mapping, roles: Sequence[_Role], path: str) -> Iterator[Fault]:
+def _check_tasks(framework: tree.Mapping, roles: Sequence[_Role], path: str) -> Iterator[Diagnostic]:
     if roles and all(role.tasks == 0 and _is_zero(role.node.get("taskNumber")) for role in roles):
         message = "no role has tasks: nothing runs until somebody scales it. Write a taskNumber of at least 1"
         yield diagnostics.warning(
@@ -218,7 +218,7 @@ def _check_tasks(framework: tree.Mapping, roles: Sequence[_Role], path: str) -> 
             yield diagnostics.warning(at, f"{role.path}.taskNumber", message, Rule.NO_TASKS)
 
 
-def _check_retries(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def _check_retries(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     node = tree.dig(framework, "spec", "retryPolicy", "maxRetryCount")
     if node is not None and _number(node) == ALWAYS_RETRY:
         message = (
@@ -228,7 +228,7 @@ def _check_retries(framework: tree.Mapping, path: str) -> Iterator[Fault]:
         yield diagnostics.warning(node, f"{path}.maxRetryCount", message, Rule.ENDLESS_RETRY)
 
 
-def _check_own_barrier(framework: tree.Mapping, role: _Role) -> Iterator[Fault]:
+def _check_own_barrier(framework: tree.Mapping, role: _Role) -> Iterator[Diagnostic]:
     """Those that an annotation asks for are spoken of in `wish_faults`."""
     init_containers = tree.items_of(tree.dig(role.pod, "initContainers"))
     has_a_barrier = any(
@@ -257,7 +257,7 @@ def _check_own_barrier(framework: tree.Mapping, role: _Role) -> Iterator[Fault]:
         yield diagnostics.warning(role.node, role.path, message, Rule.NO_PORT)
 
 
-def _check_host_paths(roles: Sequence[_Role]) -> Iterator[Fault]:
+def _check_host_paths(roles: Sequence[_Role]) -> Iterator[Diagnostic]:
     sharing: dict[str, list[tuple[_Role, tree.Node, str]]] = {}
     for role in roles:
         for index, volume in enumerate(tree.items_of(tree.dig(role.pod, "volumes"))):

@@ -12,7 +12,7 @@ from itertools import islice
 import msgspec
 
 from windlass.wire import diagnostics
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.lint import pods
 from windlass.wire.yaml import tree
 
@@ -53,7 +53,7 @@ class Ports(msgspec.Struct, frozen=True):
         return next((meant for meant in _slips(str(port)) if meant in self.owners), None)
 
 
-def check(framework: tree.Mapping, path: str) -> Iterator[Fault]:
+def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """`path` is where the Framework stands in its document."""
     name = tree.text_of(tree.dig(framework, "metadata", "name")) or ""
     roles = tuple(_roles(framework, path))
@@ -81,7 +81,7 @@ def used_ports(text: str, own_names: frozenset[str]) -> tuple[int, ...]:
     return tuple(port for port in dict.fromkeys(after_port + after_host) if port in _PORTS)
 
 
-def _check_ports(phrase: Phrase, ports: Ports, own_names: frozenset[str]) -> Iterator[Fault]:
+def _check_ports(phrase: Phrase, ports: Ports, own_names: frozenset[str]) -> Iterator[Diagnostic]:
     for port in used_ports(phrase.text, own_names):
         if port in ports.owners:
             continue
@@ -98,7 +98,7 @@ def _check_ports(phrase: Phrase, ports: Ports, own_names: frozenset[str]) -> Ite
         )
 
 
-def _check_name(phrase: Phrase, framework: str) -> Iterator[Fault]:
+def _check_name(phrase: Phrase, framework: str) -> Iterator[Diagnostic]:
     others = dict.fromkeys(match[1] for match in _FRAMEWORK_NAME.finditer(phrase.text))
     for other in others:
         if framework and other != framework:

@@ -6,11 +6,11 @@ import msgspec
 
 from windlass.model.status import FrameworkStatus
 from windlass.wire import diagnostics
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import tree
 
 
-def check(node: tree.Mapping, path: str) -> Iterator[Fault]:
+def check(node: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     """Of a Framework."""
     status = node.get("status")
     is_empty = status is None or (isinstance(status, tree.Mapping) and not status.entries)

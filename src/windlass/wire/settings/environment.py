@@ -14,9 +14,9 @@ from msgspec import inspect
 
 from windlass.model.settings import Settings
 from windlass.wire import diagnostics
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import scalars, tree
-from windlass.wire.yaml.text import Place
+from windlass.wire.yaml.text import Position
 
 PREFIX = "WINDLASS_"
 CONFIGURATION_FILE = "WINDLASS_CONFIG"
@@ -24,7 +24,7 @@ CONFIGURATION_FILE = "WINDLASS_CONFIG"
 DEFAULTS = {"kubeApiServerAddress": "KUBE_APISERVER_ADDRESS", "kubeConfigFilePath": "KUBECONFIG"}
 """Variables that others use too, and that speak where nothing else does, as in the reference."""
 
-_NOWHERE = Place(0, 0)
+_NOWHERE = Position(0, 0)
 _IN_FILES_ONLY = frozenset({"pod_failure_spec"})
 _OF_A_SERVICE = re.compile(
     r"(.+_)?(SERVICE_(HOST|PORT(_.+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)"
@@ -64,8 +64,8 @@ class Setting(msgspec.Struct, frozen=True):
         return f"{self.flag}/--no-{self.flag.removeprefix('--')}" if self.is_boolean else self.flag
 
 
-class SettingFault(Fault, frozen=True):
-    """A fault of a value that stands in no file: it has no line, and `file` says where the value comes from."""
+class SettingFault(Diagnostic, frozen=True):
+    """A diagnostic of a value that stands in no file: it has no line, and `file` says where the value comes from."""
 
     def __str__(self) -> str:
         subject = f"{self.path}: " if self.path else ""
@@ -95,9 +95,9 @@ _BY_ATTRIBUTE = {setting.attribute: setting for setting in SETTINGS}
 _BY_VARIABLE = {setting.variable: setting for setting in SETTINGS}
 
 
-def attributed(fault: Fault, origin: str) -> Fault:
-    """The same fault of a value from there."""
-    return SettingFault(**msgspec.structs.asdict(fault.with_file(origin)))
+def attributed(diagnostic: Diagnostic, origin: str) -> Diagnostic:
+    """The same diagnostic of a value from there."""
+    return SettingFault(**msgspec.structs.asdict(diagnostic.with_file(origin)))
 
 
 def from_defaults(environment: Mapping[str, str]) -> Layer:
@@ -127,7 +127,7 @@ def from_flags(flags: Mapping[str, Any]) -> Layer:
     )
 
 
-def unknown_variables(environment: Mapping[str, str]) -> Iterator[Fault]:
+def unknown_variables(environment: Mapping[str, str]) -> Iterator[Diagnostic]:
     """A warning for each variable that looks like one of ours and is none."""
     known = (*_BY_VARIABLE, CONFIGURATION_FILE)
     for name in sorted(environment):

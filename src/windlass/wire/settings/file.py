@@ -17,7 +17,7 @@ from windlass.model.completion import CompletionTypeName
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
 from windlass.model.settings import Settings
 from windlass.wire import diagnostics, structural_validation
-from windlass.wire.diagnostics import Fault, FaultyFileError
+from windlass.wire.diagnostics import Diagnostic, InvalidFileError
 from windlass.wire.settings import environment
 from windlass.wire.settings.environment import Layer
 from windlass.wire.yaml import parse as yaml_parse
@@ -32,7 +32,7 @@ _DEFAULTS = {setting.key: setting.default for setting in environment.SETTINGS}
 
 class Gathered(NamedTuple):
     settings: Settings
-    warnings: tuple[Fault, ...]
+    warnings: tuple[Diagnostic, ...]
 
 
 class Order(NamedTuple):
@@ -85,7 +85,7 @@ TIME_TO_ASK = f"requestTimeoutSec + {LONGEST_RETRY} × leaseRetryPeriodSec ≤ l
 
 
 def load_settings(data: bytes, file: str) -> Settings:
-    """An empty file means all defaults. Raises `FaultyFileError` with all faults of the file."""
+    """An empty file means all defaults. Raises `InvalidFileError` with all faults of the file."""
     return gather((data, file), {}, {}).settings
 
 
@@ -94,7 +94,7 @@ def gather(
 ) -> Gathered:
     """The settings from all sources: a file's content and name, the environment, and flags by attribute.
 
-    Raises `FaultyFileError` with all faults of all sources.
+    Raises `InvalidFileError` with all faults of all sources.
     """
     data, name = file or (b"", "")
     written, found = _read(data, name)
@@ -105,18 +105,18 @@ def gather(
     roots = (environment.from_defaults(variables).root, written, from_environment.root, from_flags.root)
     origins = {**from_environment.origins, **from_flags.origins}
     whole = Layer(functools.reduce(_laid_over, roots), origins)
-    faulty = {fault.path for fault in found}
+    faulty = {diagnostic.path for diagnostic in found}
     disordered = list(_check_orders(whole, name, faulty))
-    faulty |= {fault.path for fault in disordered}
+    faulty |= {diagnostic.path for diagnostic in disordered}
     found.extend(_attributed(disordered, whole, name))
     found.extend(_attributed(_check_lease(whole.root, faulty), whole, name))
     found.extend(_attributed(_check_burst(whole.root), whole, name))
-    if any(fault.is_error for fault in found):
-        raise FaultyFileError([fault for fault in found if fault.is_error])
+    if any(diagnostic.is_error for diagnostic in found):
+        raise InvalidFileError([diagnostic for diagnostic in found if diagnostic.is_error])
     return Gathered(_settings(whole.root), (*found, *environment.unknown_variables(variables)))
 
 
-def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Fault]]:
+def _read(data: bytes, file: str) -> tuple[tree.Mapping, list[Diagnostic]]:
     """The file's mapping, as far as there is one, and what is wrong with the file by itself."""
     parsed = yaml_parse.parse(data)
     documents = [document for document in parsed.documents if not document.is_empty]
@@ -146,20 +146,20 @@ def _laid_over(lower: tree.Mapping, upper: tree.Mapping) -> tree.Mapping:
     return tree.Mapping(entries, keys, upper.line, upper.column)
 
 
-def _attributed(found: Iterable[Fault], layer: Layer, file: str) -> Iterator[Fault]:
-    for fault in found:
-        origin = layer.origins.get(fault.path.partition("[")[0])
-        yield fault.with_file(file) if origin is None else environment.attributed(fault, origin)
+def _attributed(found: Iterable[Diagnostic], layer: Layer, file: str) -> Iterator[Diagnostic]:
+    for diagnostic in found:
+        origin = layer.origins.get(diagnostic.path.partition("[")[0])
+        yield diagnostic.with_file(file) if origin is None else environment.attributed(diagnostic, origin)
 
 
 # What may be wrong with a file or a value by itself
 
 
-def _check_file(parsed: tree.Parsed, documents: list[tree.Document]) -> Iterator[Fault]:
+def _check_file(parsed: tree.Parsed, documents: list[tree.Document]) -> Iterator[Diagnostic]:
     if parsed.failure is not None:
         yield parsed.failure
     for document in documents[:1]:
-        yield from document.faults
+        yield from document.diagnostics
         yield from _check_values(document.root)
         yield from _check_failure_classes(document.root)
     for document in documents[1:]:
@@ -168,7 +168,7 @@ def _check_file(parsed: tree.Parsed, documents: list[tree.Document]) -> Iterator
         )
 
 
-def _check_values(root: tree.Node) -> Iterator[Fault]:
+def _check_values(root: tree.Node) -> Iterator[Diagnostic]:
     yield from structural_validation.check(root, Settings, "")
     for key, is_right, expected in (
         ("metricsAddress", _is_an_address, 'host:port, [v6]:port, :port, or "off"'),
@@ -210,7 +210,7 @@ def _is_a_namespace(text: str) -> bool:
 # What may be wrong between values, wherever each of them comes from
 
 
-def _check_orders(whole: Layer, file: str, faulty: set[str]) -> Iterator[Fault]:
+def _check_orders(whole: Layer, file: str, faulty: set[str]) -> Iterator[Diagnostic]:
     """About a value that is faulty by itself, enough has been said."""
     has_election = _value(whole.root, "leaderElection") is not False
     for order in ORDERS:
@@ -231,7 +231,7 @@ def _check_orders(whole: Layer, file: str, faulty: set[str]) -> Iterator[Fault]:
         )
 
 
-def _check_lease(root: tree.Mapping, faulty: set[str]) -> Iterator[Fault]:
+def _check_lease(root: tree.Mapping, faulty: set[str]) -> Iterator[Diagnostic]:
     """Between two renewals there has to be enough of the lease left for a request."""
     keys = ("leaseDurationSec", "leaseRenewDeadlineSec", "leaseRetryPeriodSec", "requestTimeoutSec")
     if _value(root, "leaderElection") is False or faulty & set(keys):
@@ -252,7 +252,7 @@ def _check_lease(root: tree.Mapping, faulty: set[str]) -> Iterator[Fault]:
     )
 
 
-def _check_burst(root: tree.Mapping) -> Iterator[Fault]:
+def _check_burst(root: tree.Mapping) -> Iterator[Diagnostic]:
     node = root.get("kubeClientBurst")
     if node is not None and _value(root, "kubeClientBurst") and not _value(root, "kubeClientQps"):
         yield diagnostics.warning(
@@ -261,7 +261,7 @@ def _check_burst(root: tree.Mapping) -> Iterator[Fault]:
 
 
 def _value(root: tree.Mapping, key: str) -> Any:
-    """A number or a boolean; of what is neither, the default, for a fault has been found there."""
+    """A number or a boolean; of what is neither, the default, for a diagnostic has been found there."""
     node = root.get(key)
     if isinstance(node, tree.Scalar) and isinstance(node.value, int | float):
         return node.value
@@ -276,7 +276,7 @@ def _origin(whole: Layer, file: str, key: str) -> str:
 # Failure classes
 
 
-def _check_failure_classes(root: tree.Node) -> Iterator[Fault]:
+def _check_failure_classes(root: tree.Node) -> Iterator[Diagnostic]:
     first_lines: dict[int, int] = {}
     for index, failure in enumerate(tree.items_of(tree.dig(root, "podFailureSpec"))):
         path = diagnostics.item("podFailureSpec", index)
@@ -294,7 +294,7 @@ def _check_failure_classes(root: tree.Node) -> Iterator[Fault]:
             yield from _check_pattern(pattern, diagnostics.item(f"{path}.podPatterns", number))
 
 
-def _check_code(node: tree.Node | None, first_lines: dict[int, int], path: str) -> Iterator[Fault]:
+def _check_code(node: tree.Node | None, first_lines: dict[int, int], path: str) -> Iterator[Diagnostic]:
     if not isinstance(node, tree.Scalar) or not isinstance(node.value, int):
         return
     if completion.is_reserved(node.value):
@@ -312,7 +312,7 @@ def _check_code(node: tree.Node | None, first_lines: dict[int, int], path: str) 
     first_lines.setdefault(node.value, node.line)
 
 
-def _check_type(node: tree.Node | None, path: str) -> Iterator[Fault]:
+def _check_type(node: tree.Node | None, path: str) -> Iterator[Diagnostic]:
     """Other words than the two names are the shape's affair."""
     if node is not None and tree.text_of(node) == CompletionTypeName.SUCCEEDED:
         yield from structural_validation.wrong_type(
@@ -320,7 +320,7 @@ def _check_type(node: tree.Node | None, path: str) -> Iterator[Fault]:
         )
 
 
-def _check_pattern(pattern: tree.Node, path: str) -> Iterator[Fault]:
+def _check_pattern(pattern: tree.Node, path: str) -> Iterator[Diagnostic]:
     """A pod's pattern, or that of a container within it."""
     yield from _check_expressions(pattern, path)
     for field, lowest in (("signalRange", None), ("codeRange", _LOWEST_FAILED_CODE)):
@@ -329,7 +329,7 @@ def _check_pattern(pattern: tree.Node, path: str) -> Iterator[Fault]:
         yield from _check_pattern(container, diagnostics.item(f"{path}.containers", index))
 
 
-def _check_expressions(pattern: tree.Node, path: str) -> Iterator[Fault]:
+def _check_expressions(pattern: tree.Node, path: str) -> Iterator[Diagnostic]:
     for field in _EXPRESSIONS:
         node = tree.dig(pattern, field)
         text = tree.text_of(node)
@@ -341,7 +341,7 @@ def _check_expressions(pattern: tree.Node, path: str) -> Iterator[Fault]:
             yield diagnostics.error(node, f"{path}.{field}", f"invalid RE2 expression: {error.reason}")
 
 
-def _check_range(node: tree.Node | None, lowest: int | None, path: str) -> Iterator[Fault]:
+def _check_range(node: tree.Node | None, lowest: int | None, path: str) -> Iterator[Diagnostic]:
     low = _integer(tree.dig(node, "min"), lowest)
     high = _integer(tree.dig(node, "max"), None)
     if node is not None and low is not None and high is not None and low > high:

@@ -15,9 +15,9 @@ import msgspec
 import yaml
 
 from windlass.wire import diagnostics
-from windlass.wire.diagnostics import Fault, Rule
+from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import scalars, tree
-from windlass.wire.yaml.text import Place, UnreadableError, decode, looks_like_json
+from windlass.wire.yaml.text import ParseError, Position, decode, looks_like_json
 from windlass.wire.yaml.tree import Document, Invalid, Mapping, Node, Parsed, Scalar, Sequence
 
 DEEPEST = 100
@@ -44,13 +44,13 @@ def parse(data: bytes) -> Parsed:
         text = decode(data)
         with contextlib.closing(events_of(text)) as events:
             documents.extend(_documents(events))
-    except UnreadableError as unreadable:
-        return Parsed(tuple(documents), unreadable.fault)
+    except ParseError as unreadable:
+        return Parsed(tuple(documents), unreadable.diagnostic)
     return Parsed(tuple(documents))
 
 
 def events_of(text: str) -> Generator[Any, None, None]:
-    """What the YAML parser meets, one after the other, each with its places. Raises `UnreadableError`."""
+    """What the YAML parser meets, one after the other, each with its places. Raises `ParseError`."""
     try:
         yield from yaml.parse(text, Loader=_Loader)
     except yaml.YAMLError as broken:
@@ -87,7 +87,7 @@ class _Open:
         self.place = _place(event.start_mark)
         self.items: list[Node] = []
         self.entries: dict[str, Node] = {}
-        self.keys: dict[str, Place] = {}
+        self.keys: dict[str, Position] = {}
         self.merged: list[Node] = []
         self.key: _Key | None = None
         self.values = 1
@@ -110,7 +110,7 @@ class _Open:
 
 class _Key(msgspec.Struct, frozen=True):
     text: str
-    place: Place
+    place: Position
     is_merge: bool = False
     is_faulty: bool = False
     """Its value is read and forgotten."""
@@ -126,10 +126,10 @@ class _Builder:
         self.anchors: dict[str, _Measured | None] = {}
         """None while the anchored value is still open."""
         self.root: Node = Scalar(None, 1, 1)
-        self.faults: list[Fault] = []
+        self.diagnostics: list[Diagnostic] = []
 
     def document(self) -> Document:
-        return Document(self.root, tuple(self.faults))
+        return Document(self.root, tuple(self.diagnostics))
 
     def take(self, event: Any) -> None:
         if isinstance(event, yaml.ScalarEvent):
@@ -143,7 +143,7 @@ class _Builder:
 
     def _enter(self, event: Any) -> None:
         if len(self.open) >= DEEPEST:
-            raise UnreadableError(
+            raise ParseError(
                 _place(event.start_mark), f"nested deeper than {DEEPEST} levels: no Kubernetes object is"
             )
         self._count(1, event)
@@ -163,20 +163,20 @@ class _Builder:
     def _aliased(self, event: Any) -> _Measured:
         place = _place(event.start_mark)
         if event.anchor not in self.anchors:
-            raise UnreadableError(
+            raise ParseError(
                 place,
                 f"the alias *{diagnostics.cut(event.anchor)} refers to an anchor that does not stand before it",
                 self._path(),
             )
         target = self.anchors[event.anchor]
         if target is None:
-            raise UnreadableError(
+            raise ParseError(
                 place,
                 f"the alias *{diagnostics.cut(event.anchor)} stands inside the value that it refers to",
                 self._path(),
             )
         if len(self.open) + target.height > DEEPEST:
-            raise UnreadableError(
+            raise ParseError(
                 place,
                 f"with the alias *{diagnostics.cut(event.anchor)} nested deeper than {DEEPEST} levels",
                 self._path(),
@@ -217,7 +217,7 @@ class _Builder:
             self._fault(key.place, "the merge key << wants a mapping, or a list of mappings")
 
     def _key(self, node: Node, event: Any) -> _Key:
-        place = Place(node.line, node.column)
+        place = Position(node.line, node.column)
         if event is not None:
             place = _place(event.start_mark)
         if isinstance(node, Scalar):
@@ -231,7 +231,7 @@ class _Builder:
             self._fault(place, "a key must be a string")
         return _Key("", place, is_faulty=True)
 
-    def _is_duplicate(self, key: str, place: Place) -> bool:
+    def _is_duplicate(self, key: str, place: Position) -> bool:
         first = self.open[-1].keys.get(key)
         if first is None:
             return False
@@ -271,15 +271,15 @@ class _Builder:
     def _count(self, values: int, event: Any) -> None:
         self.count += values
         if self.count > MOST_VALUES:
-            raise UnreadableError(
+            raise ParseError(
                 _place(event.start_mark),
                 f"more than {MOST_VALUES} values, aliases written out: use fewer, or split the file",
                 self._path(),
             )
 
-    def _fault(self, place: Place, message: str, rule: Rule = Rule.NOT_JSON) -> None:
-        if len(self.faults) <= diagnostics.MOST_FAULTS:
-            self.faults.append(diagnostics.error(place, self._path(), message, rule))
+    def _fault(self, place: Position, message: str, rule: Rule = Rule.NOT_JSON) -> None:
+        if len(self.diagnostics) <= diagnostics.MAX_DIAGNOSTICS:
+            self.diagnostics.append(diagnostics.error(place, self._path(), message, rule))
 
     def _path(self) -> str:
         path = ""
@@ -291,12 +291,12 @@ class _Builder:
         return path
 
 
-def place_of(event: Any) -> Place:
+def place_of(event: Any) -> Position:
     return _place(event.start_mark)
 
 
-def _place(mark: Any) -> Place:
-    return Place(mark.line + 1, mark.column + 1)
+def _place(mark: Any) -> Position:
+    return Position(mark.line + 1, mark.column + 1)
 
 
 def _is_plain(event: Any) -> bool:
@@ -315,20 +315,20 @@ def _unknown_tag(tag: str, value: str | None = None) -> str:
     return f"found the tag {diagnostics.cut(short)}{subject}, which cannot be kept in JSON: remove it"
 
 
-def _not_yaml(broken: yaml.YAMLError, text: str) -> UnreadableError:
+def _not_yaml(broken: yaml.YAMLError, text: str) -> ParseError:
     problem, context, mark, began = (
         getattr(broken, field, None) for field in ("problem", "context", "problem_mark", "context_mark")
     )
     lines = text.splitlines() or [""]
     is_at_the_end = mark is None or mark.line >= len(lines)
-    place = Place(len(lines), len(lines[-1]) + 1) if is_at_the_end else _place(mark)
+    place = Position(len(lines), len(lines[-1]) + 1) if is_at_the_end else _place(mark)
     line = lines[place.line - 1]
     indentation = line[: len(line) - len(line.lstrip())]
     if "\t" in indentation and not looks_like_json(text):
-        return UnreadableError(
-            Place(place.line, indentation.index("\t") + 1),
+        return ParseError(
+            Position(place.line, indentation.index("\t") + 1),
             "found a tab in the indentation; YAML indents with spaces only: replace the tab by spaces",
         )
     during = f"{context}, " if context else ""
     since = f"begun in line {began.line + 1}, " if began is not None and began.line + 1 < place.line else ""
-    return UnreadableError(place, f"this is not YAML: {during}{since}{problem or broken}")
+    return ParseError(place, f"this is not YAML: {during}{since}{problem or broken}")

@@ -1,4 +1,4 @@
-"""Bytes of a file → text that a YAML parser may safely be given, or the fault that prevents it."""
+"""Bytes of a file → text that a YAML parser may safely be given, or the diagnostic that prevents it."""
 
 import re
 
@@ -16,50 +16,51 @@ _ESCAPE = re.compile(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-f
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-class Place(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True):
     line: int
     column: int
 
 
-class UnreadableError(Exception):
-    """There is no document to be had; carries the fault that says why."""
+class ParseError(Exception):
+    """There is no document to be had; carries the diagnostic that says why."""
 
     def __init__(self, at: diagnostics.Located, message: str, path: str = "") -> None:
         super().__init__(message)
-        self.fault = diagnostics.error(at, path, message, diagnostics.Rule.UNREADABLE)
+        self.diagnostic = diagnostics.error(at, path, message, diagnostics.Rule.UNREADABLE)
 
 
 def decode(data: bytes) -> str:
-    """Raises `UnreadableError` for what is too large, not UTF-8, or holds characters that YAML forbids."""
+    """Raises `ParseError` for what is too large, not UTF-8, or holds characters that YAML forbids."""
     if len(data) > MOST_BYTES:
-        raise UnreadableError(
-            Place(1, 1), f"the file is larger than {MOST_BYTES // 2**20} MiB, the most that is read; split it"
+        raise ParseError(
+            Position(1, 1),
+            f"the file is larger than {MOST_BYTES // 2**20} MiB, the most that is read; split it",
         )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as broken:
-        raise UnreadableError(_place_of_byte(data, broken.start), _not_utf8(data, broken.start)) from broken
+        raise ParseError(_place_of_byte(data, broken.start), _not_utf8(data, broken.start)) from broken
     forbidden = _NOT_ALLOWED.search(text)
     if forbidden is not None:
-        raise UnreadableError(
+        raise ParseError(
             place_of(text, forbidden.start()),
             f"found the control character U+{ord(forbidden[0]):04X}, expected printable text: is this a YAML file?",
         )
     return _json_as_yaml(text) if looks_like_json(text) else text
 
 
-def place_of(text: str, offset: int) -> Place:
+def place_of(text: str, offset: int) -> Position:
     before = text[:offset].splitlines(keepends=True)
     if not before or before[-1].endswith(("\n", "\r", "\x85", "\u2028", "\u2029")):
-        return Place(len(before) + 1, 1)
-    return Place(len(before), len(before[-1]) + 1)
+        return Position(len(before) + 1, 1)
+    return Position(len(before), len(before[-1]) + 1)
 
 
 def looks_like_json(text: str) -> bool:
     return text.lstrip()[:1] in ("{", "[")
 
 
-def _place_of_byte(data: bytes, offset: int) -> Place:
+def _place_of_byte(data: bytes, offset: int) -> Position:
     return place_of(data[:offset].decode("utf-8-sig", errors="replace"), offset)
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from windlass.wire.diagnostics import Fault
+from windlass.wire.diagnostics import Diagnostic
 from windlass.wire.yaml import scalars
-from windlass.wire.yaml.text import Place
+from windlass.wire.yaml.text import Position
 
 
 class Scalar(msgspec.Struct, frozen=True, gc=False):
@@ -27,7 +27,7 @@ class Sequence(msgspec.Struct, frozen=True, gc=False):
 
 class Mapping(msgspec.Struct, frozen=True, gc=False):
     entries: dict[str, "Node"]
-    keys: dict[str, Place]
+    keys: dict[str, Position]
     """Where each key stands; a key that was merged in stands where it was written."""
     line: int
     column: int
@@ -50,7 +50,7 @@ Node = Scalar | Sequence | Mapping | Invalid
 
 class Document(msgspec.Struct, frozen=True):
     root: Node
-    faults: tuple[Fault, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -60,7 +60,7 @@ class Document(msgspec.Struct, frozen=True):
 class Parsed(msgspec.Struct, frozen=True):
     documents: tuple[Document, ...]
     """Those that were read to their end."""
-    failure: Fault | None = None
+    failure: Diagnostic | None = None
     """Why reading stopped, if it did."""
 
 

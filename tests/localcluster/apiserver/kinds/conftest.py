@@ -82,12 +82,12 @@ def _received(given: Object) -> tuple[Kind, Object]:
     return kind, new
 
 
-def _metadata_faults(kind: Kind, new: Object) -> list[api_errors.Fault]:
+def _metadata_faults(kind: Kind, new: Object) -> list[api_errors.FieldError]:
     rule = metadata.name_rule(kind.resource)
     return metadata.validate_metadata(new, namespaced=kind.namespaced, name_rule=rule)
 
 
-def _refuse(kind: Kind, new: Object, faults: list[api_errors.Fault]) -> None:
+def _refuse(kind: Kind, new: Object, faults: list[api_errors.FieldError]) -> None:
     if faults:
         raise api_errors.invalid(kind.group, kind.kind, new["metadata"].get("name", ""), faults)
 

@@ -21,7 +21,7 @@ class _AnyForm:
 
     def default(self, obj: dict[str, Any]) -> None: ...
 
-    def validate(self, obj: dict[str, Any]) -> list[api_errors.Fault]:
+    def validate(self, obj: dict[str, Any]) -> list[api_errors.FieldError]:
         return []
 
 

@@ -5,19 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
-def each(field: str, value: object, problems: Iterable[str]) -> Iterator[Fault]:
+def each(field: str, value: object, problems: Iterable[str]) -> Iterator[FieldError]:
     """A fault for each thing that is wrong with one value."""
     for problem in problems:
         yield api_errors.invalid_value(field, value, problem)
 
 
-def named(field: str, value: str | None, rule: formats.Rule) -> Iterator[Fault]:
+def named(field: str, value: str | None, rule: formats.Rule) -> Iterator[FieldError]:
     """A name that must be there and follow its rule."""
     if not value:
         yield api_errors.required(field)
@@ -25,24 +25,24 @@ def named(field: str, value: str | None, rule: formats.Rule) -> Iterator[Fault]:
     yield from each(field, value, rule(value))
 
 
-def optionally_named(field: str, value: str | None, rule: formats.Rule) -> Iterator[Fault]:
+def optionally_named(field: str, value: str | None, rule: formats.Rule) -> Iterator[FieldError]:
     if value:
         yield from each(field, value, rule(value))
 
 
-def present(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[Fault]:
+def present(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[FieldError]:
     for key in keys:
         if not holder.get(key):
             yield api_errors.required(f"{path}.{key}")
 
 
-def not_negative(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[Fault]:
+def not_negative(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[FieldError]:
     for key in keys:
         if (holder.get(key) or 0) < 0:
             yield api_errors.invalid_value(f"{path}.{key}", holder[key], NOT_NEGATIVE)
 
 
-def one_of(field: str, value: str | None, choices: Iterable[str]) -> Iterator[Fault]:
+def one_of(field: str, value: str | None, choices: Iterable[str]) -> Iterator[FieldError]:
     """One of a few words, and there."""
     if not value:
         yield api_errors.required(field)
@@ -50,17 +50,17 @@ def one_of(field: str, value: str | None, choices: Iterable[str]) -> Iterator[Fa
         yield api_errors.not_supported(field, value, choices)
 
 
-def not_among(field: str, value: object) -> Fault:
+def not_among(field: str, value: object) -> FieldError:
     """Names something that is not there."""
-    return Fault(field, "FieldValueNotFound", f"Not found: {api_errors.shown(value)}")
+    return FieldError(field, "FieldValueNotFound", f"Not found: {api_errors.shown(value)}")
 
 
-def unchanged(field: str, new: object, old: object) -> Iterator[Fault]:
+def unchanged(field: str, new: object, old: object) -> Iterator[FieldError]:
     if new != old:
         yield api_errors.invalid_value(field, new, "field is immutable")
 
 
-def port(field: str, value: int | str) -> Iterator[Fault]:
+def port(field: str, value: int | str) -> Iterator[FieldError]:
     """A port by its number or its name."""
     problems = formats.port_name(value) if isinstance(value, str) else formats.port_number(value)
     yield from each(field, value, problems)
@@ -72,7 +72,7 @@ def indexed(items: Iterable[Any] | None, path: str) -> Iterator[tuple[Any, str]]
         yield item, f"{path}[{index}]"
 
 
-def reachable(field: str, address: str) -> Iterator[Fault]:
+def reachable(field: str, address: str) -> Iterator[FieldError]:
     """An address that does not mean something else to each machine."""
     if not formats.is_ip_address(address):
         yield api_errors.invalid_value(field, address, "must be a valid IP address")

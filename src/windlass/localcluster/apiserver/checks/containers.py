@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, field_references, resources, security, volumes
 
 Container = Mapping[str, Any]
@@ -28,7 +28,7 @@ _PROBE_NUMBERS = (
 )
 
 
-def faults(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[Fault]:
+def faults(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[FieldError]:
     if not containers:
         yield api_errors.required(path)
         return
@@ -38,7 +38,7 @@ def faults(containers: list[Container], known_volumes: Volumes, path: str) -> It
 
 def init_faults(
     containers: list[Container], others: list[Container], known_volumes: Volumes, path: str
-) -> Iterator[Fault]:
+) -> Iterator[FieldError]:
     yield from _all(containers, known_volumes, path)
     for container in containers:
         # They run one after the other, so that only a container's own ports can collide.
@@ -56,7 +56,7 @@ def init_faults(
                 yield api_errors.forbidden_field(f"{at}.{key}", problem)
 
 
-def image_faults(containers: list[Container], path: str) -> Iterator[Fault]:
+def image_faults(containers: list[Container], path: str) -> Iterator[FieldError]:
     """What a pod's images must be beyond what a template's must."""
     for container, at in basics.indexed(containers, path):
         image = container.get("image", "")
@@ -66,7 +66,7 @@ def image_faults(containers: list[Container], path: str) -> Iterator[Fault]:
             )
 
 
-def _all(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[Fault]:
+def _all(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for container, at in basics.indexed(containers, path):
         name = container.get("name", "")
@@ -77,7 +77,7 @@ def _all(containers: list[Container], known_volumes: Volumes, path: str) -> Iter
         yield from _container_faults(container, known_volumes, at)
 
 
-def _container_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[Fault]:
+def _container_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
     yield from basics.present(container, path, "image")
     yield from _probe_and_hook_faults(container, path)
     if container.get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
@@ -93,7 +93,7 @@ def _container_faults(container: Container, known_volumes: Volumes, path: str) -
     yield from security.of_container(container.get("securityContext") or {}, f"{path}.securityContext")
 
 
-def _port_faults(ports: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
+def _port_faults(ports: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for port, at in basics.indexed(ports, path):
         name = port.get("name", "")
@@ -112,7 +112,7 @@ def _port_faults(ports: list[dict[str, Any]] | None, path: str) -> Iterator[Faul
         yield from basics.one_of(f"{at}.protocol", port.get("protocol"), basics.PROTOCOLS)
 
 
-def _host_ports_taken_twice(containers: list[Container], path: str) -> Iterator[Fault]:
+def _host_ports_taken_twice(containers: list[Container], path: str) -> Iterator[FieldError]:
     taken: set[str] = set()
     for container, at in basics.indexed(containers, path):
         for port, port_at in basics.indexed(container.get("ports"), f"{at}.ports"):
@@ -124,7 +124,7 @@ def _host_ports_taken_twice(containers: list[Container], path: str) -> Iterator[
             taken.add(place)
 
 
-def _mount_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[Fault]:
+def _mount_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
     places: set[str] = set()
     devices = {
         device.get("name"): device.get("devicePath") for device in container.get("volumeDevices") or ()
@@ -149,7 +149,7 @@ def _mount_faults(container: Container, known_volumes: Volumes, path: str) -> It
         yield from _propagation_faults(mount, container, path)
 
 
-def _sub_path_faults(mount: Mapping[str, Any], at: str, path: str) -> Iterator[Fault]:
+def _sub_path_faults(mount: Mapping[str, Any], at: str, path: str) -> Iterator[FieldError]:
     if mount.get("subPath"):
         yield from volumes.descending(mount["subPath"], f"{path}.subPath")
     if mount.get("subPathExpr"):
@@ -159,7 +159,7 @@ def _sub_path_faults(mount: Mapping[str, Any], at: str, path: str) -> Iterator[F
         yield from volumes.descending(mount["subPathExpr"], f"{path}.subPathExpr")
 
 
-def _propagation_faults(mount: Mapping[str, Any], container: Container, path: str) -> Iterator[Fault]:
+def _propagation_faults(mount: Mapping[str, Any], container: Container, path: str) -> Iterator[FieldError]:
     propagation = mount.get("mountPropagation")
     if propagation is None:
         return
@@ -172,7 +172,7 @@ def _propagation_faults(mount: Mapping[str, Any], container: Container, path: st
         yield api_errors.forbidden_field(field, problem)
 
 
-def _device_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[Fault]:
+def _device_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
     for device, at in basics.indexed(container.get("volumeDevices"), path):
         name = device.get("name", "")
         if name not in known_volumes:
@@ -183,14 +183,14 @@ def _device_faults(container: Container, known_volumes: Volumes, path: str) -> I
         yield from basics.present(device, at, "devicePath")
 
 
-def _environment_faults(variables: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
+def _environment_faults(variables: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
     for variable, at in basics.indexed(variables, path):
         yield from basics.named(f"{at}.name", variable.get("name"), formats.environment_name)
         if variable.get("valueFrom") is not None:
             yield from _value_faults(variable, variable["valueFrom"], f"{at}.valueFrom")
 
 
-def _environment_source_faults(sources: list[dict[str, Any]] | None, path: str) -> Iterator[Fault]:
+def _environment_source_faults(sources: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
     """`envFrom`: whole ConfigMaps and Secrets."""
     for source, at in basics.indexed(sources, path):
         yield from basics.optionally_named(f"{at}.prefix", source.get("prefix"), formats.environment_name)
@@ -203,7 +203,7 @@ def _environment_source_faults(sources: list[dict[str, Any]] | None, path: str) 
             yield api_errors.invalid_value(path, "", _MORE_THAN_ONE)
 
 
-def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     given = [key for key in _VALUE_SOURCES if key in source]
     if "fieldRef" in given:
         allowed = field_references.IN_ENVIRONMENT
@@ -223,13 +223,13 @@ def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: 
         yield api_errors.invalid_value(path, "", _MORE_THAN_ONE)
 
 
-def _key_faults(reference: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _key_faults(reference: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     name = reference.get("name", "")
     yield from basics.each(f"{path}.name", name, formats.dns_subdomain(name))
     yield from basics.named(f"{path}.key", reference.get("key"), formats.data_key)
 
 
-def _probe_and_hook_faults(container: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _probe_and_hook_faults(container: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     lifecycle = container.get("lifecycle") or {}
     for hook in ("postStart", "preStop"):
         if hook in lifecycle:
@@ -244,7 +244,7 @@ def _probe_and_hook_faults(container: Mapping[str, Any], path: str) -> Iterator[
             yield api_errors.invalid_value(field, probe.get("successThreshold"), "must be 1")
 
 
-def _probe_faults(probe: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _probe_faults(probe: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     yield from _handler_faults(probe, _PROBE_HANDLERS, path)
     yield from basics.not_negative(probe, path, *_PROBE_NUMBERS)
     grace = probe.get("terminationGracePeriodSeconds")
@@ -254,7 +254,7 @@ def _probe_faults(probe: Mapping[str, Any], path: str) -> Iterator[Fault]:
         )
 
 
-def _handler_faults(handler: Mapping[str, Any], kinds: tuple[str, ...], path: str) -> Iterator[Fault]:
+def _handler_faults(handler: Mapping[str, Any], kinds: tuple[str, ...], path: str) -> Iterator[FieldError]:
     given = [kind for kind in kinds if kind in handler]
     if not given:
         yield api_errors.required(path, "must specify a handler type")
@@ -265,7 +265,7 @@ def _handler_faults(handler: Mapping[str, Any], kinds: tuple[str, ...], path: st
         yield api_errors.forbidden_field(f"{path}.{extra}", "may not specify more than 1 handler type")
 
 
-def _action_faults(kind: str, action: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _action_faults(kind: str, action: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     if kind == "exec":
         yield from basics.present(action, path, "command")
     if kind == "httpGet":

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats, quantities
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 
 IN_ENVIRONMENT = (
@@ -50,7 +50,7 @@ _DIVISORS = {
 }
 
 
-def of_a_field(reference: Mapping[str, Any], path: str, allowed: tuple[str, ...]) -> Iterator[Fault]:
+def of_a_field(reference: Mapping[str, Any], path: str, allowed: tuple[str, ...]) -> Iterator[FieldError]:
     version, field = reference.get("apiVersion", ""), reference.get("fieldPath", "")
     if not version or not field:
         yield api_errors.required(f"{path}.apiVersion" if not version else f"{path}.fieldPath")
@@ -67,7 +67,9 @@ def of_a_field(reference: Mapping[str, Any], path: str, allowed: tuple[str, ...]
         yield api_errors.not_supported(f"{path}.fieldPath", field, allowed)
 
 
-def of_a_resource(reference: Mapping[str, Any], path: str, *, in_volume: bool = False) -> Iterator[Fault]:
+def of_a_resource(
+    reference: Mapping[str, Any], path: str, *, in_volume: bool = False
+) -> Iterator[FieldError]:
     resource = reference.get("resource", "")
     if in_volume and not reference.get("containerName"):
         yield api_errors.required(f"{path}.containerName")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver import metadata
 from windlass.localcluster.apiserver.checks import basics
 
@@ -13,13 +13,13 @@ _NEEDS_VALUES = ("In", "NotIn")
 _TAKES_NO_VALUES = ("Exists", "DoesNotExist")
 
 
-def faults(selector: Selector, path: str) -> Iterator[Fault]:
+def faults(selector: Selector, path: str) -> Iterator[FieldError]:
     yield from metadata.label_faults(selector.get("matchLabels"), f"{path}.matchLabels")
     for requirement, at in basics.indexed(selector.get("matchExpressions"), f"{path}.matchExpressions"):
         yield from requirement_faults(requirement, at)
 
 
-def requirement_faults(requirement: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def requirement_faults(requirement: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     operator, values = requirement.get("operator", ""), requirement.get("values")
     if operator in _NEEDS_VALUES and not values:
         yield api_errors.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
@@ -42,7 +42,7 @@ def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
     return has_labels and all(_holds(item, labels) for item in selector.get("matchExpressions") or ())
 
 
-def mismatch(selector: Selector | None, labels: Mapping[str, str] | None, field: str) -> Iterator[Fault]:
+def mismatch(selector: Selector | None, labels: Mapping[str, str] | None, field: str) -> Iterator[FieldError]:
     """Does a selector miss the labels of the template beside it? No selector at all does."""
     if selector is None or not matches(selector, labels or {}):
         yield api_errors.invalid_value(field, labels, "`selector` does not match template `labels`")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver import metadata
 from windlass.localcluster.apiserver.checks import basics, resources, scheduling, security
 from windlass.localcluster.apiserver.checks import containers as check_containers
@@ -22,7 +22,7 @@ _LONGEST_SEARCHES = 2048
 _LARGEST_INT32 = 2**31 - 1
 
 
-def faults(spec: Spec, path: str) -> Iterator[Fault]:
+def faults(spec: Spec, path: str) -> Iterator[FieldError]:
     volumes = spec.get("volumes") or []
     containers, init_containers = spec.get("containers") or [], spec.get("initContainers") or []
     usable = check_volumes.usable(volumes)
@@ -50,7 +50,7 @@ def faults(spec: Spec, path: str) -> Iterator[Fault]:
     yield from resources.faults({"limits": spec.get("overhead")}, f"{path}.overhead")
 
 
-def template_faults(template: Spec, path: str) -> Iterator[Fault]:
+def template_faults(template: Spec, path: str) -> Iterator[FieldError]:
     labels = (template.get("metadata") or {}).get("labels")
     annotations = (template.get("metadata") or {}).get("annotations")
     spec = template.get("spec") or {}
@@ -62,7 +62,7 @@ def template_faults(template: Spec, path: str) -> Iterator[Fault]:
         yield api_errors.forbidden_field(f"{path}.spec.ephemeralContainers", problem)
 
 
-def _name_faults(spec: Spec, path: str) -> Iterator[Fault]:
+def _name_faults(spec: Spec, path: str) -> Iterator[FieldError]:
     for key, rule in (
         ("serviceAccountName", formats.dns_subdomain),
         ("nodeName", formats.dns_subdomain),
@@ -74,14 +74,14 @@ def _name_faults(spec: Spec, path: str) -> Iterator[Fault]:
         yield from basics.optionally_named(f"{path}.{key}", spec.get(key), rule)
 
 
-def _deadline_faults(spec: Spec, path: str) -> Iterator[Fault]:
+def _deadline_faults(spec: Spec, path: str) -> Iterator[FieldError]:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None:
         problems = formats.between(deadline, 1, _LARGEST_INT32)
         yield from basics.each(f"{path}.activeDeadlineSeconds", deadline, problems)
 
 
-def _scheduling_gate_faults(spec: Spec, path: str) -> Iterator[Fault]:
+def _scheduling_gate_faults(spec: Spec, path: str) -> Iterator[FieldError]:
     seen: set[str] = set()
     for gate, at in basics.indexed(spec.get("schedulingGates"), path):
         name = gate.get("name", "")
@@ -91,7 +91,7 @@ def _scheduling_gate_faults(spec: Spec, path: str) -> Iterator[Fault]:
         seen.add(name)
 
 
-def _dns_faults(spec: Spec, path: str) -> Iterator[Fault]:
+def _dns_faults(spec: Spec, path: str) -> Iterator[FieldError]:
     config = spec.get("dnsConfig")
     if spec.get("dnsPolicy") == "None":
         if config is None:
@@ -113,7 +113,7 @@ def _dns_faults(spec: Spec, path: str) -> Iterator[Fault]:
             yield api_errors.required(at, "must not be empty")
 
 
-def _search_faults(searches: list[str], path: str) -> Iterator[Fault]:
+def _search_faults(searches: list[str], path: str) -> Iterator[FieldError]:
     if len(searches) > _MOST_SEARCHES:
         problem = f"must not have more than {_MOST_SEARCHES} search paths"
         yield api_errors.invalid_value(path, searches, problem)
@@ -126,7 +126,7 @@ def _search_faults(searches: list[str], path: str) -> Iterator[Fault]:
         yield from basics.each(at, search, formats.search_domain(search.removesuffix(".")))
 
 
-def _host_alias_faults(spec: Spec, path: str) -> Iterator[Fault]:
+def _host_alias_faults(spec: Spec, path: str) -> Iterator[FieldError]:
     for alias, at in basics.indexed(spec.get("hostAliases"), path):
         address = alias.get("ip", "")
         yield from basics.each(f"{at}.ip", address, formats.ip_address(address))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 
 Spec = Mapping[str, Any]
@@ -17,7 +17,7 @@ _MAY_CHANGE = (
 _LARGEST_INT32 = 2**31 - 1
 
 
-def faults(new: Spec, old: Spec) -> Iterator[Fault]:
+def faults(new: Spec, old: Spec) -> Iterator[FieldError]:
     for key in ("containers", "initContainers"):
         if len(new.get(key) or ()) != len(old.get(key) or ()):
             problem = "pod updates may not add or remove containers"
@@ -30,7 +30,7 @@ def faults(new: Spec, old: Spec) -> Iterator[Fault]:
         yield api_errors.forbidden_field("spec", _MAY_CHANGE)
 
 
-def status_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fault]:
+def status_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     status, former = new.get("status") or {}, old.get("status") or {}
     policy = old["spec"].get("restartPolicy")
     for condition, at in basics.indexed(status.get("conditions"), "metadata.conditions"):
@@ -45,7 +45,7 @@ def status_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fa
         yield from basics.each(at, address.get("ip", ""), formats.ip_address(address.get("ip", "")))
 
 
-def _deadline_faults(new: int | None, old: int | None) -> Iterator[Fault]:
+def _deadline_faults(new: int | None, old: int | None) -> Iterator[FieldError]:
     """A deadline may be set, and moved closer."""
     field = "spec.activeDeadlineSeconds"
     if new is None:
@@ -60,7 +60,7 @@ def _deadline_faults(new: int | None, old: int | None) -> Iterator[Fault]:
         yield api_errors.invalid_value(field, new, "must be less than or equal to previous value")
 
 
-def _toleration_faults(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[Fault]:
+def _toleration_faults(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[FieldError]:
     kept = [_without_seconds(toleration) for toleration in new]
     if any(_without_seconds(toleration) not in kept for toleration in old):
         problem = "existing toleration can not be modified except its tolerationSeconds"
@@ -71,7 +71,7 @@ def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
-def _gate_faults(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[Fault]:
+def _gate_faults(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[FieldError]:
     for gate in new:
         if gate not in old:
             problem = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
@@ -99,7 +99,7 @@ def _with_what_may_change(new: Spec, old: Spec) -> dict[str, Any]:
 
 def _resurrections(
     new: list[dict[str, Any]], old: list[dict[str, Any]], policy: str | None, path: str
-) -> Iterator[Fault]:
+) -> Iterator[FieldError]:
     """A container that has ended for good stays ended."""
     if policy == "Always":
         return

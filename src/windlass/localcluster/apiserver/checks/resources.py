@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats, quantities
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 
 _OF_CONTAINERS = ("cpu", "memory", "ephemeral-storage")
@@ -23,7 +23,7 @@ _OTHERS_KNOWN = ("storage", *(f"{kind}.{name}" for kind in ("requests", "limits"
 _HUGE_PAGES = "hugepages-"
 
 
-def faults(resources: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def faults(resources: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """`resources` holds the limits and requests of a container."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in limits.items():
@@ -36,7 +36,7 @@ def faults(resources: Mapping[str, Any], path: str) -> Iterator[Fault]:
         yield api_errors.forbidden_field(path, "HugePages require cpu or memory")
 
 
-def amount_faults(name: str, amount: str, field: str) -> Iterator[Fault]:
+def amount_faults(name: str, amount: str, field: str) -> Iterator[FieldError]:
     """Not negative, and whole where only whole ones can be had."""
     value = quantities.parse(amount)
     if value < 0:
@@ -45,12 +45,12 @@ def amount_faults(name: str, amount: str, field: str) -> Iterator[Fault]:
         yield api_errors.invalid_value(field, quantities.canonical(amount), "must be an integer")
 
 
-def _entry_faults(name: str, amount: str, field: str) -> Iterator[Fault]:
+def _entry_faults(name: str, amount: str, field: str) -> Iterator[FieldError]:
     yield from _name_faults(name, field)
     yield from amount_faults(name, amount, field)
 
 
-def _comparison_faults(name: str, amount: str, limit: str | None, path: str) -> Iterator[Fault]:
+def _comparison_faults(name: str, amount: str, limit: str | None, path: str) -> Iterator[FieldError]:
     may_overcommit = _is_native(name) and not _is_huge_page(name)
     if limit is None:
         if not may_overcommit:
@@ -69,7 +69,7 @@ def _comparison_faults(name: str, amount: str, limit: str | None, path: str) -> 
         )
 
 
-def _name_faults(name: str, field: str) -> Iterator[Fault]:
+def _name_faults(name: str, field: str) -> Iterator[FieldError]:
     problems = formats.qualified_name(name)
     yield from basics.each(field, name, problems)
     if "/" not in name:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, label_selectors
 
 Item = Mapping[str, Any]
@@ -14,7 +14,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _WHEN_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 
 
-def toleration_faults(tolerations: list[Item] | None, path: str) -> Iterator[Fault]:
+def toleration_faults(tolerations: list[Item] | None, path: str) -> Iterator[FieldError]:
     for toleration, at in basics.indexed(tolerations, path):
         key, operator = toleration.get("key", ""), toleration.get("operator", "")
         value, effect = toleration.get("value", ""), toleration.get("effect", "")
@@ -40,7 +40,7 @@ def toleration_faults(tolerations: list[Item] | None, path: str) -> Iterator[Fau
             yield api_errors.not_supported(f"{at}.effect", effect, EFFECTS)
 
 
-def affinity_faults(affinity: Item, path: str) -> Iterator[Fault]:
+def affinity_faults(affinity: Item, path: str) -> Iterator[FieldError]:
     node = affinity.get("nodeAffinity") or {}
     if node.get(_REQUIRED) is not None:
         yield from _node_selector_faults(node[_REQUIRED], f"{path}.nodeAffinity.{_REQUIRED}")
@@ -56,7 +56,7 @@ def affinity_faults(affinity: Item, path: str) -> Iterator[Fault]:
             yield from _pod_term_faults(term.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
 
 
-def spread_faults(constraints: list[Item] | None, path: str) -> Iterator[Fault]:
+def spread_faults(constraints: list[Item] | None, path: str) -> Iterator[FieldError]:
     pairs = [(item.get("topologyKey", ""), item.get("whenUnsatisfiable", "")) for item in constraints or ()]
     for index, (constraint, at) in enumerate(basics.indexed(constraints, path)):
         skew, action = constraint.get("maxSkew", 0), constraint.get("whenUnsatisfiable", "")
@@ -71,13 +71,13 @@ def spread_faults(constraints: list[Item] | None, path: str) -> Iterator[Fault]:
             yield api_errors.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", shown)
 
 
-def _weight_faults(term: Item, path: str) -> Iterator[Fault]:
+def _weight_faults(term: Item, path: str) -> Iterator[FieldError]:
     weight = term.get("weight", 0)
     if not 1 <= weight <= 100:
         yield api_errors.invalid_value(f"{path}.weight", weight, "must be in the range 1-100")
 
 
-def _node_selector_faults(selector: Item, path: str) -> Iterator[Fault]:
+def _node_selector_faults(selector: Item, path: str) -> Iterator[FieldError]:
     terms = selector.get("nodeSelectorTerms")
     if not terms:
         yield api_errors.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -85,7 +85,7 @@ def _node_selector_faults(selector: Item, path: str) -> Iterator[Fault]:
         yield from _node_term_faults(term, at)
 
 
-def _node_term_faults(term: Item, path: str) -> Iterator[Fault]:
+def _node_term_faults(term: Item, path: str) -> Iterator[FieldError]:
     for requirement, at in basics.indexed(term.get("matchExpressions"), f"{path}.matchExpressions"):
         if requirement.get("operator") not in ("Gt", "Lt"):
             yield from label_selectors.requirement_faults(requirement, at)
@@ -99,7 +99,7 @@ def _node_term_faults(term: Item, path: str) -> Iterator[Fault]:
         yield from _node_field_faults(requirement, at)
 
 
-def _node_field_faults(requirement: Item, path: str) -> Iterator[Fault]:
+def _node_field_faults(requirement: Item, path: str) -> Iterator[FieldError]:
     operator, values = requirement.get("operator", ""), requirement.get("values") or ()
     if operator not in ("In", "NotIn"):
         yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
@@ -115,7 +115,7 @@ def _node_field_faults(requirement: Item, path: str) -> Iterator[Fault]:
         yield from basics.each(at, value, formats.dns_subdomain(value))
 
 
-def _pod_term_faults(term: Item, path: str) -> Iterator[Fault]:
+def _pod_term_faults(term: Item, path: str) -> Iterator[FieldError]:
     yield from label_selectors.faults(term.get("labelSelector") or {}, f"{path}.labelSelector")
     for name in term.get("namespaces") or ():
         yield from basics.each(f"{path}.namespace", name, formats.dns_label(name))

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 
 Context = Mapping[str, Any]
@@ -12,7 +12,7 @@ _LARGEST_ID = 2**31 - 1
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
 
 
-def of_container(context: Context, path: str) -> Iterator[Fault]:
+def of_container(context: Context, path: str) -> Iterator[FieldError]:
     yield from _identifiers(context, path, "runAsUser", "runAsGroup")
     if context.get("allowPrivilegeEscalation") is not False:
         return
@@ -24,7 +24,7 @@ def of_container(context: Context, path: str) -> Iterator[Fault]:
         yield api_errors.invalid_value(path, context, problem)
 
 
-def of_pod(spec: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def of_pod(spec: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """`path` is the spec's."""
     context, at = spec.get("securityContext") or {}, f"{path}.securityContext"
     if spec.get("hostNetwork"):
@@ -40,14 +40,14 @@ def of_pod(spec: Mapping[str, Any], path: str) -> Iterator[Fault]:
         yield api_errors.not_supported(f"{at}.fsGroupChangePolicy", policy, _CHANGE_POLICIES)
 
 
-def _identifiers(context: Context, path: str, *keys: str) -> Iterator[Fault]:
+def _identifiers(context: Context, path: str, *keys: str) -> Iterator[FieldError]:
     for key in keys:
         value = context.get(key)
         if value is not None:
             yield from basics.each(f"{path}.{key}", value, formats.between(value, 0, _LARGEST_ID))
 
 
-def _host_ports_that_differ(containers: list[dict[str, Any]], path: str) -> Iterator[Fault]:
+def _host_ports_that_differ(containers: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
     for container, at in basics.indexed(containers, path):
         for port, port_at in basics.indexed(container.get("ports"), f"{at}.ports"):
             if port.get("hostPort", 0) != port.get("containerPort", 0):

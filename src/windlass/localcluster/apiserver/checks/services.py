@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver import metadata
 from windlass.localcluster.apiserver.checks import basics
 
@@ -19,7 +19,7 @@ _TRAFFIC_POLICIES = ("Cluster", "Local")
 _LONGEST_AFFINITY = 86400
 
 
-def faults(spec: Spec) -> Iterator[Fault]:
+def faults(spec: Spec) -> Iterator[FieldError]:
     kind = spec.get("type", "")
     is_headless = spec.get("clusterIPs") == [HEADLESS]
     if not spec.get("ports") and not is_headless and kind != "ExternalName":
@@ -44,7 +44,7 @@ def faults(spec: Spec) -> Iterator[Fault]:
     yield from _traffic_faults(spec, kind)
 
 
-def _external_name_faults(spec: Spec) -> Iterator[Fault]:
+def _external_name_faults(spec: Spec) -> Iterator[FieldError]:
     for key in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if spec.get(key):
             yield api_errors.forbidden_field(f"spec.{key}", "may not be set for ExternalName services")
@@ -52,7 +52,7 @@ def _external_name_faults(spec: Spec) -> Iterator[Fault]:
     yield from basics.named("spec.externalName", name, formats.dns_subdomain)
 
 
-def _port_faults(ports: list[Spec], kind: str) -> Iterator[Fault]:
+def _port_faults(ports: list[Spec], kind: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for port, at in basics.indexed(ports, "spec.ports"):
         name = port.get("name", "")
@@ -72,7 +72,7 @@ def _port_faults(ports: list[Spec], kind: str) -> Iterator[Fault]:
     yield from _taken_twice(ports, "port")
 
 
-def _taken_twice(ports: list[Spec], key: str) -> Iterator[Fault]:
+def _taken_twice(ports: list[Spec], key: str) -> Iterator[FieldError]:
     taken: set[tuple[str, int]] = set()
     for port, at in basics.indexed(ports, "spec.ports"):
         if not port.get(key):
@@ -85,7 +85,7 @@ def _taken_twice(ports: list[Spec], key: str) -> Iterator[Fault]:
         taken.add(place)
 
 
-def _affinity_faults(spec: Spec) -> Iterator[Fault]:
+def _affinity_faults(spec: Spec) -> Iterator[FieldError]:
     if spec.get("sessionAffinity") != "ClientIP":
         return
     seconds = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"]
@@ -95,7 +95,7 @@ def _affinity_faults(spec: Spec) -> Iterator[Fault]:
         yield api_errors.invalid_value(field, seconds, problem)
 
 
-def _address_faults(spec: Spec) -> Iterator[Fault]:
+def _address_faults(spec: Spec) -> Iterator[FieldError]:
     address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     if address and addresses[:1] != [address]:
         yield api_errors.invalid_value("spec.clusterIPs", addresses, "element [0] must match clusterIP")
@@ -118,7 +118,7 @@ def _address_faults(spec: Spec) -> Iterator[Fault]:
         yield api_errors.invalid_value("spec.clusterIPs", addresses, "may only hold up to 2 values")
 
 
-def _traffic_faults(spec: Spec, kind: str) -> Iterator[Fault]:
+def _traffic_faults(spec: Spec, kind: str) -> Iterator[FieldError]:
     outside, inside = spec.get("externalTrafficPolicy"), spec.get("internalTrafficPolicy")
     if outside is not None and kind not in ("LoadBalancer", "NodePort"):
         problem = "may only be set for externally-accessible services"

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats, quantities
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, field_references
 
 _HOST_PATH_TYPES = (
@@ -24,7 +24,7 @@ _SHORTEST_TOKEN_SECONDS = 600
 Source = Mapping[str, Any]
 
 
-def faults(volumes: list[dict[str, Any]], path: str) -> Iterator[Fault]:
+def faults(volumes: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for volume, at in basics.indexed(volumes, path):
         found = [*_volume_faults(volume, at)]
@@ -41,7 +41,7 @@ def usable(volumes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {volume["name"]: volume for volume in reversed(volumes) if not [*_volume_faults(volume, "")]}
 
 
-def _volume_faults(volume: Source, path: str) -> Iterator[Fault]:
+def _volume_faults(volume: Source, path: str) -> Iterator[FieldError]:
     known = [key for key in _SOURCES if key in volume]
     sources = known + [key for key in volume if key not in (*_SOURCES, "name")]
     for extra in sources[1:]:
@@ -52,17 +52,17 @@ def _volume_faults(volume: Source, path: str) -> Iterator[Fault]:
     yield from basics.named(f"{path}.name", volume.get("name"), formats.dns_label)
 
 
-def _nothing(source: Source, path: str) -> Iterator[Fault]:  # noqa: ARG001
+def _nothing(source: Source, path: str) -> Iterator[FieldError]:  # noqa: ARG001
     return iter(())
 
 
-def _empty_dir(source: Source, path: str) -> Iterator[Fault]:
+def _empty_dir(source: Source, path: str) -> Iterator[FieldError]:
     if "sizeLimit" in source and quantities.parse(source["sizeLimit"]) < 0:
         problem = "SizeLimit field must be a valid resource quantity"
         yield api_errors.forbidden_field(f"{path}.sizeLimit", problem)
 
 
-def _host_path(source: Source, path: str) -> Iterator[Fault]:
+def _host_path(source: Source, path: str) -> Iterator[FieldError]:
     if not source.get("path"):
         yield api_errors.required(f"{path}.path")
         return
@@ -71,35 +71,35 @@ def _host_path(source: Source, path: str) -> Iterator[Fault]:
         yield api_errors.not_supported(f"{path}.type", source["type"], _HOST_PATH_TYPES)
 
 
-def _secret(source: Source, path: str) -> Iterator[Fault]:
+def _secret(source: Source, path: str) -> Iterator[FieldError]:
     yield from basics.present(source, path, "secretName")
     yield from _mode(source, "defaultMode", path)
     yield from _items(source, path)
 
 
-def _config_map(source: Source, path: str) -> Iterator[Fault]:
+def _config_map(source: Source, path: str) -> Iterator[FieldError]:
     yield from basics.present(source, path, "name")
     yield from _mode(source, "defaultMode", path)
     yield from _items(source, path)
 
 
-def _claim(source: Source, path: str) -> Iterator[Fault]:
+def _claim(source: Source, path: str) -> Iterator[FieldError]:
     yield from basics.present(source, path, "claimName")
 
 
-def _nfs(source: Source, path: str) -> Iterator[Fault]:
+def _nfs(source: Source, path: str) -> Iterator[FieldError]:
     yield from basics.present(source, path, "server", "path")
     if not source.get("path", "").startswith("/"):
         yield api_errors.invalid_value(f"{path}.path", source.get("path", ""), "must be an absolute path")
 
 
-def _downward(source: Source, path: str) -> Iterator[Fault]:
+def _downward(source: Source, path: str) -> Iterator[FieldError]:
     yield from _mode(source, "defaultMode", path)
     for file in source.get("items") or ():
         yield from _downward_file(file, path)
 
 
-def _projected(source: Source, path: str) -> Iterator[Fault]:
+def _projected(source: Source, path: str) -> Iterator[FieldError]:
     yield from _mode(source, "defaultMode", path)
     taken: set[str] = set()
     for projection, at in basics.indexed(source.get("sources"), f"{path}.sources"):
@@ -109,7 +109,7 @@ def _projected(source: Source, path: str) -> Iterator[Fault]:
             yield api_errors.forbidden_field(at, "may not specify more than 1 volume type")
 
 
-def _projection(projection: Source, path: str) -> Iterator[Fault]:
+def _projection(projection: Source, path: str) -> Iterator[FieldError]:
     for kind in ("secret", "configMap"):
         if kind in projection:
             yield from basics.present(projection[kind], f"{path}.{kind}", "name")
@@ -127,7 +127,7 @@ def _projection(projection: Source, path: str) -> Iterator[Fault]:
     yield from basics.present(token, f"{path}.serviceAccountToken", "path")
 
 
-def _taken_twice(projection: Source, taken: set[str], path: str) -> Iterator[Fault]:
+def _taken_twice(projection: Source, taken: set[str], path: str) -> Iterator[FieldError]:
     for kind in ("secret", "configMap", "downwardAPI"):
         source = projection.get(kind) or {}
         for item in source.get("items") or ():
@@ -138,14 +138,14 @@ def _taken_twice(projection: Source, taken: set[str], path: str) -> Iterator[Fau
                 taken.add(place)
 
 
-def _items(source: Source, path: str) -> Iterator[Fault]:
+def _items(source: Source, path: str) -> Iterator[FieldError]:
     for item, at in basics.indexed(source.get("items"), f"{path}.items"):
         yield from basics.present(item, at, "key", "path")
         yield from _file_path(item.get("path", ""), f"{at}.path")
         yield from _mode(item, "mode", at)
 
 
-def _downward_file(file: Source, path: str) -> Iterator[Fault]:
+def _downward_file(file: Source, path: str) -> Iterator[FieldError]:
     yield from basics.present(file, path, "path")
     yield from _file_path(file.get("path", ""), f"{path}.path")
     if "fieldRef" in file:
@@ -164,32 +164,32 @@ def _downward_file(file: Source, path: str) -> Iterator[Fault]:
     yield from _mode(file, "mode", path)
 
 
-def _mode(source: Source, key: str, path: str) -> Iterator[Fault]:
+def _mode(source: Source, key: str, path: str) -> Iterator[FieldError]:
     if not 0 <= (source.get(key) or 0) <= 0o777:
         yield api_errors.invalid_value(f"{path}.{key}", source[key], _MODE)
 
 
-def _file_path(written: str, field: str) -> Iterator[Fault]:
+def _file_path(written: str, field: str) -> Iterator[FieldError]:
     yield from descending(written, field)
     if written.startswith("..") and not written.startswith("../"):
         yield api_errors.invalid_value(field, written, "must not start with '..'")
 
 
-def descending(written: str, field: str) -> Iterator[Fault]:
+def descending(written: str, field: str) -> Iterator[FieldError]:
     """A path that stays below the folder in which it starts."""
     if written.startswith("/"):
         yield api_errors.invalid_value(field, written, "must be a relative path")
     yield from backsteps(written, field)
 
 
-def backsteps(written: str, field: str) -> Iterator[Fault]:
+def backsteps(written: str, field: str) -> Iterator[FieldError]:
     if ".." in written.split("/"):
         yield api_errors.invalid_value(field, written, "must not contain '..'")
 
 
 # In the order in which Kubernetes looks for them: of two sources, the later one is refused.
 # Sources that belong to clouds and storage systems are kept as they are, since nothing here could use them.
-_SOURCES: dict[str, Callable[[Source, str], Iterator[Fault]]] = {
+_SOURCES: dict[str, Callable[[Source, str], Iterator[FieldError]]] = {
     "emptyDir": _empty_dir,
     "hostPath": _host_path,
     "secret": _secret,

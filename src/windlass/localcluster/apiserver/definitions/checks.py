@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.definitions import names as definitions_names
 from windlass.localcluster.apiserver.definitions import schemas
 
@@ -53,14 +53,14 @@ _AT_THE_ROOT_BESIDE_A_STATUS = frozenset(
 )
 
 
-def name_faults(definition: Object) -> Iterator[Fault]:
+def name_faults(definition: Object) -> Iterator[FieldError]:
     spec, name = definition.get("spec") or {}, definition["metadata"].get("name", "")
     names = spec.get("names") or {}
     if name and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
         yield api_errors.invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
 
-def spec_faults(spec: Object) -> Iterator[Fault]:
+def spec_faults(spec: Object) -> Iterator[FieldError]:
     """Return every fault of a spec, in the order in which Kubernetes reports them."""
     versions = spec.get("versions") or []
     common = {field: path for field, path in _COMMON.items() if _is_common(versions, field)}
@@ -78,7 +78,7 @@ def spec_faults(spec: Object) -> Iterator[Fault]:
     yield from _conversion_faults(spec.get("conversion") or {})
 
 
-def preservation_faults(spec: Object) -> Iterator[Fault]:
+def preservation_faults(spec: Object) -> Iterator[FieldError]:
     if spec.get("preserveUnknownFields"):
         why = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema"
@@ -87,7 +87,7 @@ def preservation_faults(spec: Object) -> Iterator[Fault]:
         yield api_errors.invalid_value("spec.preserveUnknownFields", True, why)
 
 
-def stored_version_faults(definition: Object) -> Iterator[Fault]:
+def stored_version_faults(definition: Object) -> Iterator[FieldError]:
     """Objects may be stored in each of `status.storedVersions`, so every one must remain in the spec."""
     stored = (definition.get("status") or {}).get("storedVersions") or []
     versions = definition["spec"].get("versions") or []
@@ -111,7 +111,7 @@ def stored_version_faults(definition: Object) -> Iterator[Fault]:
             yield api_errors.invalid_value(f"{field}[{index}]", name, why)
 
 
-def update_faults(new: Object, old: Object) -> Iterator[Fault]:
+def update_faults(new: Object, old: Object) -> Iterator[FieldError]:
     """What may not change: where the objects are stored, and under which name."""
     fixed = ["group", "names.plural"]
     if definitions_names.is_established(old):
@@ -133,7 +133,7 @@ def _is_common(versions: list[Object], field: str) -> bool:
     return bool(versions) and all(version.get(field) == versions[0].get(field) for version in versions)
 
 
-def _group_faults(group: str | None) -> Iterator[Fault]:
+def _group_faults(group: str | None) -> Iterator[FieldError]:
     if not group:
         yield api_errors.required("spec.group")
     elif problems := formats.dns_subdomain(group):
@@ -144,14 +144,14 @@ def _group_faults(group: str | None) -> Iterator[Fault]:
 
 def _choice_faults(
     path: str, value: str | None, choices: tuple[str, ...], *, is_required: bool = False
-) -> Iterator[Fault]:
+) -> Iterator[FieldError]:
     if not value and is_required:
         yield api_errors.required(path)
     elif value and value not in choices:
         yield api_errors.not_supported(path, value, choices)
 
 
-def _version_faults(version: Object, path: str, common: dict[str, str]) -> Iterator[Fault]:
+def _version_faults(version: Object, path: str, common: dict[str, str]) -> Iterator[FieldError]:
     name = version.get("name", "")
     if problems := formats.dns_1035_label(name):
         yield api_errors.invalid_value(f"{path}.name", name, ",".join(problems))
@@ -174,7 +174,7 @@ def _warning_problems(warning: str | None, is_deprecated: bool) -> Iterator[str]
         yield f"must be <= {_LONGEST_WARNING} characters long"
 
 
-def _storage_faults(versions: list[Object]) -> Iterator[Fault]:
+def _storage_faults(versions: list[Object]) -> Iterator[FieldError]:
     names = [version.get("name", "") for version in versions]
     shown = [{key: version.get(key) for key in ("name", "served", "storage")} for version in versions]
     if len(set(names)) < len(names):
@@ -187,7 +187,7 @@ def _storage_faults(versions: list[Object]) -> Iterator[Fault]:
         yield api_errors.invalid_value("spec.version", names[0], ",".join(problems))
 
 
-def _names_faults(names: Object) -> Iterator[Fault]:
+def _names_faults(names: Object) -> Iterator[FieldError]:
     for field in ("plural", "singular", "kind", "listKind"):
         if not names.get(field):
             yield api_errors.required(f"spec.names.{field}")
@@ -208,7 +208,7 @@ def _names_faults(names: Object) -> Iterator[Fault]:
                 yield api_errors.invalid_value(f"spec.names.{field}[{index}]", name, ",".join(problems))
 
 
-def _part_faults(version: Object, field: str, path: str) -> Iterator[Fault]:
+def _part_faults(version: Object, field: str, path: str) -> Iterator[FieldError]:
     """What is wrong with the schema, the subresources or the columns of a version."""
     value = version.get(field)
     if not value:
@@ -223,7 +223,7 @@ def _part_faults(version: Object, field: str, path: str) -> Iterator[Fault]:
         yield from _root_faults(value["openAPIV3Schema"], f"{path}.openAPIV3Schema", has_status)
 
 
-def _root_faults(schema: Object, path: str, has_status: bool) -> Iterator[Fault]:
+def _root_faults(schema: Object, path: str, has_status: bool) -> Iterator[FieldError]:
     others = [key for key in schema if key not in _AT_THE_ROOT_BESIDE_A_STATUS]
     if has_status and others:
         why = f"{others[0]} is not allowed at the root of the schema if the status subresource is enabled"
@@ -233,7 +233,7 @@ def _root_faults(schema: Object, path: str, has_status: bool) -> Iterator[Fault]
     yield from schemas.schema_faults(schema, path)
 
 
-def _scale_faults(scale: Object | None, path: str) -> Iterator[Fault]:
+def _scale_faults(scale: Object | None, path: str) -> Iterator[FieldError]:
     places = {
         "specReplicasPath": ((".spec.",), "should be a json path under .spec"),
         "statusReplicasPath": ((".status.",), "should be a json path under .status"),
@@ -250,7 +250,7 @@ def _scale_faults(scale: Object | None, path: str) -> Iterator[Fault]:
             yield api_errors.invalid_value(at, value, why)
 
 
-def _column_faults(column: Object, path: str) -> Iterator[Fault]:
+def _column_faults(column: Object, path: str) -> Iterator[FieldError]:
     if not column.get("name"):
         yield api_errors.required(f"{path}.name")
     types = f"must be one of {','.join(_COLUMN_TYPES)}"
@@ -267,12 +267,12 @@ def _column_faults(column: Object, path: str) -> Iterator[Fault]:
         yield from _json_path_faults(column["jsonPath"], f"{path}.JSONPath")
 
 
-def _json_path_faults(value: str, path: str) -> Iterator[Fault]:
+def _json_path_faults(value: str, path: str) -> Iterator[FieldError]:
     if not value.startswith("."):
         yield api_errors.invalid_value(path, value, "must be a simple json path starting with .")
 
 
-def _conversion_faults(conversion: Object) -> Iterator[Fault]:
+def _conversion_faults(conversion: Object) -> Iterator[FieldError]:
     strategy = conversion.get("strategy")
     yield from _choice_faults("spec.conversion.strategy", strategy, _CONVERSIONS)
     if strategy == "Webhook":

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from windlass.k8s import api_errors, patterns
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.schemas import structural, structural_checks
 
 JsonSchema = dict[str, Any]
@@ -46,7 +46,7 @@ _NO_TYPE = {
 }
 
 
-def schema_faults(schema: JsonSchema, path: str) -> list[Fault]:
+def schema_faults(schema: JsonSchema, path: str) -> list[FieldError]:
     """Every fault of a whole openAPIV3Schema."""
     faults = list(_openapi_faults(schema, path, _Place(is_root=True)))
     if any(fault.field.rpartition(".")[2] in _UNREADABLE for fault in faults):
@@ -88,7 +88,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 # What may stand in a schema
 
 
-def _openapi_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[Fault]:
+def _openapi_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[FieldError]:
     yield from _unsupported_faults(schema, path, place)
     if schema.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
@@ -110,7 +110,7 @@ def _openapi_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[Fa
     yield from _extension_faults(schema, path)
 
 
-def _unsupported_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[Fault]:
+def _unsupported_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[FieldError]:
     name = schema.get("type")
     if name and name not in _TYPES:
         yield api_errors.not_supported(f"{path}.type", name, _TYPES)
@@ -128,7 +128,7 @@ def _unsupported_faults(schema: JsonSchema, path: str, place: _Place) -> Iterato
         yield api_errors.forbidden_field(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta")
 
 
-def _extension_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
+def _extension_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     if schema.get(_PRESERVES) is False:
         yield api_errors.invalid_value(f"{path}.{_PRESERVES}", False, "must be true or undefined")
     for extension, kind, choices in (
@@ -159,7 +159,7 @@ def _extension_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
         yield api_errors.forbidden_field(f"{path}.items.nullable", why)
 
 
-def _needs_type(schema: JsonSchema, path: str, why: str) -> Fault:
+def _needs_type(schema: JsonSchema, path: str, why: str) -> FieldError:
     found = schema.get("type")
     return (
         api_errors.invalid_value(f"{path}.type", found, why)
@@ -173,7 +173,7 @@ def _items_of(schema: JsonSchema) -> JsonSchema:
     return items if isinstance(items, dict) else {}
 
 
-def _set_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
+def _set_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     items = _items_of(schema)
     extension = {"array": _LIST_TYPE, "object": _MAP_TYPE}.get(items.get("type", ""), "")
     found = items.get(extension, "atomic" if extension == _LIST_TYPE else None)
@@ -182,7 +182,7 @@ def _set_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
         yield api_errors.invalid_value(f"{path}.items.{extension}", found or "null", why)
 
 
-def _map_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
+def _map_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     keys, items = schema.get(_MAP_KEYS) or [], _items_of(schema)
     if not keys:
         yield api_errors.required(f"{path}.{_MAP_KEYS}", f"must not be empty if {_LIST_TYPE} is map")
@@ -203,7 +203,7 @@ def _map_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
             yield from _map_key_faults(items, key, f"{path}.items.properties[{key}]")
 
 
-def _map_key_faults(items: JsonSchema, key: str, path: str) -> Iterator[Fault]:
+def _map_key_faults(items: JsonSchema, key: str, path: str) -> Iterator[FieldError]:
     schema = items["properties"][key]
     if schema.get("type") in ("array", "object"):
         why = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
@@ -226,7 +226,7 @@ def _value_validations(schema: JsonSchema, path: str) -> Iterator[tuple[JsonSche
 # Does it say of every field what it is
 
 
-def _structural_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Fault]:
+def _structural_faults(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
     if schema.get("type") == "array" and schema.get("items") is None:
         yield api_errors.required(f"{path}.items", "must be specified")
     if isinstance(schema.get("items"), dict):
@@ -243,7 +243,7 @@ def _structural_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Fa
     yield from _judging_faults(schema, path, is_judging=False, may_have_idiom=True)
 
 
-def _type_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Fault]:
+def _type_faults(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
     name, is_embedded = schema.get("type"), bool(schema.get(_EMBEDDED))
     if schema.get(_INT_OR_STRING):
         for extension in (_PRESERVES, _EMBEDDED):
@@ -264,7 +264,7 @@ def _type_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Fault]:
         yield api_errors.required(f"{path}.properties", why)
 
 
-def _identity_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Fault]:
+def _identity_faults(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
     properties = schema.get("properties") or {}
     if level == "root" or schema.get(_EMBEDDED):
         for name, kind in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
@@ -284,7 +284,7 @@ def _identity_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Faul
 
 def _judging_faults(
     schema: JsonSchema, path: str, *, is_judging: bool, may_have_idiom: bool
-) -> Iterator[Fault]:
+) -> Iterator[FieldError]:
     """What is wrong with the parts of a schema that only judge values.
 
     The idiom is `anyOf` an integer or a string: types may be named there, and in the `anyOf` of the first `allOf`.
@@ -302,7 +302,7 @@ def _judging_faults(
             yield api_errors.invalid_value(f"{path}.pattern", schema["pattern"], why)
 
 
-def _nested_faults(schema: JsonSchema, path: str, *, may_have_idiom: bool = False) -> Iterator[Fault]:
+def _nested_faults(schema: JsonSchema, path: str, *, may_have_idiom: bool = False) -> Iterator[FieldError]:
     yield from _judging_faults(schema, path, is_judging=True, may_have_idiom=may_have_idiom)
     if isinstance(schema.get("items"), dict):
         yield from _nested_faults(schema["items"], f"{path}.items")
@@ -316,13 +316,13 @@ def _nested_faults(schema: JsonSchema, path: str, *, may_have_idiom: bool = Fals
         yield api_errors.forbidden_field(f"{path}.properties[metadata]", why)
 
 
-def _completeness_faults(judging: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[Fault]:
+def _completeness_faults(judging: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[FieldError]:
     """A field that the root judges somewhere (`at`) must be said to be there (`path`)."""
     for branch, branch_at in _value_validations(judging, at):
         yield from _branch_faults(branch, schema, path, branch_at)
 
 
-def _branch_faults(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[Fault]:
+def _branch_faults(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[FieldError]:
     yield from _completeness_faults(branch, schema, path, at)
     pairs = [(f".properties[{name}]", value) for name, value in (branch.get("properties") or {}).items()]
     known = {f".properties[{name}]": value for name, value in (schema.get("properties") or {}).items()}
@@ -339,7 +339,7 @@ def _branch_faults(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -
 # Are the defaults valid
 
 
-def _default_faults(schema: JsonSchema, path: str) -> Iterator[Fault]:
+def _default_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     default = schema.get("default")
     if default is not None:
         pruned = {"value": copy.deepcopy(default)}

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator
 
 from windlass.k8s import api_errors, formats, quantities
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, label_selectors
 from windlass.localcluster.apiserver.checks import resources as check_resources
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults
@@ -32,10 +32,10 @@ class ClaimStrategy(Strategy):
             meta["finalizers"] = [*meta.get("finalizers", ()), PROTECTION]
         new["status"] = {"phase": "Pending"}
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         return spec_faults(new.get("spec") or {}, "spec")
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = copy.deepcopy(new["spec"]), old["spec"]
         if not former.get("volumeName") and "volumeName" in spec:
             del spec["volumeName"]
@@ -49,7 +49,7 @@ class ClaimStrategy(Strategy):
             yield api_errors.forbidden_field("spec.resources.requests.storage", problem)
 
 
-def spec_faults(spec: Object, path: str) -> Iterator[Fault]:
+def spec_faults(spec: Object, path: str) -> Iterator[FieldError]:
     modes = spec.get("accessModes")
     if not modes:
         yield api_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
@@ -65,7 +65,7 @@ def spec_faults(spec: Object, path: str) -> Iterator[Fault]:
         yield api_errors.not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)
 
 
-def _storage_faults(spec: Object, field: str) -> Iterator[Fault]:
+def _storage_faults(spec: Object, field: str) -> Iterator[FieldError]:
     storage = _storage(spec)
     if not storage:
         yield api_errors.required(field)

@@ -6,7 +6,7 @@ Deleting the objects of a definition that goes is not done here.
 from collections.abc import Iterable, Iterator
 
 from windlass.k8s import api_errors
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.definitions import checks
 from windlass.localcluster.apiserver.definitions import names as definitions_names
 from windlass.localcluster.apiserver.kinds import scales
@@ -73,10 +73,10 @@ class DefinitionStrategy(Strategy):
         conditions = [one for one in status.get("conditions") or () if one["type"] != "Terminating"]
         status["conditions"] = [*conditions, {**_TERMINATING, "lastTransitionTime": world.now()}]
 
-    def validate_create(self, new: Object) -> Iterable[Fault]:
+    def validate_create(self, new: Object) -> Iterable[FieldError]:
         return checks.name_faults(new)
 
-    def validate(self, new: Object) -> Iterable[Fault]:
+    def validate(self, new: Object) -> Iterable[FieldError]:
         faults = [
             *checks.spec_faults(new["spec"]),
             *checks.stored_version_faults(new),
@@ -86,7 +86,7 @@ class DefinitionStrategy(Strategy):
         # Stored definitions are compiled at each start: reject one that is incomplete or cannot be compiled.
         return faults or _schema.validate(new) or _compile_faults(new)
 
-    def validate_update(self, new: Object, old: Object) -> Iterable[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
         return checks.update_faults(new, old)
 
 
@@ -100,16 +100,16 @@ class CustomStrategy(Strategy):
         self.status_fields = ("status",) if has_status else ()
         self.scale = scale
 
-    def validate(self, new: Object) -> Iterable[Fault]:
+    def validate(self, new: Object) -> Iterable[FieldError]:
         if self.scale is not None:
             yield from _replica_faults(new, self.scale.spec_replicas)
             yield from _replica_faults(new, self.scale.status_replicas)
 
-    def validate_status(self, new: Object, old: Object) -> Iterable[Fault]:
+    def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
         return _replica_faults(new, self.scale.status_replicas) if self.scale is not None else ()
 
 
-def _replica_faults(obj: Object, path: str) -> Iterator[Fault]:
+def _replica_faults(obj: Object, path: str) -> Iterator[FieldError]:
     value = scales.value_at(obj, path)
     if value is None:
         return
@@ -121,7 +121,7 @@ def _replica_faults(obj: Object, path: str) -> Iterator[Fault]:
         yield api_errors.invalid_value(path, value, f"should be less than or equal to {_MOST_REPLICAS}")
 
 
-def _group_faults(definition: Object) -> Iterable[Fault]:
+def _group_faults(definition: Object) -> Iterable[FieldError]:
     group = (definition.get("spec") or {}).get("group") or ""
     is_protected = group.endswith((".k8s.io", ".kubernetes.io"))
     if is_protected and not (definition["metadata"].get("annotations") or {}).get(_APPROVAL):
@@ -129,7 +129,7 @@ def _group_faults(definition: Object) -> Iterable[Fault]:
         yield api_errors.required(field, "protected groups must have approval annotation")
 
 
-def _compile_faults(definition: Object) -> Iterable[Fault]:
+def _compile_faults(definition: Object) -> Iterable[FieldError]:
     try:
         kinds_of(definition)
     except RecursionError:

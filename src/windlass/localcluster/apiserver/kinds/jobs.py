@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, label_selectors, pod_specs
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults
 from windlass.localcluster.apiserver.strategy import Object, Strategy, World
@@ -49,13 +49,13 @@ class JobStrategy(Strategy):
     def prepare_update(self, new: Object, old: Object, world: World) -> None:
         _label(new)
 
-    def validate_create(self, new: Object) -> Iterator[Fault]:
+    def validate_create(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         if not spec.get("manualSelector"):
             yield from _generation_faults(new["metadata"], spec.get("selector"), labels or {})
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         template = spec.get("template") or {}
         labels = (template.get("metadata") or {}).get("labels")
@@ -68,7 +68,7 @@ class JobStrategy(Strategy):
         yield from label_selectors.faults(spec.get("selector") or {}, "spec.selector")
         yield from label_selectors.mismatch(spec.get("selector"), labels, "spec.template.metadata.labels")
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = new["spec"], old["spec"]
         is_scaled = spec.get("completionMode") == "Indexed" and spec.get("completions") == spec.get(
             "parallelism"
@@ -77,7 +77,7 @@ class JobStrategy(Strategy):
         for key in fixed if is_scaled else ("completions", *fixed):
             yield from basics.unchanged(f"spec.{key}", spec.get(key), former.get(key))
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         yield from basics.not_negative(new.get("status") or {}, "status", "active", "succeeded", "failed")
 
 
@@ -100,7 +100,7 @@ def _label(new: Object) -> None:
 
 def _generation_faults(
     meta: Mapping[str, Any], selector: Mapping[str, Any] | None, labels: Mapping[str, str]
-) -> Iterator[Fault]:
+) -> Iterator[FieldError]:
     """The generated labels, which nobody else may have set to something else."""
     expected = dict.fromkeys(_UID_LABELS, meta["uid"]) | dict.fromkeys(_NAME_LABELS, meta.get("name", ""))
     for label, value in expected.items():
@@ -113,7 +113,7 @@ def _generation_faults(
         yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 
-def _mode_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _mode_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     mode = spec.get("completionMode")
     yield from basics.one_of("spec.completionMode", mode, _COMPLETION_MODES)
     if mode == "Indexed" and spec.get("completions") is None:
@@ -122,7 +122,7 @@ def _mode_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
         yield api_errors.required("spec.backoffLimitPerIndex", "requires indexed completion mode")
 
 
-def _restart_policy_faults(policy: str | None) -> Iterator[Fault]:
+def _restart_policy_faults(policy: str | None) -> Iterator[FieldError]:
     field = "spec.template.spec.restartPolicy"
     if policy in (None, "Always"):
         yield api_errors.required(field, 'valid values: "OnFailure", "Never"')

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver import metadata
 from windlass.localcluster.apiserver.checks import basics
 from windlass.localcluster.apiserver.kinds.kind import Kind
@@ -37,12 +37,12 @@ class NamespaceStrategy(Strategy):
         """Keep spec.finalizers: they change through /finalize only."""
         new["spec"] = old.get("spec", {})
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         for name in (new.get("spec") or {}).get("finalizers") or ():
             yield from basics.each("spec.finalizers", name, formats.qualified_name(name))
             yield from metadata.finalizer_name_faults(name, "spec.finalizers")
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         is_going = bool(new["metadata"].get("deletionTimestamp"))
         phase, expected = (new.get("status") or {}).get("phase", ""), "Terminating" if is_going else "Active"
         if phase != expected:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, resources, scheduling
 from windlass.localcluster.apiserver.strategy import Object, Strategy, World
 
@@ -50,12 +50,12 @@ class NodeStrategy(Strategy):
     def prepare_status(self, new: Object, old: Object) -> None:
         _offer_all(new.setdefault("status", {}))
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         yield from _taint_faults(spec.get("taints"))
         yield from _range_faults(spec.get("podCIDRs") or [])
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = new.get("spec") or {}, old.get("spec") or {}
         for key, word in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
             if former.get(key) and spec.get(key) != former[key]:
@@ -66,7 +66,7 @@ class NodeStrategy(Strategy):
         if any(spec.get(key) != former.get(key) for key in {*spec, *former} - may_change):
             yield api_errors.forbidden_field("[]", _MAY_CHANGE)
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         status = new.get("status") or {}
         for key in ("capacity", "allocatable"):
             for name, amount in (status.get(key) or {}).items():
@@ -78,7 +78,7 @@ class NodeStrategy(Strategy):
             seen.append(address)
 
 
-def _taint_faults(taints: list[dict[str, Any]] | None) -> Iterator[Fault]:
+def _taint_faults(taints: list[dict[str, Any]] | None) -> Iterator[FieldError]:
     seen: set[tuple[str, str]] = set()
     for taint, at in basics.indexed(taints, "metadata.taints"):
         key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
@@ -89,11 +89,11 @@ def _taint_faults(taints: list[dict[str, Any]] | None) -> Iterator[Fault]:
         if (key, effect) in seen:
             fault = api_errors.duplicate(at, taint)
             problem = "taints must be unique by key and effect pair"
-            yield Fault(fault.field, fault.reason, f"{fault.message}: {problem}")
+            yield FieldError(fault.field, fault.reason, f"{fault.message}: {problem}")
         seen.add((key, effect))
 
 
-def _range_faults(ranges: list[str]) -> Iterator[Fault]:
+def _range_faults(ranges: list[str]) -> Iterator[FieldError]:
     for written, at in basics.indexed(ranges, "spec.podCIDRs"):
         if not _is_range(written):
             yield api_errors.invalid_value(at, ranges, "must be valid CIDR")

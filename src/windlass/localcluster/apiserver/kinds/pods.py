@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from windlass.k8s import api_errors, quantities
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import containers, pod_specs, pod_updates
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults
 from windlass.localcluster.apiserver.strategy import Object, Strategy, World
@@ -54,7 +54,7 @@ class PodStrategy(Strategy):
         if status.get("podIP") and not status.get("podIPs"):
             status["podIPs"] = [{"ip": status["podIP"]}]
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         yield from pod_specs.faults(spec, "spec")
         if not spec.get("serviceAccountName"):
@@ -64,10 +64,10 @@ class PodStrategy(Strategy):
         if spec.get("ephemeralContainers"):
             yield api_errors.forbidden_field("spec.ephemeralContainers", "cannot be set on create")
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         return pod_updates.faults(new["spec"], old["spec"])
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         return pod_updates.status_faults(new, old)
 
     def grace_seconds(self, old: Object, asked: int | None) -> int:
@@ -125,7 +125,7 @@ def _not_negative(seconds: int) -> int:
     return seconds if seconds >= 0 else 1
 
 
-def _token_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _token_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     for index, volume in enumerate(spec.get("volumes") or ()):
         for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             if "serviceAccountToken" in source:

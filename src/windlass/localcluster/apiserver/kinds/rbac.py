@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, label_selectors
 from windlass.localcluster.apiserver.strategy import Object, Strategy
 
@@ -20,7 +20,7 @@ class RoleStrategy(Strategy):
     def default(self, new: Object) -> None:
         new.setdefault("rules", None)
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         for rule, at in basics.indexed(new.get("rules"), "rules"):
             yield from _rule_faults(rule, at, is_namespaced=new["kind"] == "Role")
         if new.get("aggregationRule") is not None:
@@ -41,7 +41,7 @@ class BindingStrategy(Strategy):
             if subject.get("kind") in ("User", "Group"):
                 subject.setdefault("apiGroup", _GROUP)
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         is_namespaced = new["kind"] == "RoleBinding"
         role = new.get("roleRef") or {}
         if role.get("apiGroup") != _GROUP:
@@ -57,12 +57,12 @@ class BindingStrategy(Strategy):
         for subject, at in basics.indexed(new.get("subjects"), "subjects"):
             yield from basics.present(subject, at, "name")
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         if new.get("roleRef") != old.get("roleRef"):
             yield api_errors.invalid_value("roleRef", new.get("roleRef"), "field is immutable")
 
 
-def _aggregation_faults(aggregation: Mapping[str, Any]) -> Iterator[Fault]:
+def _aggregation_faults(aggregation: Mapping[str, Any]) -> Iterator[FieldError]:
     path, selectors = "aggregationRule.clusterRoleSelectors", aggregation.get("clusterRoleSelectors")
     if not selectors:
         problem = "at least one clusterRoleSelector required if aggregationRule is non-nil"
@@ -71,7 +71,7 @@ def _aggregation_faults(aggregation: Mapping[str, Any]) -> Iterator[Fault]:
         yield from label_selectors.faults(selector, at)
 
 
-def _rule_faults(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> Iterator[Fault]:
+def _rule_faults(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> Iterator[FieldError]:
     urls = rule.get("nonResourceURLs")
     if urls:
         field = f"{path}.nonResourceURLs"
@@ -88,7 +88,7 @@ def _rule_faults(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> 
         yield api_errors.required(f"{path}.resources", "resource rules must supply at least one resource")
 
 
-def _subject_faults(subject: Mapping[str, Any], path: str, is_namespaced: bool) -> Iterator[Fault]:
+def _subject_faults(subject: Mapping[str, Any], path: str, is_namespaced: bool) -> Iterator[FieldError]:
     kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
     if kind not in _SUBJECTS:
         yield api_errors.not_supported(f"{path}.kind", kind, _SUBJECTS)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 from windlass.localcluster.apiserver.checks.services import HEADLESS
 from windlass.localcluster.apiserver.strategy import Object
@@ -21,7 +21,7 @@ _PORTS = range(30000, 32768)
 Spec = Mapping[str, Any]
 
 
-def give_family(spec: Object) -> Iterator[Fault]:
+def give_family(spec: Object) -> Iterator[FieldError]:
     """Set the address families and their policy. The cluster has IPv4 addresses only.
 
     A headless service without a selector gets no addresses from the cluster and may therefore have both families.
@@ -41,7 +41,7 @@ def give_family(spec: Object) -> Iterator[Fault]:
             yield api_errors.invalid_value(at, family, "not configured on this cluster")
 
 
-def give_address(spec: Object, others: Iterable[Spec]) -> Iterator[Fault]:
+def give_address(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
     wanted = spec.get("clusterIP")
     if wanted == HEADLESS:
         return
@@ -65,7 +65,7 @@ def give_address(spec: Object, others: Iterable[Spec]) -> Iterator[Fault]:
     yield api_errors.invalid_value(field, value, f"failed to allocate IP {wanted}: {problem}")
 
 
-def give_ports(spec: Object, others: Iterable[Spec]) -> Iterator[Fault]:
+def give_ports(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
     taken = {_place(port) for other in others for port in other.get("ports") or () if port.get("nodePort")}
     taken |= {("TCP", other["healthCheckNodePort"]) for other in others if other.get("healthCheckNodePort")}
     for port, at in basics.indexed(spec.get("ports"), "spec.ports"):
@@ -93,7 +93,7 @@ def _free_port(protocol: str, taken: set[tuple[str, int]]) -> int | None:
     return next((number for number in _PORTS if (protocol, number) not in taken), None)
 
 
-def _node_port_faults(port: Spec, taken: set[tuple[str, int]], field: str) -> Iterator[Fault]:
+def _node_port_faults(port: Spec, taken: set[tuple[str, int]], field: str) -> Iterator[FieldError]:
     number = port["nodePort"]
     if number not in _PORTS:
         valid = f"{_PORTS.start}-{_PORTS.stop - 1}"

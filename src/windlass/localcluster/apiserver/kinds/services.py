@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from windlass.k8s import api_errors
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import services
 from windlass.localcluster.apiserver.kinds import service_addresses
 from windlass.localcluster.apiserver.strategy import Object, Strategy, World
@@ -41,15 +41,15 @@ class ServiceStrategy(Strategy):
             if ingress.get("ip"):
                 ingress.setdefault("ipMode", "VIP")
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         if _ingress(new) and old["spec"].get("type") != "LoadBalancer":
             problem = "may only be used when `spec.type` is 'LoadBalancer'"
             yield api_errors.forbidden_field("status.loadBalancer.ingress", problem)
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         return services.faults(new.get("spec") or {})
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = new["spec"], old["spec"]
         if "ExternalName" in (spec["type"], former["type"]):
             return

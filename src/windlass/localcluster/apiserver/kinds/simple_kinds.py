@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 from windlass.localcluster.apiserver.strategy import Object, Strategy
 
@@ -26,7 +26,7 @@ _LONGEST_MESSAGE = 1024
 _TIMES = ("eventTime", "firstTimestamp", "lastTimestamp")
 
 
-def _data_key_faults(data: Iterable[str], field: str) -> Iterator[Fault]:
+def _data_key_faults(data: Iterable[str], field: str) -> Iterator[FieldError]:
     for key in data:
         yield from basics.each(f"{field}[{key}]", key, formats.data_key(key))
 
@@ -36,7 +36,9 @@ def _decoded_size(data: Mapping[str, str]) -> int:
     return sum(len(base64.b64decode(value)) for value in data.values())
 
 
-def _immutability_faults(new: Mapping[str, Any], old: Mapping[str, Any], *fields: str) -> Iterator[Fault]:
+def _immutability_faults(
+    new: Mapping[str, Any], old: Mapping[str, Any], *fields: str
+) -> Iterator[FieldError]:
     if not old.get("immutable"):
         return
     if not new.get("immutable"):
@@ -47,7 +49,7 @@ def _immutability_faults(new: Mapping[str, Any], old: Mapping[str, Any], *fields
 
 
 class ConfigMapStrategy(Strategy):
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         data, binary = new.get("data") or {}, new.get("binaryData") or {}
         yield from _data_key_faults(data, "data")
         for key in data:
@@ -59,7 +61,7 @@ class ConfigMapStrategy(Strategy):
             # The whole object is too long, and Kubernetes has no better name for it.
             yield api_errors.too_long("[]", _MAX_DATA_BYTES)
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         return _immutability_faults(new, old, "data", "binaryData")
 
 
@@ -69,19 +71,19 @@ class SecretStrategy(Strategy):
         for key, text in (new.pop("stringData", None) or {}).items():
             new.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         data: dict[str, str] = new.get("data") or {}
         yield from _data_key_faults(data, "data")
         if _decoded_size(data) > _MAX_DATA_BYTES:
             yield api_errors.too_long("data", _MAX_DATA_BYTES)
         yield from _type_faults(new, data)
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         yield from basics.unchanged("type", new.get("type"), old.get("type"))
         yield from _immutability_faults(new, old, "data")
 
 
-def _type_faults(new: Object, data: dict[str, str]) -> Iterator[Fault]:
+def _type_faults(new: Object, data: dict[str, str]) -> Iterator[FieldError]:
     match new.get("type"):
         case "kubernetes.io/service-account-token":
             if not (new["metadata"].get("annotations") or {}).get(_SERVICE_ACCOUNT):
@@ -102,7 +104,7 @@ def _type_faults(new: Object, data: dict[str, str]) -> Iterator[Fault]:
                     yield api_errors.required(f"data[{key}]")
 
 
-def _docker_faults(data: dict[str, str], key: str) -> Iterator[Fault]:
+def _docker_faults(data: dict[str, str], key: str) -> Iterator[FieldError]:
     if key not in data:
         yield api_errors.required(f"data[{key}]")
         return
@@ -116,7 +118,7 @@ def _docker_faults(data: dict[str, str], key: str) -> Iterator[Fault]:
 class EndpointsStrategy(Strategy):
     creates_on_update = True
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         for subset, at in basics.indexed(new.get("subsets"), "subsets"):
             if not subset.get("addresses") and not subset.get("notReadyAddresses"):
                 yield api_errors.required(at, "must specify `addresses` or `notReadyAddresses`")
@@ -128,7 +130,7 @@ class EndpointsStrategy(Strategy):
                 yield from _port_faults(port, several, port_at)
 
 
-def _address_faults(address: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _address_faults(address: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     ip = address.get("ip", "")
     yield from basics.each(f"{path}.ip", ip, formats.ip_address(ip))
     yield from basics.optionally_named(f"{path}.hostname", address.get("hostname"), formats.dns_label)
@@ -136,7 +138,7 @@ def _address_faults(address: Mapping[str, Any], path: str) -> Iterator[Fault]:
     yield from basics.reachable(f"{path}.ip", ip)
 
 
-def _port_faults(port: Mapping[str, Any], several: bool, path: str) -> Iterator[Fault]:
+def _port_faults(port: Mapping[str, Any], several: bool, path: str) -> Iterator[FieldError]:
     if several and not port.get("name"):
         yield api_errors.required(f"{path}.name")
     yield from basics.optionally_named(f"{path}.name", port.get("name"), formats.dns_label)
@@ -153,7 +155,7 @@ class EventStrategy(Strategy):
         for key in _TIMES:
             new.setdefault(key, None)
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         namespace = new["metadata"].get("namespace", "")
         about = (new.get("involvedObject") or {}).get("namespace", "")
         is_of_the_new_sort = bool(new.get("eventTime"))
@@ -169,7 +171,7 @@ class EventStrategy(Strategy):
             yield from _word_faults(new)
 
 
-def _word_faults(new: Object) -> Iterator[Fault]:
+def _word_faults(new: Object) -> Iterator[FieldError]:
     controller = new.get("reportingComponent") or ""
     if not controller:
         yield api_errors.required("reportingComponent")
@@ -188,7 +190,7 @@ class LeaseStrategy(Strategy):
     creates_on_update = True
     allows_blind_update = False
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
         if duration is not None and duration <= 0:

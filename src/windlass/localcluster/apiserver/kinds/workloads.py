@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, label_selectors, pod_specs
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults, scales
 from windlass.localcluster.apiserver.strategy import Object, Strategy, World
@@ -35,11 +35,11 @@ class _WorkloadStrategy(Strategy):
     def prepare_create(self, new: Object, world: World) -> None:
         new["status"] = dict(self.initial_status)
 
-    def validate_update(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         for key in self.immutable_fields:
             yield from basics.unchanged(f"spec.{key}", new["spec"].get(key), old["spec"].get(key))
 
-    def validate_status(self, new: Object, old: Object) -> Iterator[Fault]:
+    def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         status = new.get("status") or {}
         fields = ("observedGeneration", *_STATUS_COUNTS, "collisionCount")
         yield from basics.not_negative(status, "status", *fields)
@@ -67,7 +67,7 @@ class DeploymentStrategy(_WorkloadStrategy):
             rolling.setdefault("maxUnavailable", _DEFAULT_ROLLING_PERCENTAGE)
             rolling.setdefault("maxSurge", _DEFAULT_ROLLING_PERCENTAGE)
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         yield from basics.not_negative(spec, "spec", "replicas")
         yield from _template_faults(spec, "deployment", "ReplicaSet")
@@ -79,7 +79,7 @@ class ReplicaSetStrategy(_WorkloadStrategy):
     initial_status = {"replicas": 0}
     partial_counts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         yield from basics.not_negative(spec, "spec", "replicas", "minReadySeconds")
         yield from _template_faults(spec, "deployment", "ReplicaSet")
@@ -105,14 +105,14 @@ class StatefulSetStrategy(_WorkloadStrategy):
             resources = (claim.get("spec") or {}).get("resources") or {}
             pod_spec_defaults.write_amounts(resources, "limits", "requests")
 
-    def validate(self, new: Object) -> Iterator[Fault]:
+    def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         yield from _stateful_set_faults(spec)
         yield from basics.not_negative(spec, "spec", "replicas", "minReadySeconds")
         yield from _template_faults(_with_claims_as_volumes(spec), "statefulset", "StatefulSet")
 
 
-def _deployment_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _deployment_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     strategy = spec.get("strategy") or {}
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     if kind == "RollingUpdate":
@@ -132,7 +132,7 @@ def _deployment_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
         yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, problem)
 
 
-def _stateful_set_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
+def _stateful_set_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     policy = spec.get("podManagementPolicy", "")
     if policy not in _POD_MANAGEMENT_POLICIES:
         problem = "must be 'OrderedReady' or 'Parallel'"
@@ -150,7 +150,7 @@ def _stateful_set_faults(spec: Mapping[str, Any]) -> Iterator[Fault]:
         yield api_errors.invalid_value("spec.updateStrategy", strategy, problem)
 
 
-def _template_faults(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[Fault]:
+def _template_faults(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[FieldError]:
     selector, template = spec.get("selector"), spec.get("template") or {}
     labels, pod = (template.get("metadata") or {}).get("labels"), template.get("spec") or {}
     if selector is None:
@@ -184,7 +184,7 @@ def _with_claims_as_volumes(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {**spec, "template": {**template, "spec": {**pod, "volumes": [*volumes, *claims]}}}
 
 
-def _rolling_faults(rolling: Mapping[str, Any], path: str) -> Iterator[Fault]:
+def _rolling_faults(rolling: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     for key, value in (("maxUnavailable", unavailable), ("maxSurge", surge)):
         if isinstance(value, str):

@@ -5,7 +5,7 @@
 
 from typing import Any, Protocol
 
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 
 
 class Schema(Protocol):
@@ -22,6 +22,6 @@ class Schema(Protocol):
         """Fill in constant defaults, in place."""
         ...
 
-    def validate(self, obj: dict[str, Any]) -> list[Fault]:
+    def validate(self, obj: dict[str, Any]) -> list[FieldError]:
         """Every fault in types, required fields, ranges and patterns."""
         ...

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.schemas import structural_checks, typed
 from windlass.localcluster.apiserver.schemas.schema import Schema
 
@@ -53,7 +53,7 @@ class _StructuralSchema:
         if self._fill:
             self._fill(obj)
 
-    def validate(self, obj: dict[str, Any]) -> list[Fault]:
+    def validate(self, obj: dict[str, Any]) -> list[FieldError]:
         return self._validate(obj)
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from windlass.k8s import api_errors, patterns
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.schemas import openapi_formats, structural_extensions
 from windlass.localcluster.apiserver.schemas.structural_extensions import Check, JsonSchema, Problem, identity
 
@@ -43,11 +43,11 @@ _ACCEPTS_ANY: _Compiled = dict.fromkeys(_ANY)
 _ALMOST_NOTHING = 1e-9
 
 
-def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[Fault]]:
+def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[FieldError]]:
     """Every fault of a whole object."""
     checks = [_check_of(_compile(openapi)), *structural_extensions.compile_checks(openapi)]
 
-    def validate(obj: Any) -> list[Fault]:
+    def validate(obj: Any) -> list[FieldError]:
         problems = [problem for check in checks for problem in check(obj)]
         return list(dict.fromkeys(make(path.removeprefix(".")) for path, make in problems))
 

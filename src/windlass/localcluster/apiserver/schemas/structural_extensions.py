@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from windlass.k8s import api_errors, formats
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 
 JsonSchema = dict[str, Any]
-Problem = tuple[str, Callable[[str], Fault]]
+Problem = tuple[str, Callable[[str], FieldError]]
 Check = Callable[[Any], list[Problem]]
 
 
@@ -129,5 +129,5 @@ def _duplicates(values: Iterable[Any]) -> list[Problem]:
     return problems
 
 
-def _duplicate(value: object) -> Callable[[str], Fault]:
+def _duplicate(value: object) -> Callable[[str], FieldError]:
     return lambda path: api_errors.duplicate(path, value)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from windlass.k8s import api_errors
 from windlass.k8s import types as k8s_types
-from windlass.k8s.api_errors import Fault
+from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.schemas import scalar_types
 from windlass.localcluster.apiserver.schemas.scalar_types import Scalar
 from windlass.localcluster.apiserver.schemas.schema import Schema
@@ -55,7 +55,7 @@ class TypedSchema(Schema):
     def default(self, obj: Object) -> None:
         self._root.fill(obj)
 
-    def validate(self, obj: Object) -> list[Fault]:
+    def validate(self, obj: Object) -> list[FieldError]:
         """What is required and not there; a wrong type was refused before."""
         looked_at = {key: value for key, value in obj.items() if key not in _NOT_VALIDATED_AT_THE_ROOT}
         missing = self._root.missing(looked_at)

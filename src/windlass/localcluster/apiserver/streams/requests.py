@@ -50,7 +50,7 @@ def log_options(query: Mapping[str, str], pod_name: str) -> LogOptions:
     return options
 
 
-def _log_faults(options: LogOptions) -> list[api_errors.Fault]:
+def _log_faults(options: LogOptions) -> list[api_errors.FieldError]:
     faults = []
     if options.tail_lines is not None and options.tail_lines < 0:
         detail = "must be greater than or equal to 0"
