@@ -72,7 +72,9 @@ def decode_patch(body: bytes) -> Any:
 def decode_yaml(body: bytes) -> Any:
     parsed = yaml_parse.parse(body)
     found = (
-        [parsed.failure] if parsed.failure else [fault for one in parsed.documents for fault in one.diagnostics]
+        [parsed.failure]
+        if parsed.failure
+        else [fault for one in parsed.documents for fault in one.diagnostics]
     )
     errors = [fault for fault in found if fault.severity == diagnostics.Severity.ERROR]
     if errors:
