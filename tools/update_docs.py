@@ -40,7 +40,7 @@ def documents() -> dict[Path, str]:
         FOLDER / "commands.md": HEADER + command_docs.page(),
         FOLDER / "job-file.md": job_docs.page((FOLDER / "job-file.md").read_text()),
         FOLDER / schema.FILE: job_docs.schema(),
-        PACKAGE / "wire" / schema.FILE: job_docs.schema(),
+        PACKAGE / "jobfile" / schema.FILE: job_docs.schema(),
     }
 
 

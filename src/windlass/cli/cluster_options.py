@@ -40,16 +40,19 @@ def options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="",
             metavar="NAME",
             callback=parameters.namespace,
-            help="Without it: that of the kubeconfig's context.",
+            help="Namespace (default: the namespace of the current context).",
         ),
         click.option(
-            "--context", default="", metavar="NAME", help="Of the kubeconfig. Without it: the current one."
+            "--context",
+            default="",
+            metavar="NAME",
+            help="Context of the kubeconfig (default: the current context).",
         ),
         click.option(
             "--kubeconfig",
             default="",
             metavar="FILE",
-            help="Where the cluster is and who you are. Without it: as kubectl finds it.",
+            help="Path of the kubeconfig (default: the one that kubectl uses).",
         ),
     ):
         add(with_where)

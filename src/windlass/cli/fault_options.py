@@ -14,8 +14,8 @@ option = click.option(
     "injected",
     metavar="FAULT",
     multiple=True,
-    help="A fault for a task, such as 'kill worker-1 after 5s', 'exit 3 worker-0', 'delete ps-0' or "
-    "'delay worker-1 by 30s'. May be repeated.",
+    help="Fault to inject into a task, e.g. 'kill worker-1 after 5s', 'exit 3 worker-0', 'delete ps-0' or "
+    "'delay worker-1 by 30s'. Repeatable.",
 )
 
 

@@ -29,82 +29,70 @@ COMMANDS = {
         "windlass.cli.commands.barrier", "Wait until every task of this pod's job has an address."
     ),
     "controller": LazyCommand(
-        "windlass.cli.commands.controller", "Run the jobs of a cluster, in it or from a laptop."
+        "windlass.cli.commands.controller", "Run the controller, in a cluster or outside of it."
     ),
-    "init": LazyCommand(
-        "windlass.cli.commands.init", "Write a job file, with what a script says about itself."
-    ),
+    "init": LazyCommand("windlass.cli.commands.init", "Write a job file for a training script."),
     "install": LazyCommand(
-        "windlass.cli.commands.install", "Print what a cluster needs to run jobs, or put it there."
+        "windlass.cli.commands.install", "Print or apply the manifests of the controller."
     ),
-    "lint": LazyCommand(
-        "windlass.cli.commands.lint", "Say what is wrong with job files and Frameworks, and mend it."
-    ),
-    "local": LazyCommand(
-        "windlass.cli.commands.local", "Keep a cluster on this machine, without Docker and without root."
-    ),
-    "env": LazyCommand("windlass.cli.commands.env", "Print what a task is told of its peers, for a shell."),
-    "plan": LazyCommand("windlass.cli.commands.plan", "Say what would become of a job when things go wrong."),
+    "lint": LazyCommand("windlass.cli.commands.lint", "Check job files and Frameworks, and fix errors."),
+    "local": LazyCommand("windlass.cli.commands.local", "Manage a local cluster, without Docker and root."),
+    "env": LazyCommand("windlass.cli.commands.env", "Print the discovery variables of a task for a shell."),
+    "plan": LazyCommand("windlass.cli.commands.plan", "Simulate failures and show what a job would do."),
     "render": LazyCommand(
-        "windlass.cli.commands.render", "Print what a cluster would be given, for kubectl."
+        "windlass.cli.commands.render", "Print the Kubernetes objects of jobs for kubectl."
     ),
-    "run": LazyCommand(
-        "windlass.cli.commands.run", "Run jobs, or a command, on this machine, and exit as they do."
-    ),
-    "delete": LazyCommand(
-        "windlass.cli.commands.delete", "Delete jobs of a cluster, with all that belongs to them."
-    ),
+    "run": LazyCommand("windlass.cli.commands.run", "Run jobs or a command on this machine."),
+    "delete": LazyCommand("windlass.cli.commands.delete", "Delete jobs and the objects they own."),
     "describe": LazyCommand(
         "windlass.cli.commands.describe",
-        "Say everything about a job, its pods and its events.",
+        "Show the details of a job, its pods and its events.",
     ),
-    "list": LazyCommand("windlass.cli.commands.list", "Say which jobs a cluster has, and how they stand."),
-    "resume": LazyCommand("windlass.cli.commands.resume", "Let jobs that were suspended run again."),
-    "scale": LazyCommand(
-        "windlass.cli.commands.scale", "Give the roles of a running job more tasks, or fewer."
-    ),
+    "list": LazyCommand("windlass.cli.commands.list", "List jobs and their status."),
+    "resume": LazyCommand("windlass.cli.commands.resume", "Resume suspended jobs."),
+    "scale": LazyCommand("windlass.cli.commands.scale", "Change the number of tasks of a running job."),
     "schema": LazyCommand(
-        "windlass.cli.commands.schema", "Print the JSON Schema of the job file, for editors."
+        "windlass.cli.commands.schema", "Print the JSON Schema of the job file for editors."
     ),
-    "status": LazyCommand("windlass.cli.commands.status", "Say how a job stands, and each of its tasks."),
-    "stop": LazyCommand("windlass.cli.commands.stop", "End jobs for good."),
+    "status": LazyCommand("windlass.cli.commands.status", "Show the status of a job and its tasks."),
+    "stop": LazyCommand("windlass.cli.commands.stop", "Stop jobs permanently."),
     "submit": LazyCommand("windlass.cli.commands.submit", "Submit jobs to a cluster."),
-    "suspend": LazyCommand("windlass.cli.commands.suspend", "Take the pods of jobs away, and keep the jobs."),
-    "upload": LazyCommand(
-        "windlass.cli.commands.upload", "Put files onto a share, or into a volume of a cluster."
+    "suspend": LazyCommand(
+        "windlass.cli.commands.suspend", "Suspend jobs: delete their pods, keep the jobs."
     ),
-    "wait": LazyCommand("windlass.cli.commands.wait", "Wait until a job has completed, and exit as it did."),
+    "upload": LazyCommand("windlass.cli.commands.upload", "Upload files to a share or a volume."),
+    "wait": LazyCommand("windlass.cli.commands.wait", "Wait for a job and return its exit code."),
     "template": LazyCommand(
         "windlass.cli.commands.template", "Render a Jinja template of Kubernetes objects."
     ),
     "tf-server": LazyCommand(
         "windlass.cli.commands.tf_server",
-        "Be an idle TensorFlow server, for a notebook to drive.",
+        "Run an idle TensorFlow server for a notebook.",
     ),
-    "uninstall": LazyCommand("windlass.cli.commands.uninstall", "Take away what install has made."),
+    "uninstall": LazyCommand("windlass.cli.commands.uninstall", "Remove the controller from a cluster."),
     "completion": LazyCommand(
-        "windlass.cli.commands.completion", "Print the script that completes windlass in bash, zsh or fish."
+        "windlass.cli.commands.completion", "Print the completion script for bash, zsh or fish."
     ),
-    "events": LazyCommand("windlass.cli.commands.events", "Show what happened to a job and to its pods."),
-    "exec": LazyCommand("windlass.cli.commands.exec", "Run a command beside a task, and exit as it does."),
-    "logs": LazyCommand("windlass.cli.commands.logs", "Show what the tasks of a job write."),
+    "events": LazyCommand("windlass.cli.commands.events", "Show the events of a job and its pods."),
+    "exec": LazyCommand("windlass.cli.commands.exec", "Run a command in a task's container."),
+    "logs": LazyCommand("windlass.cli.commands.logs", "Show the logs of a job's tasks."),
     "hub": LazyCommand("windlass.cli.commands.hub", "Open the JupyterHub of a job."),
     "jupyter": LazyCommand("windlass.cli.commands.jupyter", "Open the JupyterLab of a job."),
     "tensorboard": LazyCommand("windlass.cli.commands.tensorboard", "Open the TensorBoard of a job."),
-    "why": LazyCommand("windlass.cli.commands.why", "Say why a job failed, or what it waits for."),
+    "why": LazyCommand("windlass.cli.commands.why", "Explain why a job failed or is pending."),
 }
 
 SECTIONS = {
     "On this machine": ("run", "local"),
     "Job files": ("init", "lint", "plan", "render", "schema", "template"),
     "On a cluster": ("submit", "list", "wait", "scale", "stop", "suspend", "resume", "delete", "upload"),
-    "Looking into jobs": ("status", "logs", "why", "events", "describe", "exec", "env"),
-    "Beside jobs": ("tensorboard", "jupyter", "hub"),
+    "Inspect jobs": ("status", "logs", "why", "events", "describe", "exec", "env"),
+    "Companions": ("tensorboard", "jupyter", "hub"),
     "For operators": ("install", "uninstall", "controller"),
     "In pods": ("barrier", "tf-server"),
-    "In your shell": ("completion",),
+    "Shell": ("completion",),
 }
-"""What `windlass --help` puts together. Every command stands in one of them."""
+"""The sections of `windlass --help`. Every command is in one of them."""
 
 
 class LazyGroup(click.Group):
@@ -167,7 +155,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="windlass")
 @click.option(
-    errors.DEBUG, "_debug", is_flag=True, expose_value=False, help="Show a traceback of what goes wrong."
+    errors.DEBUG, "_debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
 )
 def main() -> None:
     """Launch distributed training, on one laptop and on Kubernetes.

@@ -38,5 +38,5 @@ timeout = click.option(
     "--timeout",
     metavar="DURATION",
     callback=duration,
-    help="Wait no longer than this, such as 90s or 10m.",
+    help="How long to wait, e.g. 90s or 10m (default: no limit).",
 )

@@ -5,13 +5,13 @@ import click
 from windlass.cli import parameters
 
 no_preflight = click.option(
-    "--no-preflight", is_flag=True, help="Do not look whether the files of a job are there before it starts."
+    "--no-preflight", is_flag=True, help="Skip the check that a job's required files exist."
 )
 preflight_timeout = click.option(
     "--preflight-timeout",
     metavar="DURATION",
     callback=parameters.some_time,
-    help="For so long files may take to be found, such as 30s. [2m]",
+    help="How long to wait for required files, e.g. 30s (default: 2m).",
 )
 
 

@@ -97,7 +97,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--logs/--no-logs",
         default=None,
-        help="Show what tasks write, line by line, rather than the table; or show none of it.",
+        help="Show the tasks' log lines instead of the live table, or hide them.",
     ),
     click.option(
         "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
@@ -106,14 +106,16 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--timeout",
         metavar="DURATION",
         callback=parameters.some_time,
-        help="Give up after this, such as 90s or 10m.",
+        help="Maximum duration of the run, e.g. 90s or 10m (default: no limit).",
     ),
     fault_options.option,
-    click.option("--keep", is_flag=True, help="Leave the cluster running, and say how to go on with it."),
+    click.option(
+        "--keep", is_flag=True, help="Keep the cluster running after the jobs and print how to use it."
+    ),
     click.option(
         "--companions-only",
         is_flag=True,
-        help="Start TensorBoard, Jupyter and the hub of the jobs, and no job. Ctrl-C ends them.",
+        help="Start only the jobs' companions (TensorBoard, Jupyter, hub), until Ctrl-C.",
     ),
     click.option(
         "--nodes",
@@ -121,50 +123,66 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         default=1,
         show_default=True,
         metavar="N",
-        help="Logical nodes.",
+        help="Number of logical nodes.",
     ),
     click.option(
         "--network",
         type=click.Choice(["auto", "isolated", "shared"]),
         default="auto",
         show_default=True,
-        help="Whether pods have a network of their own, or an address each on that of the machine.",
+        help="Network of the pods: their own (isolated) or the host's, with one address per pod (shared).",
     ),
     click.option(
-        "--image", "images", metavar="NAME=DIR", multiple=True, help="A local image. May be repeated."
+        "--image",
+        "images",
+        metavar="NAME=DIR",
+        multiple=True,
+        help="Local image: a directory bound to an image name. Repeatable.",
     ),
     click.option(
         "--config-map",
         "config_maps",
         metavar="NAME=PATH",
         multiple=True,
-        help="A ConfigMap made from a file, or from the files of a folder. May be repeated.",
+        help="ConfigMap to create from a file or a directory. Repeatable.",
     ),
     preflight_options.no_preflight,
     preflight_options.preflight_timeout,
-    click.option("--verbose", is_flag=True, help="Show what the cluster and the controller log, on stderr."),
     click.option(
-        "--workers", type=_COUNT, metavar="N", help="Of a command: so many tasks of the role worker. [1]"
+        "--verbose", is_flag=True, help="Print the logs of the cluster and the controller to stderr."
     ),
-    click.option("--ps", type=_COUNT, metavar="N", help="Of a command: so many parameter servers."),
-    click.option("--chief", type=_COUNT, metavar="N", help="Of a command: so many chiefs, usually 1."),
+    click.option(
+        "--workers", type=_COUNT, metavar="N", help="Number of workers, with -- COMMAND (default: 1)."
+    ),
+    click.option(
+        "--ps", type=_COUNT, metavar="N", help="Number of parameter servers, with -- COMMAND (default: 0)."
+    ),
+    click.option("--chief", type=_COUNT, metavar="N", help="Number of chiefs, with -- COMMAND (default: 0)."),
     click.option(
         "--role",
         "roles",
         metavar="NAME=N",
         multiple=True,
-        help="Of a command: another role. May be repeated.",
+        help="Additional role and its number of tasks, with -- COMMAND. Repeatable.",
     ),
     click.option(
         "--runtime",
         type=click.Choice([str(runtime) for runtime in Runtime]),
-        help="Of a command: what its tasks are told of one another. [what the script imports]",
+        help="Runtime of the command, which selects the discovery variables (default: by the script's imports).",
     ),
     click.option(
-        "--name", default="", metavar="NAME", help="Of a command: the job's name. [that of the script]"
+        "--name",
+        default="",
+        metavar="NAME",
+        help="Name of the job, with -- COMMAND (default: the script's name).",
     ),
     click.option(
-        "--env", metavar="NAME=VALUE", multiple=True, help="Of a command: a variable. May be repeated."
+        "--env",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="Environment variable of the tasks, with -- COMMAND. Repeatable.",
     ),
-    click.option("--barrier", is_flag=True, help="Of a command: no task starts before all have an address."),
+    click.option(
+        "--barrier", is_flag=True, help="Start no task before all have an address, with -- COMMAND."
+    ),
 )

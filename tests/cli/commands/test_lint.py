@@ -332,7 +332,7 @@ def test_version() -> None:
 
 
 def test_help_names_the_commands() -> None:
-    assert re.search(r"lint +Say what is wrong with job files and Frameworks", windlass("--help").stdout)
+    assert re.search(r"lint +Check job files and Frameworks", windlass("--help").stdout)
     assert "--strict" in windlass("lint", "--help").stdout
 
 

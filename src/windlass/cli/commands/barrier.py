@@ -13,20 +13,25 @@ ENDED = 128 + signal.SIGTERM
 
 
 @click.command()
-@click.option("--framework", default="", metavar="NAME", help="In place of the one that this pod belongs to.")
-@click.option("--print-hosts", is_flag=True, help="Print the addresses for a shell, and write no files.")
+@click.option(
+    "--framework",
+    default="",
+    metavar="NAME",
+    help="Name of the Framework (default: the Framework of this pod).",
+)
+@click.option("--print-hosts", is_flag=True, help="Print the addresses for a shell instead of writing files.")
 @click.option(
     "--configfile",
     default="",
     metavar="FILE",
-    help="Also write the workers' addresses into its first line and the parameter servers' into its last.",
+    help="File to update: the first line is set to the workers' addresses, the last line to the parameter servers'.",
 )
 def barrier(framework: str, print_hosts: bool, configfile: str) -> None:
     """Wait until every task of the Framework has an address.
 
-    Runs in a pod of the Framework. Writes framework.json, injector.sh, cluster.env, hostfile and tf_config.json into
-    the working directory. Exits with 0 when it has, with 201 if that takes too long, and with 210 if there is no such
-    Framework.
+    The command runs in a pod of the Framework. It writes framework.json, injector.sh, cluster.env, hostfile and
+    tf_config.json into the working directory. The exit code is 0 on success, 201 after a timeout, and 210 if the
+    Framework does not exist.
     """
     signal.signal(signal.SIGTERM, _end)
     code = barriers.run(barriers.Wanted(framework, print_hosts, configfile), os.environ, _say)

@@ -12,7 +12,7 @@ VARIABLE = "_WINDLASS_COMPLETE"
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the script that completes `windlass` in a shell: commands, options, and the names of jobs and tasks.
+    """Print the completion script of a shell: for commands, options, and the names of jobs and tasks.
 
     \b
         echo 'eval "$(windlass completion bash)"' >> ~/.bashrc

@@ -28,31 +28,31 @@ SHORT_FORMS = {
     "namespaces": ("--namespace", "-n"),
 }
 HELP = {
-    "kube_config_file_path": "The kubeconfig; without one, the pod's service account or ~/.kube/config.",
-    "kube_context": "The context of the kubeconfig.",
-    "kube_api_server_address": "The API server, in place of the one in the kubeconfig.",
-    "kube_client_qps": "Requests per second; 0: no limit but the server's own.",
-    "namespaces": "A namespace whose Frameworks are run; may be given several times. Without it: all.",
-    "manage_crds": "Create the CustomResourceDefinitions, and bring them up to date.",
-    "leader_election": "Of several controllers, only the one that holds the lease works.",
-    "lease_namespace": "Where the lease is.",
-    "lease_name": "The name of the lease.",
-    "lease_duration_sec": "How long a lease that is not renewed is respected.",
-    "lease_renew_deadline_sec": "How long the leader tries to renew it before it stops working.",
-    "lease_retry_period_sec": "How often the lease is renewed, or tried for.",
-    "request_timeout_sec": "How long a request may take.",
-    "worker_number": "How many Frameworks are worked on at once.",
-    "barrier_image": "The image of the barrier, in pods of Frameworks that ask for one.",
-    "metrics_address": "Where /metrics, /healthz and /readyz are served: host:port, or off.",
-    "log_format": "json or text.",
-    "log_level": "debug, info, warning or error.",
-    "events": "Write Kubernetes events about Frameworks.",
+    "kube_config_file_path": "Path of the kubeconfig (default: the pod's service account, or ~/.kube/config).",
+    "kube_context": "Context of the kubeconfig (default: the current context).",
+    "kube_api_server_address": "Address of the API server (default: the one in the kubeconfig).",
+    "kube_client_qps": "Maximum requests per second; 0 for no limit on the client side.",
+    "namespaces": "Namespace whose Frameworks to run (default: all). Repeatable.",
+    "manage_crds": "Whether to create and update the CustomResourceDefinitions.",
+    "leader_election": "Whether only the controller that holds the lease is active.",
+    "lease_namespace": "Namespace of the lease.",
+    "lease_name": "Name of the lease.",
+    "lease_duration_sec": "Seconds until a lease that was not renewed expires.",
+    "lease_renew_deadline_sec": "Seconds in which the leader must renew the lease or stop.",
+    "lease_retry_period_sec": "Seconds between attempts to acquire or renew the lease.",
+    "request_timeout_sec": "Timeout of a request in seconds.",
+    "worker_number": "Number of Frameworks processed concurrently.",
+    "barrier_image": "Image of the barrier container.",
+    "metrics_address": "Address of /metrics, /healthz and /readyz: host:port, or off.",
+    "log_format": "Log format: json or text.",
+    "log_level": "Log level: debug, info, warning or error.",
+    "events": "Whether to write Kubernetes events about Frameworks.",
 }
-"""What `--help` shows. All other settings are flags too, and explained where the settings are."""
+"""The settings that `--help` shows. All other settings are hidden flags, documented in docs/configuration.md."""
 
 
 def with_settings(command: F) -> F:
-    """A flag for each setting. Values are checked with those of the other sources, all at once."""
+    """Add a flag for each setting. Values are validated later, together with those of the other sources."""
     for setting in reversed(environment.SETTINGS):
         names = (*SHORT_FORMS.get(setting.attribute, ()), setting.flags, setting.attribute)
         command = click.option(*names, **_how(setting))(command)
@@ -71,14 +71,16 @@ def _how(setting: Setting) -> dict[str, Any]:
 
 
 @click.command(
-    epilog="Every setting of docs/configuration.md is a flag, a WINDLASS_… variable and a key of the file."
+    epilog="Every setting in docs/configuration.md can be a flag, a WINDLASS_… variable or a key of the file."
 )
-@click.option("--config", "config", metavar="FILE", help="The configuration file, in the reference's format.")
+@click.option(
+    "--config", "config", metavar="FILE", help="Configuration file, in the format of FrameworkController."
+)
 @with_settings
 def controller(config: str | None, **flags: Any) -> None:
-    """Run Frameworks: watch them and their pods, decide, store, act.
+    """Run the controller: watch Frameworks and their pods, and reconcile them.
 
-    In a cluster or from a laptop: whatever the kubeconfig reaches.
+    The controller can run in the cluster or on any machine with a kubeconfig.
     """
     settings, warnings = _gathered(config, flags)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -13,21 +13,22 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=name_completion.jobs)
-@click.option("--no-wait", is_flag=True, help="Do not wait until they are gone.")
+@click.option("--no-wait", is_flag=True, help="Return before the objects are deleted.")
 @click.option(
     "--keep-companions",
     is_flag=True,
-    help="Its TensorBoard, Jupyter and hub stay, whatever the job file says.",
+    help="Keep the companions (TensorBoard, Jupyter, hub) of the jobs.",
 )
 @parameters.timeout
 @cluster_options.options
 def delete(
     names: tuple[str, ...], no_wait: bool, keep_companions: bool, timeout: float | None, where: Where
 ) -> None:
-    """Delete jobs with all that belongs to them: a running one is ended, its pods, its code and its companions go.
+    """Delete jobs and the objects they own: pods, code and companions. A running job is stopped.
 
-    A job is a Framework, or where there is none of that name, the Job that is called so and all that carries the
-    label windlass.dev/job=NAME. Volumes stay, and an NFS server of the job. Returns when the rest is gone.
+    NAME is that of a Framework. If there is no such Framework, the Job of that name and all objects with the label
+    windlass.dev/job=NAME are deleted. Volumes and the job's own NFS server are kept. The command waits until the other
+    objects are deleted.
 
     \b
         windlass delete digits

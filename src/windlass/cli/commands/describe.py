@@ -50,7 +50,7 @@ _EVENTS = (
 @click.argument("name", metavar="NAME", shell_complete=name_completion.jobs)
 @cluster_options.options
 def describe(name: str, where: Where) -> None:
-    """Say everything about a job: what it wants, how it stands, its tasks, its pods, its companions, its last events.
+    """Show the details of a job: status, spec, tasks, pods, companions and latest events.
 
     \b
         windlass describe digits

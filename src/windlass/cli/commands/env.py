@@ -36,9 +36,9 @@ _FORMS: Mapping[str, Callable[[str, str], str]] = {"sh": _posix, "fish": _fish, 
 @click.option("--shell", type=click.Choice([*_FORMS, "json"]), default="sh", show_default=True)
 @cluster_options.options
 def env(task: str, shell: str, where: Where) -> None:
-    """Print the discovery environment of a task, such as digits/worker-1, for a shell to read.
+    """Print the discovery variables of a task, e.g. digits/worker-1, as shell commands.
 
-    This makes of a shell one that knows what the task knows:
+    To set them in the current shell:
 
     \b
         eval "$(windlass env digits/worker-1)"

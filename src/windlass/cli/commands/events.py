@@ -19,13 +19,13 @@ _encode = msgspec.json.Encoder().encode
 
 @click.command()
 @click.argument("name", shell_complete=name_completion.jobs)
-@click.option("--watch", "-w", is_flag=True, help="Go on with those that come, until Ctrl-C.")
+@click.option("--watch", "-w", is_flag=True, help="Watch for new events until Ctrl-C.")
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @cluster_options.options
 def events(name: str, watch: bool, output: str, where: Where) -> None:
-    """Show what happened to the job NAME and to its pods: oldest first, each once with how often it happened.
+    """Show the events of the job NAME and its pods, oldest first. Repeated events are shown once with their count.
 
-    A cluster keeps events for an hour or so. With --output json, each is an object on a line of its own.
+    A cluster keeps events for about an hour. With --output json, each line is one event.
 
     \b
         windlass events digits

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
 
 
 @click.command("exec")
-@click.option("--stdin", "-i", "has_stdin", is_flag=True, help="Give the command what is written here.")
-@click.option("--tty", "-t", is_flag=True, help="Give the command a terminal.")
+@click.option("--stdin", "-i", "has_stdin", is_flag=True, help="Forward standard input to the command.")
+@click.option("--tty", "-t", is_flag=True, help="Allocate a terminal for the command.")
 @click.option(
-    "--container", "-c", default="", metavar="NAME", help="Without it: the first that is no init container."
+    "--container",
+    "-c",
+    default="",
+    metavar="NAME",
+    help="Container (default: the first one that is not an init container).",
 )
 @cluster_options.options
 @click.argument("task", metavar="NAME/ROLE-INDEX", shell_complete=name_completion.tasks)
@@ -24,8 +28,8 @@ if TYPE_CHECKING:
 def execute(
     has_stdin: bool, tty: bool, container: str, task: str, command: tuple[str, ...], where: Where
 ) -> None:
-    """Run COMMAND in the container of a task, such as digits/worker-1, and exit as it does. What comes after -- is the
-    command's.
+    """Run COMMAND in the container of a task, e.g. digits/worker-1, and return its exit code. Arguments after -- belong
+    to the command.
 
     \b
         windlass exec digits/worker-1 -- nvidia-smi

@@ -10,11 +10,14 @@ from windlass.model.companions import Companion
 @click.command()
 @companion_forward.options(Companion.HUB)
 @click.option(
-    "--new-password", "user", metavar="USER", help="Make up another password for that user, and show it once."
+    "--new-password",
+    "user",
+    metavar="USER",
+    help="User whose password to replace. The new password is printed once.",
 )
 def hub(door: Door, user: str | None) -> None:
-    """Lead a port of this machine to the JupyterHub of a job, until Ctrl-C. Of a FILE, it is started here, without the
-    job.
+    """Forward a local port to the JupyterHub of a job, until Ctrl-C. With FILE, start the JupyterHub of a job file on
+    this machine, without the job.
 
     \b
         windlass hub digits

@@ -77,18 +77,20 @@ _COUNT = click.IntRange(min=0)
 @click.command()
 @click.argument("script", metavar="[SCRIPT]", required=False)
 @click.option(
-    "--runtime", type=click.Choice([str(runtime) for runtime in Runtime]), help="What it is made with."
+    "--runtime",
+    type=click.Choice([str(runtime) for runtime in Runtime]),
+    help="Runtime of the script (default: by its imports).",
 )
-@click.option("--ps", type=_COUNT, metavar="N", help="Parameter servers.")
-@click.option("--workers", type=_COUNT, metavar="N", help="Tasks that train.")
-@click.option("--chief", type=_COUNT, metavar="N", help="Tasks that drive the others.")
-@click.option("--name", metavar="NAME", help="Of the job.")
-@click.option("--image", metavar="IMAGE", help="The container image, for a Kubernetes.")
-@click.option("--gpus", type=_COUNT, metavar="N", help="GPUs of each task that trains.")
+@click.option("--ps", type=_COUNT, metavar="N", help="Number of parameter servers.")
+@click.option("--workers", type=_COUNT, metavar="N", help="Number of workers.")
+@click.option("--chief", type=_COUNT, metavar="N", help="Number of chiefs.")
+@click.option("--name", metavar="NAME", help="Name of the job (default: the name of the script).")
+@click.option("--image", metavar="IMAGE", help="Container image for Kubernetes.")
+@click.option("--gpus", type=_COUNT, metavar="N", help="Number of GPUs per worker or chief.")
 @click.option(
     "--template",
     type=click.Choice([str(mode) for mode in templates.Mode]),
-    help="Write a Jinja template of Kubernetes objects instead, for windlass template.",
+    help="Write a Jinja template for `windlass template` instead of a job file.",
 )
 @click.option(
     "--output-file",
@@ -96,10 +98,10 @@ _COUNT = click.IntRange(min=0)
     "-o",
     "out",
     metavar="FILE",
-    help=f"Or - for the standard output.  [default: {DEFAULT_FILE}, or the template's own name]",
+    help=f"Output file; - for standard output (default: {DEFAULT_FILE}, or the template's own name).",
 )
-@click.option("--force", is_flag=True, help="Replace the file if it is there.")
-@click.option("--yes", "-y", is_flag=True, help="Ask nothing.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
+@click.option("--yes", "-y", is_flag=True, help="Do not prompt.")
 def init(
     script: str | None,
     runtime: str | None,
@@ -111,12 +113,13 @@ def init(
 ) -> None:
     """Write a job file for SCRIPT.
 
-    What no option says is taken from the script, which is read and not run, and on a terminal asked.
+    Values without an option are inferred from the script, which is read and not run. On a terminal, init prompts for
+    confirmation.
 
     \b
         windlass init train.py
         windlass init --runtime tensorflow --ps 2 --workers 2 train.py
-        windlass init -o - train.py               # print it
+        windlass init -o - train.py               # print the job file
         windlass init --template single           # one TensorFlow task, for kubectl
     """
     known = Runtime(runtime) if runtime is not None else None

@@ -40,10 +40,10 @@ def namespace_name(
     default=plan.DEFAULT_NAMESPACE,
     show_default=True,
     callback=namespace_name,
-    help="Where the controller runs.",
+    help="Namespace of the controller.",
 )
 @click.option(
-    "--image", default=plan.DEFAULT_IMAGE, show_default=True, metavar="IMAGE", help="Of the controller."
+    "--image", default=plan.DEFAULT_IMAGE, show_default=True, metavar="IMAGE", help="Image of the controller."
 )
 @click.option(
     "--replicas",
@@ -51,7 +51,7 @@ def namespace_name(
     metavar="N",
     default=2,
     show_default=True,
-    help="One acts, the others wait for their turn.",
+    help="Number of replicas. One is the leader, the others are on standby.",
 )
 @click.option(
     "--watch-namespace",
@@ -59,28 +59,33 @@ def namespace_name(
     metavar="NAMESPACE",
     multiple=True,
     callback=namespace_name,
-    help="Run the Frameworks of this namespace only, with rights in it only. May be repeated. [default: all]",
+    help="Namespace to which the controller and its permissions are limited (default: all). Repeatable.",
 )
 @click.option(
     "--config",
     "config_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The controller's configuration, in FrameworkController's format.",
+    help="Configuration file of the controller, in the format of FrameworkController.",
 )
-@click.option(
-    "--manage-crds", is_flag=True, help="Let the controller keep the definitions up to date itself."
-)
-@click.option("--pod-monitor", is_flag=True, help="Have the Prometheus operator collect the metrics.")
+@click.option("--manage-crds", is_flag=True, help="Let the controller update the CustomResourceDefinitions.")
+@click.option("--pod-monitor", is_flag=True, help="Add a PodMonitor for the Prometheus operator.")
 @click.option(
     "--priority-class",
     default="",
     metavar="NAME",
-    help="Of the controller's pods, such as system-cluster-critical.",
+    help="PriorityClass of the controller's pods, e.g. system-cluster-critical.",
 )
-@click.option("--crds-only", is_flag=True, help="Only the definitions of Frameworks.")
-@click.option("--apply", "is_applied", is_flag=True, help="Do it, instead of printing it.")
-@click.option("--kubeconfig", default="", metavar="FILE", help="Without it: as kubectl finds it.")
-@click.option("--context", default="", metavar="NAME", help="Of the kubeconfig. Without it: the current one.")
+@click.option("--crds-only", is_flag=True, help="Print or apply only the CustomResourceDefinitions.")
+@click.option("--apply", "is_applied", is_flag=True, help="Apply the manifests instead of printing them.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    help="Path of the kubeconfig (default: the one that kubectl uses).",
+)
+@click.option(
+    "--context", default="", metavar="NAME", help="Context of the kubeconfig (default: the current context)."
+)
 def install(
     namespace: str,
     image: str,
@@ -95,9 +100,9 @@ def install(
     kubeconfig: str,
     context: str,
 ) -> None:
-    """Print what a cluster needs to run Windlass: definitions, roles, a Deployment. With --apply, put it there.
+    """Print the manifests of the controller: CustomResourceDefinitions, roles and a Deployment. --apply applies them.
 
-    What is there already is brought up to date; the Frameworks of the cluster stay.
+    Applying updates an existing installation. It does not change Frameworks.
 
     \b
         windlass install | less

@@ -9,10 +9,10 @@ from windlass.model.companions import Companion
 
 @click.command()
 @companion_forward.options(Companion.JUPYTER)
-@click.option("--new-password", is_flag=True, help="Make up another password first, and show it once.")
+@click.option("--new-password", is_flag=True, help="Replace the password and print the new one once.")
 def jupyter(door: Door, new_password: bool) -> None:
-    """Lead a port of this machine to the JupyterLab of a job, until Ctrl-C. Of a FILE, it is started here, without the
-    job.
+    """Forward a local port to the JupyterLab of a job, until Ctrl-C. With FILE, start the JupyterLab of a job file on
+    this machine, without the job.
 
     \b
         windlass jupyter digits

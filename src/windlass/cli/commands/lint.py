@@ -61,19 +61,19 @@ class Report(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--fix", is_flag=True, help="Put right in the files what can be put right in one way only.")
-@click.option("--strict", is_flag=True, help="Exit with 1 on warnings too.")
+@click.option("--fix", is_flag=True, help="Fix errors that have only one possible fix.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def lint(files: tuple[str, ...], fix: bool, strict: bool, output: str) -> None:
-    """Say what is wrong with job files and Frameworks, in YAML or JSON. FILE may be - for the standard input.
+    """Check job files and Frameworks, in YAML or JSON. - reads standard input.
 
-    With --fix, - prints the mended text, and what was wrong goes to the standard error.
+    With --fix, the fixed text of - is printed to standard output and the diagnostics to standard error.
 
     \b
         windlass lint job.yaml framework.yaml
         windlass lint --fix job.yaml
 
-    Exits with 0 if there is nothing but warnings, 1 if there are errors, 2 if a file cannot be read.
+    The exit code is 0 if there are no errors, 1 if there are errors, and 2 if a file cannot be read.
     """
     prints_the_text = fix and job_files.STDIN in files
     if prints_the_text and output == "json":

@@ -27,17 +27,17 @@ _MORE = (Column("ROLES", 0, gives_way=True), Column("REASON", 0, gives_way=True)
 
 
 @click.command()
-@click.option("--all-namespaces", "-A", is_flag=True, help="Of all namespaces.")
+@click.option("--all-namespaces", "-A", is_flag=True, help="List the jobs of all namespaces.")
 @click.option(
     "--output", "-o", "form", type=click.Choice(["text", "wide", "json"]), default="text", show_default=True
 )
 @cluster_options.options
 def list(all_namespaces: bool, form: str, where: Where) -> None:  # noqa: A001 — the command's name
-    """Say which jobs there are, and how they stand.
+    """List jobs and their status.
 
     \b
         windlass list
-        windlass list -A -o wide      # of all namespaces, with roles and reasons
+        windlass list -A -o wide      # all namespaces, with roles and reasons
     """
     cluster_options.run(where, lambda connection: _list(connection, form, is_all=all_namespaces))
 

@@ -33,7 +33,7 @@ def with_data(command: F) -> F:
         "data",
         type=click.Path(file_okay=False, path_type=Path),
         callback=lambda _context, _parameter, given: _whole(given),
-        help="Where the cluster keeps everything. [default: $XDG_STATE_HOME/windlass/local]",
+        help="Data directory of the cluster (default: $XDG_STATE_HOME/windlass/local).",
     )(command)
 
 
@@ -54,7 +54,7 @@ def _whole(given: Path | None) -> Path:
 
 @click.group()
 def local() -> None:
-    """A cluster on this machine: no Docker, no root.
+    """Manage a cluster on this machine, without Docker and root.
 
     \b
         eval "$(windlass local up)"
@@ -70,21 +70,29 @@ def local() -> None:
     "--listen",
     metavar="HOST:PORT",
     default="127.0.0.1:0",
-    help="An address of loopback. [default: 127.0.0.1, and the port of the last time]",
+    help="Loopback address to listen on (default: 127.0.0.1 and the last used port).",
 )
 @click.option(
-    "--nodes", type=click.IntRange(1, 100), metavar="N", help="Logical nodes. [default: as last time, else 1]"
+    "--nodes",
+    type=click.IntRange(1, 100),
+    metavar="N",
+    help="Number of logical nodes (default: as last time, else 1).",
 )
 @click.option(
     "--network",
     type=click.Choice(["auto", "isolated", "shared"]),
-    help="Whether pods have a network of their own, or an address each on that of the machine. "
-    "[default: as last time, else auto]",
+    help="Network of the pods: their own (isolated) or the host's, with one address per pod (shared) "
+    "(default: as last time, else auto).",
 )
 @click.option(
-    "--with-controller/--no-controller", default=True, show_default=True, help="Run Frameworks too."
+    "--with-controller/--no-controller",
+    default=True,
+    show_default=True,
+    help="Whether to run the controller.",
 )
-@click.option("--foreground", is_flag=True, help="Stay, until Ctrl-C; pods go on running then.")
+@click.option(
+    "--foreground", is_flag=True, help="Run in the foreground until Ctrl-C. Pods keep running after that."
+)
 @click.option("--ready-descriptor", type=int, hidden=True)
 def up(
     data: Path,
@@ -95,9 +103,9 @@ def up(
     foreground: bool,
     ready_descriptor: int | None,
 ) -> None:
-    """Start the cluster, in the background. If it runs already, say where.
+    """Start the cluster in the background, or print the address of the running one.
 
-    Prints what to set KUBECONFIG to on the standard output, so that eval "$(windlass local up)" does it.
+    Standard output contains the shell command that sets KUBECONFIG, for eval "$(windlass local up)".
     """
     try:
         host, port = parse_address(listen)
@@ -171,7 +179,7 @@ def _say_where(record: Record, wanted: Wanted, *, is_new: bool) -> None:
 @local.command()
 @with_data
 def down(data: Path) -> None:
-    """Stop the cluster and its pods. What is stored stays, for the next `up`."""
+    """Stop the cluster and its pods. The stored objects are kept for the next `up`."""
     click.echo(_bring_down(data))
 
 
@@ -197,12 +205,9 @@ def _bring_down(data: Path) -> str:
 
 @local.command()
 @with_data
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not prompt for confirmation.")
 def reset(data: Path, yes: bool) -> None:
-    """Stop the cluster, and delete all of it.
-
-    What it has stored goes: objects, logs, volumes and local images.
-    """
+    """Stop the cluster and delete its data: objects, logs, volumes and local images."""
     if not data.exists():
         click.echo(f"there is nothing in {data}")
         return
@@ -222,7 +227,7 @@ def reset(data: Path, yes: bool) -> None:
 @with_data
 @with_output
 def status(data: Path, form: str) -> None:
-    """Say whether the cluster runs, and what is on it. Exits with 0 if it runs, with 3 if it does not."""
+    """Show the status of the cluster. The exit code is 0 if it is running, and 3 if it is not."""
     from windlass.runner.local import status as local_status
 
     try:
@@ -238,9 +243,9 @@ def status(data: Path, form: str) -> None:
 
 @local.group()
 def image() -> None:
-    """Local images.
+    """Manage local images.
 
-    The name of an image is bound to a folder, whose files appear at the same paths in the pod.
+    A local image binds the name of an image to a directory, whose files appear at the same paths in the pod.
     """
 
 
@@ -249,7 +254,7 @@ def image() -> None:
 @click.argument("folder", metavar="DIR")
 @with_data
 def add(name: str, folder: str, data: Path) -> None:
-    """Bind the image NAME to the folder DIR. Counts for containers that start from here on."""
+    """Bind the image NAME to the directory DIR, for containers that start from now on."""
     path = _whole(Path(folder))
     try:
         data_folders.claim(data)
@@ -263,7 +268,7 @@ def add(name: str, folder: str, data: Path) -> None:
 @with_data
 @with_output
 def list_(data: Path, form: str) -> None:
-    """The local images and their folders."""
+    """List the local images and their directories."""
     try:
         images = _images(data).all()
     except ValueError as error:
@@ -280,7 +285,7 @@ def list_(data: Path, form: str) -> None:
 @click.argument("name")
 @with_data
 def remove(name: str, data: Path) -> None:
-    """Forget the image NAME. The folder stays."""
+    """Remove the image NAME. Its directory is kept."""
     if not data_folders.is_ours(data):
         raise click.ClickException(f"there are no local images in {data}")
     try:

@@ -24,17 +24,23 @@ LONGEST_LABEL = 40
 @click.command()
 @click.argument("name", shell_complete=name_completion.jobs)
 @click.argument("task", default="", shell_complete=name_completion.tasks_of_job)
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job has completed.")
-@click.option("--previous", "-p", is_flag=True, help="Of the run before, where a container was restarted.")
+@click.option("--follow", "-f", is_flag=True, help="Follow the logs until the job has completed.")
+@click.option(
+    "--previous", "-p", is_flag=True, help="Show the logs of the previous run of a restarted container."
+)
 @click.option(
     "--since",
     callback=parameters.some_time,
     metavar="DURATION",
-    help="Only what is newer, such as 5m or 1h30m.",
+    help="Maximum age of lines, e.g. 5m or 1h30m (default: no limit).",
 )
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last lines of each task.")
-@click.option("--timestamps", is_flag=True, help="Say of each line when it was written.")
-@click.option("--container", "-c", default="", metavar="NAME", help="Without it: all but init containers.")
+@click.option(
+    "--tail", type=click.IntRange(min=0), metavar="N", help="Number of last lines per task (default: all)."
+)
+@click.option("--timestamps", is_flag=True, help="Show the time of each line.")
+@click.option(
+    "--container", "-c", default="", metavar="NAME", help="Container (default: all except init containers)."
+)
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @colours.option
 @cluster_options.options
@@ -51,13 +57,13 @@ def logs(
     color: str,
     where: Where,
 ) -> None:
-    """Show what the tasks of the job NAME write: all of them, those of a role, or one TASK, such as worker-1.
+    """Show the logs of the job NAME: of all tasks, of a role, or of one TASK, e.g. worker-1.
 
-    Of several tasks, each line says whose it is. With --output json, each line is an object with time, task, attempt,
-    container and line.
+    With several tasks, each line starts with the name of the task. With --output json, each line is an object with
+    time, task, attempt, container and line.
 
     \b
-        windlass logs -f digits                  # all tasks, until the end
+        windlass logs -f digits                  # all tasks, until the job completes
         windlass logs digits worker-1 --tail 20
     """
     # What is heavy is imported here: `windlass --help` must not pay for it.

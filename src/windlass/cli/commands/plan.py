@@ -38,9 +38,9 @@ class Job(msgspec.Struct, frozen=True):
 
 
 @click.command(
-    epilog="Exits with 0 however the job would end, with 2 if the file or the command is wrong. With --exit-code, as "
-    "`windlass run` would: 0 only for success, the completion code if that is one of 1..255, 125 for any other; 124 if "
-    "the job would not end."
+    epilog="The exit code is 0 whatever the outcome of the job, or 2 for an invalid file or command line. With "
+    "--exit-code it is that of `windlass run`: 0 if the job would succeed, its completion code if that is between 1 "
+    "and 255, else 125; 124 if the job would not end."
 )
 @click.argument("file", metavar="FILE")
 @fault_options.option
@@ -49,32 +49,34 @@ class Job(msgspec.Struct, frozen=True):
     "task_times",
     metavar="[ROLE=]DURATION",
     multiple=True,
-    help="How long a task runs if nothing befalls it, of all roles or of one. Without it: 10m. May be repeated.",
+    help="Run time of a task without faults, for all roles or for one (default: 10m). Repeatable.",
 )
 @click.option(
     "--start-time",
     default="2s",
     show_default=True,
     metavar="DURATION",
-    help="From the creation of a pod until it runs.",
+    help="Time from the creation of a pod until it runs.",
 )
 @click.option(
     "--endless",
     metavar="ROLE",
     multiple=True,
-    help="A role whose tasks never end by themselves, as those of a parameter server do. May be repeated.",
+    help="Role whose tasks never exit on their own, e.g. parameter servers. Repeatable.",
 )
 @click.option(
     "--until",
     default="30d",
     show_default=True,
     metavar="DURATION",
-    help="Follow a job for no longer than that.",
+    help="Simulated time after which to stop.",
 )
 @click.option(
     "--output", "-o", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
-@click.option("--exit-code", "is_exit_wanted", is_flag=True, help="Exit as the job would.")
+@click.option(
+    "--exit-code", "is_exit_wanted", is_flag=True, help="Return the exit code that the job would have."
+)
 def plan(
     file: str,
     injected: tuple[str, ...],
@@ -85,10 +87,10 @@ def plan(
     form: str,
     is_exit_wanted: bool,
 ) -> None:
-    """Say what would become of the jobs in FILE: states, retries, delays, the final code and the pods made. FILE may be
-    - for the standard input.
+    """Simulate failures and show what the jobs in FILE would do: states, retries, delays, completion code and created
+    pods. - reads standard input.
 
-    The controller's own decisions are played on a virtual clock. There is no cluster, and nothing is run.
+    The simulation runs the controller's own decisions on a virtual clock. It needs no cluster and runs no commands.
 
     \b
         windlass plan job.yaml --inject 'kill worker-1 after 5s'

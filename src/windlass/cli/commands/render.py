@@ -50,29 +50,29 @@ class Wanted(msgspec.Struct, frozen=True):
 
 @click.command()
 @click.argument("file", metavar="[FILE]", required=False)
-@click.option("--config", metavar="FILE", help="The same as the argument.")
+@click.option("--config", metavar="FILE", help="Alternative to the argument FILE.")
 @click.option(
     "--out",
     metavar="FILE",
-    help="Where it is written, whole or not at all. Without it: to the standard output.",
+    help="Output file, written atomically (default: standard output).",
 )
 @click.option(
     "--target",
     type=click.Choice([FRAMEWORK, PLAIN]),
-    help="Frameworks, which the controller of Windlass runs, or plain objects, for a cluster with nothing of Windlass "
-    "in it. Without it: framework, and plain for a config with resources.",
+    help="Kind of output: Frameworks for the Windlass controller, or plain objects for a cluster without it "
+    "(default: framework; plain for a config with resources).",
 )
 @click.option(
     "--only",
     type=click.Choice([str(part) for part in Part]),
     multiple=True,
-    help="Only these parts. May be repeated.",
+    help="Part to print (default: all). Repeatable.",
 )
 @click.option(
     "--nfs-server",
     default="",
     metavar="ADDRESS",
-    help="Of the job's own NFS server: the ClusterIP of its Service, which nodes can mount.",
+    help="Address of the job's own NFS server: the ClusterIP of its Service.",
 )
 @click.option(
     "--namespace",
@@ -80,7 +80,7 @@ class Wanted(msgspec.Struct, frozen=True):
     default="",
     metavar="NAME",
     callback=parameters.namespace,
-    help="Of all that leaves it open.",
+    help="Namespace of the objects that do not set one.",
 )
 def render(
     file: str | None,
@@ -91,10 +91,10 @@ def render(
     nfs_server: str,
     namespace: str,
 ) -> None:
-    """Print what a cluster would be given for the jobs of FILE. FILE may be - for the standard input.
+    """Print the Kubernetes objects for the jobs in FILE. - reads standard input.
 
-    The same file gives the same output, but for the hashes of passwords: each has a salt of its own. One that is made
-    up is shown once, on the standard error. Nothing is asked of a cluster, and nothing is created.
+    The output is the same for the same file, except for password hashes, which are salted. A generated password is
+    printed once, to standard error. The command does not contact a cluster.
 
     \b
         windlass render job.yaml | kubectl create -f -

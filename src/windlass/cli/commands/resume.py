@@ -10,9 +10,9 @@ from windlass.cli.cluster_options import Where
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=name_completion.jobs)
 @cluster_options.options
 def resume(names: tuple[str, ...], where: Where) -> None:
-    """Let jobs that were suspended run again.
+    """Resume suspended jobs.
 
-    A new attempt begins, from the start of the tasks' commands: what was trained before is there if the tasks saved it.
+    A new attempt starts the tasks from the beginning. They continue training only from checkpoints that they saved.
 
     \b
         windlass resume digits

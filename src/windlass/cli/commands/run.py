@@ -42,16 +42,16 @@ class Look(StrEnum):
 
 @click.command(
     cls=run_options.WithCommand,
-    epilog="Exits with 0 only for success, with the completion code if that is one of 1..255, with 125 for any other, "
-    "with 2 if the file or the command is wrong, with 124 if there was no answer in time, and with 130 after Ctrl-C. "
-    "Several jobs: as the first in the file that did not succeed. The exact code is in the last line of --output json.",
+    epilog="The exit code is 0 if all jobs succeeded, otherwise that of the first job in the file that failed: its "
+    "completion code if that is between 1 and 255, else 125. It is 2 for an invalid file or command line, 124 after a "
+    "timeout and 130 after Ctrl-C. The last line of --output json has the exact completion code.",
 )
 @run_options.all_of_them
 def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any) -> None:
-    """Run the jobs in FILE, or a command, on a cluster that is there for them alone.
+    """Run the jobs in FILE, or a command, on a temporary cluster on this machine.
 
-    FILE is YAML or JSON: job files and Frameworks, one or several, and before them what else they need, such as
-    ConfigMaps and Services. It may be - for the standard input. A command is run as the tasks of a job:
+    FILE is YAML or JSON and contains one or more job files or Frameworks, preceded by the objects they need, e.g.
+    ConfigMaps and Services. - reads standard input. A command becomes a job whose tasks all run it:
 
     \b
         windlass run job.yaml
@@ -59,11 +59,11 @@ def run(file: str | None, command: tuple[str, ...], asked: Asked, **options: Any
         windlass run --inject 'kill worker-1 after 5s' job.yaml
         windlass run --companions-only job.yaml
 
-    On a terminal, a table shows how every task is doing; --logs shows what they write instead. Ctrl-C stops the jobs
-    gracefully, a second Ctrl-C at once.
+    On a terminal, a live table shows the status of each task; --logs shows their log lines instead. The first Ctrl-C
+    stops the jobs gracefully, the second one immediately.
 
-    A job's TensorBoard, Jupyter and hub are started beside it, and a port of this machine leads to each. They end with
-    the run; one with `keep: true` holds it open until Ctrl-C.
+    The companions of a job (TensorBoard, Jupyter, hub) start with it and are reachable on local ports. They end with
+    the run; a companion with `keep: true` keeps the run open until Ctrl-C.
     """
     given = run_options.Given(**options)
     if given.companions_only:

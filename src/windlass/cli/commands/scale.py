@@ -18,16 +18,17 @@ EXPECTED = "ROLE=NUMBER, such as worker=4"
 @click.argument("roles", metavar="ROLE=NUMBER...", nargs=-1, required=True)
 @cluster_options.options
 def scale(name: str, roles: tuple[str, ...], where: Where) -> None:
-    """Give the roles of a job more tasks, or fewer, while it runs.
+    """Change the number of tasks of a job's roles while it runs.
 
-    The completion policy follows in the same request: if all workers had to succeed, all of the new number have to.
+    The completion policy is updated in the same request: if all workers had to succeed, all workers of the new number
+    have to succeed.
 
     \b
         windlass scale digits worker=4
         windlass scale digits worker=4 ps=2
 
-    Tasks that run already were told of the others at their start, and most libraries never ask again: TF_CONFIG and
-    WORLD_SIZE of a running task stay as they were. `windlass suspend`, `scale` and `resume` let all begin anew.
+    Running tasks keep the TF_CONFIG or WORLD_SIZE with which they started, and most libraries never read it again. To
+    restart all tasks with the new numbers, use `windlass suspend`, `scale` and `resume`.
     """
     wanted = dict(map(_wanted, roles))
     if len(wanted) < len(roles):

@@ -9,7 +9,7 @@ from windlass.jobfile import schema as jobfile_schema
 def schema() -> None:
     """Print the JSON Schema of the job file.
 
-    Save it beside your job files, and begin each of them with a line that names it:
+    Save it next to your job files and refer to it in the first line of each:
 
     \b
         windlass schema > job.schema.json

@@ -41,10 +41,10 @@ _COMPANIONS = (
 )
 @cluster_options.options
 def status(name: str, form: str, where: Where) -> None:
-    """Say how a job stands, each of its tasks, and its companions. With -o json: the Framework as the cluster has it.
+    """Show the status of a job, its tasks and its companions. With -o json, print the Framework.
 
-    Companions that have outlived their job are told too. The URL of one is for the cluster, unless its Service leads
-    out of there; the command beside it opens it from this machine.
+    Companions that are left over from a deleted job are shown too. Their URLs are valid in the cluster, or everywhere
+    if the Service is exposed. The printed command opens a companion from this machine.
 
     \b
         windlass status digits

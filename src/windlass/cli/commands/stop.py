@@ -10,9 +10,9 @@ from windlass.cli.cluster_options import Where
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=name_completion.jobs)
 @cluster_options.options
 def stop(names: tuple[str, ...], where: Where) -> None:
-    """End jobs for good, with the grace period of their pods.
+    """Stop jobs permanently. Their pods are deleted with their grace period.
 
-    A job that was stopped cannot go on: `windlass suspend` keeps one for later.
+    A stopped job cannot be resumed. To resume a job later, use `windlass suspend` instead.
 
     \b
         windlass stop digits

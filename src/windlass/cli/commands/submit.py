@@ -26,22 +26,24 @@ if TYPE_CHECKING:
     from windlass.model.framework import Framework
 
 
-@click.command(epilog=f"With --wait: {wait.EXITS[0].lower()}{wait.EXITS[1:]}")
+@click.command(epilog=f"With --wait, {wait.EXITS[0].lower()}{wait.EXITS[1:]}")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--rerun", is_flag=True, help="Replace a finished job of the same name. A running one stays.")
-@click.option("--wait", "waits", is_flag=True, help="Until the end, and exit as the job did.")
+@click.option("--rerun", is_flag=True, help="Replace a finished job of the same name. A running job is kept.")
+@click.option(
+    "--wait", "waits", is_flag=True, help="Wait until the job has completed and return its exit code."
+)
 @click.option(
     "--timeout",
     metavar="DURATION",
     callback=parameters.duration,
-    help="With --wait: no longer than this, such as 90s or 10m.",
+    help="How long to wait with --wait, e.g. 90s or 10m (default: no limit).",
 )
 @click.option(
     "--companions-only",
     is_flag=True,
-    help="Start the TensorBoard, Jupyter or hub of the jobs, and not the jobs.",
+    help="Start only the jobs' companions (TensorBoard, Jupyter, hub).",
 )
-@click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the objects without creating them.")
 @preflight_options.no_preflight
 @preflight_options.preflight_timeout
 @click.option(
@@ -60,17 +62,17 @@ def submit(
     form: str,
     where: Where,
 ) -> None:
-    """Submit the jobs of FILE to a cluster. FILE may be - for the standard input.
+    """Submit the jobs in FILE to a cluster. - reads standard input.
 
-    A FILE holds job files, Frameworks, or several of them, and what they need, such as ConfigMaps. `code:` of a job
-    file travels with the job. Before a job starts, its data is loaded, its files are looked for, and its companions
-    (`tensorboard`, `jupyter`, `hub`) are started.
+    FILE contains one or more job files or Frameworks and the objects they need, e.g. ConfigMaps. The directory `code`
+    of a job file is uploaded with the job. Before a job starts, Windlass loads its data, checks that its files exist
+    and starts its companions (`tensorboard`, `jupyter`, `hub`).
 
     \b
         windlass submit job.yaml
-        windlass submit job.yaml --wait           # and exit as the job did
-        windlass submit job.yaml --rerun          # replace one that has finished
-        windlass submit job.yaml --dry-run        # print what would be created
+        windlass submit job.yaml --wait           # return the job's exit code
+        windlass submit job.yaml --rerun          # replace a finished job
+        windlass submit job.yaml --dry-run        # print the objects only
         windlass submit job.yaml --companions-only
     """
     if companions_only and (rerun or waits):

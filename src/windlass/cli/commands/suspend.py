@@ -10,9 +10,9 @@ from windlass.cli.cluster_options import Where
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=name_completion.jobs)
 @cluster_options.options
 def suspend(names: tuple[str, ...], where: Where) -> None:
-    """Take the pods of jobs away, and keep the jobs.
+    """Suspend jobs: delete their pods, keep the jobs.
 
-    `windlass resume` starts them anew: a new attempt, which counts as no retry. Until then they wait, and need nothing.
+    `windlass resume` starts a new attempt, which does not count as a retry.
 
     \b
         windlass suspend digits

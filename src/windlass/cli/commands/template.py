@@ -81,7 +81,7 @@ def _json_assignments(
     multiple=True,
     metavar="KEY=VALUE",
     callback=_assignments,
-    help="A variable of the template, as text. What the template sets itself wins.",
+    help="Template variable with a text value. Assignments in the template take precedence. Repeatable.",
 )
 @click.option(
     "--set-json",
@@ -89,9 +89,9 @@ def _json_assignments(
     multiple=True,
     metavar="KEY=JSON",
     callback=_json_assignments,
-    help="The same, of a number, a list, a mapping, true or false.",
+    help="Template variable with a JSON value: number, list, mapping, true or false. Repeatable.",
 )
-@click.option("--out", default=STDOUT, metavar="FILE", help="In place of the standard output.")
+@click.option("--out", default=STDOUT, metavar="FILE", help="Output file (default: standard output).")
 def template(
     mode: str,
     template: str,
@@ -102,10 +102,10 @@ def template(
     values: dict[str, Any],
     out: str,
 ) -> None:
-    """Render a Jinja template of Kubernetes objects, for kubectl.
+    """Render a Jinja template of Kubernetes objects for kubectl.
 
-    The template is given project_name, in the mode cluster ps_replicas and worker_replicas too, and what --set says.
-    `windlass init --template single` writes one to begin with; - reads it from the standard input.
+    The template variables are project_name, ps_replicas and worker_replicas (in mode cluster), and those of --set.
+    `windlass init --template single` writes a first template. - reads the template from standard input.
 
     \b
         windlass template single tf_single_template.yaml.jinja web-predict > job.yaml

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 @click.command()
 @companion_forward.options(Companion.TENSORBOARD)
 def tensorboard(door: Door) -> None:
-    """Lead a port of this machine to the TensorBoard of a job, until Ctrl-C. Of a FILE, it is started here, without the
-    job.
+    """Forward a local port to the TensorBoard of a job, until Ctrl-C. With FILE, start the TensorBoard of a job file on
+    this machine, without the job.
 
     \b
         windlass tensorboard digits

@@ -10,8 +10,9 @@ from windlass.discovery import tf_server as program
 
 @click.command()
 def tf_server() -> None:
-    """Be a TensorFlow server that a notebook or a client drives.
+    """Run an idle TensorFlow server that executes the operations of a notebook or another client.
 
-    Reads TF_CONFIG, or CLUSTER_CONFIG or PS_HOSTS and WORKER_HOSTS with JOB_NAME and TASK_INDEX. Ends by a signal.
+    The server reads TF_CONFIG, CLUSTER_CONFIG, or PS_HOSTS and WORKER_HOSTS with JOB_NAME and TASK_INDEX. It runs until
+    it receives a signal.
     """
     os.execv(sys.executable, [sys.executable, "-c", program.PROGRAM])  # noqa: S606

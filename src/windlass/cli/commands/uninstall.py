@@ -21,20 +21,29 @@ from windlass.runner import exit_codes
     default=plan.DEFAULT_NAMESPACE,
     show_default=True,
     callback=namespace_name,
-    help="Where the controller runs.",
+    help="Namespace of the controller.",
 )
 @click.option(
-    "--crds", is_flag=True, help="Also the definitions, and with them ALL Frameworks of the cluster."
+    "--crds",
+    is_flag=True,
+    help="Also delete the CustomResourceDefinitions and with them ALL Frameworks of the cluster.",
 )
-@click.option("--force", is_flag=True, help="With --crds: even if some Frameworks have not completed.")
+@click.option("--force", is_flag=True, help="With --crds, delete Frameworks that have not completed too.")
 @click.option(
     "--restore-reference-crd",
     is_flag=True,
-    help=f"Put FrameworkController's definition of {names.CONTROLLER_GROUP} back. Its Frameworks stay.",
+    help=f"Restore FrameworkController's definition of {names.CONTROLLER_GROUP}. Its Frameworks are kept.",
 )
-@click.option("--kubeconfig", default="", metavar="FILE", help="Without it: as kubectl finds it.")
-@click.option("--context", default="", metavar="NAME", help="Of the kubeconfig. Without it: the current one.")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option(
+    "--kubeconfig",
+    default="",
+    metavar="FILE",
+    help="Path of the kubeconfig (default: the one that kubectl uses).",
+)
+@click.option(
+    "--context", default="", metavar="NAME", help="Context of the kubeconfig (default: the current context)."
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not prompt for confirmation.")
 def uninstall(
     namespace: str,
     crds: bool,
@@ -44,9 +53,9 @@ def uninstall(
     context: str,
     yes: bool,
 ) -> None:
-    """Take away what `windlass install` has made: the controller, its roles, its namespace if nobody else lives there.
+    """Remove the controller, its roles, and its namespace if that contains nothing else.
 
-    Frameworks and their definitions stay unless --crds is given; nobody runs them then.
+    Frameworks and their definitions are kept unless --crds is set, but they no longer make progress.
     """
     going = tuple(
         group

@@ -48,26 +48,26 @@ class _Loader(msgspec.Struct, frozen=True):
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Goes to src/PROJECT of the share: a file, or what is in a folder. May be given again.",
+    help="File or directory to upload to src/PROJECT. Repeatable.",
 )
 @click.option(
     "--data",
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Goes to data/PROJECT of the share. May be given again.",
+    help="File or directory to upload to data/PROJECT. Repeatable.",
 )
 @click.option(
     "--share",
     metavar="SHARE",
-    help=f"/PATH of this machine, nfs://SERVER/PATH or pvc://CLAIM[/FOLDER]. Without it: {SHARE} of the environment.",
+    help=f"Target: a local /PATH, nfs://SERVER/PATH or pvc://CLAIM[/FOLDER] (default: ${SHARE}).",
 )
 @click.option(
     "--image",
     default="busybox:stable",
     show_default=True,
     metavar="IMAGE",
-    help="Of the pod that mounts the share: any with sh, tar, head, wc and sha256sum.",
+    help="Image of the loader pod, with sh, tar, head, wc and sha256sum.",
 )
 @click.option(
     "--timeout",
@@ -75,16 +75,16 @@ class _Loader(msgspec.Struct, frozen=True):
     callback=parameters.some_time,
     default="5m",
     show_default=True,
-    help="For the share to be mounted, and for how long nothing may move then, such as 90s or 10m.",
+    help="How long to wait for the mount, and for a stalled transfer, e.g. 90s or 10m.",
 )
-@click.option("--quiet", "-q", is_flag=True, help="Do not say how far it is.")
+@click.option("--quiet", "-q", is_flag=True, help="Do not show the progress.")
 @click.option(
     "--output",
     "-o",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="How to say what was done.",
+    help="Format of the summary.",
 )
 @cluster_options.options
 def upload(
@@ -99,8 +99,7 @@ def upload(
     output: str,
     where: Where,
 ) -> None:
-    """Put the files of a project onto a share: code into src/PROJECT, data into data/PROJECT. Or PATH, as it is, into
-    the folder SHARE.
+    """Upload the files of a project to a share: code to src/PROJECT, data to data/PROJECT. Or upload PATH to SHARE.
 
     \b
         windlass upload digits --code train.py --data mnist.npz --share nfs://nfs.example/exports
@@ -108,9 +107,9 @@ def upload(
         windlass upload ./data pvc://my-data
         windlass upload weights.bin pvc://my-data/models
 
-    A share of the form /PATH is written to directly; onto the others files go through a small pod that mounts them.
-    What is there with the same checksum is not sent again, and what was cut goes on where it ended: run the same
-    command again. Other files stay as they are. CLAIM[:FOLDER] is short for pvc://CLAIM[/FOLDER].
+    Files are written directly to a local /PATH and through a loader pod to other shares. Files with the same checksum
+    are skipped. To continue an interrupted upload, run the same command again. Other files on the share are not
+    changed. CLAIM[:FOLDER] is short for pvc://CLAIM[/FOLDER].
     """
     written = _share_of(target, share, is_project=bool(sent_code or data))
     asked = _asked(what, written, sent_code, data)

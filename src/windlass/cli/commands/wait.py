@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from windlass.model.framework import Framework
 
 EXITS = (
-    "Exits with 0 only for success, with the completion code if that is one of 1..255, with 125 for any other or if "
-    "the job is deleted, and with 124 if it takes longer than --timeout."
+    "The exit code is 0 if the job succeeded, otherwise its completion code if that is between 1 and 255, else 125 "
+    "(also if the job was deleted). It is 124 after --timeout."
 )
 
 
@@ -31,12 +31,12 @@ EXITS = (
     type=click.Choice(["completed", "running", "deleted"]),
     default="completed",
     show_default=True,
-    help="Running: all tasks have run in this attempt.",
+    help="Condition to wait for. running: all tasks have run in this attempt.",
 )
 @parameters.timeout
 @cluster_options.options
 def wait(name: str, until: str, timeout: float | None, where: Where) -> None:
-    """Wait until a job has completed, and exit as it did. What happens on the way is said.
+    """Wait until a job has completed and return its exit code. Status changes are printed.
 
     \b
         windlass wait digits

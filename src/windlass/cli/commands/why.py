@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     default=10,
     show_default=True,
     metavar="N",
-    help="Of the log to show.",
+    help="Number of log lines to show.",
 )
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @cluster_options.options
 def why(name: str, lines: int, output: str, where: Where) -> None:
-    """Say why the job NAME failed: which task first, how, what it wrote last, and what the retry policies did.
+    """Explain why the job NAME failed: the first failed task, its exit code, its last log lines, and the retries.
 
-    Of a job that has not ended: what it waits for. Works after the pods are gone, by what the job's status keeps.
+    For a job that has not completed, show what it is waiting for. The explanation remains available after the pods
+    are deleted, from the status of the job.
 
     \b
         windlass why digits
