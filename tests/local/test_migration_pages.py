@@ -18,7 +18,7 @@ import pytest
 
 TOP = Path(__file__).parents[2]
 DOCS = TOP / "docs"
-FOLDER = DOCS / "coming-from"
+FOLDER = DOCS / "migrating"
 PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
 WAYS = [name for name in PAGES if name != "README.md"]
 SECONDS = 600.0
