@@ -176,4 +176,4 @@ def test_show_is_asked_once_for_each_event(store: Store) -> None:
     created = store.create("configmaps", "default/a", config_map("a"))
 
     assert shown == [created]
-    assert bodies.decode_json(asyncio.run(feed.take(0)).splitlines()[0])["type"] == "ADDED"
+    assert bodies.decode_stored(asyncio.run(feed.take(0)).splitlines()[0])["type"] == "ADDED"

@@ -141,7 +141,7 @@ def test_what_a_restart_interrupted_is_finished(tmp_path: Path) -> None:
 
 def test_a_dry_run_makes_no_folder(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.claims is not None
-    given = bodies.decode_json(
+    given = bodies.decode_stored(
         b'{"metadata":{"name":"dry"},"spec":{"accessModes":["ReadWriteOnce"],'
         b'"resources":{"requests":{"storage":"1"}}}}'
     )

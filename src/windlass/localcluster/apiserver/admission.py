@@ -3,7 +3,6 @@
 All of this is pure. What an object becomes is said by the strategy of its kind; what is stored, by `lifecycle`.
 """
 
-from collections.abc import Callable
 from typing import NoReturn, cast
 
 import msgspec
@@ -14,21 +13,10 @@ from windlass.localcluster.apiserver import metadata
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.apiserver.schemas import typed
-from windlass.localcluster.apiserver.strategy import Object
+from windlass.localcluster.apiserver.strategy import Change, Object, Patch
 
 _STALE = "the object has been modified; please apply your changes to the latest version and try again"
 _metadata_schema = typed.compile_type("V1ObjectMeta", {})
-
-Change = Callable[[Object], Object]
-
-
-class Patch(msgspec.Struct, frozen=True):
-    """A change of which the client sent the difference alone."""
-
-    apply: Change
-
-    def __call__(self, obj: Object) -> Object:
-        return self.apply(obj)
 
 
 def as_version(kind: Kind, obj: Object) -> Object:

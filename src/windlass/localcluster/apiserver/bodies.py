@@ -1,10 +1,17 @@
-"""Bytes of a request → a plain value, and back: JSON, or YAML for those who send or ask for it. Pure."""
+"""Request and stored bodies: JSON, YAML or protobuf to plain objects, and back.
 
+Corresponds to the codecs and the request decoding of `apiserver/pkg/endpoints/handlers`.
+"""
+
+import asyncio
 from typing import Any
 
 import msgspec
+from aiohttp import web
 
-from windlass.k8s import api_errors
+from windlass.k8s import api_errors, json_patch, strategic_merge
+from windlass.localcluster.apiserver import protobuf
+from windlass.localcluster.apiserver.strategy import Object, Patch
 from windlass.wire import diagnostics
 from windlass.wire.yaml import dump as yaml_dump
 from windlass.wire.yaml import parse as yaml_parse
@@ -17,8 +24,8 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
-# As large as what an API server of Kubernetes takes.
-MOST_BYTES = 3 * 1024 * 1024
+# The limit of kube-apiserver.
+MAX_BYTES = 3 * 1024 * 1024
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -28,28 +35,104 @@ def encode(value: Any) -> bytes:
     return _encode(value)
 
 
-def decode_stored(body: bytes) -> dict[str, Any]:
-    """An object as it lies in the store, which is whole."""
-    stored: dict[str, Any] = _decode(body)
+def decode_stored(body: bytes) -> Object:
+    """Return the object in a body from the store, which is valid JSON."""
+    stored: Object = _decode(body)
     return stored
 
 
-def decode_object(content_type: str, body: bytes) -> dict[str, Any]:
-    media_type = media_type_of(content_type)
-    if media_type not in ("", JSON, YAML):
-        raise api_errors.unsupported_media_type([JSON, YAML, PROTOBUF])
-    value = decode_yaml(body) if media_type == YAML else decode_json(body)
-    if not isinstance(value, dict | None):
-        raise api_errors.bad_request(f"the body of the request is not an object but {_named(value)}")
-    # Null is an object of which nothing was said.
-    return value or {}
+def to_yaml(body: bytes) -> bytes:
+    return yaml_dump.dump(_decode(body))
 
 
 def media_type_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def decode_json(body: bytes) -> Any:
+class RequestBody(msgspec.Struct, frozen=True):
+    content_type: str
+    content: bytes
+
+    def as_object(self) -> Object:
+        media_type = media_type_of(self.content_type)
+        if media_type == PROTOBUF:
+            return protobuf.decode(self.content)
+        if media_type not in ("", JSON, YAML):
+            raise api_errors.unsupported_media_type([JSON, YAML, PROTOBUF])
+        value = _decode_yaml(self.content) if media_type == YAML else _decode_json(self.content)
+        if not isinstance(value, dict | None):
+            found = {list: "a list", str: "a string", bool: "a boolean"}.get(type(value), "a number")
+            raise api_errors.bad_request(f"the body of the request is not an object but {found}")
+        # Null is an empty object.
+        return value or {}
+
+    def as_options(self) -> Object | None:
+        return self.as_object() if self.content else None
+
+    def as_patch(self, type_name: str) -> Patch:
+        """Return the patch. Strategic merge patches need the type of a built-in kind."""
+        media_type = media_type_of(self.content_type)
+        accepted = [JSON_PATCH, MERGE_PATCH]
+        if type_name:
+            accepted.append(STRATEGIC_MERGE_PATCH)
+        if media_type not in accepted:
+            # Kubernetes supports server-side apply. This server does not, and lists what it accepts.
+            is_apply = media_type.startswith("application/apply-patch+")
+            if type_name and not is_apply:
+                raise api_errors.unsupported_patch_type()
+            raise api_errors.unsupported_media_type(accepted)
+        try:
+            patch = _decode_json(self.content)
+        except api_errors.ApiError as error:
+            raise api_errors.bad_request("invalid JSON patch") from error
+        if media_type == JSON_PATCH:
+            return Patch(lambda obj: _require_object(json_patch.json_patch(obj, patch)))
+        if media_type == MERGE_PATCH:
+            return Patch(lambda obj: _require_object(json_patch.merge_patch(obj, patch)))
+        if not isinstance(patch, dict | None):
+            raise json_patch.undecodable(patch, "map[string]interface {}")
+        return Patch(lambda obj: strategic_merge.strategic_merge_patch(obj, patch or {}, type_name))
+
+
+EMPTY = RequestBody("", b"")
+
+
+async def read(request: web.BaseRequest, seconds: float) -> RequestBody:
+    """Read the body of a request. Reject one that is too large or not complete within `seconds`."""
+    content_type = request.headers.get("Content-Type", "")
+    if (request.content_length or 0) > MAX_BYTES:
+        raise api_errors.too_large(MAX_BYTES)
+    if not request.can_read_body:
+        return RequestBody(content_type, b"")
+    if request.content.is_eof() and request.content.exception() is None:
+        # Most bodies are short and arrive together with the headers.
+        return RequestBody(content_type, request.content.read_nowait())
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.content.iter_any():
+                parts.append(part)
+                size += len(part)
+                if size > MAX_BYTES:
+                    raise api_errors.too_large(MAX_BYTES)
+    except web.RequestPayloadError as error:
+        raise api_errors.bad_request(f"the body of the request cannot be read: {error}") from error
+    except TimeoutError as error:
+        message = f"the body of the request did not arrive within {seconds:.0f} seconds"
+        raise api_errors.ApiError(408, "Timeout", message) from error
+    return RequestBody(content_type, b"".join(parts))
+
+
+def _require_object(value: Any) -> Object:
+    if not isinstance(value, dict):
+        raise json_patch.inapplicable()
+    return value
+
+
+def _decode_json(body: bytes) -> Any:
     try:
         return _decode(body)
     except msgspec.DecodeError as error:
@@ -62,14 +145,7 @@ def decode_json(body: bytes) -> Any:
         raise api_errors.bad_request(f"the object provided is not UTF-8: {error}") from error
 
 
-def decode_patch(body: bytes) -> Any:
-    try:
-        return decode_json(body)
-    except api_errors.ApiError as error:
-        raise api_errors.bad_request("invalid JSON patch") from error
-
-
-def decode_yaml(body: bytes) -> Any:
+def _decode_yaml(body: bytes) -> Any:
     parsed = yaml_parse.parse(body)
     found = (
         [parsed.failure]
@@ -87,11 +163,3 @@ def decode_yaml(body: bytes) -> Any:
             "the body of the request holds several YAML documents: send one at a time"
         )
     return tree.plain(documents[0].root) if documents else None
-
-
-def to_yaml(body: bytes) -> bytes:
-    return yaml_dump.dump(_decode(body))
-
-
-def _named(value: Any) -> str:
-    return {list: "a list", str: "a string", bool: "a boolean"}.get(type(value), "a number")

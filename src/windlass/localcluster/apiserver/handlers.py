@@ -13,13 +13,12 @@ from windlass.localcluster.apiserver import (
     admission,
     bodies,
     lists,
-    request_bodies,
     responses,
     selection,
     subresources,
     watches,
 )
-from windlass.localcluster.apiserver.admission import Change
+from windlass.localcluster.apiserver.bodies import RequestBody
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.openapi import discovery
@@ -30,15 +29,13 @@ from windlass.localcluster.apiserver.options import (
     whole_number,
     write_options,
 )
-from windlass.localcluster.apiserver.request_bodies import Received
 from windlass.localcluster.apiserver.request_targets import Target
 from windlass.localcluster.apiserver.responses import Form
-from windlass.localcluster.apiserver.strategy import Object
+from windlass.localcluster.apiserver.strategy import Change, Object
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
 from windlass.localcluster.apiserver.watches import Watch, Watches
 from windlass.localcluster.store_types import ForgottenError, place_of
 
-_NOTHING = Received("", b"")
 Settled = Callable[[], Awaitable[None]]
 
 
@@ -49,7 +46,7 @@ class Call(msgspec.Struct, frozen=True):
     kind: Kind
     target: Target
     query: dict[str, str]
-    received: Received
+    body: RequestBody
 
     @property
     def form(self) -> Form:
@@ -101,8 +98,8 @@ class Api:
             raise api_errors.method_not_allowed()
         return await handler(call)
 
-    async def _receive(self, request: web.BaseRequest) -> Received:
-        return _NOTHING if request.method == "GET" else await request_bodies.read(request, self._body_seconds)
+    async def _receive(self, request: web.BaseRequest) -> RequestBody:
+        return bodies.EMPTY if request.method == "GET" else await bodies.read(request, self._body_seconds)
 
     async def _get(self, call: Call) -> web.StreamResponse:
         body = self._lifecycle.get(call.kind, call.target.namespace, call.target.name)
@@ -118,7 +115,7 @@ class Api:
         return responses.response(200, responses.list_body(call.kind, listed, form, self._now()), form)
 
     async def _create(self, call: Call) -> web.StreamResponse:
-        return self._store_new(call, call.received.as_object(), "CreateOptions")
+        return self._store_new(call, call.body.as_object(), "CreateOptions")
 
     def _store_new(self, call: Call, given: Object, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
@@ -128,7 +125,7 @@ class Api:
         return responses.response(201, shown, form, written.warnings)
 
     async def _update(self, call: Call) -> web.StreamResponse:
-        given = call.received.as_object()
+        given = call.body.as_object()
         if call.kind.strategy.creates_on_update and not call.target.subresource:
             place = place_of(call.target.namespace, call.target.name)
             if self._lifecycle.store.get(call.kind.resource, place) is None:
@@ -139,7 +136,7 @@ class Api:
         return self._write(call, lambda _: given, "UpdateOptions")
 
     async def _patch(self, call: Call) -> web.StreamResponse:
-        return self._write(call, call.received.as_patch(call.kind.type_name), "PatchOptions")
+        return self._write(call, call.body.as_patch(call.kind.type_name), "PatchOptions")
 
     def _write(self, call: Call, change: Change, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
@@ -151,7 +148,7 @@ class Api:
         return responses.response(200, shown, form, written.warnings)
 
     async def _delete(self, call: Call) -> web.StreamResponse:
-        options = delete_options(call.query, call.received.as_options())
+        options = delete_options(call.query, call.body.as_options())
         form, target, kind = call.form, call.target, call.kind
         deleted = self._lifecycle.delete(kind, target.namespace, target.name, options)
         if deleted.is_gone and not kind.strategy.returns_deleted:
@@ -161,7 +158,7 @@ class Api:
         return responses.response(202 if is_accepted else 200, shown, form)
 
     async def _delete_collection(self, call: Call) -> web.StreamResponse:
-        options = delete_options(call.query, call.received.as_options())
+        options = delete_options(call.query, call.body.as_options())
         kind, namespace, form = call.kind, call.target.namespace, call.form
         listed = lists.listed(self._lifecycle.store, kind, namespace, _selection(call), call.query)
         for body in listed.bodies:
@@ -189,7 +186,7 @@ class Api:
             raise api_errors.method_not_allowed()
         obj = self._lifecycle.read(call.kind, call.target.namespace, call.target.name)
         asked = subresources.Asked(
-            call.request, call.kind, obj, call.query, call.received, self._lifecycle, self.runtime
+            call.request, call.kind, obj, call.query, call.body, self._lifecycle, self.runtime
         )
         return await served.answer(asked)
 

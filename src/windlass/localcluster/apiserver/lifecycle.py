@@ -17,7 +17,7 @@ from windlass.localcluster.apiserver import admission, bodies, metadata
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.apiserver.registry import Registry
-from windlass.localcluster.apiserver.strategy import Object
+from windlass.localcluster.apiserver.strategy import Change, Object
 from windlass.localcluster.store import Store
 from windlass.localcluster.store_types import TakenError, place_of
 
@@ -157,7 +157,7 @@ class Lifecycle:
         kind: Kind,
         namespace: str,
         name: str,
-        change: admission.Change,
+        change: Change,
         options: WriteOptions,
         subresource: str = "",
     ) -> Written:
@@ -204,7 +204,7 @@ class Lifecycle:
         kind: Kind,
         namespace: str,
         name: str,
-        change: admission.Change,
+        change: Change,
         options: WriteOptions = WriteOptions(),  # noqa: B008 — a frozen value
     ) -> Written:
         """What the cluster itself does to an object, which no rule for clients forbids."""

@@ -5,7 +5,7 @@ kind's types, pruned and given their constant defaults before a hook sees them. 
 changes `old`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import msgspec
@@ -13,6 +13,16 @@ import msgspec
 from windlass.k8s.api_errors import FieldError
 
 Object = dict[str, Any]
+Change = Callable[[Object], Object]
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """A change for which the client sent a patch rather than the whole object."""
+
+    apply: Change
+
+    def __call__(self, obj: Object) -> Object:
+        return self.apply(obj)
 
 
 class World(Protocol):

@@ -8,11 +8,11 @@ from aiohttp import web
 
 from windlass.k8s import api_errors, formats
 from windlass.localcluster.apiserver import bodies, metadata, responses
+from windlass.localcluster.apiserver.bodies import RequestBody
 from windlass.localcluster.apiserver.kinds import pods, scales
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.options import delete_options, write_options
-from windlass.localcluster.apiserver.request_bodies import Received
 from windlass.localcluster.apiserver.strategy import Object
 from windlass.localcluster.apiserver.streams import handlers
 
@@ -24,7 +24,7 @@ class Asked(msgspec.Struct, frozen=True):
     kind: Kind
     obj: Object
     query: dict[str, str]
-    received: Received
+    body: RequestBody
     lifecycle: Lifecycle
     runtime: handlers.PodRuntime | None
 
@@ -50,15 +50,15 @@ async def _scale(asked: Asked) -> web.StreamResponse:
     if method == "GET":
         return _answer(200, scales.scale_of(asked.obj, paths))
     if method == "PUT":
-        given = asked.received.as_object()
+        given = asked.body.as_object()
     else:
-        given = asked.received.as_patch("V1Scale")(scales.scale_of(asked.obj, paths))
+        given = asked.body.as_patch("V1Scale")(scales.scale_of(asked.obj, paths))
     changed = asked.update(lambda old: scales.with_scale(old, paths, given))
     return _answer(200, scales.scale_of(changed, paths))
 
 
 async def _binding(asked: Asked) -> web.StreamResponse:
-    given = asked.received.as_object()
+    given = asked.body.as_object()
     if not isinstance(given.get("metadata"), dict | None):
         raise api_errors.bad_request("metadata must be an object")
     if (_name_in(given.get("metadata")) or asked.name) != asked.name:
@@ -81,7 +81,7 @@ async def _binding(asked: Asked) -> web.StreamResponse:
 
 async def _eviction(asked: Asked) -> web.StreamResponse:
     """An eviction is a deletion: there are no disruption budgets to refuse it."""
-    given = asked.received.as_object()
+    given = asked.body.as_object()
     options = delete_options(asked.query, given.get("deleteOptions"))
     asked.lifecycle.delete(asked.kind, asked.namespace, asked.name, options)
     return _answer(201, _success())

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from windlass.localcluster.apiserver import bodies, metadata
-from windlass.localcluster.apiserver.admission import Change as Amendment
 from windlass.localcluster.apiserver.kinds.claims import PROTECTION
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
+from windlass.localcluster.apiserver.strategy import Change as Amendment
 from windlass.localcluster.apiserver.strategy import Object
 from windlass.localcluster.store_types import Change, StoreError
 

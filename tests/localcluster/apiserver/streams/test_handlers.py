@@ -24,7 +24,7 @@ import pytest
 from aiohttp import web
 
 from windlass.k8s import api_errors
-from windlass.localcluster.apiserver.streams import connections, handlers, websockets
+from windlass.localcluster.apiserver.streams import handlers, websockets
 from windlass.localcluster.apiserver.streams.requests import LogOptions
 
 _PATIENCE_SECONDS = 60.0
@@ -274,7 +274,7 @@ def eventually(holds: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Cluster]:
-    monkeypatch.setattr(connections, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(websockets, "HEARTBEAT_SECONDS", 0.05)
     cluster = _Cluster()
     yield cluster
     cluster.close()

@@ -64,12 +64,12 @@ def test_sizes(data: bytes, expected: websockets.Size | None) -> None:
     ],
 )
 def test_the_first_known_subprotocol_is_taken(asked: list[str], expected: str) -> None:
-    assert websockets.negotiated(asked, websockets.REMOTE_COMMAND).name == expected
+    assert websockets.choose_subprotocol(asked, websockets.REMOTE_COMMAND).name == expected
 
 
 def test_unknown_subprotocols_are_refused() -> None:
     with pytest.raises(api_errors.ApiError) as caught:
-        websockets.negotiated(["a", "b"], websockets.PORT_FORWARD)
+        websockets.choose_subprotocol(["a", "b"], websockets.PORT_FORWARD)
     expected = "requested protocol(s) are not supported: [a b]; supports [v4.channel.k8s.io v4.base64.channel.k8s.io]"
     assert (caught.value.code, caught.value.message) == (400, expected)
 

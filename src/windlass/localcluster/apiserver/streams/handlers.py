@@ -13,10 +13,9 @@ from aiohttp import web
 
 from windlass.k8s import api_errors
 from windlass.localcluster.apiserver.printing.accessors import Object
-from windlass.localcluster.apiserver.streams import connections, requests, websockets
-from windlass.localcluster.apiserver.streams.connections import Connection
+from windlass.localcluster.apiserver.streams import requests, websockets
 from windlass.localcluster.apiserver.streams.requests import LogOptions, Streams
-from windlass.localcluster.apiserver.streams.websockets import Subprotocol
+from windlass.localcluster.apiserver.streams.websockets import Connection, Subprotocol
 
 _CHUNK_BYTES = 64 * 1024
 
@@ -114,11 +113,11 @@ async def _while_connected(
         coming = asyncio.ensure_future(_next(chunks))
         try:
             while not coming.done():
-                await asyncio.wait({coming}, timeout=connections.HEARTBEAT_SECONDS)
+                await asyncio.wait({coming}, timeout=websockets.HEARTBEAT_SECONDS)
                 if request.transport is None or request.transport.is_closing():
                     return
         finally:
-            await connections.stop([coming])
+            await websockets.stop([coming])
         chunk = coming.result()
         if chunk is None:
             return
@@ -136,7 +135,7 @@ async def serve_exec(request: web.BaseRequest, pod: Object, runtime: PodRuntime 
     command = request.query.getall("command", [])
     if not command:
         raise api_errors.bad_request('query parameter "command" is required')
-    live, protocol = _present(runtime), connections.negotiated(request, websockets.REMOTE_COMMAND)
+    live, protocol = _present(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
 
     async def start() -> Process:
         return await live.exec(namespace, name, container, command, tty=wanted.tty, stdin=wanted.stdin)
@@ -149,7 +148,7 @@ async def serve_attach(
 ) -> web.StreamResponse:
     namespace, name, container = _running_container(request, pod)
     wanted = requests.streams(request.query)
-    live, protocol = _present(runtime), connections.negotiated(request, websockets.REMOTE_COMMAND)
+    live, protocol = _present(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
 
     async def start() -> Process:
         return await live.attach(namespace, name, container, tty=wanted.tty, stdin=wanted.stdin)
@@ -162,7 +161,7 @@ async def serve_attach(
 def _running_container(request: web.BaseRequest, pod: Object) -> tuple[str, str, str]:
     container = requests.container(pod, request.query.get("container", ""))
     requests.require_scheduled(pod)
-    connections.require_upgrade(request)
+    websockets.require_upgrade(request)
     requests.require_running(pod, container)
     return pod["metadata"]["namespace"], pod["metadata"]["name"], container
 
@@ -183,7 +182,7 @@ async def _serve_process(
     *,
     tells_exit_code: bool = True,
 ) -> web.StreamResponse:
-    connection = await connections.accept(request, protocol)
+    connection = await websockets.accept(request, protocol)
     with contextlib.suppress(ConnectionError):
         try:
             process = await start()
@@ -207,7 +206,7 @@ async def _converse(connection: Connection, wanted: Streams, process: Process) -
     absence = asyncio.ensure_future(connection.notice_absence())
     code = None
     try:
-        await connections.until_first(speaking, listening, absence)
+        await websockets.until_first(speaking, listening, absence)
         code = None if speaking.cancelled() or speaking.exception() else speaking.result()
     finally:
         if code is None:
@@ -247,10 +246,10 @@ async def serve_port_forward(
     request: web.BaseRequest, pod: Object, runtime: PodRuntime | None
 ) -> web.StreamResponse:
     requests.require_scheduled(pod)
-    connections.require_upgrade(request)
-    live, protocol = _present(runtime), connections.negotiated(request, websockets.PORT_FORWARD)
+    websockets.require_upgrade(request)
+    live, protocol = _present(runtime), websockets.negotiate(request, websockets.PORT_FORWARD)
     ports = requests.ports(request.query.getall("ports", []))
-    connection = await connections.accept(request, protocol)
+    connection = await websockets.accept(request, protocol)
     opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
     try:
         with contextlib.suppress(ConnectionError):
@@ -295,7 +294,7 @@ async def _forward(
     writers = {channel: writer for channel, (_, writer) in opened.items()}
     listening = asyncio.ensure_future(_feed(connection, writers))
     absence = asyncio.ensure_future(connection.notice_absence())
-    await connections.until_first(speaking, listening, absence)
+    await websockets.until_first(speaking, listening, absence)
 
 
 async def _pump(connection: Connection, channel: int, reader: asyncio.StreamReader) -> None:

@@ -86,9 +86,9 @@ def ports(values: Sequence[str]) -> tuple[int, ...]:
     texts = [text for value in values for text in value.split(",")]
     if not texts:
         raise api_errors.bad_request('query parameter "ports" is required')
-    if len(texts) > websockets.MOST_PORTS:
+    if len(texts) > websockets.MAX_PORTS:
         raise api_errors.bad_request(
-            f"at most {websockets.MOST_PORTS} ports can be forwarded over one connection"
+            f"at most {websockets.MAX_PORTS} ports can be forwarded over one connection"
         )
     return tuple(map(_port, texts))
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from windlass.k8s.api_errors import ApiError
 from windlass.localcluster.apiserver import bodies, metadata
-from windlass.localcluster.apiserver.admission import Change as Amendment
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
+from windlass.localcluster.apiserver.strategy import Change as Amendment
 from windlass.localcluster.controllers.workloads.decisions import (
     Action,
     Create,
