@@ -8,7 +8,7 @@ import pytest
 
 from windlass.localcluster.kubelet import disk_errors
 from windlass.localcluster.kubelet.pods import directory
-from windlass.localcluster.kubelet.pods.runtime import PodSandbox
+from windlass.localcluster.kubelet.pods.pod_sandbox import PodSandbox
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_logs(
     log.write_text("a line")
     monkeypatch.setattr(disk_errors, "free_if_short", lambda _: free)
     place: Any = SimpleNamespace(
-        folder=folder, _means=SimpleNamespace(is_ephemeral=is_ephemeral, folder=tmp_path)
+        folder=folder, _directories=SimpleNamespace(is_ephemeral=is_ephemeral, path=tmp_path)
     )
     PodSandbox.remove(place)
     assert log.exists() is stays

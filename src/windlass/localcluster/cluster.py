@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import fcntl
+import functools
 import hashlib
 import os
 import resource
 import socket
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,9 +20,8 @@ from windlass.localcluster.apiserver import credentials
 from windlass.localcluster.controllers.workloads.controller import Workloads
 from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.kubelet import images, machine, node_objects
-from windlass.localcluster.kubelet.addresses import Addresses
+from windlass.localcluster.kubelet.addresses import PodNetwork
 from windlass.localcluster.kubelet.containers import base_environment
-from windlass.localcluster.kubelet.context import MachineFiles, Means
 from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
 from windlass.localcluster.kubelet.fault_injection import KILLED, FaultInjector, SecondsOf
 from windlass.localcluster.kubelet.host import Host
@@ -28,12 +29,16 @@ from windlass.localcluster.kubelet.images import Images
 from windlass.localcluster.kubelet.kubelet import Kubelet
 from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.kubelet.pods import events
+from windlass.localcluster.kubelet.pods.pod_sandbox import PodDirectories, PodSandbox
+from windlass.localcluster.kubelet.pods.status_manager import StatusManager
 from windlass.localcluster.kubelet.spawner_client import CannotSpawnError, SpawnerClient
 from windlass.localcluster.kubelet.usage_collector import UsageCollector
+from windlass.localcluster.kubelet.volumes.setup import VolumeManager
 from windlass.localcluster.sandbox.messages import Ready
 from windlass.localcluster.sandbox.process import cgroups
 from windlass.localcluster.sandbox.process.launcher import SpawnerOptions
 from windlass.localcluster.scheduler import nodes
+from windlass.localcluster.scheduler.nodes import Machine
 from windlass.localcluster.scheduler.scheduler import Scheduler
 from windlass.localcluster.server import ApiServer, CannotListenError
 from windlass.localcluster.store_types import StoreError
@@ -80,7 +85,7 @@ class LocalCluster:
         self._open = contextlib.AsyncExitStack()
         self._kubelet: Kubelet | None = None
         self._workloads: asyncio.Task[None] | None = None
-        self._interference = FaultInjector()
+        self._faults = FaultInjector()
 
     async def start(self) -> None:
         try:
@@ -107,21 +112,21 @@ class LocalCluster:
             self.socket = (
                 Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="windlass-"))) / _SOCKET
             )
-        spawning = SpawnerClient(self._wanted_spawner(), self.data / PODS)
-        self._open.push_async_callback(spawning.stop)
+        spawner = SpawnerClient(self._wanted_spawner(), self.data / PODS)
+        self._open.push_async_callback(spawner.stop)
         # Nothing needs it before the server is up.
-        await spawning.begin()
+        await spawner.begin()
         server = ApiServer(self.data)
         self._open.push_async_callback(server.stop)
         await server.start(self._options.host, self._options.port, self.socket)
         self.url = server.url
         credentials.write_kubeconfig(self.kubeconfig, server.url, server.credentials)
-        ready = await spawning.ready()
+        ready = await spawner.ready()
         self.notes = ready.notes
         self.network = "isolated" if ready.gateway else "shared"
         self.has_mounts = ready.isolates
-        self._kubelet = Kubelet(await self._means(server, spawning, ready))
-        server.on_store_failure = self._kubelet.relieve_disk
+        self._kubelet = await self._new_kubelet(server, spawner, ready)
+        server.on_store_failure = self._kubelet.evict_if_disk_is_full
         await self._kubelet.start()
         # From now on it knows the pods of the daemon before. Until then clients get 503 for logs and try again.
         server.run_pods_with(self._kubelet)
@@ -140,7 +145,7 @@ class LocalCluster:
             await _cancelled(self._workloads)
         if self._kubelet is not None:
             if ends_pods:
-                await self._kubelet.wind_down()
+                await self._kubelet.shut_down()
             await self._kubelet.stop(ends_pods=ends_pods or self._options.is_ephemeral)
         await self._open.aclose()
 
@@ -161,7 +166,7 @@ class LocalCluster:
     def delay_pods(self, seconds_of: SecondsOf) -> None:
         """Hold the start of pods, as an image that takes long to pull does: `seconds_of` gets each pod when it comes to
         its node, and says for how long. It counts for pods that come from now on."""
-        self._interference.delay_of = seconds_of
+        self._faults.start_delay = seconds_of
 
     def _wanted_spawner(self) -> SpawnerOptions:
         lifeline = None
@@ -178,56 +183,38 @@ class LocalCluster:
             lifeline=lifeline,
         )
 
-    async def _means(self, server: ApiServer, spawning: SpawnerClient, ready: Ready) -> Means:
+    async def _new_kubelet(self, server: ApiServer, spawner: SpawnerClient, ready: Ready) -> Kubelet:
         found = machine.find_out(self.data)
         lifecycle = server.lifecycle
         node_objects.keep(lifecycle, nodes.nodes(found, self._options.nodes, lifecycle.now()))
         pods = self.data / PODS
         pods.mkdir(exist_ok=True, mode=0o700)
-        address = urlsplit(server.url)
-        outside = (address.hostname or "127.0.0.1", address.port or 0)
-        inside = outside
-        if ready.gateway:
-            await server.listen_on(await spawning.listen(_API_PORT))
-            inside = (ready.gateway, _API_PORT)
-
-        def api_server(pod: Json) -> tuple[str, int]:
-            return outside if pod["spec"].get("hostNetwork") else inside
-
-        log_news = DirectoryWatcher()
-        self._open.callback(log_news.close)
-        recorder = EventRecorder(lifecycle, events.COMPONENT, found.host_name)
-        return Means(
-            cluster=_short_name(self.data),
-            is_ephemeral=self._options.is_ephemeral,
-            folder=pods,
-            lifecycle=lifecycle,
-            events=events.PodEvents(recorder),
-            spawning=spawning,
-            surroundings=ObjectLookup(lifecycle, api_server, server.credentials.certificate.read_text),
-            images=Images(self.data / images.FILE),
-            addresses=self._addresses(ready),
-            host=self._host(ready),
-            host_address=found.address,
-            ready=ready,
-            files=MachineFiles(
-                hosts=_text(Path("/etc/hosts")),
-                resolv_conf=_text(Path("/etc/resolv.conf")),
-                hostname=socket.gethostname(),
+        log_watcher = DirectoryWatcher()
+        self._open.callback(log_watcher.close)
+        api_server = await _api_server_address(server, spawner, ready)
+        objects = ObjectLookup(lifecycle, api_server, server.credentials.certificate.read_text)
+        host = self._host(ready, found)
+        directories = PodDirectories(pods, _short_name(self.data), self._options.is_ephemeral)
+        return Kubelet(
+            directories=directories,
+            new_sandbox=functools.partial(
+                PodSandbox,
+                directories=directories,
+                host=host,
+                network=PodNetwork(ready, found.address, self.data),
+                objects=objects,
+                volumes=VolumeManager(objects, host, server.credentials.token, server.volumes.folder_of),
+                images=Images(self.data / images.FILE),
+                spawner=spawner,
             ),
-            token=server.credentials.token,
-            claim_folder=server.volumes.folder_of,
-            log_news=log_news,
-            interference=self._interference,
+            status_manager=StatusManager(lifecycle),
+            events=events.PodEvents(EventRecorder(lifecycle, events.COMPONENT, found.host_name)),
+            faults=self._faults,
+            log_watcher=log_watcher,
         )
 
-    def _addresses(self, ready: Ready) -> Addresses:
-        if ready.gateway:
-            return Addresses.isolated(ready.gateway, ready.prefix_length)
-        return Addresses.shared(self.data)
-
-    def _host(self, ready: Ready) -> Host:
-        because = "; ".join(ready.notes) or "it was told not to"
+    def _host(self, ready: Ready, found: Machine) -> Host:
+        because = "; ".join(ready.notes) or "disabled by a setting"
         return Host(
             uid=os.getuid(),
             gid=os.getgid(),
@@ -236,7 +223,23 @@ class LocalCluster:
             gpu_ids=machine.gpu_ids(),
             pids_limit=self._options.pod_pids_limit,
             no_mounts_because="" if ready.isolates else because,
+            address=found.address,
+            hostname=socket.gethostname(),
+            hosts_file=_text(Path("/etc/hosts")),
+            resolv_conf=_text(Path("/etc/resolv.conf")),
         )
+
+
+async def _api_server_address(
+    server: ApiServer, spawner: SpawnerClient, ready: Ready
+) -> Callable[[Json], tuple[str, int]]:
+    """Return a function that returns the address and port of the API server for a pod."""
+    url = urlsplit(server.url)
+    outside = inside = (url.hostname or "127.0.0.1", url.port or 0)
+    if ready.gateway:
+        await server.listen_on(await spawner.listen(_API_PORT))
+        inside = (ready.gateway, _API_PORT)
+    return lambda pod: outside if pod["spec"].get("hostNetwork") else inside
 
 
 def remove_traces(data: Path) -> None:

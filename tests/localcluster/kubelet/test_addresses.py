@@ -11,32 +11,32 @@ POD_NETWORK = "10.86.0.0/16"
 
 
 def test_the_same_name_gets_the_same_address_again_and_from_another_daemon_too() -> None:
-    ours = addresses.Addresses(POD_NETWORK)
+    ours = addresses.AddressAllocator(POD_NETWORK)
     first = ours.take("default", "digits-ps-0", "uid-1")
     assert ours.take("default", "digits-ps-0", "uid-1") == first
-    ours.give_back("uid-1")
+    ours.release("uid-1")
     assert ours.take("default", "digits-ps-0", "uid-2") == first
-    assert addresses.Addresses(POD_NETWORK).take("default", "digits-ps-0", "uid-3") == first
-    assert addresses.Addresses(POD_NETWORK).take("other", "digits-ps-0", "uid-4") != first
+    assert addresses.AddressAllocator(POD_NETWORK).take("default", "digits-ps-0", "uid-3") == first
+    assert addresses.AddressAllocator(POD_NETWORK).take("other", "digits-ps-0", "uid-4") != first
 
 
 def test_an_address_that_lives_on_is_not_given_twice() -> None:
-    address = addresses.Addresses(POD_NETWORK).take("default", "a", "old")
-    ours = addresses.Addresses(POD_NETWORK)
+    address = addresses.AddressAllocator(POD_NETWORK).take("default", "a", "old")
+    ours = addresses.AddressAllocator(POD_NETWORK)
     ours.adopt("old", address)
     assert ours.take("default", "a", "new") != address
     assert ours.take("default", "a", "old") == address
 
 
 def test_a_name_that_had_to_go_elsewhere_comes_back_there() -> None:
-    ours = addresses.Addresses(POD_NETWORK)
+    ours = addresses.AddressAllocator(POD_NETWORK)
     home = ours.take("default", "a", "1")
     elsewhere = ours.take("default", "a", "2")
-    ours.give_back("1")
-    ours.give_back("2")
+    ours.release("1")
+    ours.release("2")
     assert elsewhere != home
     assert ours.take("default", "a", "3") == elsewhere
-    ours.give_back("3")
+    ours.release("3")
     ours.adopt("another", elsewhere)
     assert ours.take("default", "a", "4") == home
 
@@ -53,20 +53,18 @@ def test_a_name_that_had_to_go_elsewhere_comes_back_there() -> None:
 def test_a_network_gives_all_its_good_addresses_and_then_says_that_it_is_full(
     network: str, first: str, last: str, count: int
 ) -> None:
-    ours = addresses.Addresses(network)
+    ours = addresses.AddressAllocator(network)
     given = sorted((ours.take("default", f"pod-{each}", str(each)) for each in range(count)), key=_number)
     assert len(set(given)) == count
     assert (given[0], given[-1]) == (first, last)
-    with pytest.raises(
-        addresses.NetworkFullError, match=f"no address is free in the pods' network {network}"
-    ):
+    with pytest.raises(addresses.NetworkFullError, match=f"no free address in the pod network {network}"):
         ours.take("default", "one-more", "one-more")
-    ours.give_back("0")
+    ours.release("0")
     assert ours.take("default", "one-more", "one-more") in given
 
 
 def test_the_gateway_has_the_first_address_of_a_network_of_their_own() -> None:
-    ours = addresses.Addresses.isolated("10.99.0.1", 29)
+    ours = addresses.AddressAllocator.isolated("10.99.0.1", 29)
     given = {ours.take("default", f"pod-{each}", str(each)) for each in range(5)}
     assert given == {f"10.99.0.{each}" for each in range(2, 7)}
 
@@ -81,10 +79,10 @@ def test_clusters_in_different_folders_use_different_parts_of_the_loopback_netwo
 
 @pytest.mark.parametrize(("platform", "is_one_for_all"), [("linux", False), ("darwin", True)])
 def test_only_linux_has_more_than_one_loopback_address(platform: str, is_one_for_all: bool) -> None:
-    ours = addresses.Addresses.shared(PurePath("/data"), platform)
+    ours = addresses.AddressAllocator.shared(PurePath("/data"), platform)
     first, second = ours.take("default", "a", "1"), ours.take("default", "b", "2")
     assert (first == second == "127.0.0.1") is is_one_for_all
-    ours.give_back("1")
+    ours.release("1")
     assert ours.take("default", "a", "3") == first
 
 

@@ -41,4 +41,4 @@ def test_it_is_reported_once() -> None:
 
 def test_nobody_interferes_unasked() -> None:
     assert FaultInjector().reported(KILLED) == KILLED
-    assert FaultInjector().delay_of({"metadata": {}}) == fault_injection.at_once({}) == 0.0
+    assert FaultInjector().start_delay({"metadata": {}}) == fault_injection.at_once({}) == 0.0

@@ -42,7 +42,9 @@ def writer(folder: Path, most_bytes: int = 10**6, most_files: int = 10**6) -> Lo
 def text_now(folder: Path, wanted: Selection) -> bytes:
     async def read() -> bytes:
         with contextlib.closing(DirectoryWatcher()) as news:
-            pieces = log_reader.read(folder, "0.log", wanted, follow=False, is_over=lambda: False, news=news)
+            pieces = log_reader.read(
+                folder, "0.log", wanted, follow=False, is_over=lambda: False, watcher=news
+            )
             return b"".join([piece async for piece in pieces])
 
     return asyncio.run(read())
@@ -55,7 +57,7 @@ class Follower:
         self._folder, self._news = folder, news
         self._grown = asyncio.Event()
         pieces = log_reader.read(
-            folder, "0.log", wanted, follow=True, is_over=lambda: self._is_over, news=news
+            folder, "0.log", wanted, follow=True, is_over=lambda: self._is_over, watcher=news
         )
         self.task = asyncio.create_task(self._collect(pieces))
 
@@ -72,7 +74,7 @@ class Follower:
 
     async def end(self) -> bytes:
         self._is_over = True
-        self._news.tell(self._folder)
+        self._news.notify(self._folder)
         await self.task
         return self.text
 
@@ -251,7 +253,7 @@ def test_without_follow_it_ends_where_the_log_ended(tmp_path: Path) -> None:
         with contextlib.closing(DirectoryWatcher()) as news:
             text = b""
             pieces = log_reader.read(
-                tmp_path, "0.log", Selection(), follow=False, is_over=lambda: False, news=news
+                tmp_path, "0.log", Selection(), follow=False, is_over=lambda: False, watcher=news
             )
             async for piece in pieces:
                 text += piece
@@ -306,7 +308,7 @@ def test_others_get_a_turn(tmp_path: Path) -> None:
         with contextlib.closing(DirectoryWatcher()) as news:
             wanted = Selection(tail_lines=90_000)
             pieces = log_reader.read(
-                tmp_path, "0.log", wanted, follow=False, is_over=lambda: False, news=news
+                tmp_path, "0.log", wanted, follow=False, is_over=lambda: False, watcher=news
             )
             sizes = [len(piece) async for piece in pieces]
         task.cancel()

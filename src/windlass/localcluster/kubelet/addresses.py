@@ -1,7 +1,7 @@
-"""Which address a pod gets. Pure: nothing is configured here, and nothing is asked of the machine.
+"""IP addresses of pods.
 
-An address belongs to a pod's name, so that a task that is tried again comes back where its peers look for it. It is
-found by hash, so that a restarted daemon gives the same.
+An address belongs to the name of a pod, so that a retried task has the address that its peers already know. It is
+derived from a hash of the name, so that a restarted daemon assigns the same address.
 """
 
 import hashlib
@@ -9,43 +9,91 @@ import os
 import sys
 from ipaddress import IPv4Interface, IPv4Network
 from pathlib import PurePath
-from typing import Self
+from typing import NamedTuple, Self
+
+from windlass.localcluster.sandbox.messages import Link, Ready
+from windlass.model.base import Json
 
 LOOPBACK = "127.0.0.1"
-# The network itself, and the gateway of the pods.
+# The network address and the gateway of the pods.
 _RESERVED = 2
-# People and programs take these endings for a network and for all of its members.
+# Many people and programs expect these to be the network address and the broadcast address.
 _AVOIDED_ENDINGS = (0, 255)
 
 
 class NetworkFullError(Exception):
-    """Every address is a pod's."""
+    """Every address of the network is in use."""
 
 
-class Addresses:
-    """Of one network. A pod is known by its UID once it has an address."""
+class PodAddresses(NamedTuple):
+    pod: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+
+
+class PodNetwork:
+    """The addresses of this node's pods, in a network of their own or in the network of the machine."""
+
+    def __init__(self, ready: Ready, host_address: str, data: PurePath) -> None:
+        self.nameservers = ready.nameservers
+        self._gateway = ready.gateway
+        self._prefix_length = ready.prefix_length
+        self._host_address = host_address
+        self._allocator = (
+            AddressAllocator.isolated(ready.gateway, ready.prefix_length)
+            if ready.gateway
+            else AddressAllocator.shared(data)
+        )
+
+    def allocate(self, pod: Json) -> PodAddresses:
+        """Return the addresses of a pod. A later pod of the same name gets the same ones."""
+        meta, host = pod["metadata"], self._host_address
+        is_on_host = pod["spec"].get("hostNetwork")
+        own = host if is_on_host else self._allocator.take(meta["namespace"], meta["name"], meta["uid"])
+        return PodAddresses((own,), (host,))
+
+    def adopt(self, pod: Json, addresses: PodAddresses) -> None:
+        """Reserve the addresses of a pod that was started by an earlier daemon."""
+        if addresses.pod and not pod["spec"].get("hostNetwork"):
+            self._allocator.adopt(pod["metadata"]["uid"], addresses.pod[0])
+
+    def release(self, uid: str) -> None:
+        self._allocator.release(uid)
+
+    def is_isolated(self, pod: Json) -> bool:
+        """Return whether the pod has a network of its own."""
+        return bool(self._gateway) and not pod["spec"].get("hostNetwork")
+
+    def link(self, pod: Json, addresses: PodAddresses) -> Link | None:
+        """Return the pod's connection to the network of the pods; None if it shares the network of the machine."""
+        if not self.is_isolated(pod):
+            return None
+        return Link(addresses.pod[0], self._prefix_length, self._gateway)
+
+
+class AddressAllocator:
+    """The addresses of one network. A pod that has an address is identified by its UID."""
 
     def __init__(self, network: str) -> None:
         self._network = IPv4Network(network)
         self._of_pod: dict[str, str] = {}
-        # Only of names whose address is not the one that their hash leads to.
+        # Pod names whose address differs from the one that their hash yields.
         self._displaced: dict[tuple[str, str], str] = {}
 
     @classmethod
     def isolated(cls, gateway: str, prefix_length: int) -> Self:
-        """For pods with a network of their own, in which the gateway has the first address."""
+        """Return the allocator for pods with a network of their own; the gateway has the first address."""
         return cls(str(IPv4Interface(f"{gateway}/{prefix_length}").network))
 
     @classmethod
     def shared(cls, data: PurePath, platform: str = sys.platform) -> Self:
-        """For pods on the machine's network: loopback addresses, unlike those of a cluster with another folder.
+        """Return the allocator for pods on the machine's network: loopback addresses that depend on the data directory.
 
-        Where 127.0.0.1 alone is the machine's own (macOS), every pod has that.
+        Where 127.0.0.1 is the only loopback address (macOS), every pod has that address.
         """
         return cls(loopback_network(data) if platform == "linux" else f"{LOOPBACK}/32")
 
     def take(self, namespace: str, name: str, uid: str) -> str:
-        """That of the pod, if it has one; else that of its name if it is free, else the next free one."""
+        """Return the pod's address: its current one, else that of its name if it is free, else the next free one."""
         if self._network.num_addresses == 1:
             return str(self._network.network_address)
         if uid in self._of_pod:
@@ -60,10 +108,10 @@ class Addresses:
         return address
 
     def adopt(self, uid: str, address: str) -> None:
-        """A pod that lives on from an earlier daemon, perhaps of another network."""
+        """Reserve the address of a pod of an earlier daemon. It may belong to another network."""
         self._of_pod[uid] = address
 
-    def give_back(self, uid: str) -> None:
+    def release(self, uid: str) -> None:
         self._of_pod.pop(uid, None)
 
     def _home(self, namespace: str, name: str) -> int:
@@ -71,7 +119,7 @@ class Addresses:
         return int.from_bytes(digest) % self._count()
 
     def _count(self) -> int:
-        # Without the last one, which is for all members.
+        # The last address is the broadcast address.
         return max(1, self._network.num_addresses - _RESERVED - 1)
 
     def _at(self, position: int) -> str:
@@ -84,12 +132,12 @@ class Addresses:
             if has_good_ending and address not in taken:
                 return address
         raise NetworkFullError(
-            f"no address is free in the pods' network {self._network}: end some pods, or start the cluster with a "
-            "larger network"
+            f"no free address in the pod network {self._network}. Delete some pods, or start the cluster with a larger"
+            " network."
         )
 
 
 def loopback_network(data: PurePath) -> str:
-    """Of 127.0.0.0/8, a part that holds four thousand pods. What others use of it begins with 127.0."""
+    """Return a part of 127.0.0.0/8 with room for 4,000 pods. It is not in 127.0.0.0/16, which other programs use."""
     digest = hashlib.blake2b(os.fsencode(data), digest_size=2).digest()
     return f"127.{1 + digest[0] % 254}.{digest[1] & 0xF0}.0/20"

@@ -60,7 +60,7 @@ class DirectoryWatcher:
             self._watches.remove(watch)
             self._forget(watch.number)
 
-    def tell(self, folder: Path) -> None:
+    def notify(self, folder: Path) -> None:
         """To whoever waits for the folder: look again."""
         for watch in self._watches:
             if watch.folder == folder:

@@ -15,7 +15,7 @@ Refusal = Callable[[str], SetupError]
 
 
 @contextlib.contextmanager
-def told_as(refusal: Refusal) -> Iterator[None]:
+def reported_as(refusal: Refusal) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -22,7 +22,7 @@ def at_once(_: Json) -> float:
 
 class FaultInjector:
     def __init__(self) -> None:
-        self.delay_of: SecondsOf = at_once
+        self.start_delay: SecondsOf = at_once
         """For how long the start of a pod is held: asked once, when the pod comes to its node."""
         self._codes: dict[str, int] = {}
 

@@ -1,4 +1,4 @@
-"""What the machine gives to every container, and what it lets us do: found out once, by whoever starts the kubelet."""
+"""Facts about this machine that every container depends on, collected once when the cluster starts."""
 
 from collections.abc import Mapping
 
@@ -10,12 +10,18 @@ class Host(msgspec.Struct, frozen=True):
     gid: int
     groups: tuple[int, ...]
     environment: Mapping[str, str]
-    """From `base_environment`."""
+    """Environment variables that containers inherit, see `inherited_environment`."""
     gpu_ids: tuple[str, ...] = ()
-    """As CUDA knows them; the scheduler counts them from 0."""
+    """Device ids as CUDA knows them; the scheduler counts them from 0."""
     pids_limit: int | None = None
     no_mounts_because: str = ""
-    """Why pods cannot have mounts of their own; empty when they can."""
+    """Reason why pods cannot have their own mounts; empty if they can."""
+    address: str = ""
+    hostname: str = ""
+    hosts_file: str = ""
+    """Text of the machine's /etc/hosts."""
+    resolv_conf: str = ""
+    """Text of the machine's /etc/resolv.conf."""
 
     @property
     def can_mount(self) -> bool:

@@ -1,25 +1,31 @@
-"""The kubelet: has a worker for every pod of its nodes, from what the store says and what earlier daemons have left.
+"""The kubelet: runs a worker for every pod of its nodes, and adopts the pods of an earlier daemon.
 
-To the API server it is the `PodRuntime`: logs, exec, attach and port-forward of the pods that run here.
+For the API server it implements `PodRuntime`: logs, exec, attach and port-forward.
 """
 
 import asyncio
 import contextlib
 import logging
+import os
 import signal
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 from windlass.k8s import api_errors
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.streams.requests import LogOptions
-from windlass.localcluster.kubelet import disk_pressure, log_reader
-from windlass.localcluster.kubelet.context import Means
+from windlass.localcluster.kubelet import disk_errors, log_reader
+from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
 from windlass.localcluster.kubelet.exec import ports, processes
 from windlass.localcluster.kubelet.exec.processes import RemoteProcess
+from windlass.localcluster.kubelet.fault_injection import FaultInjector
 from windlass.localcluster.kubelet.lifecycle.records import Running
-from windlass.localcluster.kubelet.pods import directory, runtime, state_file
+from windlass.localcluster.kubelet.pods import directory, state_file
+from windlass.localcluster.kubelet.pods.events import PodEvents
+from windlass.localcluster.kubelet.pods.pod_sandbox import PodDirectories, PodSandbox
+from windlass.localcluster.kubelet.pods.state_file import PodState
+from windlass.localcluster.kubelet.pods.status_manager import StatusManager
 from windlass.localcluster.kubelet.pods.worker import PodWorker
 from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
 from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
@@ -33,60 +39,83 @@ from windlass.model.base import Json
 logger = logging.getLogger(__name__)
 
 _PODS = "pods"
-_REFERRED = frozenset({"configmaps", "secrets", "persistentvolumeclaims"})
+_VOLUME_SOURCES = frozenset({"configmaps", "secrets", "persistentvolumeclaims"})
 _NAMED = frozenset({_PODS, "services"})
-# Names and files of many pods change together: they are written once.
-_SECONDS_TO_GATHER = 0.02
+# Many pods change together: their files are written once.
+_REFRESH_DELAY_SECONDS = 0.02
+_BLOCK_BYTES = 512
 
 
 class Kubelet:
-    def __init__(self, means: Means) -> None:
-        self._means = means
+    def __init__(
+        self,
+        *,
+        directories: PodDirectories,
+        new_sandbox: Callable[[Json], PodSandbox],
+        status_manager: StatusManager,
+        events: PodEvents,
+        faults: FaultInjector,
+        log_watcher: DirectoryWatcher,
+    ) -> None:
+        self._directories = directories
+        self._new_sandbox = new_sandbox
+        self._status_manager = status_manager
+        self._events = events
+        self._faults = faults
+        self._log_watcher = log_watcher
         self._workers: dict[str, PodWorker] = {}
-        # The uid of the pod that has a place of the store now; others of that name may still be ending.
+        # Namespace and name → UID of the current pod; an earlier pod of that name may still be terminating.
         self._uids: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._to_refresh: set[tuple[str, str]] = set()
         self._refreshing: asyncio.TimerHandle | None = None
-        means.store_has_failed = self.relieve_disk
 
     async def start(self) -> None:
-        """Adopt or end what an earlier daemon has left, then look after every pod that has a node."""
-        found: dict[str, Json] = {}
-        for body in self._means.lifecycle.store.all(_PODS):
-            pod = bodies.decode_stored(body)
-            found[pod["metadata"]["uid"]] = pod
-        left = sorted(self._means.folder.iterdir()) if self._means.folder.is_dir() else []
-        adopted = await asyncio.gather(*(self._take_over(folder, found.get(folder.name)) for folder in left))
+        """Adopt the pods of an earlier daemon or kill what is left of them, then run a worker for every bound pod."""
+        pods = {pod["metadata"]["uid"]: pod for pod in self._status_manager.pods()}
+        folders = self._directories.existing()
+        adopted = await asyncio.gather(*(self._adopt(folder, pods.get(folder.name)) for folder in folders))
         workers = [worker for worker in adopted if worker is not None]
-        if left:
-            # Before any of them goes on: nobody could tell the group of a run that begins from what is left over.
-            known = {run_id for worker in workers for run_id in worker.run_ids()}
-            await asyncio.to_thread(self._remove_groups, known)
+        if folders:
+            # Before any worker runs: a new run's cgroup could not be told from a leftover one.
+            known = {run_id for worker in workers for run_id in worker.containers.run_ids()}
+            await asyncio.to_thread(self._remove_cgroups, known)
         for worker in workers:
-            self._add(worker.pod, worker)
-        for pod in found.values():
-            self._note(pod)
-        self._means.lifecycle.store.listen(self._on_change)
+            self._add(worker)
+        for pod in pods.values():
+            self._on_pod(pod)
+        self._status_manager.listen(self._on_change)
 
-    def _remove_groups(self, known: set[str]) -> None:
-        """The cgroups of runs that are no more."""
-        groups = cgroups.find(self._means.cluster)
+    def _remove_cgroups(self, known: set[str]) -> None:
+        """Remove the cgroups of all runs but the known ones."""
+        groups = cgroups.find(self._directories.cluster)
         if groups is not None:
             groups.remove_all_but(known)
 
-    async def _take_over(self, folder: Path, pod: Json | None) -> PodWorker | None:
-        """An ephemeral cluster adopts nothing: what another has started would not end with it."""
-        if pod is None or self._means.is_ephemeral:
-            await self._end_left_over(folder.name)
+    async def _adopt(self, folder: Path, pod: Json | None) -> PodWorker | None:
+        """Return the worker of an adopted pod. An ephemeral cluster adopts none: they would not end with it."""
+        if pod is None or self._directories.is_ephemeral:
+            await self._remove_leftovers(folder.name)
             return None
-        worker = PodWorker(pod, self._means, state_file.read(folder))
+        worker = self._new_worker(pod, state_file.read(folder))
         await worker.adopt()
         return worker
 
-    async def wind_down(self) -> None:
-        """Ask all that runs to end, and wait for it, as long as the pods' grace periods last."""
-        await asyncio.gather(*(worker.wind_down() for worker in tuple(self._workers.values())))
+    def _new_worker(self, pod: Json, state: PodState | None = None) -> PodWorker:
+        return PodWorker(
+            pod,
+            self._new_sandbox(pod),
+            status_manager=self._status_manager,
+            events=self._events,
+            faults=self._faults,
+            log_watcher=self._log_watcher,
+            on_store_error=self.evict_if_disk_is_full,
+            state=state,
+        )
+
+    async def shut_down(self) -> None:
+        """Stop all containers, and wait for them to end within their grace periods."""
+        await asyncio.gather(*(worker.shut_down() for worker in tuple(self._workers.values())))
 
     async def stop(self, *, ends_pods: bool) -> None:
         if self._refreshing is not None:
@@ -95,59 +124,59 @@ class Kubelet:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         if ends_pods:
-            folders = self._means.folder.iterdir() if self._means.folder.is_dir() else ()
+            folders = self._directories.existing()
             await asyncio.gather(*(self._end_supervisor(folder.name) for folder in folders))
         self._tasks.clear()
 
-    async def _end_left_over(self, uid: str) -> None:
-        """Its object has gone while no daemon was there."""
+    async def _remove_leftovers(self, uid: str) -> None:
+        """Remove what is left of a pod that was deleted while no daemon was running."""
         await self._end_supervisor(uid)
-        folder = directory.of(self._means.folder, uid)
+        folder = self._directories.of(uid)
         try:
             await asyncio.to_thread(directory.remove, folder)
         except OSError as error:
-            logger.warning("%s cannot be removed: %s", folder.path, error)
+            logger.warning("cannot remove %s: %s", folder.path, error)
 
     async def _end_supervisor(self, uid: str) -> None:
-        folder = directory.of(self._means.folder, uid)
-        with contextlib.suppress(OSError, SandboxCallError):
-            supervision = SupervisorClient(folder.path, lambda _: None, lambda: None)
-            await supervision.end()
+        folder = self._directories.of(uid)
+        with contextlib.suppress(OSError):
+            supervisor = SupervisorClient(folder.path, lambda _: None, lambda: None)
+            await supervisor.end()
             return
-        await runtime.end_leftovers(folder, self._means.cluster)
+        await self._directories.kill_leftovers(folder)
 
-    # What the store says
+    # Changes in the API server
 
     def _on_change(self, change: Change) -> None:
+        namespace = change.place.partition("/")[0]
         if change.resource == _PODS:
-            self._on_pod(change)
-        elif change.resource in _REFERRED:
-            self._gather(change.resource, change.place.partition("/")[0])
+            self._on_pod_change(change)
+        elif change.resource in _VOLUME_SOURCES:
+            self._refresh_later(change.resource, namespace)
         if change.resource in _NAMED:
-            self._gather(_PODS, change.place.partition("/")[0])
+            self._refresh_later(_PODS, namespace)
 
-    def _on_pod(self, change: Change) -> None:
+    def _on_pod_change(self, change: Change) -> None:
         if change.after is not None:
-            self._note(bodies.decode_stored(change.after))
+            self._on_pod(bodies.decode_stored(change.after))
             return
         uid = self._uids.pop(change.place, None)
         if uid in self._workers:
-            self._workers[uid].lose_object()
+            self._workers[uid].on_deleted()
 
-    def _note(self, pod: Json) -> None:
-        meta = pod["metadata"]
-        uid = meta["uid"]
+    def _on_pod(self, pod: Json) -> None:
+        uid = pod["metadata"]["uid"]
         if uid in self._workers:
-            self._workers[uid].see(pod)
+            self._workers[uid].set_pod(pod)
         elif pod["spec"].get("nodeName"):
             before = self._uids.get(_place(pod))
             if before is not None and before != uid and before in self._workers:
-                self._workers[before].lose_object()
-            self._add(pod, PodWorker(pod, self._means))
+                self._workers[before].on_deleted()
+            self._add(self._new_worker(pod))
 
-    def _add(self, pod: Json, worker: PodWorker) -> None:
-        uid = pod["metadata"]["uid"]
-        self._uids[_place(pod)] = uid
+    def _add(self, worker: PodWorker) -> None:
+        uid = worker.pod["metadata"]["uid"]
+        self._uids[_place(worker.pod)] = uid
         self._workers[uid] = worker
         task = self._tasks[uid] = asyncio.create_task(worker.run())
         task.add_done_callback(lambda _: self._forget(uid))
@@ -156,52 +185,68 @@ class Kubelet:
         self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
 
-    def relieve_disk(self) -> None:
-        """Something could not be stored: a pod may have to give back what it holds of the disk."""
-        disk_pressure.relieve(self._means.folder, self._workers.values())
+    # Disk pressure and injected faults
+
+    def evict_if_disk_is_full(self) -> None:
+        """Evict the pod that uses most of the disk if the data directory's disk is full.
+
+        This is called when a write to the store failed: then deletions fail, too. One pod is evicted at a time, since
+        the space that it frees may be enough.
+        """
+        free = disk_errors.free_if_short(self._directories.path)
+        workers = self._workers.values()
+        running = [worker for worker in workers if worker.record.is_anything_running]
+        if free is None or not running or any(worker.is_being_evicted for worker in workers):
+            return
+        largest = max(running, key=lambda worker: _bytes_below(worker.sandbox.folder.path))
+        largest.evict(
+            "The node was low on resource: ephemeral-storage."
+            f" Threshold quantity: {disk_errors.LEAST_FREE_BYTES}, available: {free // 1024}Ki."
+        )
 
     def end_containers(self, namespace: str, pod: str, uid: str, container: str, code: int) -> bool:
-        """Kills them, and tells that they ended with this code. An empty name is every container but those that
-        initialise the pod; an empty uid any pod of the name. Whether there was anything to end."""
+        """Kill containers, report this exit code for them, and return whether any was running.
+
+        An empty container name means all containers but init containers; an empty UID means any pod of that name.
+        """
         try:
             worker = self._worker(namespace, pod)
         except api_errors.ApiError:
             return False
         if uid and worker.pod["metadata"]["uid"] != uid:
             return False
-        record = worker.record
-        known = record.all_containers if container else record.containers
-        wanted = (each for each in known if container in ("", each.name))
-        running = [each.current.id for each in wanted if isinstance(each.current, Running)]
+        known = worker.record.all_containers if container else worker.record.containers
+        selected = (each.current for each in known if container in ("", each.name))
+        running = [current.id for current in selected if isinstance(current, Running)]
         for run_id in running:
-            self._means.interference.report(run_id, code)
-            worker.signal(run_id, signal.SIGKILL)
+            self._faults.report(run_id, code)
+            worker.containers.signal(run_id, signal.SIGKILL)
         return bool(running)
 
-    # Files that follow from other objects
+    # Files that depend on other objects
 
-    def _gather(self, resource: str, namespace: str) -> None:
+    def _refresh_later(self, resource: str, namespace: str) -> None:
         self._to_refresh.add((resource, namespace))
         if self._refreshing is None:
             loop = asyncio.get_running_loop()
-            self._refreshing = loop.call_later(_SECONDS_TO_GATHER, self._refresh)
+            self._refreshing = loop.call_later(_REFRESH_DELAY_SECONDS, self._refresh)
 
     def _refresh(self) -> None:
         self._refreshing = None
         due, self._to_refresh = self._to_refresh, set()
         for worker in self._workers.values():
             namespace = worker.pod["metadata"]["namespace"]
-            if any(namespace == of and resource in _REFERRED for resource, of in due):
+            if any((resource, namespace) in due for resource in _VOLUME_SOURCES):
                 worker.refresh_volumes()
             if (_PODS, namespace) in due:
                 worker.refresh_hosts()
 
-    # What is used
+    # Resource usage
 
     def runs(self) -> Iterator[ContainerRun]:
         for uid, worker in self._workers.items():
             node = worker.pod["spec"]["nodeName"]
-            for container, started in worker.runs():
+            for container, started in worker.containers.runs():
                 target = Target(started.init, started.groups)
                 yield ContainerRun(uid, node, container.name, started.container, started.at, target)
 
@@ -218,30 +263,27 @@ class Kubelet:
     ) -> AsyncGenerator[bytes, None]:
         worker = self._worker(namespace, pod)
         record = worker.record.container(container)
-        # A container that waits for its next run shows the run that has ended.
+        # While a container waits for its restart, its current run is the one that has ended.
         count = record.restart_count - (1 if options.previous else 0)
-        folder, file = worker.place.folder.logs(container), log_format.file_name(max(count, 0))
+        folder, file = worker.sandbox.folder.logs(container), log_format.file_name(max(count, 0))
 
         def is_over() -> bool:
             now = worker.record.container(container)
             is_next = now.restart_count != record.restart_count
             return is_next or not now.is_running or options.previous or worker.is_over
 
-        wanted = log_reader.selection(options, datetime.now(UTC))
+        selection = log_reader.selection(options, datetime.now(UTC))
         return log_reader.read(
-            folder, file, wanted, follow=options.follow, is_over=is_over, news=self._means.log_news
+            folder, file, selection, follow=options.follow, is_over=is_over, watcher=self._log_watcher
         )
 
     async def exec(
         self, namespace: str, pod: str, container: str, command: list[str], *, tty: bool, stdin: bool
     ) -> RemoteProcess:
         worker = self._worker(namespace, pod)
-        try:
-            supervision = worker.supervision
-            executed = await supervision.execute(_run_id(worker, container), command, is_terminal=tty)
-        except SandboxCallError as error:
-            raise OSError(str(error)) from error
-        process = processes.of_executed(supervision, executed)
+        supervisor = worker.containers.require_supervisor()
+        executed = await supervisor.execute(_run_id(worker, container), command, is_terminal=tty)
+        process = processes.of_executed(supervisor, executed)
         if not stdin and not tty:
             await process.close_stdin()
         return process
@@ -253,35 +295,36 @@ class Kubelet:
         container: str,
         *,
         tty: bool,
-        stdin: bool,  # noqa: ARG002
+        stdin: bool,  # noqa: ARG002 — fixed when the container was started
     ) -> RemoteProcess:
-        """Whether it has an input was decided when it was started."""
         worker = self._worker(namespace, pod)
-        try:
-            supervision = worker.supervision
-            call, descriptors = await supervision.attach(_run_id(worker, container))
-        except SandboxCallError as error:
-            raise OSError(str(error)) from error
-        return processes.of_attached(supervision, call, descriptors, is_terminal=tty)
+        supervisor = worker.containers.require_supervisor()
+        call, descriptors = await supervisor.attach(_run_id(worker, container))
+        return processes.of_attached(supervisor, call, descriptors, is_terminal=tty)
 
     async def open_port(
         self, namespace: str, pod: str, port: int
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         worker = self._worker(namespace, pod)
-        try:
-            supervision = worker.supervision
-        except SandboxCallError as error:
-            raise OSError(str(error)) from error
-        addresses = worker.record.pod_ips
-        return await ports.forward(supervision, addresses, port, is_isolated=worker.place.is_isolated)
+        supervisor, addresses = worker.containers.require_supervisor(), worker.record.pod_ips
+        return await ports.forward(supervisor, addresses, port, is_isolated=worker.sandbox.is_isolated)
 
 
 def _run_id(worker: PodWorker, container: str) -> str:
     current = worker.record.container(container).current
     if not isinstance(current, Running):
-        raise SandboxCallError(f"container {container} does not run")
+        raise SandboxCallError(f"container {container} is not running")
     return current.id
 
 
 def _place(pod: Json) -> str:
     return place_of(pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def _bytes_below(folder: Path) -> int:
+    total = 0
+    for path, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += Path(path, name).lstat().st_blocks * _BLOCK_BYTES
+    return total

@@ -40,15 +40,15 @@ async def read(
     *,
     follow: bool,
     is_over: Callable[[], bool],
-    news: DirectoryWatcher,
+    watcher: DirectoryWatcher,
 ) -> AsyncGenerator[bytes, None]:
     """The text that is wanted, in pieces between which others get a turn; what there is not yet is an empty log.
 
     A follower goes on until the log is over, which must not be said before all of it was written; whoever says it
-    calls `news.tell(folder)`.
+    calls `watcher.notify(folder)`.
     """
     begins_line = True
-    with contextlib.closing(_OpenLog(folder, file, follow=follow)) as log, news.watching(folder) as watch:
+    with contextlib.closing(_OpenLog(folder, file, follow=follow)) as log, watcher.watching(folder) as watch:
         if wanted.tail_lines is not None:
             await log.skip_to_tail(wanted.tail_lines)
         while True:

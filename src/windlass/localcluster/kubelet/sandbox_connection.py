@@ -21,7 +21,7 @@ _GONE = "the other side has gone"
 _numbers = itertools.count(1)
 
 
-class SandboxCallError(Exception):
+class SandboxCallError(OSError):
     """What was asked for is not done; the message says why."""
 
 

@@ -76,13 +76,13 @@ class SpawnerClient:
 
     async def _surviving_namespaces(self) -> tuple[int, int] | None:
         for folder in self._pods.iterdir() if self._pods.is_dir() else ():
-            with contextlib.suppress(OSError, SandboxCallError, TimeoutError):
-                supervision = SupervisorClient(folder, lambda _: None, lambda: None)
+            with contextlib.suppress(OSError):
+                supervisor = SupervisorClient(folder, lambda _: None, lambda: None)
                 try:
                     async with asyncio.timeout(_SECONDS_TO_ANSWER):
-                        return await supervision.namespaces()
+                        return await supervisor.namespaces()
                 finally:
-                    supervision.let_go()
+                    supervisor.disconnect()
         return None
 
     async def spawn(self, pod: messages.PodPlan) -> None:

@@ -17,7 +17,7 @@ from windlass.localcluster.sandbox.process.supervisor import PROCESS, SOCKET
 
 _SECONDS_TO_END = 15.0
 
-News = messages.Started | messages.NotStarted | messages.Ended
+Report = messages.Started | messages.NotStarted | messages.Ended
 
 
 class Executed(NamedTuple):
@@ -31,7 +31,7 @@ class Executed(NamedTuple):
 class SupervisorClient:
     """`hear` gets what becomes of containers; `lose` is called once, when the supervisor has ended."""
 
-    def __init__(self, folder: Path, hear: Callable[[News], None], lose: Callable[[], None]) -> None:
+    def __init__(self, folder: Path, hear: Callable[[Report], None], lose: Callable[[], None]) -> None:
         """Raises OSError when no supervisor is there."""
         self._listener = hear
         self._loser = lose
@@ -78,7 +78,7 @@ class SupervisorClient:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(self._process.partition(":")[0]), signal.SIGKILL)
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """Without ending anything."""
         self._connection.close()
 

@@ -113,7 +113,7 @@ def test_steps(policy: str, init: str, main: str, states: str, steps: tuple[Step
 )
 def test_the_last_one(policy: str, init: str, main: str, states: str, name: str, is_last: bool) -> None:
     pod = pod_of(policy, init, main)
-    assert restarts.is_the_last_one(pod, record_of(pod, states), name) == is_last
+    assert restarts.is_last_container(pod, record_of(pod, states), name) == is_last
 
 
 def test_a_sidecar_that_has_not_started_is_waited_for() -> None:

@@ -90,7 +90,7 @@ MAIN = "spec.containers{main}"
             *("Warning", "Unhealthy", "Liveness probe failed: no", MAIN),
         ),
         (
-            lambda told, pod: told.refused(pod, errors.failed_mount("v", "hostPath type check failed")),
+            lambda told, pod: told.setup_failed(pod, errors.failed_mount("v", "hostPath type check failed")),
             *("Warning", "FailedMount"),
             'MountVolume.SetUp failed for volume "v" : hostPath type check failed',
             None,

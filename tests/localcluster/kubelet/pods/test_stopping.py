@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from windlass.localcluster.kubelet.lifecycle.restarts import StopAll
-from windlass.localcluster.kubelet.pods.stopping import SECONDS_TO_DIE, Stopping
+from windlass.localcluster.kubelet.pods.stopping import SECONDS_TO_DIE, StopSchedule
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 ONE = (("a", "b"),)
@@ -80,7 +80,7 @@ Row = tuple[float, StopAll, list[tuple[str, int]], float]
 )
 def test_signals(rows: list[Row]) -> None:
     now = 1000.0
-    stopping = Stopping(lambda: now)
+    stopping = StopSchedule(lambda: now)
     assert stopping.seconds_left is None
     for after, step, signals, left in rows:
         now = 1000.0 + after
@@ -90,7 +90,7 @@ def test_signals(rows: list[Row]) -> None:
 
 def test_the_time_left_is_never_less_than_none() -> None:
     now = 0.0
-    stopping = Stopping(lambda: now)
+    stopping = StopSchedule(lambda: now)
     list(stopping.signals(StopAll(3, ONE)))
     now = 10.0
     assert stopping.seconds_left == 0
@@ -98,7 +98,7 @@ def test_the_time_left_is_never_less_than_none() -> None:
 
 def test_what_was_killed_and_does_not_end_is_overdue() -> None:
     clock = [0.0]
-    stopping = Stopping(lambda: clock[0])
+    stopping = StopSchedule(lambda: clock[0])
     seen = []
     for after in (0.0, 1000.0, 1000.0 + SECONDS_TO_DIE - 1, 1000.0 + SECONDS_TO_DIE):
         clock[0] = after

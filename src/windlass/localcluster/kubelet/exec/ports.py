@@ -6,7 +6,6 @@ import os
 import socket
 from collections.abc import Sequence
 
-from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
 from windlass.localcluster.kubelet.supervisor_client import SupervisorClient
 
 LOOPBACK = "127.0.0.1"
@@ -14,7 +13,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def forward(
-    supervision: SupervisorClient, addresses: Sequence[str], port: int, *, is_isolated: bool
+    supervisor: SupervisorClient, addresses: Sequence[str], port: int, *, is_isolated: bool
 ) -> Streams:
     """To a port of the pod, on its loopback or on its own address. Raises OSError.
 
@@ -23,17 +22,14 @@ async def forward(
     hosts = (LOOPBACK, *addresses) if is_isolated else (*addresses, LOOPBACK)
     for host in hosts[:-1]:
         with contextlib.suppress(OSError):
-            return await connect(supervision, host, port)
-    return await connect(supervision, hosts[-1], port)
+            return await connect(supervisor, host, port)
+    return await connect(supervisor, hosts[-1], port)
 
 
-async def connect(supervision: SupervisorClient, host: str, port: int) -> Streams:
+async def connect(supervisor: SupervisorClient, host: str, port: int) -> Streams:
     """The machine looks up the host's name. Raises OSError."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    try:
-        connection = await supervision.connect(str(found[0][4][0]), port)
-    except SandboxCallError as error:
-        raise ConnectionRefusedError(str(error)) from error
+    connection = await supervisor.connect(str(found[0][4][0]), port)
     connection.setblocking(False)
     try:
         await _connected(connection)

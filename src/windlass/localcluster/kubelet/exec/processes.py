@@ -9,7 +9,6 @@ import termios
 from collections.abc import AsyncIterator, Iterable
 
 from windlass.localcluster.apiserver.streams import websockets
-from windlass.localcluster.kubelet.sandbox_connection import SandboxCallError
 from windlass.localcluster.kubelet.supervisor_client import Executed, SupervisorClient
 
 _PIECE = 64 * 1024
@@ -21,7 +20,7 @@ class RemoteProcess:
 
     def __init__(
         self,
-        supervision: SupervisorClient,
+        supervisor: SupervisorClient,
         call: int,
         streams: Iterable[tuple[int, int]],
         stdin: int | None,
@@ -29,7 +28,7 @@ class RemoteProcess:
         exit_code: "asyncio.Future[int] | None" = None,
         terminal: int | None = None,
     ) -> None:
-        self._supervision = supervision
+        self._supervisor = supervisor
         self._call = call
         self._streams = list(streams)
         self._stdin = stdin
@@ -88,15 +87,12 @@ class RemoteProcess:
         """Raises OSError when it could not be started."""
         if self._exit_code is None:
             return 0
-        try:
-            return await self._exit_code
-        except SandboxCallError as error:
-            raise OSError(str(error)) from error
+        return await self._exit_code
 
     async def abandon(self) -> None:
         if not self._is_abandoned:
             self._is_abandoned = True
-            self._supervision.abandon(self._call)
+            self._supervisor.abandon(self._call)
         self._close()
 
     def _close(self) -> None:
@@ -106,14 +102,14 @@ class RemoteProcess:
         self._terminal = None
 
 
-def of_executed(supervision: SupervisorClient, executed: Executed) -> RemoteProcess:
+def of_executed(supervisor: SupervisorClient, executed: Executed) -> RemoteProcess:
     for descriptor in executed.descriptors:
         os.set_blocking(descriptor, False)
     if len(executed.descriptors) == 1:
         (terminal,) = executed.descriptors
         streams = [(websockets.STDOUT, terminal)]
         return RemoteProcess(
-            supervision,
+            supervisor,
             executed.call,
             streams,
             terminal,
@@ -122,18 +118,18 @@ def of_executed(supervision: SupervisorClient, executed: Executed) -> RemoteProc
         )
     stdin, stdout, stderr = executed.descriptors
     streams = [(websockets.STDOUT, stdout), (websockets.STDERR, stderr)]
-    return RemoteProcess(supervision, executed.call, streams, stdin, exit_code=executed.exit_code)
+    return RemoteProcess(supervisor, executed.call, streams, stdin, exit_code=executed.exit_code)
 
 
 def of_attached(
-    supervision: SupervisorClient, call: int, descriptors: list[int], *, is_terminal: bool
+    supervisor: SupervisorClient, call: int, descriptors: list[int], *, is_terminal: bool
 ) -> RemoteProcess:
     """Which of its two streams something came on is not known any more."""
     for descriptor in descriptors:
         os.set_blocking(descriptor, False)
     output, stdin = descriptors[0], descriptors[1] if len(descriptors) > 1 else None
     terminal = stdin if is_terminal else None
-    return RemoteProcess(supervision, call, [(websockets.STDOUT, output)], stdin, terminal=terminal)
+    return RemoteProcess(supervisor, call, [(websockets.STDOUT, output)], stdin, terminal=terminal)
 
 
 async def _read(channel: int, descriptor: int, pieces: "asyncio.Queue[tuple[int, bytes]]") -> None:

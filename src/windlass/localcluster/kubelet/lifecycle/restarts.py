@@ -98,7 +98,7 @@ def is_to_run_again(pod: Json, container: ContainerRecord) -> bool:
             return end.exit_code != 0
 
 
-def is_the_last_one(pod: Json, record: PodRecord, name: str) -> bool:
+def is_last_container(pod: Json, record: PodRecord, name: str) -> bool:
     """Whether the pod is over when that container, which runs, ends."""
     others = (each for each in record.containers if each.name != name)
     return (
@@ -155,10 +155,10 @@ def _first_incomplete(record: PodRecord, sidecars: frozenset[str]) -> int:
 
 
 def _stop_or_finish(pod: Json, record: PodRecord, ending: Ending | None) -> Step:
-    return stop_of(pod, record, ending) if record.is_anything_running else Finished()
+    return stop_step(pod, record, ending) if record.is_anything_running else Finished()
 
 
-def stop_of(pod: Json, record: PodRecord, ending: Ending | None = None) -> StopAll:
+def stop_step(pod: Json, record: PodRecord, ending: Ending | None = None) -> StopAll:
     """Of what runs. Without an ending, it is the cluster that stops, and not the pod."""
     grace = max(specs.grace_seconds(pod), terminations.SHORTEST_GRACE_SECONDS)
     why = ending or Ending(grace)

@@ -79,14 +79,14 @@ def hostname(pod: Json, of_machine: str) -> str:
 
 def make(folder: PodFolder) -> None:
     """Nobody else may look into it: it holds the pod's secrets."""
-    with disk_errors.told_as(disk_errors.sandbox):
+    with disk_errors.reported_as(disk_errors.sandbox):
         folder.path.mkdir(parents=True, exist_ok=True, mode=_OWN)
         folder.volumes.mkdir(exist_ok=True)
 
 
 def make_run(folder: PodFolder, run_id: str, container: str) -> None:
     """What one run of a container needs. Whoever the container runs as may write why it ended."""
-    with disk_errors.told_as(disk_errors.container):
+    with disk_errors.reported_as(disk_errors.container):
         folder.run(run_id).mkdir(parents=True, exist_ok=True)
         folder.logs(container).mkdir(parents=True, exist_ok=True)
         message = folder.termination_log(run_id)
@@ -131,7 +131,7 @@ def write_hostname(folder: PodFolder, name: str) -> None:
 def _write(path: Path, text: str) -> bool:
     """In place, for running containers have this very file mounted, and would keep a file that another replaced."""
     content = text.encode()
-    with disk_errors.told_as(disk_errors.sandbox):
+    with disk_errors.reported_as(disk_errors.sandbox):
         path.touch(mode=0o644)
         if path.read_bytes() == content:
             return False

@@ -65,9 +65,9 @@ class PodEvents:
         words = f"{hook[0].upper()}{hook[1:]}Hook failed: {message}"
         self._tell(pod, _WARNING, f"Failed{hook[0].upper()}{hook[1:]}Hook", words, container)
 
-    def refused(self, pod: Json, refusal: SetupError) -> None:
+    def setup_failed(self, pod: Json, error: SetupError) -> None:
         """A volume or a network that cannot be had: of the whole pod, under the reason that it came with."""
-        self._tell(pod, _WARNING, refusal.reason, refusal.message)
+        self._tell(pod, _WARNING, error.reason, error.message)
 
     def no_sandbox(self, pod: Json, message: str) -> None:
         self._tell(pod, _WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {message}")

@@ -1,26 +1,32 @@
-"""Stopping the containers of a pod: SIGTERM first, wave by wave, and SIGKILL for all of them when the grace is over."""
+"""Stop the containers of a pod: SIGTERM in waves, SIGKILL for all when the grace period has passed."""
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 
+from windlass.localcluster.kubelet.lifecycle.records import Ending, Running
 from windlass.localcluster.kubelet.lifecycle.restarts import StopAll
+from windlass.localcluster.kubelet.pods import container_monitor
+from windlass.localcluster.kubelet.pods.container_monitor import ContainerMonitor
+from windlass.localcluster.kubelet.pods.container_tracker import ContainerTracker
+from windlass.localcluster.kubelet.pods.events import PodEvents
 
 SECONDS_TO_DIE = 10.0
 
 
-class Stopping:
-    """Kept from the first `StopAll` of a pod to its end. The clock is one that never steps back."""
+class StopSchedule:
+    """Which signals are due, from the first `StopAll` of a pod to its end. The clock is monotonic."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._began_at: float | None = None
         self._deadline = float("inf")
-        self._asked: set[str] = set()
+        self._terminated: set[str] = set()
         self._killed: set[str] = set()
         self._killed_at = 0.0
 
     def signals(self, step: StopAll) -> Iterator[tuple[str, int]]:
-        """The containers that get a signal now. A later step can only be in more of a hurry."""
+        """Yield the containers that get a signal now. A later step can only shorten the grace period."""
         now = self._monotonic()
         if self._began_at is None:
             self._began_at = now
@@ -32,19 +38,55 @@ class Stopping:
                 yield name, signal.SIGKILL
             return
         for name in next(iter(step.waves), ()):
-            if name not in self._asked:
-                self._asked.add(name)
+            if name not in self._terminated:
+                self._terminated.add(name)
                 yield name, signal.SIGTERM
 
     @property
     def is_overdue(self) -> bool:
-        """What was killed does not end: whoever was to kill it does not do its part."""
+        """Whether containers are still running long after SIGKILL, e.g. because the supervisor is stopped."""
         return bool(self._killed) and self._monotonic() - self._killed_at >= SECONDS_TO_DIE
 
     @property
     def seconds_left(self) -> float | None:
-        """Until SIGKILL, or until that is overdue; None when nothing has begun."""
+        """Seconds until SIGKILL, or until the kill is overdue; None before the first step."""
         if self._began_at is None:
             return None
         until = self._killed_at + SECONDS_TO_DIE if self._killed else self._deadline
         return max(until - self._monotonic(), 0.0)
+
+
+class ContainerStopper:
+    def __init__(self, containers: ContainerTracker, monitor: ContainerMonitor, events: PodEvents) -> None:
+        self._containers = containers
+        self._monitor = monitor
+        self._events = events
+        self._schedule = StopSchedule(time.monotonic)
+
+    def stop(self, step: StopAll) -> float | None:
+        """Send the signals that are due, and return the seconds until the next ones."""
+        containers, schedule = self._containers, self._schedule
+        if step.reason and containers.record.ending is None:
+            ending = Ending(step.grace_seconds, step.reason, step.message)
+            containers.update(ending=ending)
+            self._events.ending(containers.pod, ending)
+            containers.save()
+        for name, number in schedule.signals(step):
+            self._signal(name, number)
+        if schedule.is_overdue and containers.supervisor is not None:
+            # Its containers end with it.
+            containers.supervisor.kill()
+            return None
+        return schedule.seconds_left
+
+    def _signal(self, name: str, number: int) -> None:
+        """Send a signal to a container. SIGTERM follows the preStop hook if there is one."""
+        run = self._containers.record.container(name).current
+        if not isinstance(run, Running) or self._containers.supervisor is None:
+            return
+        if number == signal.SIGTERM:
+            self._events.stopping(self._containers.pod, name)
+            seconds = self._schedule.seconds_left or 0.0
+            if self._monitor.start_hook(name, run, container_monitor.PRE_STOP, seconds):
+                return
+        self._containers.supervisor.signal(run.id, number)

@@ -21,7 +21,7 @@ from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
 
-MOST_OUTPUT = 10 * 1024
+MAX_OUTPUT = 10 * 1024
 # So much longer than its timeout may it take to end a command, before nobody waits any more.
 SECONDS_TO_KILL = 5.0
 _BEGINNING = datetime(2000, 1, 1, tzinfo=UTC)
@@ -73,7 +73,7 @@ async def _execute(action: Json, container: Json, way: ProbeTarget, seconds: flo
         return Outcome.FAILURE, f'command timed out: "{" ".join(argv)}" timed out after {limit}'
     except OSError as error:
         return Outcome.ERROR, _words(error)
-    text = output[:MOST_OUTPUT].decode(errors="replace")
+    text = output[:MAX_OUTPUT].decode(errors="replace")
     return (Outcome.SUCCESS if code == 0 else Outcome.FAILURE), text
 
 

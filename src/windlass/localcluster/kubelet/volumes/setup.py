@@ -6,7 +6,7 @@ What a volume holds is said by `containers`; where a container finds it, by `con
 import os
 import stat
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -16,6 +16,7 @@ from windlass.localcluster.kubelet.containers import errors
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.localcluster.kubelet.host import Host
+from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.kubelet.pods.directory import PodFolder
 from windlass.localcluster.kubelet.volumes import atomic_writer, host_path, memory, service_account
 from windlass.localcluster.kubelet.volumes import files as volume_files
@@ -44,6 +45,34 @@ class PodVolumes(msgspec.Struct, frozen=True):
 
     def is_mounted(self, name: str) -> bool:
         return any(each.path == self.paths[name] for each in self.mounted)
+
+
+class VolumeManager:
+    """Sets up volumes from objects of the API server, the token of the cluster and the directories of claims."""
+
+    def __init__(
+        self, objects: ObjectLookup, host: Host, token: str, claim_folder: Callable[[Json], Path]
+    ) -> None:
+        self._objects = objects
+        self._host = host
+        self._token = token
+        self._claim_folder = claim_folder
+
+    def prepare(self, pod: Json, folder: PodFolder, facts: Facts) -> PodVolumes:
+        return prepare(pod, folder, self._sources(pod, facts), self._host, datetime.now(UTC))
+
+    def refresh(self, pod: Json, folder: PodFolder, facts: Facts) -> bool:
+        return refresh(pod, folder, self._sources(pod, facts), self._host, datetime.now(UTC))
+
+    def _sources(self, pod: Json, facts: Facts) -> Sources:
+        namespace = pod["metadata"]["namespace"]
+        return Sources(
+            facts=facts,
+            lookup=self._objects.lookup(namespace),
+            token=lambda *_: self._token,
+            claim=self._objects.claim(namespace),
+            claim_folder=self._claim_folder,
+        )
 
 
 class _Setting(msgspec.Struct, frozen=True):
@@ -97,7 +126,7 @@ def _prepared(volume: Json, setting: _Setting) -> _Place:
     if kind not in _KINDS:
         problem = f"volumes of the kind {kind} are not supported here: use {_SUPPORTED}"
         raise errors.failed_mount(volume["name"], problem)
-    with disk_errors.told_as(lambda problem: errors.failed_mount(volume["name"], problem)):
+    with disk_errors.reported_as(lambda problem: errors.failed_mount(volume["name"], problem)):
         return _KINDS[kind](volume, setting)
 
 
@@ -143,7 +172,7 @@ def _bring_up_to_date(volume: Json, setting: _Setting) -> bool:
     sources = setting.sources
     files = volume_files.files(volume, setting.pod, sources.lookup, sources.facts, sources.token)
     path = setting.folder.volume(volume["name"])
-    with disk_errors.told_as(lambda problem: errors.failed_mount(volume["name"], problem)):
+    with disk_errors.reported_as(lambda problem: errors.failed_mount(volume["name"], problem)):
         return atomic_writer.bring_up_to_date(path, files, setting.now, setting.group)
 
 

@@ -1,0 +1,210 @@
+"""The sandbox of one pod on this machine: its directory, addresses, volumes, supervisor and container plans."""
+
+import asyncio
+import contextlib
+import functools
+from pathlib import Path
+
+import msgspec
+
+from windlass.localcluster.kubelet import disk_errors, log_reader
+from windlass.localcluster.kubelet.addresses import PodAddresses, PodNetwork
+from windlass.localcluster.kubelet.containers import plan as container_plan
+from windlass.localcluster.kubelet.containers.errors import SetupError
+from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.localcluster.kubelet.host import Host
+from windlass.localcluster.kubelet.images import Images
+from windlass.localcluster.kubelet.lifecycle import specs, termination_message
+from windlass.localcluster.kubelet.lifecycle.records import PodRecord
+from windlass.localcluster.kubelet.object_lookup import ObjectLookup
+from windlass.localcluster.kubelet.pods import directory
+from windlass.localcluster.kubelet.pods.directory import PodFolder
+from windlass.localcluster.kubelet.spawner_client import SpawnerClient
+from windlass.localcluster.kubelet.volumes.setup import PodVolumes, VolumeManager
+from windlass.localcluster.sandbox import log_format, messages
+from windlass.localcluster.sandbox.process import cgroups, processes
+from windlass.model.base import Json
+
+
+class PodDirectories(msgspec.Struct, frozen=True):
+    """The directories of all pods of a cluster."""
+
+    path: Path
+    cluster: str
+    """Name of the cluster, part of the names of its cgroups."""
+    is_ephemeral: bool
+    """Whether the data directory is deleted when the cluster stops."""
+
+    def of(self, uid: str) -> PodFolder:
+        return directory.of(self.path, uid)
+
+    def existing(self) -> list[Path]:
+        return sorted(self.path.iterdir()) if self.path.is_dir() else []
+
+    async def kill_leftovers(self, folder: PodFolder) -> None:
+        """Kill the processes of a pod without supervisor. With PID namespaces the kernel has killed them already."""
+        await asyncio.to_thread(self._kill_leftovers, folder)
+
+    def _kill_leftovers(self, folder: PodFolder) -> None:
+        uid = folder.path.name
+        marked = functools.partial(processes.marked, container_plan.MARKER.encode(), uid.encode())
+        processes.kill_all(marked)
+        groups = cgroups.find(self.cluster)
+        if groups is not None:
+            groups.remove_those(folder.run_ids())
+
+
+class PodSandbox:
+    def __init__(
+        self,
+        pod: Json,
+        *,
+        directories: PodDirectories,
+        host: Host,
+        network: PodNetwork,
+        objects: ObjectLookup,
+        volumes: VolumeManager,
+        images: Images,
+        spawner: SpawnerClient,
+    ) -> None:
+        meta = pod["metadata"]
+        self.uid: str = meta["uid"]
+        self.pod_name = f"{meta['namespace']}/{meta['name']}"
+        self.folder = directories.of(self.uid)
+        self.is_isolated = network.is_isolated(pod)
+        self._directories = directories
+        self._host = host
+        self._network = network
+        self._objects = objects
+        self._volume_manager = volumes
+        self._images = images
+        self._spawner = spawner
+        self._addresses = PodAddresses()
+        self._volumes: PodVolumes | None = None
+
+    # Addresses
+
+    def allocate_addresses(self, pod: Json) -> PodAddresses:
+        self._addresses = self._network.allocate(pod)
+        return self._addresses
+
+    def adopt_addresses(self, pod: Json, record: PodRecord) -> None:
+        self._addresses = PodAddresses(record.pod_ips, record.host_ips)
+        self._network.adopt(pod, self._addresses)
+
+    def release_addresses(self) -> None:
+        self._network.release(self.uid)
+
+    # Creation
+
+    async def create(self, pod: Json) -> None:
+        """Create the directory, files and volumes, and start a supervisor. Raises SetupError or SandboxCallError."""
+        directory.make(self.folder)
+        self.refresh_hosts(pod)
+        directory.write_resolv_conf(self.folder, pod, self._host.resolv_conf, self._network.nameservers)
+        hostname = directory.hostname(pod, self._host.hostname)
+        directory.write_hostname(self.folder, hostname)
+        plan = messages.PodPlan(
+            uid=self.uid,
+            folder=str(self.folder.path),
+            hostname=hostname,
+            link=self._network.link(pod, self._addresses),
+            volumes=self.prepare_volumes(pod).mounted,
+        )
+        await self._spawner.spawn(plan)
+
+    def prepare_volumes(self, pod: Json) -> PodVolumes:
+        self._volumes = self._volume_manager.prepare(pod, self.folder, self._facts(pod))
+        return self._volumes
+
+    def refresh_volumes(self, pod: Json) -> None:
+        """Rewrite volume files whose ConfigMap, Secret or label changed. Files of a deleted object stay."""
+        if self._volumes is not None:
+            with contextlib.suppress(SetupError):
+                self._volume_manager.refresh(pod, self.folder, self._facts(pod))
+
+    def refresh_hosts(self, pod: Json) -> None:
+        entries = self._objects.host_entries(pod)
+        directory.write_hosts(self.folder, pod, self._facts(pod), entries, self._host.hosts_file)
+
+    def _facts(self, pod: Json) -> Facts:
+        return self._objects.facts(pod, *self._addresses)
+
+    # Containers
+
+    def drop_old_runs(self, name: str, restart_count: int, known: set[str]) -> None:
+        """Delete logs and directories of old runs. The API can only ask for the current and the previous run."""
+        directory.drop_logs(self.folder, name, restart_count - 1)
+        directory.drop_runs(self.folder, known)
+
+    def plan(self, pod: Json, name: str, run_id: str, restart_count: int) -> messages.ContainerPlan:
+        container = specs.container(pod, name)
+        setting = container_plan.Setting(
+            folder=self.folder,
+            volumes=self._volumes or self.prepare_volumes(pod),
+            facts=self._facts(pod),
+            lookup=self._objects.lookup(pod["metadata"]["namespace"]),
+            hostname=directory.hostname(pod, self._host.hostname),
+            host=self._host,
+        )
+        return container_plan.plan(
+            pod,
+            container,
+            setting,
+            run_id=run_id,
+            restart_count=restart_count,
+            image=self._images.folder_of(container.get("image", "")),
+        )
+
+    def image_id(self, pod: Json, name: str) -> str:
+        """Return the imageID for the status: the directory of a local image, empty for other images."""
+        with contextlib.suppress(SetupError):
+            return self._images.folder_of(specs.container(pod, name).get("image", ""))
+        return ""
+
+    def termination_message(self, pod: Json, name: str, restart_count: int, end: messages.Ended) -> str:
+        container = specs.container(pod, name)
+        try:
+            with self.folder.termination_log(end.container).open("rb") as file:
+                file.seek(max(file.seek(0, 2) - termination_message.FILE_BYTES, 0))
+                content = file.read()
+        except OSError:
+            content = b""
+        return termination_message.message(
+            container.get("terminationMessagePolicy", "File"),
+            content,
+            self._last_lines(name, restart_count),
+            exit_code=end.exit_code or end.signal,
+        )
+
+    def _last_lines(self, name: str, restart_count: int) -> list[bytes]:
+        try:
+            return log_reader.last_lines(
+                self.folder.logs(name),
+                log_format.file_name(restart_count),
+                termination_message.LOG_LINES,
+                termination_message.LOG_BYTES,
+            )
+        except OSError:
+            return []
+
+    # Removal
+
+    def remove(self) -> None:
+        """Delete the directory. In an ephemeral cluster the logs stay readable until the cluster stops, unless the disk
+        is full."""
+        directories = self._directories
+        if not directories.is_ephemeral or disk_errors.free_if_short(directories.path) is not None:
+            directory.remove(self.folder)
+            return
+        for folder in (self.folder.volumes, self.folder.run("")):
+            directory.remove(PodFolder(folder))
+
+    def free_disk(self) -> None:
+        """Delete the logs and the pod's own volumes, as far as possible."""
+        for folder in (self.folder.path / "logs", self.folder.volumes):
+            with contextlib.suppress(OSError):
+                directory.remove(PodFolder(folder))
+
+    async def kill_leftovers(self) -> None:
+        await self._directories.kill_leftovers(self.folder)
