@@ -18,6 +18,8 @@ from windlass.kubeapi.transport import Channels
 
 Write = Callable[[bytes], None]
 
+__all__ = ["Size", "Streams", "Write", "execute", "in_pod"]
+
 
 class Streams(msgspec.Struct, frozen=True):
     """What is here of the process."""

@@ -33,6 +33,7 @@ from windlass.client.events import Event
 from windlass.client.explain import explanation
 from windlass.client.explain.explanation import Explanation
 from windlass.client.logs import reader
+from windlass.client.logs.container_log import LogOptions
 from windlass.client.logs.lines import Line
 from windlass.client.prerequisites import plan as prerequisites_plan
 from windlass.client.submit import sources, submission
@@ -296,7 +297,7 @@ class AsyncClient:
         >>> sorted({line.task for line in client.logs("digits")})
         ['worker-0', 'worker-1']
         """
-        wanted = reader.Wanted(
+        wanted = LogOptions(
             follow=follow, previous=previous, since_seconds=since, tail=tail, container=container
         )
         async with (

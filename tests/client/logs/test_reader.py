@@ -17,8 +17,8 @@ from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError
 from windlass.client.logs import reader
+from windlass.client.logs.container_log import LogOptions
 from windlass.client.logs.lines import Line
-from windlass.client.logs.reader import Wanted
 from windlass.client.tasks import Choice
 
 
@@ -29,7 +29,7 @@ def place(scripted: Place) -> Place:
 
 def read(place: Place, name: str, task: str = "", **wanted: Any) -> list[Line]:
     async def work(connection: Connection) -> list[Line]:
-        lines = reader.read_by_name(connection, name, task, Wanted(**wanted))
+        lines = reader.read_by_name(connection, name, task, LogOptions(**wanted))
         return [line async for line in lines]
 
     return place.use(work)
@@ -196,10 +196,10 @@ class Following:
         self.place = place
         job, choice = tasks.parse_choice(name, task)
         self.work: Future[None] = asyncio.run_coroutine_threadsafe(
-            self._follow(job, choice, Wanted(follow=True, **wanted)), place.stage._loop
+            self._follow(job, choice, LogOptions(follow=True, **wanted)), place.stage._loop
         )
 
-    async def _follow(self, job: str, choice: Choice, wanted: Wanted) -> None:
+    async def _follow(self, job: str, choice: Choice, wanted: LogOptions) -> None:
         async with self.place.connected() as connection:
             framework = await lookup.find(connection, job)
             lines = reader.read(connection, framework, choice, wanted, self.notes.append)

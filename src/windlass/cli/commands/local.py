@@ -140,8 +140,8 @@ def up(
 def _stay(wanted: Wanted, descriptor: int | None) -> None:
     """With a descriptor, somebody waits at its other end to hear how it went."""
     from windlass.controller.observe import logs
-    from windlass.localcluster.cluster import CannotStartError
     from windlass.runner.local import daemon
+    from windlass.runner.local.daemon import CannotStartError
 
     logs.configure(LogFormat.TEXT, LogLevel.INFO, sys.stderr)
     if descriptor is not None:

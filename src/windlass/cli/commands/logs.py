@@ -68,7 +68,8 @@ def logs(
     """
     # What is heavy is imported here: `windlass --help` must not pay for it.
     from windlass.client import lookup, tasks
-    from windlass.client.logs import reader as reading
+    from windlass.client.logs import reader
+    from windlass.client.logs.container_log import LogOptions
 
     if follow and previous:
         raise click.UsageError("--previous is over: there is nothing to --follow")
@@ -77,7 +78,7 @@ def logs(
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     is_json = output == "json"
-    wanted = reading.Wanted(
+    options = LogOptions(
         follow=follow,
         previous=previous,
         since_seconds=since,
@@ -92,7 +93,7 @@ def logs(
         width = _width(framework, choice)
         painted = colours.of_tasks(tasks.names_of(framework)) if is_coloured else {}
         form = _json if is_json else _text(choice, width, painted, has_times=timestamps)
-        lines = reading.read(connection, framework, choice, wanted, note=_note)
+        lines = reader.read(connection, framework, choice, options, note=_note)
         async with contextlib.aclosing(lines):
             await _write(lines, form, sys.stdout.buffer, is_live=follow)
 

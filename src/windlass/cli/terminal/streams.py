@@ -15,8 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import click
 
-from windlass.client.exec import Streams
-from windlass.kubeapi.streams import Size
+from windlass.client.exec import Size, Streams
 
 _CHUNK_BYTES = 32 * 1024
 

@@ -19,8 +19,8 @@ from windlass.client.explain import retries as explain_retries
 from windlass.client.explain.failures import Failure
 from windlass.client.explain.pending import Wait
 from windlass.client.explain.retries import Retries
-from windlass.client.logs import reader
-from windlass.client.logs.reader import Source, Wanted
+from windlass.client.logs import container_log
+from windlass.client.logs.container_log import LogOptions, Source
 from windlass.client.pods import Pod
 from windlass.client.views import JobState
 from windlass.kubeapi.errors import ApiError, ForbiddenError
@@ -292,9 +292,11 @@ async def _with_lines(connection: Connection, failure: Failure, pods: Sequence[P
     container = failure.container or pod.default_container
     source = Source(pod, container, failure.task)
     # With times: they tell a line of the log from what a node says in place of one that is gone.
-    request = reader.request(source, connection.namespace, Wanted(tail=count), times=True)
+    request = container_log.request(source, connection.namespace, LogOptions(tail=count), times=True)
     try:
-        written = [line.text async for line in reader.lines_of(connection, request, source, times=True)]
+        written = [
+            line.text async for line in container_log.lines_of(connection, request, source, times=True)
+        ]
     except ApiError:
         return failure
     if not any(written):

@@ -13,9 +13,9 @@ import msgspec
 from windlass.client import pods, tasks, watching
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError
-from windlass.client.logs import reader
+from windlass.client.logs import container_log
+from windlass.client.logs.container_log import LogOptions, Note, Source
 from windlass.client.logs.lines import Cursor, Line
-from windlass.client.logs.reader import Note, Source, Wanted
 from windlass.client.pods import ContainerStatus, Pod, Run
 from windlass.client.tasks import Choice
 from windlass.kubeapi import requests
@@ -41,9 +41,9 @@ MOST_WAITING = 1000
 
 
 async def follow(
-    connection: Connection, framework: Framework, choice: Choice, wanted: Wanted, note: Note
+    connection: Connection, framework: Framework, choice: Choice, options: LogOptions, note: Note
 ) -> AsyncGenerator[Line, None]:
-    following = _Following(connection, framework, choice, wanted, note)
+    following = _Following(connection, framework, choice, options, note)
     work = asyncio.create_task(following.work())
     try:
         while (line := await following.lines.get()) is not None:
@@ -57,7 +57,7 @@ async def follow(
 
 class _Following:
     def __init__(
-        self, connection: Connection, framework: Framework, choice: Choice, wanted: Wanted, note: Note
+        self, connection: Connection, framework: Framework, choice: Choice, options: LogOptions, note: Note
     ) -> None:
         self.lines: asyncio.Queue[Line | None] = asyncio.Queue(MOST_WAITING)
         """None comes last."""
@@ -65,7 +65,7 @@ class _Following:
         self._connection = connection
         self._framework = framework
         self._choice = choice
-        self._wanted = wanted
+        self._wanted = options
         self._note = note
         self._is_first_sight = True
         self._is_trouble_told = False
@@ -83,7 +83,7 @@ class _Following:
         looking: set[asyncio.Task[None]] = set()
         try:
             pods = await tasks.pods(self._connection, self._framework, self._choice)
-            reader.check_container(pods, self._wanted)
+            container_log.check_container(pods, self._wanted)
             for pod in pods:
                 self._see(pod)
             self._is_first_sight = False
@@ -137,28 +137,28 @@ class _Following:
     def _see(self, pod: Pod) -> None:
         if not pod.is_of(self._framework) or not self._choice.holds(pod.task):
             return
-        for source in reader.sources_of(pod, self._wanted):
+        for source in container_log.sources_of(pod, self._wanted):
             status = pod.status_of(source.container)
             if status is None or not status.has_begun:
                 continue
             run = pod.run_of(status)
             if run not in self._runs:
-                # Of what comes later all is wanted.
+                # Of what comes later all is options.
                 tail = self._wanted.tail if self._is_first_sight else None
-                wanted = msgspec.structs.replace(self._wanted, tail=tail)
-                task = asyncio.create_task(self._follow(source, status.restart_count, wanted))
+                options = msgspec.structs.replace(self._wanted, tail=tail)
+                task = asyncio.create_task(self._follow(source, status.restart_count, options))
                 self._runs[run] = task
                 self._reading.add(task)
                 task.add_done_callback(self._reading.discard)
 
-    async def _follow(self, source: Source, restart_count: int, wanted: Wanted) -> None:
+    async def _follow(self, source: Source, restart_count: int, options: LogOptions) -> None:
         """One run of a container, from its beginning to its end."""
         cursor, pause, tries = Cursor(), FIRST_PAUSE_SECONDS, 0
         is_over = is_whole = False
         while tries < MOST_TRIES:
             before = cursor.position
             try:
-                is_whole = await self._read(source, cursor, wanted)
+                is_whole = await self._read(source, cursor, options)
                 if is_whole and is_over:
                     return
                 status = await self._status(source)
@@ -179,7 +179,7 @@ class _Following:
                 if status is None or status.restart_count > restart_count + 1:
                     return
             if status is not None:
-                is_over, wanted = _next(wanted, status, restart_count)
+                is_over, options = _next(options, status, restart_count)
             if is_whole and is_over:
                 continue
             tries += is_over
@@ -188,9 +188,11 @@ class _Following:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
         self._note(f"the end of the log of {source.label} cannot be read")
 
-    async def _read(self, source: Source, cursor: Cursor, wanted: Wanted) -> bool:
+    async def _read(self, source: Source, cursor: Cursor, options: LogOptions) -> bool:
         """Whether the answer ended in good order. Raises ClientError, and AnsweredError for what will not change."""
-        asked = reader.request(source, self._connection.namespace, wanted, since=cursor.since, times=True)
+        asked = container_log.request(
+            source, self._connection.namespace, options, since=cursor.since, times=True
+        )
 
         async def is_meant() -> bool:
             return await self._status(source) is not None
@@ -200,7 +202,7 @@ class _Following:
             if not cursor.has_begun:
                 self._note(message)
 
-        lines = reader.lines_of(
+        lines = container_log.lines_of(
             self._connection, asked, source, times=True, cursor=cursor, is_meant=is_meant, note=tell
         )
         try:
@@ -238,7 +240,7 @@ class _Following:
         return pod.status_of(source.container) if pod.uid == source.pod.uid else None
 
 
-def _next(wanted: Wanted, status: ContainerStatus, restart_count: int) -> tuple[bool, Wanted]:
+def _next(options: LogOptions, status: ContainerStatus, restart_count: int) -> tuple[bool, LogOptions]:
     """Whether the run is over, and how what is left of it is asked for.
 
     Only what was asked for after a run was over is all of it: an answer may end in good order while the container
@@ -246,7 +248,7 @@ def _next(wanted: Wanted, status: ContainerStatus, restart_count: int) -> tuple[
     """
     is_previous = status.restart_count > restart_count
     is_over = is_previous or not status.is_running
-    return is_over, msgspec.structs.replace(wanted, follow=not is_over, previous=is_previous)
+    return is_over, msgspec.structs.replace(options, follow=not is_over, previous=is_previous)
 
 
 async def _cancelled(started: "Collection[asyncio.Task[Any]]") -> None:

@@ -13,6 +13,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+from windlass.localcluster.cluster import CannotStartError as CannotStartError
 from windlass.localcluster.cluster import ClusterOptions, LocalCluster
 from windlass.runner import free_ports
 from windlass.runner.local import data_folders, records
