@@ -124,10 +124,10 @@ mutate: $(VENV)/installed ## Plant known mistakes, one at a time, and list which
 
 .PHONY: bench
 bench: $(VENV)/installed $(EXAMPLES)/installed ## Measure, beside the aims and the last results; bench/results keeps them
-	$(BIN)/python bench/core.py
+	PYTHONPATH=tests/support $(BIN)/python bench/core.py
 	$(BIN)/python bench/api.py
 	$(BIN)/python bench/pods.py
-	$(BIN)/python bench/controller.py
+	PYTHONPATH=tests/support $(BIN)/python bench/controller.py
 	$(BIN)/python bench/barrier.py
 	$(BIN)/python bench/commands.py
 	$(BIN)/python bench/live_view.py
@@ -136,7 +136,7 @@ bench: $(VENV)/installed $(EXAMPLES)/installed ## Measure, beside the aims and t
 
 .PHONY: bench-kubernetes
 bench-kubernetes: $(VENV)/bench-installed ## Load on a real API server, beside the floor and the Job controller: ARGS='--help'
-	PYTHONPATH=tools $(BIN)/python bench/kubernetes_load.py $(ARGS)
+	PYTHONPATH=tools:tests/support $(BIN)/python bench/kubernetes_load.py $(ARGS)
 
 .PHONY: bench-cluster
 bench-cluster: $(VENV)/installed ## Measure jobs beside bare pods, on that of KUBECONFIG or `make kubernetes`

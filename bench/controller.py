@@ -169,7 +169,7 @@ def cluster(folder: Path) -> Iterator[Path]:
         command = [
             sys.executable,
             "-m",
-            "windlass.simulate.fake_kubelet.kubelet",
+            "fake_kubelet.kubelet",
             "--kubeconfig",
             str(kubeconfig),
         ]

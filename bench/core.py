@@ -6,7 +6,9 @@ In processor time; where there is something to compare with in the same run, wit
 import json
 import time
 
+import builders
 import msgspec
+from builders import at
 
 from figures import Sheet, argument_parser  # beside this file
 from timing import timed
@@ -16,8 +18,7 @@ from windlass.model.framework import CompletedPods, Framework
 from windlass.model.pods import ConfigMapView, PodPhase, PodView
 from windlass.model.status import TaskStatus
 from windlass.objects.pod import PodFactory
-from windlass.simulate import builders, scenario
-from windlass.simulate.builders import at
+from windlass.simulate import scenario
 from windlass.simulate.simulation import Simulation
 from windlass.wire import codec
 

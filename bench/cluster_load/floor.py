@@ -10,6 +10,7 @@ import signal
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import builders
 import msgspec
 
 from cluster_load import workloads
@@ -28,7 +29,6 @@ from windlass.model.pods import PodPhase, PodView
 from windlass.model.status import FrameworkStatus
 from windlass.objects.config_map import config_map
 from windlass.objects.pod import PodFactory
-from windlass.simulate import builders
 from windlass.wire import codec
 
 AT_ONCE = 50

@@ -24,6 +24,8 @@ from windlass.kubeapi.transport import Transport
 KUBELET = "kubelet"
 SECONDS_TO_CLEAR = 600.0
 SECONDS_TO_MAKE_ACCOUNTS = 20.0
+TEST_SUPPORT = Path(__file__).parents[2] / "tests" / "support"
+"""The folder of the fake kubelet."""
 
 
 class Stage(NamedTuple):
@@ -50,8 +52,9 @@ def stage() -> Iterator[Stage]:
         arguments = ["--kubeconfig", str(kubeconfig), "--label", workloads.LABEL, "--connections", "32"]
         # Whoever looks after the nodes of a cluster would remove pods of one that it does not know.
         node = ["--node", "hollow" if is_ours else ""]
-        command = processes.python("windlass.simulate.fake_kubelet.kubelet", *arguments, *node)
-        stack.enter_context(processes.running(command, folder / "kubelet.log"))
+        command = processes.python("fake_kubelet.kubelet", *arguments, *node)
+        environment = {"PYTHONPATH": str(TEST_SUPPORT)}
+        stack.enter_context(processes.running(command, folder / "kubelet.log", environment))
         yield Stage(api, folder, AuditLog(api.audit_log) if api.audit_log else None)
 
 

@@ -4,10 +4,11 @@ import enum
 import json
 from typing import Final
 
+from fake_kubelet.lifecycle import ANNOTATION_PREFIX, NEVER
+
 from windlass.kubeapi.resources import JOBS, Resource, frameworks
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.simulate.fake_kubelet.lifecycle import ANNOTATION_PREFIX, NEVER
 
 NAMESPACE: Final = "windlass-bench"
 LABEL: Final = "bench.windlass.dev/job"

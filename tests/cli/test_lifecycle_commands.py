@@ -4,12 +4,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from click.testing import CliRunner, Result
+from fake_kubelet import lifecycle
 from in_process_cluster import ClusterNamespace
 from operated import jobs
 from operated.place import completion_of
 
 from windlass.cli.main import main
-from windlass.simulate.fake_kubelet import lifecycle
 
 
 def run(place: ClusterNamespace, *words: str, code: int = 0) -> Result:

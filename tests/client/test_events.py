@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from builders import NOW
 from operated import jobs
 from scripted_cluster import Place
 
@@ -14,7 +15,6 @@ from conformance.waiting import wait_for
 from windlass.client import events, lookup
 from windlass.client.connection import Connection
 from windlass.client.events import Event
-from windlass.simulate.builders import NOW
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+import builders
 import pytest
 
 from windlass.client import scaling
 from windlass.client.errors import FaultyJobError
-from windlass.simulate import builders
 
 CASES: dict[str, tuple[dict[str, Any], int, dict[str, int]]] = {
     # before (tasks, min_failed, min_succeeded), the new number, what is changed

@@ -11,13 +11,13 @@ from pathlib import Path
 import in_process_cluster
 import msgspec
 import pytest
+from fake_kubelet.lifecycle import Life
 from in_process_cluster import ClusterNamespace, InProcessCluster
 from operated import jobs
 
 import windlass
 from windlass import AsyncClient, Client, ClientError, Job, JobState, Role, Runtime
 from windlass.client import blocking, errors
-from windlass.simulate.fake_kubelet.lifecycle import Life
 
 STORY = (
     "upload",

@@ -6,8 +6,7 @@ from typing import Any
 
 import in_process_cluster
 import pytest
-
-from windlass.simulate.fake_kubelet.lifecycle import Life
+from fake_kubelet.lifecycle import Life
 
 PAGE = Path(__file__).parents[2] / "docs" / "sdk.md"
 JOB = "name: digits\nimage: x\ncommand: python train.py\nroles: {worker: {tasks: 3}}\n"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 
@@ -13,7 +14,6 @@ from windlass.model.completion import CompletionCode
 from windlass.model.framework import ExecutionType, Framework
 from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
-from windlass.simulate import builders
 from windlass.wire import codec
 
 NOW = builders.NOW

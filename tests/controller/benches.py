@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from builders import NOW
 
 from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.cache import Cache
@@ -19,7 +20,6 @@ from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
-from windlass.simulate.builders import NOW
 
 
 class RecordingPort:

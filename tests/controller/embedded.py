@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 
@@ -28,7 +29,6 @@ from windlass.kubeapi.transport import Transport
 from windlass.localcluster.server import ApiServer
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.simulate import builders
 from windlass.wire import codec
 from windlass.wire.crd import manifests
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import builders
 import msgspec
 
 from windlass.controller.engine.api_port import ApiPort
@@ -18,7 +19,6 @@ from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
-from windlass.simulate import builders
 
 TIMEOUT = 7.0
 

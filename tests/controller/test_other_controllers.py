@@ -3,8 +3,10 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+import builders
 import msgspec
 import pytest
+from builders import NOW, at
 
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.keys import key_of
@@ -12,8 +14,6 @@ from windlass.controller.other_controllers import Rivals
 from windlass.decide import decide, initial_status
 from windlass.model.framework import Framework
 from windlass.model.status import ConditionType, FrameworkStatus
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW, at
 from windlass.wire.codec import StatusWriter
 
 OURS = "windlass-system"

@@ -1,12 +1,12 @@
 """What is retried in the tables of retries: a Framework or a task, under the same policy and by the same steps."""
 
+from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import Rules
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
-from windlass.simulate.builders import framework, role
 
 SUCCESS, UNKNOWN, TRANSIENT, CONFLICT, PERMANENT = 0, 1, 200, 201, 210
 """Exit codes, by what is known about them."""

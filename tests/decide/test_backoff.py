@@ -1,12 +1,12 @@
 """Limits and delays of retries that the reference does not have (A5): maxTransientRetryCount and retryBackoff."""
 
 import pytest
+from builders import framework, role
 from tests.decide.subjects import CONFLICT, TRANSIENT, UNKNOWN, Subject
 from tests.decide.worlds import World
 
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import framework, role
 
 BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
 

@@ -1,7 +1,9 @@
 """A Framework about which nothing may be done: what it says, once, and that it goes on when nothing is in the way."""
 
+import builders
 import msgspec
 import pytest
+from builders import NOW, at, role
 from tests.decide.worlds import World
 
 from windlass.decide import decide
@@ -9,8 +11,6 @@ from windlass.decide.types import CreateConfigMap, Decision, Observed, ReasonKin
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW, at, role
 
 TWICE = (role("worker", 2), role("worker", 1))
 """What no definition checks: two roles of one name."""

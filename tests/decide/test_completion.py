@@ -1,11 +1,11 @@
 """What completes a Framework attempt (statements 30 to 33, and 17): which rule, which task, and what it leaves."""
 
 import pytest
+from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.model.framework import CompletionPolicySpec, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import framework, role
 
 End = tuple[str, int, int]
 """A task, by role and index, and the exit code of its pod."""

@@ -1,13 +1,13 @@
 """Pods that cannot be created (statement 23): which refusals end a task attempt, and what follows from it."""
 
 import pytest
+from builders import at, framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import CreatePod, DeleteConfigMap, LookForObjects, Refused
 from windlass.model.api_failure import ApiFailure
 from windlass.model.framework import ExecutionType, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import at, framework, role
 
 NAME = "job-worker-0"
 QUOTA = 'pods "job-worker-0" is forbidden: exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2'

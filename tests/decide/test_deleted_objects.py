@@ -5,8 +5,10 @@ The objects of all Frameworks of one name lie at one place; whose they are is to
 
 from datetime import datetime
 
+import builders
 import msgspec
 import pytest
+from builders import NOW, at, role
 from tests.decide.worlds import World
 
 from windlass.decide import clear_away, decide, initial_status, ownership
@@ -23,8 +25,6 @@ from windlass.decide.types import (
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, ObjectMetadata, PodView
 from windlass.model.status import ConditionType, TaskStatus
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW, at, role
 
 
 def job(uid: str) -> Framework:

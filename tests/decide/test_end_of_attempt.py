@@ -1,11 +1,11 @@
 """An attempt is over when nothing of it exists any more (statements 34 and 40)."""
 
+from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import CreatePod, DeleteConfigMap, LookForObjects
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import framework, role
 
 
 def test_attempt_waits_for_its_ended_pods_to_be_deleted() -> None:

@@ -1,13 +1,13 @@
 """Pods that have ended by themselves (A1): their task completes at once, and they stay until their name is needed."""
 
 import pytest
+from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.builder import MOST_FAILURES_EXPLAINED
 from windlass.decide.types import CreatePod, DeletePod, ReasonKind
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import framework, role
 
 ALWAYS = RetryPolicySpec(max_retry_count=-2)
 DELETION_STATES = {State.ATTEMPT_DELETION_PENDING, State.ATTEMPT_DELETION_REQUESTED, State.ATTEMPT_DELETING}

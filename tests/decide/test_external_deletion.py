@@ -1,12 +1,12 @@
 """Objects that somebody else deletes (statements 11, 34, -100, -101): what ends, with which code, and what does not."""
 
 import pytest
+from builders import at, framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import CreateConfigMap, CreatePod
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import at, framework, role
 
 RETRY_IF_FAILED = RetryPolicySpec(max_retry_count=-1)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 import pytest
+from builders import NOW, at, framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import Action, CreateConfigMap, CreatePod, CreateService, PublishGang
@@ -13,7 +14,6 @@ from windlass.model.framework import RetryPolicySpec
 from windlass.model.gang import GangMember, Members, fingerprint, members_of
 from windlass.model.states import State
 from windlass.model.status import ConditionType, FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
-from windlass.simulate.builders import NOW, at, framework, role
 
 replace = msgspec.structs.replace
 

@@ -2,11 +2,11 @@
 
 import uuid
 
+from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import CreateConfigMap
 from windlass.model.framework import RetryPolicySpec
-from windlass.simulate.builders import framework, role
 
 ALWAYS = RetryPolicySpec(max_retry_count=-2)
 

@@ -1,12 +1,12 @@
 """`completedPods: Keep` (A2): what stays, what goes, and what is kept of a pod in the status."""
 
 import pytest
+from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import DeleteConfigMap, DeleteFramework, DeletePod, EmptyAttempt
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import framework, role
 
 KEEP = CompletedPods.KEEP
 DELETIONS = (DeletePod, EmptyAttempt, DeleteConfigMap)

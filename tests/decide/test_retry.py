@@ -1,6 +1,7 @@
 """When another attempt follows (statements 24 to 29), for Frameworks and for tasks: the same table twice."""
 
 import pytest
+from builders import framework, role
 from tests.decide.subjects import CONFLICT, PERMANENT, SUCCESS, TRANSIENT, UNKNOWN, Subject
 from tests.decide.worlds import World
 
@@ -10,7 +11,6 @@ from windlass.model.completion import CompletionType
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec, TaskSpec
 from windlass.model.states import State
-from windlass.simulate.builders import framework, role
 
 BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
 

@@ -1,10 +1,11 @@
 """What a configuration (statement 51) has to say reaches the decisions."""
 
+import builders
+from builders import NOW
+
 from windlass.decide import initial_status
 from windlass.decide.types import Rules
 from windlass.model.settings import Settings
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW
 from windlass.wire.settings import file as settings_file
 
 CONFIGURED = b"""

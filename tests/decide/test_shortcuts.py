@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import pytest
+from builders import at, framework, role
 from tests.decide.worlds import World, slow
 
 from windlass.decide.types import CreatePod
 from windlass.model.framework import ExecutionType
 from windlass.model.states import State
-from windlass.simulate.builders import at, framework, role
 
 PENDING = State.ATTEMPT_CREATION_PENDING
 REQUESTED = State.ATTEMPT_CREATION_REQUESTED

@@ -1,13 +1,13 @@
 """The states of a Framework and of its tasks (statements 4, 10 to 17, A1): every row and shortcut, and the times."""
 
 import pytest
+from builders import at, framework, role
 from msgspec.structs import replace
 from tests.decide.worlds import World, slow
 
 from windlass.decide.types import CreatePod
 from windlass.model.framework import Framework, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import at, framework, role
 
 ALWAYS = RetryPolicySpec(max_retry_count=-2)
 PENDING = State.ATTEMPT_CREATION_PENDING

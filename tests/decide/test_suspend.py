@@ -1,13 +1,13 @@
 """`suspend` (A3): the attempt ends, nothing is counted, the Framework waits, and goes on when it may."""
 
 import pytest
+from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import CreateConfigMap
 from windlass.model.framework import CompletedPods, ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import ConditionType
-from windlass.simulate.builders import framework, role
 
 WAITING = State.ATTEMPT_CREATION_PENDING
 

@@ -1,11 +1,11 @@
 """Time in which a Framework is held (A3, A4): activeDeadlineSeconds leaves it out."""
 
 import pytest
+from builders import framework, role
 from tests.decide.worlds import World
 
 from windlass.model.framework import ExecutionType
 from windlass.model.states import State
-from windlass.simulate.builders import framework, role
 
 WAITING = State.ATTEMPT_CREATION_PENDING
 

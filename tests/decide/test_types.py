@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import timedelta
 
+import builders
 import hypothesis
 import msgspec
 import pytest
@@ -24,7 +25,6 @@ from windlass.model.framework import (
 from windlass.model.pods import PodView
 from windlass.model.states import State
 from windlass.model.status import Summary, TaskStatus
-from windlass.simulate import builders
 
 WAITING = State.ATTEMPT_CREATION_PENDING
 EXIT_CODES = st.sampled_from([0, 0, 1, 137, 200, 201, 210])

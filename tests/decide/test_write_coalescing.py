@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
+import builders
 import msgspec
 import pytest
+from builders import NOW
 
 from windlass.decide import initial_status, write_coalescing
 from windlass.decide.types import Action, CreateConfigMap, CreatePod, CreateService, DeletePod, EmptyAttempt
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW
 
 replace = msgspec.structs.replace
 

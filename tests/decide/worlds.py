@@ -8,6 +8,7 @@ import itertools
 from datetime import datetime, timedelta
 from typing import Any
 
+import builders
 import msgspec
 from tests.decide.invariants import check_step, tasks_of, uids_of
 
@@ -44,7 +45,6 @@ from windlass.model.pods import (
 )
 from windlass.model.states import State
 from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus, TaskStatus
-from windlass.simulate import builders
 
 replace = msgspec.structs.replace
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import builders
 import gang_objects
 import msgspec
 import pytest
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 from windlass.discovery import environment
 from windlass.model import names
 from windlass.model.framework import Framework
-from windlass.simulate import builders
 
 
 def framework(runtime: str, roles: Mapping[str, int], *, pod: Any = None, name: str = "digits") -> Framework:

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import builders
 import msgspec
 import pytest
+from builders import NOW
 from tests.controller.ports import Bench, failure
 
 from windlass.decide import initial_status
@@ -32,8 +34,6 @@ from windlass.objects.config_map import config_map
 from windlass.objects.gang import gang
 from windlass.objects.pod import pod
 from windlass.objects.service import service
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW
 
 replace = msgspec.structs.replace
 

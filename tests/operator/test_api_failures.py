@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
+from fake_kubelet import history, lifecycle
 from operated import processes
 from operated.controllers import Controller
 from operated.jobs import framework, role
 from operated.place import Place, completion_of, retries_of, state_of
 from operated.proxy import ANSWER_LOST, LOST, PASS, Asked, Mischief, Verdict, no_mischief
 from operated.world import World
-
-from windlass.simulate.fake_kubelet import history, lifecycle
 
 pytestmark = pytest.mark.pods
 

@@ -1,10 +1,9 @@
 """Frameworks that are deleted while they run, in every way that Kubernetes knows, and made anew at once."""
 
 import pytest
+from fake_kubelet import history
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of
-
-from windlass.simulate.fake_kubelet import history
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Background", ""])

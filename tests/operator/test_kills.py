@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from fake_kubelet import history, lifecycle
 from operated.controllers import Controller, options
 from operated.jobs import framework, role
 from operated.place import Place, completion_of, condition_of, retries_of, state_of
@@ -20,7 +21,6 @@ from operated.proxy import LOST, PASS, Asked, Verdict, no_mischief
 from operated.world import World
 
 from conformance import servers
-from windlass.simulate.fake_kubelet import history, lifecycle
 
 pytestmark = pytest.mark.pods
 

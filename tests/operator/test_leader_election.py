@@ -1,13 +1,12 @@
 """Two controllers, one lease: only the leader acts, and when it falls or leaves, the other goes on."""
 
 import pytest
+from fake_kubelet import history
 from operated.controllers import Controller, options
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
 from operated.place import Place, completion_of
 from operated.proxy import Asked
 from operated.world import World
-
-from windlass.simulate.fake_kubelet import history
 
 pytestmark = pytest.mark.pods
 

@@ -4,6 +4,7 @@ The pods are created, start and end in three bursts. Watches, the lease and Even
 """
 
 import pytest
+from fake_kubelet.lifecycle import Life
 from operated.clusters import CONTROLLER
 from operated.controllers import Controller
 from operated.jobs import PENDING, framework, role
@@ -11,7 +12,6 @@ from operated.place import Place, completion_of, tasks_of
 from operated.proxy import Asked, Exchange
 
 from windlass.model.base import Json
-from windlass.simulate.fake_kubelet.lifecycle import Life
 
 KEPT = 6
 """The ConfigMap and five statuses."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from fake_kubelet import history
 from operated import jobs
 from operated.controllers import Controller
 from operated.jobs import FOREVER, PENDING, SUCCEEDS, fails, framework, role
@@ -17,7 +18,6 @@ from operated.world import World
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.simulate.fake_kubelet import history
 
 FANCY = {"fancyRetryPolicy": True}
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from fake_kubelet import history
 from operated import clusters, processes, world
 from operated.controllers import Controller
 from operated.jobs import FOREVER, SUCCEEDS, framework, role
@@ -21,7 +22,6 @@ from conformance import servers
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.settings import Settings
-from windlass.simulate.fake_kubelet import history
 from windlass.wire.crd import manifests
 from windlass.wire.crd.reference import reference_crd
 

@@ -3,13 +3,13 @@
 import contextlib
 import socket
 
+import builders
 import gang_objects
 import pytest
 
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.runner import free_ports
-from windlass.simulate import builders
 
 FIRST, LAST = 15_000, 31_999
 

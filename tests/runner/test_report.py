@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 
@@ -20,7 +21,6 @@ from windlass.model.status import FrameworkAttemptStatus, FrameworkStatus
 from windlass.runner import report
 from windlass.runner.report import Event, Line, Report, Topic, Verdict
 from windlass.runner.run_plan import Beside, Job
-from windlass.simulate import builders
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678900, UTC)
 

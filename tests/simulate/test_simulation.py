@@ -7,13 +7,14 @@ plays any number of seeds. `make mutate` shows that planted mistakes break a gua
 
 from collections.abc import Callable
 
+import builders
 import msgspec
 import pytest
 
 from windlass.decide import deletion, retry
 from windlass.model.framework import CompletedPods, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate import builders, play, scenario, shrink
+from windlass.simulate import play, scenario, shrink
 from windlass.simulate.scenario import Event, EventKind, Faults, Scenario, Submission
 from windlass.simulate.simulation import Simulation
 

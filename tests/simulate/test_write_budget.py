@@ -1,10 +1,10 @@
 """The write budget: what a success costs the API server when its pods are created, start and end in three bursts."""
 
+import builders
 import pytest
 
 from windlass.model.framework import CompletedPods
 from windlass.model.states import State
-from windlass.simulate import builders
 from windlass.simulate.scenario import Scenario, Submission
 from windlass.simulate.simulation import Simulation
 

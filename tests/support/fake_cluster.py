@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from fake_kubelet.kubelet import FakeKubelet
 
 from windlass.kubeapi import access
 from windlass.kubeapi.transport import Transport
 from windlass.localcluster.apiserver.streams.handlers import Process
 from windlass.localcluster.apiserver.streams.requests import LogOptions
 from windlass.localcluster.server import ApiServer
-from windlass.simulate.fake_kubelet.kubelet import HollowKubelet
 
 PODS = "pods"
 
@@ -91,7 +91,7 @@ class LocalCluster:
         self.url = self._server.url
         self.kubeconfig.write_text("{}")
         self._transport = Transport(access.unix(self.socket))
-        self._kubelet = asyncio.create_task(HollowKubelet(self._transport).run())
+        self._kubelet = asyncio.create_task(FakeKubelet(self._transport).run())
 
     async def stop(self, *, ends_pods: bool = False) -> None:
         self.ended_pods = ends_pods

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import builders
 import msgspec
 
 from windlass.model import names
@@ -16,7 +17,6 @@ from windlass.model.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from windlass.simulate import builders
 
 CONFIG_MAP: Final = "cm"
 ATTEMPT: Final = f"0_{CONFIG_MAP}"

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import fake_cluster
 import msgspec
+from fake_kubelet import lifecycle
+from fake_kubelet.kubelet import FakeKubelet
+from fake_kubelet.lifecycle import Life
 from operated import backstage
 from operated.backstage import Backstage
 from operated.place import Namespace
@@ -28,9 +31,6 @@ from windlass.localcluster.apiserver.streams.handlers import PodRuntime
 from windlass.localcluster.controllers.workloads.controller import Workloads
 from windlass.localcluster.server import ApiServer
 from windlass.model.settings import OFF, Settings
-from windlass.simulate.fake_kubelet import lifecycle
-from windlass.simulate.fake_kubelet.kubelet import HollowKubelet
-from windlass.simulate.fake_kubelet.lifecycle import Life
 from windlass.wire.crd import manifests
 
 
@@ -130,4 +130,4 @@ async def _keep_workloads(server: ApiServer) -> None:
 
 async def _run_pods(socket: Path, life: Life) -> None:
     async with Transport(access.unix(socket), user_agent="hollow-kubelet") as transport:
-        await HollowKubelet(transport, play=lifecycle.by_annotations(life)).run()
+        await FakeKubelet(transport, play=lifecycle.by_annotations(life)).run()

@@ -3,12 +3,12 @@
 import bisect
 from typing import Any
 
+import builders
 import pytest
 
 from windlass.discovery import environment
 from windlass.model import names
 from windlass.model.framework import Framework, TaskRoleSpec
-from windlass.simulate import builders
 from windlass.wire import annotation_checks, semantic_validation
 
 RUNTIMES = ["tensorflow", "pytorch", "jax", "mpi", "plain"]

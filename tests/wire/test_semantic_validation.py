@@ -2,12 +2,12 @@
 
 from typing import Any
 
+import builders
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.model.framework import Framework, TaskRoleSpec
-from windlass.simulate import builders
 from windlass.wire import semantic_validation
 
 

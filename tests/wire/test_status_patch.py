@@ -3,16 +3,16 @@
 import json
 from typing import Any
 
+import builders
 import msgspec
 import pytest
+from builders import NOW, at
 
 from windlass.decide import initial_status
 from windlass.k8s import json_patch
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW, at
 from windlass.simulate.scenario import draw
 from windlass.simulate.simulation import Simulation
 from windlass.wire import codec, status_patch

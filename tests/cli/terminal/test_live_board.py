@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 
@@ -30,7 +31,6 @@ from windlass.model.status import (
 from windlass.runner.report import Advance, Line, LogLine, Source, Topic
 from windlass.runner.run_plan import Job
 from windlass.runner.usage import Usage
-from windlass.simulate import builders
 from windlass.wire.progress import Progress
 
 BEGAN = datetime(2026, 1, 2, 3, 0, 0, tzinfo=UTC)

@@ -3,9 +3,11 @@
 from datetime import datetime
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 import scripted_cluster
+from builders import NOW, at
 from operated import jobs
 from scripted_cluster import Place
 
@@ -40,8 +42,6 @@ from windlass.model.status import (
     TaskRoleStatus,
     TaskStatus,
 )
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW, at
 
 TRANSIENT = CompletionType(attributes=("Transient",))
 PERMANENT = CompletionType(attributes=("Permanent",))

@@ -2,8 +2,10 @@
 
 import itertools
 
+import builders
 import msgspec
 import pytest
+from builders import NOW, at
 
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.expectations import Record
@@ -15,8 +17,6 @@ from windlass.decide.types import Created, Observed
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW, at
 
 
 def framework(resource_version: str = "1", group: str = CONTROLLER_GROUP) -> Framework:

@@ -2,8 +2,10 @@
 
 from datetime import datetime
 
+import builders
 import msgspec
 import pytest
+from builders import NOW
 
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.keys import FrameworkKey, key_of
@@ -12,8 +14,6 @@ from windlass.decide.types import Created
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW
 
 
 def job(uid: str = "old", resource_version: str = "5", group: str = CONTROLLER_GROUP) -> Framework:

@@ -1,7 +1,9 @@
 """What waits to be stored: it stays as it was seen, with its date, and is told once."""
 
+import builders
 import msgspec
 import pytest
+from builders import at
 from tests.controller.benches import Bench
 
 from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE, STORES_REMEMBERED
@@ -12,8 +14,6 @@ from windlass.model.framework import FrameworkSpec, RetryBackoff, RetryPolicySpe
 from windlass.model.pods import ContainerState, ContainerStatus, ContainerTerminated
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
-from windlass.simulate import builders
-from windlass.simulate.builders import at
 
 SLOW = 0.1
 """Seconds that a store took: then a status waits for five."""

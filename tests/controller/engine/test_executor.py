@@ -3,8 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
+import builders
 import msgspec
 import pytest
+from builders import NOW
 from tests.controller.benches import Bench, RecordingPort
 
 from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE
@@ -25,8 +27,6 @@ from windlass.model.api_failure import ApiFailure
 from windlass.model.framework import CompletedPods, ExecutionType, Framework, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW
 
 
 def bench_with(tasks: int = 2) -> Bench:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import cast
 
+import builders
 import msgspec
 import pytest
+from builders import NOW, at
 
 from windlass.controller.engine.adaptive_batching import AIM_SEC, FEWEST, Pace
 from windlass.controller.engine.cache import Cache
@@ -20,8 +22,6 @@ from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW, at
 
 replace = msgspec.structs.replace
 

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
+import builders
 import msgspec
 import pytest
+from builders import NOW
 
 from windlass.controller.engine import informers
 from windlass.controller.engine.cache import Cache
@@ -20,8 +22,6 @@ from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, FRAMEWORK_NAME, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogPodSnapshot
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW
 from windlass.wire import codec
 from windlass.wire.codec import StatusWriter, Unreadable
 

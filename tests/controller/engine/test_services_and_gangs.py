@@ -3,8 +3,10 @@
 import json
 from collections.abc import Sequence
 
+import builders
 import msgspec
 import pytest
+from builders import NOW
 from tests.controller.benches import Bench
 
 from windlass.controller.engine.actions import ChoosePorts
@@ -21,8 +23,6 @@ from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
 from windlass.model.framework import Framework, RetryPolicySpec
 from windlass.model.status import ConditionType
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW
 
 NAMES = {names.RUNTIME_ANNOTATION: "tensorflow"}
 BARRIER = {names.BARRIER_ANNOTATION: "true"}

@@ -1,5 +1,6 @@
 """A decision that waits to be stored holds for the version of the Framework on which it was made."""
 
+import builders
 import msgspec
 from tests.controller.benches import Bench
 
@@ -7,7 +8,6 @@ from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.pods import ContainerState, ContainerStatus, ContainerTerminated
 from windlass.model.states import State
-from windlass.simulate import builders
 
 
 def test_edit_of_the_retry_policy_retries_a_failure_not_stored_yet() -> None:

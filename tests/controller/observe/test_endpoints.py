@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 
 import aiohttp
+import builders
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from windlass.controller.observe import endpoints, metrics
-from windlass.simulate import builders
 from windlass.simulate.virtual_time import Timeline, VirtualClock
 
 Answer = tuple[int, str, str]

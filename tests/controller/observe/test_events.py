@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 
@@ -17,7 +18,6 @@ from windlass.kubeapi.requests import Request
 from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
 from windlass.model.framework import CompletedPods, Framework
-from windlass.simulate import builders
 from windlass.simulate.scenario import Scenario, Submission
 from windlass.simulate.simulation import Simulation
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from builders import at
 
 from windlass.controller.engine.lease_guard import Gate, always_open
 from windlass.controller.observe import invalid_frameworks
@@ -18,7 +19,6 @@ from windlass.kubeapi.requests import Request
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP
-from windlass.simulate.builders import at
 from windlass.wire import codec
 from windlass.wire.codec import Unreadable
 

@@ -9,12 +9,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import builders
 import pytest
 
 from windlass.controller.observe import logs
 from windlass.decide.types import Reason, ReasonKind
 from windlass.model.settings import LogFormat, LogLevel
-from windlass.simulate import builders
 
 JOB = builders.framework("job", namespace="team")
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+import builders
 import msgspec
 import prometheus_client
 import pytest
@@ -25,7 +26,6 @@ from windlass.model.framework import Framework, RetryPolicySpec
 from windlass.model.names import CONTROLLER_GROUP
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, Holding, Summary, TaskStatus
-from windlass.simulate import builders
 from windlass.simulate.api_server import Verb, Watched
 from windlass.simulate.scenario import Faults, Scenario, Submission
 from windlass.simulate.simulation import Simulation

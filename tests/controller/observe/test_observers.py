@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -26,7 +27,6 @@ from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP
 from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot
 from windlass.model.states import State
-from windlass.simulate import builders
 
 QUIET = LogObjectSnapshot(framework=LogFrameworkSnapshot(on_framework_retry=False))
 

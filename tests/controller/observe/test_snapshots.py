@@ -3,7 +3,9 @@
 import json
 import re
 
+import builders
 import pytest
+from builders import NOW, at
 
 from windlass.controller.observe import snapshots
 from windlass.decide import decide, initial_status
@@ -11,8 +13,6 @@ from windlass.decide.types import Observed
 from windlass.model.framework import Framework, RetryPolicySpec
 from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogTaskSnapshot
 from windlass.model.status import TaskStatus
-from windlass.simulate import builders
-from windlass.simulate.builders import NOW, at
 
 COLLECTOR = re.compile(r": (On\w+): ObjectSnapshot: (.+)")
 

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 import yaml
@@ -24,7 +25,6 @@ from windlass.model.base import Json, Sparse, wire_name
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodPhase, PodView
 from windlass.model.status import FrameworkStatus, TaskStatus
-from windlass.simulate import builders
 
 SEPARATOR = "\n---\n"
 _RELATIVE = re.compile(r"<Now>(?:([+-]\d+(?:\.\d+)?)s)?")

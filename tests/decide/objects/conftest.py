@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
+import builders
 import msgspec
 import pytest
 
@@ -19,7 +20,6 @@ from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.pods import ConfigMapView, ContainerState, ContainerStatus, ContainerTerminated, PodView
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
-from windlass.simulate import builders
 
 GRACE = 30
 """The grace that the API server gives a pod, in seconds."""

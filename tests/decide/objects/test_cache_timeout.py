@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 import pytest
+from builders import at, role
 
 from windlass.decide.types import (
     Action,
@@ -16,7 +17,6 @@ from windlass.decide.types import (
 )
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

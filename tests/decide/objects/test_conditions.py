@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
+from builders import at, role
 
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import ConditionType, Summary
-from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

@@ -3,14 +3,14 @@
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import builders
 import pytest
+from builders import at, role
 
 from windlass.decide.types import CreateConfigMap, CreatePod
 from windlass.model.completion import CompletionTypeAttribute
 from windlass.model.framework import CompletedPods, ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate import builders
-from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from builders import at, role
 
 from windlass.decide.types import Action, CreatePod, DeleteConfigMap, DeletePod, EmptyAttempt, LookForObjects
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.pods import ObjectLabels
 from windlass.model.states import State
-from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

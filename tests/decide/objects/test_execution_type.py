@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from builders import role
 
 from windlass.decide.types import Action, CreateConfigMap, CreatePod, EmptyAttempt
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

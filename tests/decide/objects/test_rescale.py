@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 import pytest
+from builders import role
 
 from windlass.decide.types import Action, CreateConfigMap, CreatePod, DeletePod, LookForObjects
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import TaskStatus
-from windlass.simulate.builders import role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

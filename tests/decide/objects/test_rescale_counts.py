@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 import pytest
+from builders import role
 
 from windlass.model.framework import TaskRoleSpec
 from windlass.model.states import State
 from windlass.model.status import Summary
-from windlass.simulate.builders import role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld

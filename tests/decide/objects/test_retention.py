@@ -3,11 +3,11 @@
 from typing import TYPE_CHECKING
 
 import pytest
+from builders import at, role
 
 from windlass.decide.types import DeleteFramework, Rules
 from windlass.model.framework import CompletedPods, RetryPolicySpec
 from windlass.model.states import State
-from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

@@ -2,8 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from builders import role
+
 from windlass.model.states import State
-from windlass.simulate.builders import role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld

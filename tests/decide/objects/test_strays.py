@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+import builders
 import msgspec
 import pytest
+from builders import at, role
 
 from windlass.decide.types import (
     Action,
@@ -17,8 +19,6 @@ from windlass.decide.types import (
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.pods import ObjectAnnotations, ObjectLabels, PodView
 from windlass.model.states import State
-from windlass.simulate import builders
-from windlass.simulate.builders import at, role
 
 if TYPE_CHECKING:
     from tests.decide.objects.conftest import NewWorld, World

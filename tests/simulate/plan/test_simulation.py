@@ -8,8 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import builders
 import msgspec
 import pytest
+from fake_kubelet.kubelet import FakeKubelet
+from fake_kubelet.lifecycle import Life, Pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from operated import backstage, jobs
@@ -28,9 +31,7 @@ from windlass.model.framework import ExecutionType, Framework, RetryBackoff, Ret
 from windlass.model.settings import OFF, Settings
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus
-from windlass.simulate import builders, scenario
-from windlass.simulate.fake_kubelet.kubelet import HollowKubelet
-from windlass.simulate.fake_kubelet.lifecycle import Life, Pod
+from windlass.simulate import scenario
 from windlass.simulate.plan import simulation, story
 from windlass.simulate.plan.pods import Habits
 from windlass.simulate.plan.simulation import Plan
@@ -65,7 +66,7 @@ class Reality:
         self._server = ApiServer(folder)
         await self._server.start("127.0.0.1", 0, local=self._socket)
         self._transport = Transport(access.unix(self._socket))
-        self._kubelet = HollowKubelet(self._transport, play=self._play)
+        self._kubelet = FakeKubelet(self._transport, play=self._play)
         body = msgspec.json.encode(manifests.framework_crd(names.CONTROLLER_GROUP))
         await self._transport.send(requests.create(CUSTOM_RESOURCE_DEFINITIONS, "", body))
 

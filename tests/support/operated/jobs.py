@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from fake_kubelet import lifecycle
+
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.simulate.fake_kubelet import lifecycle
 
 FOREVER = lifecycle.annotations(runs_for="never")
 UNTIL_TOLD = FOREVER

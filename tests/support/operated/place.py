@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fake_kubelet import lifecycle
+
 from conformance.client import Answer, Client, Json
 from conformance.waiting import wait_for
 from windlass.model import names
-from windlass.simulate.fake_kubelet import lifecycle
 
 if TYPE_CHECKING:
     from operated.world import World

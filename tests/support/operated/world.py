@@ -6,6 +6,9 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
+from fake_kubelet.history import History
+from fake_kubelet.kubelet import FakeKubelet, Shown
+from fake_kubelet.lifecycle import Life
 from operated import backstage
 from operated.backstage import Backstage
 from operated.clusters import Cluster
@@ -16,9 +19,6 @@ from operated.proxy import Proxy
 from conformance.waiting import wait_for
 from windlass.kubeapi import access
 from windlass.kubeapi.transport import Transport
-from windlass.simulate.fake_kubelet.history import History
-from windlass.simulate.fake_kubelet.kubelet import HollowKubelet, Shown
-from windlass.simulate.fake_kubelet.lifecycle import Life
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class World:
         self.cluster = cluster
         self.stage = stage
         self.controllers: dict[str, Controller] = {}
-        self.kubelet: HollowKubelet | None = None
+        self.kubelet: FakeKubelet | None = None
         self._places: list[Place] = []
 
     @property
@@ -55,7 +55,7 @@ class World:
     async def _kubelet(self) -> None:
         found = await access.load(kubeconfig=str(self.cluster.kubelets_kubeconfig))
         async with Transport(found, user_agent="hollow-kubelet") as transport:
-            self.kubelet = HollowKubelet(transport, around_burst=self._as_one)
+            self.kubelet = FakeKubelet(transport, around_burst=self._as_one)
             await self.kubelet.run()
 
     @contextlib.contextmanager

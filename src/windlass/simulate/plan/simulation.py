@@ -146,7 +146,7 @@ class _Play:
         if rings is not None and (happens is None or rings < happens):
             self._timeline.at(rings, lambda: None)
             happens = rings
-        if happens is None or happens > builders.at(until):
+        if happens is None or happens > builders.NOW + timedelta(seconds=until):
             return False
         self._timeline.step()
         while self._timeline.next_time() == self._timeline.now:

@@ -5,7 +5,7 @@ API server and against a real one: pods get a node, run, succeed or fail, and go
 a pod is data (`hollow_lives`), what was seen of it is kept (`hollow_history`). It holds no decision of the controller's
 and minds nothing but pods that have a label, by default a Framework's.
 
-    python -m windlass.simulate.fake_kubelet.kubelet --kubeconfig FILE [--runs-for 10]
+    python -m fake_kubelet.kubelet --kubeconfig FILE [--runs-for 10]
 """
 
 import argparse
@@ -22,15 +22,15 @@ from enum import Enum, auto
 
 import msgspec
 
+from fake_kubelet import lifecycle
+from fake_kubelet.history import History, Sighting
+from fake_kubelet.lifecycle import Life, Play, Pod
 from windlass.kubeapi import access, errors, requests, resources
 from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.simulate.fake_kubelet import lifecycle
-from windlass.simulate.fake_kubelet.history import History, Sighting
-from windlass.simulate.fake_kubelet.lifecycle import Life, Play, Pod
 
 REQUEST_SECONDS = 30.0
 FIRST_PAUSE = 0.05
@@ -102,7 +102,7 @@ class _Gang:
         return bool(self.due) and not self.starting and self.due == self.running
 
 
-class HollowKubelet:
+class FakeKubelet:
     """Everything happens on one event loop, that of `run`."""
 
     def __init__(
@@ -389,7 +389,7 @@ def _now() -> str:
 # The command
 
 
-async def _serve(arguments: argparse.Namespace) -> HollowKubelet:
+async def _serve(arguments: argparse.Namespace) -> FakeKubelet:
     loop, stopped = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
@@ -397,7 +397,7 @@ async def _serve(arguments: argparse.Namespace) -> HollowKubelet:
     play = lifecycle.by_annotations(Life(runs_for=runs_for))
     found = await access.load(kubeconfig=arguments.kubeconfig)
     async with Transport(found, user_agent="hollow-kubelet") as transport:
-        kubelet = HollowKubelet(
+        kubelet = FakeKubelet(
             transport,
             play=play,
             namespace=arguments.namespace,
@@ -417,7 +417,7 @@ async def _serve(arguments: argparse.Namespace) -> HollowKubelet:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m windlass.simulate.fake_kubelet.kubelet", description=__doc__.partition("\n")[0]
+        prog="python -m fake_kubelet.kubelet", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("--kubeconfig", default="", help="default: as kubectl finds it")
     parser.add_argument("--namespace", default="", help="default: all of them")

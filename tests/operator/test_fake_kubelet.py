@@ -3,9 +3,13 @@
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_kubelet import history, lifecycle
+from fake_kubelet.history import Sighting
+from fake_kubelet.lifecycle import Life, Metadata, Pod
 from operated import clusters
 from operated.place import Place
 from operated.processes import Spawned
@@ -13,9 +17,6 @@ from operated.world import World
 
 from conformance.waiting import wait_for
 from windlass.model import names
-from windlass.simulate.fake_kubelet import history, lifecycle
-from windlass.simulate.fake_kubelet.history import Sighting
-from windlass.simulate.fake_kubelet.lifecycle import Life, Metadata, Pod
 
 
 @pytest.fixture
@@ -100,9 +101,10 @@ def test_a_gang_moves_in_one_step(minded: Place) -> None:
     minded.world.wait_for("all to end", lambda: list(phases(minded).values()).count("Succeeded") == 4)
 
 
-def test_the_command() -> None:
+def test_command_prints_a_summary_when_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(lifecycle.__file__).parents[1]))
     with clusters.running() as cluster:
-        command = [sys.executable, "-m", "windlass.simulate.fake_kubelet.kubelet"]
+        command = [sys.executable, "-m", "fake_kubelet.kubelet"]
         options = ["--kubeconfig", str(cluster.kubelets_kubeconfig), "--namespace", "default"]
         process = Spawned("hollow kubelet", [*command, *options], cluster.folder / "hollow.log")
         try:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from fake_kubelet.lifecycle import Pod
 from windlass.model import names
-from windlass.simulate.fake_kubelet.lifecycle import Pod
 
 
 class Sighting(msgspec.Struct):

@@ -6,10 +6,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+from fake_kubelet.kubelet import FakeKubelet
+from fake_kubelet.lifecycle import Life
+
 from windlass.kubeapi.requests import Query, Request
 from windlass.kubeapi.transport import Transport
-from windlass.simulate.fake_kubelet.kubelet import HollowKubelet
-from windlass.simulate.fake_kubelet.lifecycle import Life
 
 
 class HeldTransport:
@@ -47,7 +48,7 @@ def test_a_pod_that_changes_while_it_waits_for_a_connection_starts_once() -> Non
 async def _change_while_it_waits() -> None:
     pods = [_pod("busy"), _pod("waiting")]
     transport = HeldTransport(pods[0])
-    kubelet = HollowKubelet(cast("Transport", transport), play=lambda _: Life(runs_for=0), connections=1)
+    kubelet = FakeKubelet(cast("Transport", transport), play=lambda _: Life(runs_for=0), connections=1)
     running = asyncio.create_task(kubelet.run())
     for version in range(2, 6):
         # The one connection is taken by the other pod, and this one's step waits for it.
@@ -74,7 +75,7 @@ def test_it_minds_pods_of_one_label() -> None:
 async def _look_at_what_is_asked_for() -> None:
     transport = HeldTransport(_pod("one"))
     transport.open.set()
-    kubelet = HollowKubelet(cast("Transport", transport), label="team/job", node="")
+    kubelet = FakeKubelet(cast("Transport", transport), label="team/job", node="")
     running = asyncio.create_task(kubelet.run())
     while not _patches(transport, "Succeeded", of="one"):
         await asyncio.sleep(0)
