@@ -275,6 +275,6 @@ def test_what_is_stored_cannot_be_read(home: Home) -> None:
     done = local.tell("up").expect(1)
     assert done.stdout == ""
     (message,) = done.stderr.splitlines()
-    words = f"the cluster cannot start: {local.data}/cluster.db is not a database of this program"
+    words = f"the cluster cannot start: cannot read {local.data}/cluster.db: it is not a Windlass database"
     assert message.startswith(f"Error: {words}")
     wait_for("nothing to be left", lambda: not machine.marked(home.mark))

@@ -79,12 +79,12 @@ def test_a_history_that_is_trimmed_in_a_batch_says_so(tmp_path: Path) -> None:
         store.create("configmaps", f"default/{number}", thing(str(number), text="x" * 10_000))
         store.create("configmaps", f"default/small-{number}", thing(f"small-{number}"))
         store.commit()
-    forgotten = store.forgotten
+    forgotten = store.compacted_version
     store.close()
 
     assert forgotten > 0
     again = Store(tmp_path / "cluster.db")
-    assert again.forgotten == forgotten
+    assert again.compacted_version == forgotten
     assert next(again.changes("configmaps", "", forgotten)).version == forgotten + 1
     again.close()
 
@@ -112,18 +112,18 @@ def test_a_commit_that_fails_takes_all_of_its_turn_back(tmp_path: Path) -> None:
     store._sql = failing  # type: ignore[assignment]
     heard: list[str] = []
     told: list[StoreError | None] = []
-    store.listen(lambda change: heard.append(change.place))
+    store.listen(lambda change: heard.append(change.key))
     store.create("configmaps", "default/a", thing("a"))
     store.commit()
     failing.fails = True
     store.create("configmaps", "default/b", thing("b"))
     store.create("configmaps", "default/c", thing("c"))
-    store.when_settled(told.append)
+    store.on_commit(told.append)
     store.commit()
 
     assert isinstance(told[0], StoreError)
     assert heard == ["default/a"]
-    assert store.version == store.committed == 1
+    assert store.version == store.committed_version == 1
     store.create("configmaps", "default/d", thing("d"))
     store.commit()
     assert heard == ["default/a", "default/d"]

@@ -118,7 +118,7 @@ def test_the_same_data_twice(server: RunningServer) -> None:
     failed = run_server(server.data)
     assert failed.returncode == 1
     assert failed.stderr == (
-        f"error: the data directory {server.data} is in use by another server: stop that one first\n"
+        f"error: cannot use the data directory {server.data}: another server is using it. Stop that server first.\n"
     )
 
 

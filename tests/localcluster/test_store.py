@@ -46,7 +46,7 @@ def test_versions_are_one_sequence_over_all_kinds(opened: Store) -> None:
 def test_a_taken_place_is_refused_and_nothing_changes(opened: Store) -> None:
     kept = opened.create("things", "a", thing("a"))
 
-    with pytest.raises(store_types.TakenError):
+    with pytest.raises(store_types.AlreadyExistsError):
         opened.create("things", "a", thing("a", size=2))
 
     assert opened.get("things", "a") == kept
@@ -62,16 +62,16 @@ def test_a_write_on_an_old_version_is_refused(opened: Store, write: str) -> None
         "delete": lambda: opened.delete("things", "a", expected=1),
     }
 
-    with pytest.raises(store_types.StaleError):
+    with pytest.raises(store_types.ConflictError):
         attempts[write]()
 
     assert opened.get("things", "a") == kept
 
 
 def test_what_is_not_there_cannot_be_changed(opened: Store) -> None:
-    with pytest.raises(store_types.MissingError):
+    with pytest.raises(store_types.NotFoundError):
         opened.update("things", "a", thing("a"), expected=1)
-    with pytest.raises(store_types.MissingError):
+    with pytest.raises(store_types.NotFoundError):
         opened.delete("things", "a", expected=1)
 
 
@@ -155,14 +155,14 @@ def test_history_is_bounded_in_length(tmp_path: Path) -> None:
     opened = Store(tmp_path / "cluster.db", history_length=20)
     for number in range(100):
         opened.create("things", f"{number:03}", thing(str(number)))
-    kept = list(opened.changes("things", "", after=opened.forgotten))
+    kept = list(opened.changes("things", "", after=opened.compacted_version))
 
     assert 18 <= len(kept) <= 20
-    assert opened.forgotten == 100 - len(kept)
-    with pytest.raises(store_types.ForgottenError):
-        opened.changes("things", "", after=opened.forgotten - 1)
-    with pytest.raises(store_types.ForgottenError):
-        opened.page("things", version=opened.forgotten - 1)
+    assert opened.compacted_version == 100 - len(kept)
+    with pytest.raises(store_types.CompactedError):
+        opened.changes("things", "", after=opened.compacted_version - 1)
+    with pytest.raises(store_types.CompactedError):
+        opened.page("things", version=opened.compacted_version - 1)
     opened.close()
 
 
@@ -171,7 +171,7 @@ def test_history_is_bounded_in_bytes(tmp_path: Path) -> None:
     for number in range(40):
         opened.create("things", str(number), thing(str(number), text="x" * 10_000))
 
-    assert 1 <= len(list(opened.changes("things", "", after=opened.forgotten))) <= 10
+    assert 1 <= len(list(opened.changes("things", "", after=opened.compacted_version))) <= 10
     opened.close()
 
 
@@ -179,11 +179,19 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
     first = Store(tmp_path / "cluster.db", history_length=5)
     for name in "abcdefgh":
         first.create("things", name, thing(name))
-    seen = (first.version, first.forgotten, list(first.changes("things", "", first.forgotten)))
+    seen = (
+        first.version,
+        first.compacted_version,
+        list(first.changes("things", "", first.compacted_version)),
+    )
     first.close()
     second = Store(tmp_path / "cluster.db", history_length=5)
 
-    assert (second.version, second.forgotten, list(second.changes("things", "", second.forgotten))) == seen
+    assert (
+        second.version,
+        second.compacted_version,
+        list(second.changes("things", "", second.compacted_version)),
+    ) == seen
     assert names(second.page("things").bodies) == list("abcdefgh")
     second.close()
 
@@ -192,14 +200,14 @@ def test_owners_are_found_by_uid(opened: Store) -> None:
     owned = thing("a")
     owned["metadata"]["ownerReferences"] = [{"uid": "uid-x"}, {"uid": "uid-y"}]
     opened.create("things", "a", owned)
-    assert opened.owned_by("uid-x") == opened.owned_by("uid-y") == opened.owned() == [("things", "a")]
+    assert opened.owned_by("uid-x") == opened.owned_by("uid-y") == opened.all_owned() == [("things", "a")]
 
     owned["metadata"]["ownerReferences"] = [{"uid": "uid-y"}]
     opened.update("things", "a", owned, expected=1)
     assert opened.owned_by("uid-x") == []
 
     opened.delete("things", "a", expected=2)
-    assert opened.owned_by("uid-y") == opened.owned() == []
+    assert opened.owned_by("uid-y") == opened.all_owned() == []
 
 
 WRITER = textwrap.dedent(
@@ -245,7 +253,7 @@ def test_a_kill_at_any_moment_loses_no_acknowledged_write(tmp_path: Path) -> Non
 
 
 def test_a_second_server_is_refused(opened: Store, tmp_path: Path) -> None:
-    with pytest.raises(store_types.StoreError, match="is in use by another server"):
+    with pytest.raises(store_types.StoreError, match="another server is using it"):
         Store(tmp_path / "cluster.db")
     opened.create("things", "a", thing("a"))
 
@@ -259,7 +267,7 @@ def test_data_of_a_newer_release_is_left_alone(tmp_path: Path) -> None:
     before = path.read_bytes()
 
     with pytest.raises(
-        store_types.StoreError, match=r"newer release \(data version 7, this release knows 1\)"
+        store_types.StoreError, match=r"newer release wrote it \(data version 7, supported: 1\)"
     ):
         Store(path)
     assert path.read_bytes() == before
@@ -269,7 +277,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "cluster.db"
     path.write_bytes(b"a letter, not a database\n" * 100)
 
-    with pytest.raises(store_types.StoreError, match="is not a database of this program"):
+    with pytest.raises(store_types.StoreError, match="is not a Windlass database"):
         Store(path)
     assert path.read_bytes() == b"a letter, not a database\n" * 100
 
@@ -277,7 +285,7 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
 
-    with pytest.raises(store_types.StoreError, match=r"data directory .*file.* cannot be used"):
+    with pytest.raises(store_types.StoreError, match=r"cannot use the data directory .*file"):
         Store(tmp_path / "file" / "cluster.db")
 
 
@@ -297,7 +305,7 @@ FILLER = textwrap.dedent(
             store.create("things", name, {"metadata": {"name": name, "uid": name}, "text": "x" * 20_000})
             kept += 1
     except StoreError as error:
-        assert "nothing was stored" in str(error), error
+        assert "cannot store the object" in str(error), error
     assert store.version == kept == len(store.page("things").bodies)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     store.create("things", "room again", {"metadata": {"name": "room again", "uid": "again"}})

@@ -22,8 +22,8 @@ def told_by(store: Store) -> list[str]:
     def settled(failure: StoreError | None) -> None:
         note("settled" if failure is None else "failed")
 
-    store.listen(lambda change: note(f"changed {change.place}"))
-    store.when_settled(settled)
+    store.listen(lambda change: note(f"changed {change.key}"))
+    store.on_commit(settled)
     return told
 
 
@@ -36,7 +36,7 @@ def test_listeners_and_requests_are_told_after_the_commit(tmp_path: Path) -> Non
     (commit,) = turn
     commit()
     assert told == ["settled, committed", "changed a, committed"]
-    assert store.is_settled
+    assert store.is_committed
     store.close()
 
 

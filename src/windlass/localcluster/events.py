@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from windlass.k8s.api_errors import ApiError
 from windlass.localcluster.apiserver.lifecycle import Lifecycle, written_time
 from windlass.localcluster.apiserver.options import WriteOptions
-from windlass.localcluster.store_types import place_of
+from windlass.localcluster.store_types import object_key
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class EventRecorder:
         assert kind is not None  # noqa: S101 — it stands in the table
         name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
         try:
-            if self._lifecycle.store.get(_EVENTS, place_of(namespace, name)) is None:
+            if self._lifecycle.store.get(_EVENTS, object_key(namespace, name)) is None:
                 self._lifecycle.create(kind, namespace, event, WriteOptions())
             else:
                 self._lifecycle.amend(kind, namespace, name, repeated)

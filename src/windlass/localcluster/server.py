@@ -167,7 +167,7 @@ class ApiServer:
 
     async def _settled(self) -> None:
         """What is answered is committed: what was written here, and what others wrote and was read here."""
-        if self.store.is_settled:
+        if self.store.is_committed:
             return
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -179,7 +179,7 @@ class ApiServer:
             else:
                 told.set_exception(failure)
 
-        self.store.when_settled(tell)
+        self.store.on_commit(tell)
         await told
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -223,8 +223,8 @@ class ApiServer:
         if change.after is not None:
             self._define(change.after)
             return
-        self.registry.define(change.place, ())
-        self.watches.close(change.place)
+        self.registry.define(change.key, ())
+        self.watches.close(change.key)
 
     def _define(self, body: bytes) -> None:
         definition = bodies.decode_stored(body)

@@ -1,44 +1,48 @@
-"""The values that the store speaks in: changes, pages, places, and what cannot be done. Pure."""
+"""The values and errors of the store's interface. Pure."""
 
 import msgspec
 
 
 class StoreError(Exception):
-    """The store cannot do what was asked. The message says why, and what to do."""
+    """A store operation failed. The message contains the cause and a remedy."""
 
 
-class MissingError(StoreError):
-    """There is no such object."""
+class NotFoundError(StoreError):
+    """The object does not exist."""
 
 
-class TakenError(StoreError):
-    """There is such an object already."""
+class AlreadyExistsError(StoreError):
+    """An object with this key already exists."""
 
 
-class StaleError(StoreError):
-    """The object is not the one, or not as it was, when the caller looked."""
+class ConflictError(StoreError):
+    """The object is not at the expected version."""
 
 
-class ForgottenError(StoreError):
-    """The history does not reach back to that version."""
+class CompactedError(StoreError):
+    """The version is no longer in the history."""
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One write. `before` is None for a creation, and `after` for a deletion."""
+    """One write. `before` is None for a creation, `after` for a deletion."""
 
     version: int
     resource: str
-    place: str
+    key: str
     before: bytes | None
     after: bytes | None
 
+    @property
+    def size(self) -> int:
+        return len(self.before or b"") + len(self.after or b"")
+
 
 class Page(msgspec.Struct, frozen=True):
-    """A part of a list: objects in the order of their places, as of `version`."""
+    """A part of a list: objects in the order of their keys, as of `version`."""
 
     bodies: list[bytes]
     version: int
-    # The place of the last one, when there are more.
+    # The key of the last object, if more follow.
     last: str | None = None
     remaining: int = 0
 
@@ -58,25 +62,25 @@ class _Owned(msgspec.Struct, frozen=True):
 _decode_owned = msgspec.json.Decoder(_Owned).decode
 
 
-def place_of(namespace: str, name: str) -> str:
-    """Where an object stands among those of its kind. The order of places is the order of every list."""
+def object_key(namespace: str, name: str) -> str:
+    """Return the key of an object among those of its kind. Lists are ordered by key."""
     return f"{namespace}/{name}" if namespace else name
 
 
-def span(namespace: str, after: str) -> tuple[str, str]:
-    """From which place, and up to but without which: the character that follows the slash ends a namespace."""
+def key_range(namespace: str, after: str) -> tuple[str, str]:
+    """Return the half-open range of keys in a namespace after a key. The character after `/` ends a namespace."""
     start, end = (f"{namespace}/", f"{namespace}0") if namespace else ("", "\U0010ffff")
     return (f"{after}\0", end) if after else (start, end)
 
 
-def cut(rows: list[tuple[str, bytes]], limit: int, version: int) -> Page:
+def page_of(rows: list[tuple[str, bytes]], limit: int, version: int) -> Page:
     if not limit or len(rows) <= limit:
         return Page([body for _, body in rows], version)
     return Page([body for _, body in rows[:limit]], version, rows[limit - 1][0], len(rows) - limit)
 
 
 def owners(body: bytes | None) -> set[str]:
-    # Looking for the word is much cheaper than reading the object, and most objects have no owner.
+    # Searching for the word is much cheaper than decoding, and most objects have no owner.
     if body is None or b'"ownerReferences"' not in body:
         return set()
     return {owner.uid for owner in _decode_owned(body).metadata.owner_references}

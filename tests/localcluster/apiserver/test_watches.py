@@ -15,7 +15,7 @@ from windlass.localcluster.apiserver.kinds import table
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.watches import Feed, Watch, Watches
 from windlass.localcluster.store import Store
-from windlass.localcluster.store_types import ForgottenError
+from windlass.localcluster.store_types import CompactedError
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -92,9 +92,12 @@ def test_a_version_that_is_forgotten_is_refused(store: Store) -> None:
     for number in range(50):
         store.create("configmaps", f"default/{number}", config_map(str(number)))
 
-    with pytest.raises(ForgottenError):
+    with pytest.raises(CompactedError):
         all_watches.open(watch(since=1), bytes)
-    assert len(taken(all_watches.open(watch(since=store.forgotten), bytes))) == 50 - store.forgotten
+    assert (
+        len(taken(all_watches.open(watch(since=store.compacted_version), bytes)))
+        == 50 - store.compacted_version
+    )
 
 
 def test_who_lies_too_far_behind_is_let_go(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

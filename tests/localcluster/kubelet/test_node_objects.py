@@ -128,7 +128,7 @@ def test_a_start_renews_the_times(world: World, status: str, since: str) -> None
 def test_pods_go_with_their_node(world: World) -> None:
     world.start(3)
     seen: list[Json] = []
-    world.server.store.listen(lambda change: seen.append({"place": change.place, "after": change.after}))
+    world.server.store.listen(lambda change: seen.append({"place": change.key, "after": change.after}))
     for name, node, phase in (
         ("stays", "windlass-1", "Running"),
         ("goes", "windlass-2", "Running"),

@@ -342,7 +342,7 @@ def test_a_burst_is_spread_and_nothing_is_given_twice(tmp_path: Path) -> None:
             for index in range(300):
                 cluster.add_pod(f"p{index:03}", cpu="200m")
             async with asyncio.timeout(120):
-                while cluster.scheduler.has_work or not cluster.store.is_settled:
+                while cluster.scheduler.has_work or not cluster.store.is_committed:
                     await asyncio.sleep(0)
         finally:
             loop.cancel()

@@ -34,7 +34,7 @@ from windlass.localcluster.apiserver.responses import Form
 from windlass.localcluster.apiserver.strategy import Change, Object
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
 from windlass.localcluster.apiserver.watches import Watch, Watches
-from windlass.localcluster.store_types import ForgottenError, place_of
+from windlass.localcluster.store_types import CompactedError, object_key
 
 Settled = Callable[[], Awaitable[None]]
 
@@ -127,7 +127,7 @@ class Api:
     async def _update(self, call: Call) -> web.StreamResponse:
         given = call.body.as_object()
         if call.kind.strategy.creates_on_update and not call.target.subresource:
-            place = place_of(call.target.namespace, call.target.name)
+            place = object_key(call.target.namespace, call.target.name)
             if self._lifecycle.store.get(call.kind.resource, place) is None:
                 meta = given.get("metadata")
                 if isinstance(meta, dict | None):
@@ -199,7 +199,7 @@ class Api:
         show = responses.event_shower(call.kind, call.form, self._now)
         try:
             feed = self._watches.open(watch, show)
-        except ForgottenError:
+        except CompactedError:
             await response.prepare(call.request)
             await response.write(watches.error_line(watches.too_old(watch.since or 0, self._lifecycle.store)))
             await response.write_eof()
@@ -228,7 +228,7 @@ class Api:
         while not feed.is_closed and not feed.is_behind:
             lines = await feed.take(min(pause, end - clock()))
             if not lines and watch.with_bookmarks and not feed.is_closed:
-                lines = watches.bookmark_line(watch.kind, self._lifecycle.store.committed)
+                lines = watches.bookmark_line(watch.kind, self._lifecycle.store.committed_version)
             if lines:
                 async with asyncio.timeout(min(watches.SECONDS_TO_READ, max(end - clock(), 1))):
                     await response.write(lines)

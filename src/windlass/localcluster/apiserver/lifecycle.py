@@ -19,7 +19,7 @@ from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.apiserver.registry import Registry
 from windlass.localcluster.apiserver.strategy import Change, Object
 from windlass.localcluster.store import Store
-from windlass.localcluster.store_types import TakenError, place_of
+from windlass.localcluster.store_types import AlreadyExistsError, object_key
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -68,7 +68,7 @@ class Lifecycle:
 
     def _on_change(self, change: store_types.Change) -> None:
         if change.resource == "namespaces":
-            self._note_namespace(change.place, change.after)
+            self._note_namespace(change.key, change.after)
 
     def _note_namespace(self, name: str, body: bytes | None) -> None:
         if body is None:
@@ -87,7 +87,7 @@ class Lifecycle:
     # Reading
 
     def get(self, kind: Kind, namespace: str, name: str) -> bytes:
-        body = self.store.get(kind.resource, place_of(namespace, name))
+        body = self.store.get(kind.resource, object_key(namespace, name))
         if body is None:
             raise api_errors.not_found(kind.group, kind.plural, name)
         return body
@@ -135,14 +135,14 @@ class Lifecycle:
         self, kind: Kind, namespace: str, new: Object, options: WriteOptions, warnings: tuple[str, ...]
     ) -> Written:
         name = new["metadata"]["name"]
-        place = place_of(namespace, name)
+        place = object_key(namespace, name)
         if options.is_dry_run:
             if self.store.get(kind.resource, place) is not None:
                 raise self._taken(kind, place, name)
             return Written(bodies.encode(new), warnings)
         try:
             return Written(self.store.create(kind.resource, place, new), warnings)
-        except TakenError as error:
+        except AlreadyExistsError as error:
             raise self._taken(kind, place, name) from error
 
     def _taken(self, kind: Kind, place: str, name: str) -> ApiError:
@@ -231,7 +231,7 @@ class Lifecycle:
             return Written(stored, warnings)
         if options.is_dry_run:
             return Written(bodies.encode(new), warnings)
-        place = place_of(namespace, new["metadata"]["name"])
+        place = object_key(namespace, new["metadata"]["name"])
         if _may_go(kind, new):
             # The object as its last change left it is never stored: the deletion is that change.
             self.store.delete(kind.resource, place, int(version))
@@ -251,7 +251,7 @@ class Lifecycle:
         old_meta = dict(meta)
         self._mark(kind, obj, options)
         version = int(old_meta["resourceVersion"])
-        place = place_of(namespace, name)
+        place = object_key(namespace, name)
         if _may_go(kind, obj):
             if not options.is_dry_run:
                 self.store.delete(kind.resource, place, version)

@@ -11,7 +11,7 @@ from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.options import resource_version, whole_number
 from windlass.localcluster.apiserver.selection import Selection
 from windlass.localcluster.store import Store
-from windlass.localcluster.store_types import ForgottenError, Page, place_of
+from windlass.localcluster.store_types import CompactedError, Page, object_key
 
 # How many objects are looked at in one go where only some of them are wanted.
 _BATCH = 500
@@ -42,7 +42,7 @@ def listed(
     version = token.version if token else _exact_version(store, query)
     try:
         page = _selected(store, kind, namespace, selection, token.after if token else "", limit, version)
-    except ForgottenError as error:
+    except CompactedError as error:
         raise _too_old(kind, is_continued=token is not None) from error
     metadata: dict[str, object] = {"resourceVersion": str(page.version)}
     if kind.is_custom:
@@ -98,7 +98,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 def _place(body: bytes) -> str:
     meta = msgspec.json.decode(body, type=_Named).metadata
-    return place_of(meta.namespace, meta.name)
+    return object_key(meta.namespace, meta.name)
 
 
 _MATCHES = ("Exact", "NotOlderThan", "")

@@ -18,7 +18,7 @@ from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.options import is_true
 from windlass.localcluster.apiserver.request_targets import Target
 from windlass.localcluster.apiserver.strategy import Strategy
-from windlass.localcluster.store_types import place_of
+from windlass.localcluster.store_types import object_key
 from windlass.localcluster.usage import PodUsage, Reading
 
 GROUP = "metrics.k8s.io"
@@ -108,7 +108,7 @@ class PodMetrics:
 
     async def _one(self, kind: Kind, measured: Kind, target: Target) -> dict[str, Any]:
         reading = await self._meter.reading()
-        place = place_of(target.namespace, target.name)
+        place = object_key(target.namespace, target.name)
         body = self._lifecycle.store.get(measured.resource, place)
         found = None if body is None else _metrics(kind, _decode(body).metadata, reading)
         if found is None:

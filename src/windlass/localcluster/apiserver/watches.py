@@ -66,7 +66,7 @@ class Feed:
         self.let_go: Callable[[], None] = lambda: None
 
     def offer(self, change: Change) -> None:
-        is_news = change.version > self._began and change.place.startswith(self._prefix)
+        is_news = change.version > self._began and change.key.startswith(self._prefix)
         if not is_news or self.is_behind or self.is_closed:
             return
         line = event_line(change, self._watch.selection, self._show)
@@ -191,7 +191,7 @@ def too_old(since: int, store: Store) -> dict[str, object]:
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": f"too old resource version: {since} ({store.forgotten})",
+        "message": f"too old resource version: {since} ({store.compacted_version})",
         "reason": "Expired",
         "code": 410,
     }

@@ -18,8 +18,8 @@ from windlass.localcluster.apiserver.lifecycle import FOREGROUND, ORPHAN, Lifecy
 from windlass.localcluster.apiserver.options import DeleteOptions
 from windlass.localcluster.apiserver.strategy import Object
 from windlass.localcluster.controllers import loops
-from windlass.localcluster.controllers.loops import Key
-from windlass.localcluster.store_types import Change, StoreError, place_of
+from windlass.localcluster.controllers.loops import ObjectRef
+from windlass.localcluster.store_types import Change, StoreError, object_key
 
 logger = logging.getLogger(__name__)
 
@@ -58,10 +58,10 @@ class Collector:
         # Owners, by uid, and namespaces whose dependents and contents have all been deleted once: they only wait.
         self._swept: set[str] = set()
         # Namespaces and definitions that wait until the last of their objects is gone.
-        self._emptying: set[Key] = set()
+        self._emptying: set[ObjectRef] = set()
         self._store.listen(self._on_change)
-        for key in (*self._store.owned(), *self._store.mentioning('"deletionTimestamp"')):
-            self._queue.add(key)
+        for ref in (*self._store.all_owned(), *self._store.containing('"deletionTimestamp"')):
+            self._queue.add(ref)
 
     async def run(self) -> None:
         await loops.work_off(self, self._queue.news)
@@ -72,79 +72,79 @@ class Collector:
 
     def step(self) -> None:
         """Look at one object of the queue."""
-        key = self._queue.take()
+        ref = self._queue.take()
         try:
-            self._look_at(key)
+            self._look_at(ref)
         except api_errors.ApiError as error:
             if error.code not in (404, 409):
-                logger.warning("garbage collection of %s %s was refused: %s", *key, error.message)
+                logger.warning("garbage collection of %s %s was refused: %s", *ref, error.message)
         except StoreError as error:
-            self._after_commit(key, error)
+            self._after_commit(ref, error)
         except Exception:
-            logger.exception("garbage collection of %s %s failed", *key)
-        if not self._store.is_settled:
-            self._store.when_settled(lambda failure: self._after_commit(key, failure))
+            logger.exception("garbage collection of %s %s failed", *ref)
+        if not self._store.is_committed:
+            self._store.on_commit(lambda failure: self._after_commit(ref, failure))
 
-    def _after_commit(self, key: Key, failure: StoreError | None) -> None:
+    def _after_commit(self, ref: ObjectRef, failure: StoreError | None) -> None:
         """What could not be stored has to be done again, when there may be room."""
         if failure is None:
             return
-        logger.warning("garbage collection of %s %s is tried again: %s", *key, failure)
+        logger.warning("garbage collection of %s %s is tried again: %s", *ref, failure)
         self._swept.clear()
         try:
-            asyncio.get_running_loop().call_later(SECONDS_TO_NEXT_TRY, self._queue.add, key)
+            asyncio.get_running_loop().call_later(SECONDS_TO_NEXT_TRY, self._queue.add, ref)
         except RuntimeError:
-            self._queue.add(key)
+            self._queue.add(ref)
 
     def _on_change(self, change: Change) -> None:
-        key = (change.resource, change.place)
+        ref = (change.resource, change.key)
         if change.after is None:
-            self._on_deleted(key, change.before or b"")
+            self._on_deleted(ref, change.before or b"")
             return
         is_going = b'"deletionTimestamp"' in change.after
         if is_going or b'"ownerReferences"' in change.after:
-            self._queue.add(key)
+            self._queue.add(ref)
         if change.before is not None and b'"ownerReferences"' in change.before:
-            self._on_disowned(change.place, change.before, change.after)
+            self._on_disowned(change.key, change.before, change.after)
         if is_going and change.resource in ("namespaces", DEFINITIONS):
-            self._emptying.add(key)
+            self._emptying.add(ref)
         if is_going and change.before is not None and b'"finalizers"' in change.before:
             # The conditions of its namespace name the finalizers that remain.
-            self._look_again_at_namespace(change.place)
+            self._look_again_at_namespace(change.key)
 
-    def _on_disowned(self, place: str, before: bytes, after: bytes) -> None:
+    def _on_disowned(self, key: str, before: bytes, after: bytes) -> None:
         """An owner that waits for this object may have to wait no longer."""
         now = _decode_head(after).metadata.owner_references
         for reference in _decode_head(before).metadata.owner_references:
             if reference not in now:
-                owner = self._place_of(reference, place.rpartition("/")[0])
+                owner = self._owner_ref(reference, key.rpartition("/")[0])
                 if owner is not None:
                     self._queue.add(owner)
 
-    def _on_deleted(self, key: Key, body: bytes) -> None:
+    def _on_deleted(self, ref: ObjectRef, body: bytes) -> None:
         head = _decode_head(body).metadata
         self._swept.discard(head.uid)
         for dependent in self._store.owned_by(head.uid):
             self._queue.add(dependent)
         for reference in head.owner_references:
-            owner = self._place_of(reference, key[1].rpartition("/")[0])
+            owner = self._owner_ref(reference, ref[1].rpartition("/")[0])
             if owner is not None:
                 self._queue.add(owner)
-        self._emptying.discard(key)
-        resource, place = key
-        for waiting in (("namespaces", place.partition("/")[0]), (DEFINITIONS, resource)):
+        self._emptying.discard(ref)
+        resource, key = ref
+        for waiting in (("namespaces", key.partition("/")[0]), (DEFINITIONS, resource)):
             if waiting in self._emptying:
                 self._queue.add(waiting)
 
-    def _look_again_at_namespace(self, place: str) -> None:
-        namespace = ("namespaces", place.partition("/")[0])
+    def _look_again_at_namespace(self, key: str) -> None:
+        namespace = ("namespaces", key.partition("/")[0])
         if namespace in self._emptying:
             self._queue.add(namespace)
 
-    def _look_at(self, key: Key) -> None:
-        resource, place = key
+    def _look_at(self, ref: ObjectRef) -> None:
+        resource, key = ref
         kind = self._lifecycle.registry.stored_as(resource)
-        body = self._store.get(resource, place)
+        body = self._store.get(resource, key)
         if kind is None or body is None:
             return
         obj = bodies.decode_stored(body)
@@ -186,9 +186,9 @@ class Collector:
         self._drop_finalizer(kind, obj, ORPHAN)
 
     def _dependents(self, uid: str) -> Iterator[tuple[Kind, Object]]:
-        for resource, place in self._store.owned_by(uid):
+        for resource, key in self._store.owned_by(uid):
             kind = self._lifecycle.registry.stored_as(resource)
-            body = self._store.get(resource, place)
+            body = self._store.get(resource, key)
             if kind is not None and body is not None:
                 yield kind, bodies.decode_stored(body)
 
@@ -224,11 +224,11 @@ class Collector:
 
     def _state_of(self, reference: _Reference, namespace: str) -> str:
         """Of an owner: "here", "gone", or "waits" until its dependents are gone."""
-        key = self._place_of(reference, namespace)
-        if key is None:
+        ref = self._owner_ref(reference, namespace)
+        if ref is None:
             # Nobody can tell whether it is there. It is not taken for gone.
             return "here"
-        body = self._store.get(*key)
+        body = self._store.get(*ref)
         if body is None:
             return "gone"
         meta = bodies.decode_stored(body)["metadata"]
@@ -236,12 +236,12 @@ class Collector:
             return "gone"
         return "waits" if _is_waiting(meta) else "here"
 
-    def _place_of(self, reference: _Reference, namespace: str) -> Key | None:
+    def _owner_ref(self, reference: _Reference, namespace: str) -> ObjectRef | None:
         """Where an owner stands: in the namespace of its dependent, or in none. None: there is no telling."""
         kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
         if kind is None or (kind.namespaced and not namespace):
             return None
-        return kind.resource, place_of(namespace if kind.namespaced else "", reference.name)
+        return kind.resource, object_key(namespace if kind.namespaced else "", reference.name)
 
     def _drop_owners(self, kind: Kind, obj: Object, uids: set[str]) -> None:
         def without(old: Object) -> Object:

@@ -4,8 +4,8 @@ import asyncio
 from collections import OrderedDict
 from typing import Protocol
 
-Key = tuple[str, str]
-"""The resource of an object, and its place."""
+ObjectRef = tuple[str, str]
+"""The resource of an object, and its key."""
 
 
 class Worker(Protocol):
@@ -21,16 +21,16 @@ class Queue:
 
     def __init__(self) -> None:
         self.news = asyncio.Event()
-        self._keys: OrderedDict[Key, None] = OrderedDict()
+        self._keys: OrderedDict[ObjectRef, None] = OrderedDict()
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
-    def add(self, key: Key) -> None:
-        self._keys.setdefault(key)
+    def add(self, ref: ObjectRef) -> None:
+        self._keys.setdefault(ref)
         self.news.set()
 
-    def take(self) -> Key:
+    def take(self) -> ObjectRef:
         return self._keys.popitem(last=False)[0]
 
 

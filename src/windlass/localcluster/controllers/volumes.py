@@ -107,8 +107,8 @@ class Volumes:
             self._lifecycle.amend(kind, meta["namespace"], meta["name"], change)
         except StoreError as error:
             self._after_commit(claim, error)
-        if not self._store.is_settled:
-            self._store.when_settled(lambda failure: self._after_commit(claim, failure))
+        if not self._store.is_committed:
+            self._store.on_commit(lambda failure: self._after_commit(claim, failure))
 
     def _after_commit(self, claim: Object, failure: StoreError | None) -> None:
         """What could not be stored has to be done again, when there may be room."""

@@ -33,7 +33,7 @@ from windlass.localcluster.kubelet.usage_collector import ContainerRun
 from windlass.localcluster.sandbox import log_format
 from windlass.localcluster.sandbox.process import cgroups
 from windlass.localcluster.sandbox.process.usage import Target
-from windlass.localcluster.store_types import Change, place_of
+from windlass.localcluster.store_types import Change, object_key
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class Kubelet:
     # Changes in the API server
 
     def _on_change(self, change: Change) -> None:
-        namespace = change.place.partition("/")[0]
+        namespace = change.key.partition("/")[0]
         if change.resource == _PODS:
             self._on_pod_change(change)
         elif change.resource in _VOLUME_SOURCES:
@@ -160,7 +160,7 @@ class Kubelet:
         if change.after is not None:
             self._on_pod(bodies.decode_stored(change.after))
             return
-        uid = self._uids.pop(change.place, None)
+        uid = self._uids.pop(change.key, None)
         if uid in self._workers:
             self._workers[uid].on_deleted()
 
@@ -253,7 +253,7 @@ class Kubelet:
     # The runtime of the API server
 
     def _worker(self, namespace: str, pod: str) -> PodWorker:
-        worker = self._workers.get(self._uids.get(place_of(namespace, pod), ""))
+        worker = self._workers.get(self._uids.get(object_key(namespace, pod), ""))
         if worker is None:
             raise api_errors.not_found("", _PODS, pod)
         return worker
@@ -318,7 +318,7 @@ def _run_id(worker: PodWorker, container: str) -> str:
 
 
 def _place(pod: Json) -> str:
-    return place_of(pod["metadata"]["namespace"], pod["metadata"]["name"])
+    return object_key(pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
 def _bytes_below(folder: Path) -> int:

@@ -13,7 +13,7 @@ from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.localcluster.kubelet.containers.hosts_file import CLUSTER_DOMAIN, Entry
 from windlass.localcluster.kubelet.volumes import service_account
-from windlass.localcluster.store_types import Change, place_of
+from windlass.localcluster.store_types import Change, object_key
 from windlass.model.base import Json
 
 ApiServer = Callable[[Json], tuple[str, int] | None]
@@ -74,7 +74,7 @@ class ObjectLookup:
             return
         before, after = (body and _VIEWS[change.resource](body) for body in (change.before, change.after))
         if before != after:
-            self._entries.pop(change.place.partition("/")[0], None)
+            self._entries.pop(change.key.partition("/")[0], None)
 
     def _object(self, kind: str, namespace: str, name: str) -> Json | None:
         found = self._stored(_RESOURCES[kind], namespace, name)
@@ -85,7 +85,7 @@ class ObjectLookup:
         return found
 
     def _stored(self, resource: str, namespace: str, name: str) -> Json | None:
-        body = self._store.get(resource, place_of(namespace, name))
+        body = self._store.get(resource, object_key(namespace, name))
         return None if body is None else bodies.decode_stored(body)
 
 

@@ -30,9 +30,9 @@ class Ledger:
         if known is not None and _what_matters(known.node) == _what_matters(node):
             return False
         account = node_resources.account_of(node)
-        for place, (where, asked) in self._pods.items():
+        for key, (where, asked) in self._pods.items():
             if where == name:
-                account = account.with_pod(place, asked)
+                account = account.with_pod(key, asked)
         self._accounts[name] = account
         self.version += 1
         return True
@@ -41,28 +41,28 @@ class Ledger:
         self.version += 1
         return self._accounts.pop(name, None) is not None
 
-    def note_pod(self, place: str, pod: Json) -> bool:
+    def note_pod(self, key: str, pod: Json) -> bool:
         """Write down what a pod holds now. Is there anything that it held and does not hold as before?"""
         node = pod["spec"].get("nodeName")
         if not node or node_resources.has_ended(pod):
-            return self.drop_pod(place)
+            return self.drop_pod(key)
         now = (node, node_resources.asked_by(pod))
-        if self._pods.get(place) == now:
+        if self._pods.get(key) == now:
             return False
-        held_something = self.drop_pod(place)
-        self._pods[place] = now
+        held_something = self.drop_pod(key)
+        self._pods[key] = now
         if node in self._accounts:
-            self._accounts[node] = self._accounts[node].with_pod(place, now[1])
+            self._accounts[node] = self._accounts[node].with_pod(key, now[1])
         self.version += 1
         return held_something
 
-    def drop_pod(self, place: str) -> bool:
-        held = self._pods.pop(place, None)
+    def drop_pod(self, key: str) -> bool:
+        held = self._pods.pop(key, None)
         if held is None:
             return False
         node, _ = held
         if node in self._accounts:
-            self._accounts[node] = self._accounts[node].without_pod(place)
+            self._accounts[node] = self._accounts[node].without_pod(key)
         self.version += 1
         return True
 

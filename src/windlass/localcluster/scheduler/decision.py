@@ -13,7 +13,7 @@ from windlass.localcluster.scheduler import filters, node_resources, scoring
 from windlass.localcluster.scheduler.cache import Ledger
 from windlass.localcluster.scheduler.filters import Refusal
 from windlass.localcluster.scheduler.node_resources import Account, Asked, Wanted
-from windlass.localcluster.store_types import place_of
+from windlass.localcluster.store_types import object_key
 from windlass.model.base import Json
 
 SCHEDULER = "default-scheduler"
@@ -42,7 +42,7 @@ def place(pod: Json, nodes: Iterable[Json], pods: Iterable[Json]) -> Outcome:
     for node in nodes:
         ledger.note_node(node)
     for other in pods:
-        ledger.note_pod(place_of(other["metadata"].get("namespace", ""), other["metadata"]["name"]), other)
+        ledger.note_pod(object_key(other["metadata"].get("namespace", ""), other["metadata"]["name"]), other)
     return choose(node_resources.wanted_by(pod), ledger.accounts)
 
 

@@ -71,21 +71,21 @@ class Account(msgspec.Struct, frozen=True):
     def free(self, resource: str) -> int:
         return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
 
-    def with_pod(self, place: str, asked: Asked) -> "Account":
+    def with_pod(self, key: str, asked: Asked) -> "Account":
         return msgspec.structs.replace(
             self,
             requested=_sum(self.requested, asked.amounts),
             presumed=_sum(self.presumed, asked.presumed),
-            pods={**self.pods, place: asked},
+            pods={**self.pods, key: asked},
         )
 
-    def without_pod(self, place: str) -> "Account":
-        asked = self.pods[place]
+    def without_pod(self, key: str) -> "Account":
+        asked = self.pods[key]
         return msgspec.structs.replace(
             self,
             requested=_sum(self.requested, _negative(asked.amounts)),
             presumed=_sum(self.presumed, _negative(asked.presumed)),
-            pods={other: theirs for other, theirs in self.pods.items() if other != place},
+            pods={other: theirs for other, theirs in self.pods.items() if other != key},
         )
 
     def free_gpus(self, count: int) -> tuple[int, ...] | None:

@@ -22,7 +22,7 @@ from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.scheduler import claims, decision, gpus, messages, node_resources
 from windlass.localcluster.scheduler.cache import Ledger
 from windlass.localcluster.scheduler.node_resources import Wanted
-from windlass.localcluster.store_types import Change, StoreError, place_of
+from windlass.localcluster.store_types import Change, StoreError, object_key
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
@@ -81,42 +81,42 @@ class Scheduler:
         """Decide for pods of the queue until one of them got a node or a new message."""
         if self._is_all_to_be_tried:
             self._is_all_to_be_tried = False
-            for place in self._unplaced:
-                self._add(place)
+            for key in self._unplaced:
+                self._add(key)
         for _ in range(min(len(self._queue), _MOST_DECISIONS_IN_A_TURN)):
-            _, place = heapq.heappop(self._queue)
-            self._queued.discard(place)
-            if place in self._unplaced and self._did_act_on(place):
+            _, key = heapq.heappop(self._queue)
+            self._queued.discard(key)
+            if key in self._unplaced and self._did_act_on(key):
                 return
 
-    def _did_act_on(self, place: str) -> bool:
+    def _did_act_on(self, key: str) -> bool:
         try:
-            acted = self._decide(place, self._unplaced[place])
+            acted = self._decide(key, self._unplaced[key])
         except ApiError as error:
             # It is gone, or it has a node by now: that is still to be heard of.
             if error.code not in (404, 409):
-                logger.warning("scheduling of pod %s was refused: %s", place, error.message)
-            self._unplaced.pop(place, None)
+                logger.warning("scheduling of pod %s was refused: %s", key, error.message)
+            self._unplaced.pop(key, None)
             return True
         except StoreError as error:
             self._after_commit(error)
             return True
         except Exception:
-            logger.exception("scheduling of pod %s failed", place)
+            logger.exception("scheduling of pod %s failed", key)
             return True
-        if acted and not self._store.is_settled:
-            self._store.when_settled(self._after_commit)
+        if acted and not self._store.is_committed:
+            self._store.on_commit(self._after_commit)
         return acted
 
-    def _decide(self, place: str, unplaced: _Unplaced) -> bool:
+    def _decide(self, key: str, unplaced: _Unplaced) -> bool:
         match self._outcome(unplaced):
             case decision.Placed(node):
-                self._bind(place, unplaced, node)
+                self._bind(key, unplaced, node)
                 return True
             case decision.Unschedulable(message):
                 if message == unplaced.told:
                     return False
-                self._tell(place, unplaced, message)
+                self._tell(key, unplaced, message)
                 return True
 
     def _outcome(self, unplaced: _Unplaced) -> decision.Outcome:
@@ -135,7 +135,7 @@ class Scheduler:
     def _hindrance(self, pod: Json) -> str:
         namespace = pod["metadata"]["namespace"]
         for name in claims.names(pod["spec"]):
-            body = self._store.get(_CLAIMS, place_of(namespace, name))
+            body = self._store.get(_CLAIMS, object_key(namespace, name))
             found = claims.hindrance(name, None if body is None else bodies.decode_stored(body))
             if found:
                 return found
@@ -143,7 +143,7 @@ class Scheduler:
 
     # Writing
 
-    def _bind(self, place: str, unplaced: _Unplaced, node: str) -> None:
+    def _bind(self, key: str, unplaced: _Unplaced, node: str) -> None:
         def bound(pod: Json) -> Json:
             # By now it may be another pod of the same name, of which nothing was decided.
             is_the_same = pod["metadata"]["uid"] == unplaced.uid
@@ -154,8 +154,8 @@ class Scheduler:
         written = self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], bound)
         pod = bodies.decode_stored(written.body)
         # Without waiting to hear of it: the next decision follows at once.
-        self._unplaced.pop(place, None)
-        self._ledger.note_pod(place, pod)
+        self._unplaced.pop(key, None)
+        self._ledger.note_pod(key, pod)
         if pod["spec"].get("nodeName") == node:
             message = messages.bound_message(pod, node)
             self._events.record_series(pod, "Normal", "Scheduled", "Binding", message)
@@ -165,14 +165,14 @@ class Scheduler:
         given = self._ledger.account(node).free_gpus(count) if count else None
         return {gpus.ANNOTATION: gpus.written(given)} if given else {}
 
-    def _tell(self, place: str, unplaced: _Unplaced, message: str) -> None:
+    def _tell(self, key: str, unplaced: _Unplaced, message: str) -> None:
         def told(pod: Json) -> Json:
             is_the_same = pod["metadata"]["uid"] == unplaced.uid
             return messages.with_condition(pod, message, self._lifecycle.now()) if is_the_same else pod
 
         meta = unplaced.pod["metadata"]
         self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], told)
-        self._unplaced[place] = msgspec.structs.replace(unplaced, told=message)
+        self._unplaced[key] = msgspec.structs.replace(unplaced, told=message)
         self._events.record_series(unplaced.pod, "Warning", "FailedScheduling", "Scheduling", message)
 
     def _kind(self, resource: str) -> Kind:
@@ -201,7 +201,7 @@ class Scheduler:
             self._ledger.note_node(bodies.decode_stored(body))
         for body in self._store.all(_PODS):
             pod = bodies.decode_stored(body)
-            self._note_pod(place_of(pod["metadata"]["namespace"], pod["metadata"]["name"]), pod)
+            self._note_pod(object_key(pod["metadata"]["namespace"], pod["metadata"]["name"]), pod)
         self._refused.clear()
         self._try_all()
 
@@ -215,30 +215,30 @@ class Scheduler:
 
     def _on_pod(self, change: Change) -> None:
         if change.after is None:
-            self._unplaced.pop(change.place, None)
-            was_anything_freed = self._ledger.drop_pod(change.place)
+            self._unplaced.pop(change.key, None)
+            was_anything_freed = self._ledger.drop_pod(change.key)
         else:
-            was_anything_freed = self._note_pod(change.place, bodies.decode_stored(change.after))
+            was_anything_freed = self._note_pod(change.key, bodies.decode_stored(change.after))
         if was_anything_freed:
             self._try_all()
 
     def _on_node(self, change: Change) -> None:
         if change.after is None:
-            makes_a_difference = self._ledger.drop_node(change.place)
+            makes_a_difference = self._ledger.drop_node(change.key)
         else:
             makes_a_difference = self._ledger.note_node(bodies.decode_stored(change.after))
         if makes_a_difference:
             self._try_all()
 
-    def _note_pod(self, place: str, pod: Json) -> bool:
+    def _note_pod(self, key: str, pod: Json) -> bool:
         if decision.awaits_placement(pod):
-            self._note_unplaced(place, pod)
+            self._note_unplaced(key, pod)
         else:
-            self._unplaced.pop(place, None)
-        return self._ledger.note_pod(place, pod)
+            self._unplaced.pop(key, None)
+        return self._ledger.note_pod(key, pod)
 
-    def _note_unplaced(self, place: str, pod: Json) -> None:
-        known = self._unplaced.get(place)
+    def _note_unplaced(self, key: str, pod: Json) -> None:
+        known = self._unplaced.get(key)
         wanted = node_resources.wanted_by(pod)
         new = _Unplaced(
             pod,
@@ -248,18 +248,18 @@ class Scheduler:
             (-wanted.asked.priority, self._arrivals) if known is None else known.turn,
         )
         self._arrivals += 1
-        self._unplaced[place] = new
+        self._unplaced[key] = new
         # Much happens to a pod that waits, the message of why it does so among it.
         is_as_it_was = known is not None and (known.uid, known.shape) == (new.uid, new.shape)
         if not is_as_it_was:
-            self._add(place)
+            self._add(key)
 
     def _try_all(self) -> None:
         self._is_all_to_be_tried = bool(self._unplaced)
         self._news.set()
 
-    def _add(self, place: str) -> None:
-        if place not in self._queued:
-            self._queued.add(place)
-            heapq.heappush(self._queue, (self._unplaced[place].turn, place))
+    def _add(self, key: str) -> None:
+        if key not in self._queued:
+            self._queued.add(key)
+            heapq.heappush(self._queue, (self._unplaced[key].turn, key))
         self._news.set()

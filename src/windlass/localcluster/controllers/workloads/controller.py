@@ -16,7 +16,7 @@ from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.checks import label_selectors
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.controllers import loops
-from windlass.localcluster.controllers.loops import Key
+from windlass.localcluster.controllers.loops import ObjectRef
 from windlass.localcluster.controllers.workloads import (
     deployments,
     jobs,
@@ -28,7 +28,7 @@ from windlass.localcluster.controllers.workloads import (
 from windlass.localcluster.controllers.workloads.decisions import Decision
 from windlass.localcluster.controllers.workloads.executor import Actor, RefusedError
 from windlass.localcluster.controllers.workloads.observed import Pod
-from windlass.localcluster.store_types import Change, StoreError, place_of
+from windlass.localcluster.store_types import Change, StoreError, object_key
 from windlass.model.base import Json
 
 logger = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Workloads:
         self._store = lifecycle.store
         self._actor = Actor(lifecycle)
         self._queue = loops.Queue()
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._timers: dict[ObjectRef, asyncio.TimerHandle] = {}
         self._store.listen(self._on_change)
         self._look_at_all()
 
@@ -93,24 +93,24 @@ class Workloads:
 
     def step(self) -> None:
         """Look at one workload, or at one pod that nobody controls."""
-        key = self._queue.take()
+        ref = self._queue.take()
         try:
-            self._look_at(key)
+            self._look_at(ref)
         except ApiError as error:
-            logger.warning("%s %s: %s", *key, error.message)
-            self._later(key, _SECONDS_AFTER_REFUSAL)
+            logger.warning("%s %s: %s", *ref, error.message)
+            self._later(ref, _SECONDS_AFTER_REFUSAL)
         except StoreError as error:
-            self._after_commit(key, error)
+            self._after_commit(ref, error)
         except Exception:
-            logger.exception("%s %s could not be looked after", *key)
-        if not self._store.is_settled:
-            self._store.when_settled(lambda failure: self._after_commit(key, failure))
+            logger.exception("%s %s could not be looked after", *ref)
+        if not self._store.is_committed:
+            self._store.on_commit(lambda failure: self._after_commit(ref, failure))
 
-    def _after_commit(self, key: Key, failure: StoreError | None) -> None:
+    def _after_commit(self, ref: ObjectRef, failure: StoreError | None) -> None:
         """What could not be stored has to be done again, when there may be room."""
         if failure is not None:
-            logger.warning("%s %s is looked at again: %s", *key, failure)
-            self._later(key, _SECONDS_TO_NEXT_TRY)
+            logger.warning("%s %s is looked at again: %s", *ref, failure)
+            self._later(ref, _SECONDS_TO_NEXT_TRY)
 
     # Hearing
 
@@ -118,14 +118,14 @@ class Workloads:
         for resource in KINDS:
             for body in self._store.all(resource):
                 meta = bodies.decode_stored(body)["metadata"]
-                self._queue.add((resource, place_of(meta["namespace"], meta["name"])))
-        for place in self._tracked():
-            self._queue.add((_PODS, place))
+                self._queue.add((resource, object_key(meta["namespace"], meta["name"])))
+        for key in self._tracked():
+            self._queue.add((_PODS, key))
 
     def _tracked(self) -> Iterator[str]:
         """Pods that wait to be counted; by a Job, if that is still there."""
-        found = self._store.mentioning(f'"{observed.TRACKING}"')
-        return (place for resource, place in found if resource == _PODS)
+        found = self._store.containing(f'"{observed.TRACKING}"')
+        return (key for resource, key in found if resource == _PODS)
 
     def _on_change(self, change: Change) -> None:
         if change.resource == _PODS:
@@ -134,30 +134,30 @@ class Workloads:
             self._on_workload(change)
 
     def _on_pod(self, change: Change) -> None:
-        for owner in {*self._owners(change.before, change.place), *self._owners(change.after, change.place)}:
+        for owner in {*self._owners(change.before, change.key), *self._owners(change.after, change.key)}:
             self._queue.add(owner)
         if change.after is None:
             return
         is_orphan = _CONTROLLED not in change.after and self._is_anything_there()
-        if is_orphan or self._waits_for_nobody(change.after, change.place):
-            self._queue.add((_PODS, change.place))
+        if is_orphan or self._waits_for_nobody(change.after, change.key):
+            self._queue.add((_PODS, change.key))
 
-    def _waits_for_nobody(self, body: bytes, place: str) -> bool:
+    def _waits_for_nobody(self, body: bytes, key: str) -> bool:
         """Is it to be counted by a Job that is gone?"""
         if _TRACKED not in body:
             return False
-        return all(self._store.get(*owner) is None for owner in self._owners(body, place))
+        return all(self._store.get(*owner) is None for owner in self._owners(body, key))
 
     def _on_workload(self, change: Change) -> None:
-        key = (change.resource, change.place)
-        for owner in {*self._owners(change.before, change.place), *self._owners(change.after, change.place)}:
+        ref = (change.resource, change.key)
+        for owner in {*self._owners(change.before, change.key), *self._owners(change.after, change.key)}:
             self._queue.add(owner)
         if change.after is not None:
-            self._queue.add(key)
+            self._queue.add(ref)
         if change.before is None:
-            self._look_for_orphans(change.place.partition("/")[0])
+            self._look_for_orphans(change.key.partition("/")[0])
         if change.after is None:
-            self._forget_timer(key)
+            self._forget_timer(ref)
             uid = bodies.decode_stored(change.before or b"")["metadata"]["uid"]
             for dependent in self._store.owned_by(uid):
                 if dependent[0] == _PODS:
@@ -166,49 +166,49 @@ class Workloads:
     def _look_for_orphans(self, namespace: str) -> None:
         for body in self._store.all(_PODS, namespace):
             if _CONTROLLED not in body:
-                self._queue.add((_PODS, place_of(namespace, observed.pod(body).name)))
+                self._queue.add((_PODS, object_key(namespace, observed.pod(body).name)))
 
-    def _owners(self, body: bytes | None, place: str) -> Iterator[Key]:
+    def _owners(self, body: bytes | None, key: str) -> Iterator[ObjectRef]:
         """The workload that controls an object."""
         if body is None or _CONTROLLED not in body:
             return
         for reference in _decode_head(body).metadata.owner_references:
             kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
             if reference.controller and kind is not None and kind.resource in KINDS:
-                yield kind.resource, place_of(place.partition("/")[0], reference.name)
+                yield kind.resource, object_key(key.partition("/")[0], reference.name)
 
     def _is_anything_there(self) -> bool:
         return any(self._store.count(resource) for resource in OF_PODS)
 
     # Waiting
 
-    def _wake(self, key: Key, at: datetime | None) -> None:
-        self._forget_timer(key)
+    def _wake(self, ref: ObjectRef, at: datetime | None) -> None:
+        self._forget_timer(ref)
         if at is not None:
             # Times are written in whole seconds: a little late is never early.
-            self._later(key, max((at - self._lifecycle.clock()).total_seconds(), 0.0) + 0.01)
+            self._later(ref, max((at - self._lifecycle.clock()).total_seconds(), 0.0) + 0.01)
 
-    def _later(self, key: Key, seconds: float) -> None:
-        self._forget_timer(key)
+    def _later(self, ref: ObjectRef, seconds: float) -> None:
+        self._forget_timer(ref)
         try:
-            self._timers[key] = asyncio.get_running_loop().call_later(seconds, self._wake_up, key)
+            self._timers[ref] = asyncio.get_running_loop().call_later(seconds, self._wake_up, ref)
         except RuntimeError:
-            self._queue.add(key)
+            self._queue.add(ref)
 
-    def _wake_up(self, key: Key) -> None:
-        self._timers.pop(key, None)
-        self._queue.add(key)
+    def _wake_up(self, ref: ObjectRef) -> None:
+        self._timers.pop(ref, None)
+        self._queue.add(ref)
 
-    def _forget_timer(self, key: Key) -> None:
-        timer = self._timers.pop(key, None)
+    def _forget_timer(self, ref: ObjectRef) -> None:
+        timer = self._timers.pop(ref, None)
         if timer is not None:
             timer.cancel()
 
     # Looking
 
-    def _look_at(self, key: Key) -> None:
-        resource, place = key
-        body = self._store.get(resource, place)
+    def _look_at(self, ref: ObjectRef) -> None:
+        resource, key = ref
+        body = self._store.get(resource, key)
         if body is None:
             return
         if resource == _PODS:
@@ -217,12 +217,12 @@ class Workloads:
         workload = bodies.decode_stored(body)
         kind = self._actor.kind(resource)
         decision = self._decision(resource, workload)
-        self._wake(key, decision.wake_at)
+        self._wake(ref, decision.wake_at)
         try:
             self._actor.perform(kind, workload, decision)
         except RefusedError as refusal:
             self._actor.tell(kind, workload, "Warning", "FailedCreate", str(refusal))
-            self._later(key, _SECONDS_AFTER_REFUSAL)
+            self._later(ref, _SECONDS_AFTER_REFUSAL)
 
     def _decision(self, resource: str, workload: Json) -> Decision:
         now = self._lifecycle.clock()
@@ -232,13 +232,13 @@ class Workloads:
 
     def _replica_sets_of(self, deployment: Json) -> list[Json]:
         owned = self._store.owned_by(deployment["metadata"]["uid"])
-        found = (self._store.get(*key) for key in owned if key[0] == replica_sets.RESOURCE)
+        found = (self._store.get(*ref) for ref in owned if ref[0] == replica_sets.RESOURCE)
         return [bodies.decode_stored(body) for body in found if body is not None]
 
     def _pods_of(self, workload: Json) -> list[Pod]:
         """Those that it controls, in the order of their creation."""
         uid = workload["metadata"]["uid"]
-        found = (self._store.get(*key) for key in self._store.owned_by(uid) if key[0] == _PODS)
+        found = (self._store.get(*ref) for ref in self._store.owned_by(uid) if ref[0] == _PODS)
         pods = [observed.pod(body) for body in found if body is not None]
         mine = [pod for pod in pods if pod.controller == uid and not self._is_released(workload, pod)]
         return sorted(mine, key=lambda pod: (pod.created, pod.name))
@@ -281,5 +281,5 @@ class Workloads:
 
     def _is_there(self, namespace: str, reference: Json) -> bool:
         kind = self._lifecycle.registry.called(reference["apiVersion"], reference["kind"])
-        body = kind and self._store.get(kind.resource, place_of(namespace, reference["name"]))
+        body = kind and self._store.get(kind.resource, object_key(namespace, reference["name"]))
         return bool(body) and bodies.decode_stored(body or b"")["metadata"]["uid"] == reference["uid"]
