@@ -26,13 +26,13 @@ import msgspec
 
 from windlass.localcluster import store_types
 from windlass.localcluster.store_types import (
+    AlreadyExistsError,
     Change,
     CompactedError,
+    ConflictError,
     NotFoundError,
     Page,
-    ConflictError,
     StoreError,
-    AlreadyExistsError,
 )
 
 logger = logging.getLogger(__name__)
