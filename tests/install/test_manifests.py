@@ -60,7 +60,7 @@ def test_everything_is_ours_once_and_after_what_it_needs(name: str) -> None:
     order = [one["kind"] for one in made]
     keys = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in made]
 
-    assert all(plan.is_ours(one) for one in made)
+    assert all(plan.is_ours(one["metadata"]["labels"]) for one in made)
     assert len(set(keys)) == len(keys)
     for earlier, later in (
         ("CustomResourceDefinition", "Namespace"),

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec, TaskRoleSpec, TaskSpec
+from windlass.model.framework import Framework, FrameworkSpec, TaskRoleSpec, TaskSpec
 from windlass.model.status import (
     FrameworkAttemptStatus,
     FrameworkStatus,
@@ -59,7 +60,7 @@ def running() -> Build:
         return Framework(
             api_version=names.api_version(group),
             kind=names.KIND,
-            metadata=FrameworkMetadata(
+            metadata=ObjectMeta(
                 name="digits", namespace="research", uid="framework", annotations=annotations or {}
             ),
             spec=FrameworkSpec(task_roles=(TaskRoleSpec(role, tasks, task=TaskSpec(pod=template)),)),

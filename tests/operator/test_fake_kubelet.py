@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from fake_kubelet import history, lifecycle
 from fake_kubelet.history import Sighting
-from fake_kubelet.lifecycle import Life, Metadata, Pod
+from fake_kubelet.lifecycle import Life, Pod
 from operated import clusters
 from operated.place import Place
 from operated.processes import Spawned
 from operated.world import World
 
 from conformance.waiting import wait_for
+from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.model import names
 
 
@@ -129,7 +130,7 @@ def test_command_prints_a_summary_when_it_is_stopped(monkeypatch: pytest.MonkeyP
 def test_annotations(said: dict[str, str], life: Life) -> None:
     annotations = {f"{lifecycle.ANNOTATION_PREFIX}{key}": value for key, value in said.items()}
     play = lifecycle.by_annotations(Life(exit_code=9))
-    assert play(Pod(metadata=Metadata(annotations=annotations))) == life
+    assert play(Pod(metadata=OwnedObjectMeta(annotations=annotations))) == life
 
 
 def sighting(uid: str, started: float | None, ended: float | None, name: str = "pod") -> Sighting:

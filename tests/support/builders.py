@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from windlass.k8s.metadata import OwnerReference
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import (
@@ -12,7 +13,6 @@ from windlass.model.pods import (
     ObjectAnnotations,
     ObjectLabels,
     ObjectMetadata,
-    OwnerReference,
     PodSpecView,
     PodStatusView,
     PodView,

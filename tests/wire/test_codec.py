@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.model.base import Json
 from windlass.model.completion import (
     CompletionTrigger,
@@ -27,7 +28,6 @@ from windlass.model.framework import (
     CompletionPolicySpec,
     ExecutionType,
     Framework,
-    FrameworkMetadata,
     FrameworkSpec,
     RetryBackoff,
     RetryPolicySpec,
@@ -74,7 +74,7 @@ def framework_of(status: FrameworkStatus | None = None, spec: FrameworkSpec | No
     return Framework(
         "launcher.microsoft.com/v1",
         "Framework",
-        FrameworkMetadata(name="job", namespace="default", uid="u1"),
+        ObjectMeta(name="job", namespace="default", uid="u1"),
         spec or FrameworkSpec(task_roles=(TaskRoleSpec("worker", 2),)),
         status,
     )

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.model.base import Json
-from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec, TaskRoleSpec, TaskSpec
+from windlass.model.framework import Framework, FrameworkSpec, TaskRoleSpec, TaskSpec
 from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot, LogPodSnapshot, LogTaskSnapshot
 from windlass.model.states import State
 from windlass.model.status import (
@@ -41,7 +42,7 @@ def framework(*roles: TaskRoleStatus, with_status: bool = True) -> Framework:
     spec = FrameworkSpec(
         task_roles=(TaskRoleSpec("ps", 2), TaskRoleSpec("worker", 2, task=TaskSpec(pod=pod))),
     )
-    metadata = FrameworkMetadata(name="job", namespace="default")
+    metadata = ObjectMeta(name="job", namespace="default")
     return Framework(
         "launcher.microsoft.com/v1", "Framework", metadata, spec, status if with_status else None
     )

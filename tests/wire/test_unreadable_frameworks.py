@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.model.base import Json
-from windlass.model.framework import Framework, FrameworkMetadata
+from windlass.model.framework import Framework
 from windlass.wire import codec
 from windlass.wire.codec import DecodeError, StatusWriter, Unreadable
 
@@ -26,7 +27,7 @@ METADATA = {
     "creationTimestamp": THEN,
     "labels": {"a": "b"},
 }
-KNOWN = FrameworkMetadata(name="job", namespace="team", uid="u1", resource_version="7", generation=3)
+KNOWN = ObjectMeta(name="job", namespace="team", uid="u1", resource_version="7", generation=3)
 GOOD_SPEC = {"taskRoles": [{"name": "worker", "taskNumber": 1, "task": {"pod": {"spec": {"x": None}}}}]}
 BAD_SPEC = {"taskRoles": [{"name": "my-worker"}]}
 WHY = "Framework, at spec.taskRoles[0].name: Expected `str` matching regex"
@@ -104,17 +105,17 @@ def test_what_is_left_of_one_that_cannot_be_decoded(
 @pytest.mark.parametrize(
     ("metadata", "expected"),
     [
-        ({"name": "job", "labels": {"a": 5}}, FrameworkMetadata(name="job")),
-        ({"name": "job", "generation": "3", "uid": 5}, FrameworkMetadata(name="job")),
+        ({"name": "job", "labels": {"a": 5}}, ObjectMeta(name="job")),
+        ({"name": "job", "generation": "3", "uid": 5}, ObjectMeta(name="job")),
         (
             {"name": "job", "labels": 5, "deletionTimestamp": THEN},
-            FrameworkMetadata(name="job", deletion_timestamp=datetime(2025, 1, 1, tzinfo=UTC)),
+            ObjectMeta(name="job", deletion_timestamp=datetime(2025, 1, 1, tzinfo=UTC)),
         ),
         # A time without a zone cannot be compared with others.
-        ({"name": "job", "labels": 5, "deletionTimestamp": THEN[:-1]}, FrameworkMetadata(name="job")),
+        ({"name": "job", "labels": 5, "deletionTimestamp": THEN[:-1]}, ObjectMeta(name="job")),
     ],
 )
-def test_odd_metadata_is_left_out(metadata: Json, expected: FrameworkMetadata) -> None:
+def test_odd_metadata_is_left_out(metadata: Json, expected: ObjectMeta) -> None:
     found = read(raw(metadata=metadata))
 
     assert isinstance(found, Unreadable)

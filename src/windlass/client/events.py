@@ -12,6 +12,7 @@ import msgspec
 
 from windlass.client import listing, watching
 from windlass.client.connection import Connection
+from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi.following import Changed, Deleted, Listed
 from windlass.kubeapi.resources import EVENTS
 from windlass.model import names
@@ -55,16 +56,10 @@ class _Series(Sparse, frozen=True):
     last_observed_time: datetime | None = None
 
 
-class _Metadata(Sparse, frozen=True):
-    uid: str = ""
-    resource_version: str = ""
-    creation_timestamp: datetime | None = None
-
-
 class Written(Sparse, frozen=True):
     """As the API server has it: of whatever there is in the namespace."""
 
-    metadata: _Metadata = _Metadata()
+    metadata: ObjectMeta = ObjectMeta()
     involved_object: _Involved = _Involved()
     type: str = ""
     reason: str = ""

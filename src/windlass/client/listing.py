@@ -4,6 +4,7 @@ import msgspec
 
 from windlass.client.connection import Connection
 from windlass.client.errors import NotInstalledError
+from windlass.k8s import metadata
 from windlass.kubeapi import answers, requests
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import Resource, frameworks
@@ -66,18 +67,6 @@ def not_installed(connection: Connection) -> NotInstalledError:
     )
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str = ""
-    namespace: str = ""
-
-
-class _Named(msgspec.Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-_decode_name = msgspec.json.Decoder(_Named).decode
-
-
 def _place(body: msgspec.Raw) -> tuple[str, str]:
-    metadata = _decode_name(body).metadata
-    return metadata.namespace, metadata.name
+    found = metadata.decode_name(body).metadata
+    return found.namespace, found.name

@@ -11,6 +11,7 @@ import msgspec
 from windlass.client import lifecycle, listing
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RefusedError
+from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError, ConflictError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import (
@@ -76,39 +77,27 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     claim_ref: _Claim | None = None
 
 
-class _Owner(msgspec.Struct, frozen=True):
-    kind: str = ""
-    controller: bool = False
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    uid: str = ""
-    labels: dict[str, str] | None = None
-    owner_references: tuple[_Owner, ...] | None = None
-
-
 class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: OwnedObjectMeta
     spec: _Spec | None = None
 
     @property
     def has_a_controller(self) -> bool:
         """It goes when that does."""
-        return any(owner.controller for owner in self.metadata.owner_references or ())
+        return any(owner.controller for owner in self.metadata.owner_references)
 
     @property
     def goes_with_a_framework(self) -> bool:
-        return any(owner.kind == names.KIND for owner in self.metadata.owner_references or ())
+        return any(owner.kind == names.KIND for owner in self.metadata.owner_references)
 
     @property
     def job(self) -> str:
         """That for which it was made; empty where nobody says so."""
-        return (self.metadata.labels or {}).get(names.JOB_LABEL, "")
+        return self.metadata.labels.get(names.JOB_LABEL, "")
 
     @property
     def companion(self) -> str:
-        return (self.metadata.labels or {}).get(names.COMPANION_LABEL, "")
+        return self.metadata.labels.get(names.COMPANION_LABEL, "")
 
 
 _decode = msgspec.json.Decoder(_Object).decode

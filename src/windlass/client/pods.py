@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.model import names
 from windlass.model.base import Sparse
 from windlass.model.framework import Framework
@@ -105,17 +106,6 @@ class Condition(Sparse, frozen=True):
     message: str = ""
 
 
-class PodMetadata(Sparse, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
-    labels: Mapping[str, str] = {}
-    annotations: Mapping[str, str] = {}
-
-
 class PodSpec(Sparse, frozen=True):
     node_name: str = ""
     init_containers: tuple[Container, ...] = ()
@@ -145,7 +135,7 @@ class Run(NamedTuple):
 
 
 class Pod(Sparse, frozen=True):
-    metadata: PodMetadata
+    metadata: ObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 

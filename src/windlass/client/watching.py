@@ -6,9 +6,8 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import NoReturn
 
-import msgspec
-
 from windlass.client.connection import Connection
+from windlass.k8s import metadata
 from windlass.kubeapi.errors import (
     ApiError,
     ForbiddenError,
@@ -132,25 +131,14 @@ def _seen(change: News, uid: str) -> Iterator[Framework | None]:
         yield found
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    uid: str = ""
-
-
-class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-
-
-_decode = msgspec.json.Decoder(_Object).decode
-
-
 def _is_gone(change: News, uid: str) -> bool:
     match change:
         case Listed(items=items):
-            return all(_decode(item).metadata.uid != uid for item in items)
+            return all(metadata.decode_identity(item).metadata.uid != uid for item in items)
         case Changed(object=body):
-            return _decode(body).metadata.uid != uid
+            return metadata.decode_identity(body).metadata.uid != uid
         case Deleted(object=body):
-            return _decode(body).metadata.uid == uid
+            return metadata.decode_identity(body).metadata.uid == uid
 
 
 def _without_patience(clock: Callable[[], float]) -> Callable[[ApiError], bool]:

@@ -11,6 +11,7 @@ from windlass.client.connection import Connection
 from windlass.client.errors import GoneError, RefusedError, TimedOutError
 from windlass.client.pod_watcher import Crew
 from windlass.client.pods import Condition, Pod
+from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import AnsweredError
 from windlass.kubeapi.following import Deleted, Listed
@@ -33,11 +34,6 @@ class Wanted(Protocol):
     def uid(self) -> str: ...
 
 
-class Metadata(Sparse, frozen=True):
-    uid: str = ""
-    generation: int = 0
-
-
 class Status(Sparse, frozen=True):
     observed_generation: int = 0
     available_replicas: int = 0
@@ -46,7 +42,7 @@ class Status(Sparse, frozen=True):
 
 
 class Workload(Sparse, frozen=True):
-    metadata: Metadata = Metadata()
+    metadata: ObjectMeta = ObjectMeta()
     status: Status = Status()
 
     @property

@@ -102,7 +102,7 @@ async def _replace(send: Send, resource: Resource, manifest: Json) -> Applied:
     if live["metadata"].get("deletionTimestamp"):
         raise InstallError(f"{what}: it is being deleted. Wait until it is gone, and run the command again.")
     is_definition = resource == resources.CUSTOM_RESOURCE_DEFINITIONS
-    if not is_definition and not plan.is_ours(live):
+    if not is_definition and not plan.is_ours(live["metadata"].get("labels") or {}):
         return _of_somebody_else(resource, what)
     body = msgspec.json.encode(_over(live, manifest))
     stored = msgspec.json.decode(

@@ -7,6 +7,7 @@ import msgspec
 
 from windlass.install import kinds, plan
 from windlass.install.applying import Send
+from windlass.k8s.metadata import ObjectMeta, decode_meta
 from windlass.kubeapi import answers, errors, requests, resources
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import Resource
@@ -21,28 +22,12 @@ _SAY_NOTHING = ("events", "metrics.k8s.io")
 """Of resources or groups: their objects tell of other objects."""
 
 
-class Metadata(Sparse, frozen=True):
-    name: str
-    namespace: str = ""
-    uid: str = ""
-    deletion_timestamp: str = ""
-    labels: dict[str, str] = {}
-
-    @property
-    def is_ours(self) -> bool:
-        return all(self.labels.get(key) == value for key, value in plan.OURS.items())
-
-
-class ListedObject(Sparse, frozen=True):
-    metadata: Metadata
-
-
 class _Status(Sparse, frozen=True):
     state: str = ""
 
 
 class ListedFramework(Sparse, frozen=True):
-    metadata: Metadata
+    metadata: ObjectMeta
     status: _Status | None = None
 
     @property
@@ -52,9 +37,9 @@ class ListedFramework(Sparse, frozen=True):
 
 async def objects(
     send: Send, resource: Resource, namespace: str = "", label_selector: str = ""
-) -> AsyncIterator[Metadata]:
+) -> AsyncIterator[ObjectMeta]:
     async for item in _items(send, resource, namespace, label_selector, requests.METADATA_ONLY):
-        yield msgspec.json.decode(item, type=ListedObject).metadata
+        yield decode_meta(item).metadata
 
 
 async def frameworks(send: Send, group: str) -> list[ListedFramework]:
@@ -82,11 +67,11 @@ async def others_in(send: Send, namespace: str) -> list[str]:
     return found
 
 
-def _goes_with_us(resource: Resource, one: Metadata) -> bool:
+def _goes_with_us(resource: Resource, one: ObjectMeta) -> bool:
     is_everywhere = (resource.plural, one.name) in _MADE_FOR_EVERY_NAMESPACE or (
         resource.plural == "secrets" and one.name.startswith(_TOKEN_OF_OLD_RELEASES)
     )
-    return is_everywhere or one.is_ours or bool(one.deletion_timestamp)
+    return is_everywhere or plan.is_ours(one.labels) or one.deletion_timestamp is not None
 
 
 async def _items(

@@ -3,6 +3,8 @@
 Two installations may share a cluster, each in a namespace of its own: what is in no namespace has theirs in its name.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from windlass.model.base import Json
@@ -59,6 +61,5 @@ class Plan(msgspec.Struct, frozen=True):
         return {"name": name, **({"namespace": place} if place else {}), "labels": self.labels}
 
 
-def is_ours(manifest: Json) -> bool:
-    labels = manifest["metadata"].get("labels") or {}
+def is_ours(labels: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in OURS.items())

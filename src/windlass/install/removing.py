@@ -8,9 +8,10 @@ import msgspec
 
 from windlass.install import applying, deployment, kinds, listing, manifests, plan
 from windlass.install.applying import Send, Sleep
-from windlass.install.listing import ListedFramework, Metadata
+from windlass.install.listing import ListedFramework
 from windlass.install.plan import Plan
 from windlass.install.refusals import explained
+from windlass.k8s.metadata import ObjectMeta, decode_meta
 from windlass.kubeapi import errors, requests, resources
 from windlass.kubeapi.resources import Resource
 from windlass.model import names
@@ -24,7 +25,7 @@ _SHOWN = 10
 
 
 class _Configuration(Sparse, frozen=True):
-    metadata: Metadata
+    metadata: ObjectMeta
     data: dict[str, str] = {}
 
 
@@ -64,11 +65,11 @@ async def remove(send: Send, removal: Removal, sleep: Sleep) -> AsyncIterator[st
         async for line in _restore_reference(send, sleep):
             yield line
     for group in removal.definitions:
-        definition = Metadata(f"{names.PLURAL}.{group}")
+        definition = ObjectMeta(f"{names.PLURAL}.{group}")
         if await _delete(send, resources.CUSTOM_RESOURCE_DEFINITIONS, definition):
             what = kinds.called(resources.CUSTOM_RESOURCE_DEFINITIONS, definition.name)
             yield f"{what} deleted, and its Frameworks with it"
-    gangs = Metadata(resources.GANGS.full_name)
+    gangs = ObjectMeta(resources.GANGS.full_name)
     if removal.definitions and await _delete(send, resources.CUSTOM_RESOURCE_DEFINITIONS, gangs):
         yield f"{kinds.called(resources.CUSTOM_RESOURCE_DEFINITIONS, gangs.name)} deleted"
     async for line in _remove_namespace(send, removal.namespace):
@@ -89,7 +90,7 @@ def _key(resource: Resource, metadata: Json) -> tuple[Resource, str, str]:
     return resource, metadata.get("namespace", ""), metadata["name"]
 
 
-async def _ours(send: Send, resource: Resource, namespace: str) -> list[Metadata]:
+async def _ours(send: Send, resource: Resource, namespace: str) -> list[ObjectMeta]:
     """By their labels, wherever they are; where that may not be asked, by the names that installing gives."""
     selector = ",".join(f"{key}={value}" for key, value in {**plan.OURS, plan.INSTANCE: namespace}.items())
     try:
@@ -102,7 +103,7 @@ async def _ours(send: Send, resource: Resource, namespace: str) -> list[Metadata
         raise explained(refusal, resource.full_name) from refusal
 
 
-async def _by_name(send: Send, resource: Resource, namespace: str) -> list[Metadata]:
+async def _by_name(send: Send, resource: Resource, namespace: str) -> list[ObjectMeta]:
     whole = Plan(namespace=namespace, configuration="any", has_pod_monitor=True)
     found = []
     for manifest in manifests.all_of(whole):
@@ -115,24 +116,24 @@ async def _by_name(send: Send, resource: Resource, namespace: str) -> list[Metad
             continue
         except errors.ApiError as refusal:
             raise explained(refusal, kinds.called(resource, name, place)) from refusal
-        found.append(msgspec.json.decode(answer, type=listing.ListedObject).metadata)
-    return [one for one in found if one.is_ours]
+        found.append(decode_meta(answer).metadata)
+    return [one for one in found if plan.is_ours(one.labels)]
 
 
-async def _lease(send: Send, namespace: str) -> Metadata:
+async def _lease(send: Send, namespace: str) -> ObjectMeta:
     """Its name is the configuration's to choose; where that cannot be had, it is the usual one. A Lease in another
     namespace may have other holders, and stays."""
     settings = Settings()
     with contextlib.suppress(errors.ApiError, InvalidFileError):
         answer = await send(requests.get(resources.CONFIG_MAPS, namespace, plan.CONFIGURATION))
         found = msgspec.json.decode(answer, type=_Configuration)
-        if found.metadata.is_ours:
+        if plan.is_ours(found.metadata.labels):
             text = found.data.get(deployment.CONFIGURATION_FILE, "")
             settings = settings_file.load_settings(text.encode(), plan.CONFIGURATION)
-    return Metadata(settings.lease_name, namespace)
+    return ObjectMeta(settings.lease_name, namespace)
 
 
-async def _delete(send: Send, resource: Resource, one: Metadata) -> bool:
+async def _delete(send: Send, resource: Resource, one: ObjectMeta) -> bool:
     """False if it is gone already."""
     try:
         await send(requests.delete(resource, one.namespace, one.name, uid=one.uid, propagation="Background"))
@@ -163,8 +164,8 @@ async def _remove_namespace(send: Send, name: str) -> AsyncIterator[str]:
         return
     except errors.ApiError as refusal:
         raise explained(refusal, what) from refusal
-    found = msgspec.json.decode(answer, type=listing.ListedObject).metadata
-    if not found.is_ours:
+    found = decode_meta(answer).metadata
+    if not plan.is_ours(found.labels):
         yield f"{what} left as it is: it was not made by windlass install"
         return
     try:

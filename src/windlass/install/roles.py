@@ -11,9 +11,10 @@ from urllib.parse import unquote
 
 import msgspec
 
+from windlass.k8s.metadata import decode_owners
 from windlass.kubeapi.requests import Request, Verb
 from windlass.model import names
-from windlass.model.base import Json, Sparse
+from windlass.model.base import Json
 from windlass.model.settings import Settings
 from windlass.wire.crd import manifests
 
@@ -252,7 +253,7 @@ def needed_for_owners(request: Request) -> frozenset[Grant]:
     """
     if request.verb != Verb.CREATE:
         return frozenset()
-    created = msgspec.json.decode(request.body, type=_Created)
+    created = decode_owners(request.body)
     return frozenset(
         Grant(
             owner.api_version.rpartition("/")[0],
@@ -282,18 +283,3 @@ def _name_in(request: Request) -> str:
         return ""
     rest = request.path.removeprefix(request.resource.path(request.namespace)).strip("/")
     return unquote(rest.partition("/")[0])
-
-
-class _Owner(Sparse, frozen=True):
-    api_version: str
-    kind: str
-    name: str
-    block_owner_deletion: bool = False
-
-
-class _Metadata(Sparse, frozen=True):
-    owner_references: tuple[_Owner, ...] = ()
-
-
-class _Created(Sparse, frozen=True):
-    metadata: _Metadata = _Metadata()

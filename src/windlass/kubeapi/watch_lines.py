@@ -5,6 +5,7 @@ Pods come by the thousand, so nothing of an object is decoded here but, where it
 
 import msgspec
 
+from windlass.k8s import metadata
 from windlass.wire import json_depth
 
 ADDED = "ADDED"
@@ -53,20 +54,9 @@ def parse(line: bytes) -> Event:
         return Event(outline.type, msgspec.Raw(json_depth.member(line, "object")))
 
 
-class _Meta(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-
-
-class _Versioned(msgspec.Struct, frozen=True):
-    metadata: _Meta
-
-
-_version_decoder = msgspec.json.Decoder(_Versioned)
-
-
 def version_of(body: msgspec.Raw) -> str:
     """The resourceVersion of an object. Raises msgspec.DecodeError when it has no metadata."""
     try:
-        return _version_decoder.decode(body).metadata.resource_version
+        return metadata.decode_version(body).metadata.resource_version
     except RecursionError:
-        return _version_decoder.decode(json_depth.shallow(bytes(body), 2)).metadata.resource_version
+        return metadata.decode_version(json_depth.shallow(bytes(body), 2)).metadata.resource_version

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from windlass.k8s.metadata import decode_owners
+
 
 class StoreError(Exception):
     """A store operation failed. The message contains the cause and a remedy."""
@@ -47,21 +49,6 @@ class Page(msgspec.Struct, frozen=True):
     remaining: int = 0
 
 
-class _Owner(msgspec.Struct, frozen=True, gc=False):
-    uid: str = ""
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    owner_references: list[_Owner] = []
-
-
-class _Owned(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-
-
-_decode_owned = msgspec.json.Decoder(_Owned).decode
-
-
 def object_key(namespace: str, name: str) -> str:
     """Return the key of an object among those of its kind. Lists are ordered by key."""
     return f"{namespace}/{name}" if namespace else name
@@ -83,4 +70,4 @@ def owners(body: bytes | None) -> set[str]:
     # Searching for the word is much cheaper than decoding, and most objects have no owner.
     if body is None or b'"ownerReferences"' not in body:
         return set()
-    return {owner.uid for owner in _decode_owned(body).metadata.owner_references}
+    return {owner.uid for owner in decode_owners(body).metadata.owner_references}

@@ -1,11 +1,11 @@
 """The Framework as people write it, and as the API server stores it."""
 
-from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
 import msgspec
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.model import names
 from windlass.model.base import Json, Sparse
 from windlass.model.status import FrameworkStatus
@@ -100,26 +100,12 @@ class FrameworkSpec(Sparse, frozen=True):
         return next((role for role in self.task_roles if role.name == name), None)
 
 
-class FrameworkMetadata(Sparse, frozen=True):
-    """Of a Framework's metadata, what Windlass reads."""
-
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-
-
 class Framework(Sparse, frozen=True):
     """A distributed application: roles of tasks, how to retry them, and what completes the whole."""
 
     api_version: str
     kind: str
-    metadata: FrameworkMetadata
+    metadata: ObjectMeta
     spec: FrameworkSpec = FrameworkSpec()
     status: FrameworkStatus | None = None
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
+from windlass.k8s.metadata import ObjectIdentity, OwnerReference
 from windlass.model import names
 from windlass.model.base import Sparse
 
@@ -28,14 +29,6 @@ PHASE_RUNNING = PodPhase.RUNNING
 TERMINAL_PHASES = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 
 
-class OwnerReference(Sparse, frozen=True):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool = False
-
-
 class ObjectLabels(Sparse, frozen=True):
     framework_name: str = msgspec.field(default="", name=names.FRAMEWORK_NAME)
     role_name: str = msgspec.field(default="", name=names.TASKROLE_NAME)
@@ -52,11 +45,7 @@ class ObjectAnnotations(Sparse, frozen=True):
     ports: str = msgspec.field(default="", name=names.PORTS_ANNOTATION)
 
 
-class ObjectMetadata(Sparse, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
+class ObjectMetadata(ObjectIdentity, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int = 0

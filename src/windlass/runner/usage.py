@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from windlass.k8s import quantities
+from windlass.k8s.metadata import ObjectName
 from windlass.kubeapi import requests
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import Resource
@@ -29,13 +30,8 @@ class _Container(msgspec.Struct, frozen=True):
     usage: _Amounts = _Amounts()
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str = ""
-
-
 class _Pod(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: ObjectName
     containers: tuple[_Container, ...] = ()
 
 

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import (
     CompletionPolicySpec,
     Framework,
-    FrameworkMetadata,
     FrameworkSpec,
     RetryPolicySpec,
     TaskRoleSpec,
@@ -62,7 +62,7 @@ def framework(
     return Framework(
         api_version=names.api_version(group),
         kind=names.KIND,
-        metadata=FrameworkMetadata(
+        metadata=ObjectMeta(
             name=name,
             namespace=namespace,
             uid=f"{name}-uid" if uid is None else uid,

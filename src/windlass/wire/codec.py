@@ -13,8 +13,9 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.model.base import Json
-from windlass.model.framework import Framework, FrameworkMetadata
+from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus
 from windlass.wire import json_depth
@@ -205,7 +206,7 @@ def _shown_value(raw: Any, path: str) -> str:
 class Unreadable(msgspec.Struct, frozen=True):
     """As much of a Framework that cannot be decoded as it takes to tell its owner."""
 
-    metadata: FrameworkMetadata
+    metadata: ObjectMeta
     """Who and which version it is, and whether it is being deleted; no labels, no annotations."""
     api_version: str
     conditions: tuple[Json, ...]
@@ -267,11 +268,11 @@ _PROBED: dict[str, Any] = {
 }
 
 
-def _probed_metadata(raw: Json) -> FrameworkMetadata:
+def _probed_metadata(raw: Json) -> ObjectMeta:
     """What is not as it should be is left out."""
     return msgspec.convert(
         {key: raw[key] for key, kind in _PROBED.items() if key in raw and _is_a(kind, raw[key])},
-        FrameworkMetadata,
+        ObjectMeta,
     )
 
 

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
+from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.model.base import Json, Sparse
-from windlass.model.pods import OwnerReference
 
 ANNOTATION_PREFIX: Final = "hollow.windlass.dev/"
 NEVER: Final = "never"
@@ -36,17 +36,6 @@ class Life(msgspec.Struct, frozen=True):
     message: str = ""
     stops_after: float | None = 0.0
     gang: int = 1
-
-
-class Metadata(Sparse, frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    deletion_timestamp: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    owner_references: tuple[OwnerReference, ...] = ()
 
 
 class Container(Sparse, frozen=True):
@@ -67,7 +56,7 @@ class PodStatus(Sparse, frozen=True):
 class Pod(Sparse, frozen=True):
     """Of a pod, what a kubelet without containers reads."""
 
-    metadata: Metadata
+    metadata: OwnedObjectMeta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -77,7 +66,7 @@ class Pod(Sparse, frozen=True):
 
     @property
     def is_deleting(self) -> bool:
-        return bool(self.metadata.deletion_timestamp)
+        return self.metadata.deletion_timestamp is not None
 
     @property
     def is_ended(self) -> bool:

@@ -6,16 +6,9 @@ from typing import TypeVar
 import msgspec
 
 from windlass.client.pods import Pod, PodSpec
+from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.model.base import Sparse
 from windlass.model.companions import Companion, companion_in
-from windlass.model.pods import OwnerReference
-
-
-class _Metadata(Sparse, frozen=True):
-    name: str = ""
-    uid: str = ""
-    labels: dict[str, str] = {}
-    owner_references: tuple[OwnerReference, ...] = ()
 
 
 class _Template(Sparse, frozen=True):
@@ -27,7 +20,7 @@ class _DeploymentSpec(Sparse, frozen=True):
 
 
 class Deployment(Sparse, frozen=True):
-    metadata: _Metadata = _Metadata()
+    metadata: OwnedObjectMeta = OwnedObjectMeta()
     spec: _DeploymentSpec = _DeploymentSpec()
 
 
@@ -56,7 +49,7 @@ class _ServiceStatus(Sparse, frozen=True):
 
 
 class Service(Sparse, frozen=True):
-    metadata: _Metadata = _Metadata()
+    metadata: OwnedObjectMeta = OwnedObjectMeta()
     spec: _ServiceSpec = _ServiceSpec()
     status: _ServiceStatus = _ServiceStatus()
 

@@ -23,6 +23,7 @@ from windlass.controller.engine.port import (
     UnansweredError,
 )
 from windlass.decide.types import DeletePod, Reason
+from windlass.k8s import metadata
 from windlass.kubeapi import answers, errors, requests
 from windlass.kubeapi.requests import METADATA_ONLY, Request
 from windlass.kubeapi.resources import CONFIG_MAPS, GANGS, PODS, SERVICES, Resource, frameworks
@@ -64,15 +65,6 @@ class Audience(Protocol):
     def failed(self, framework: Framework, doing: str, error: PortError) -> None: ...
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-
-
-class _Stored(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-
-
-_stored_decoder = msgspec.json.Decoder(_Stored)
 _object_decoder = msgspec.json.Decoder(ObjectView)
 
 
@@ -116,7 +108,7 @@ class ApiPort:
             patch = status_patch.whole_status_patch(framework, status, compress=self._compress)
             answer = await self._patch_status(framework, patch)
         self._still_until.pop(framework.group, None)
-        version = _understood(_stored_decoder.decode, answer).metadata.resource_version
+        version = _understood(metadata.decode_version, answer).metadata.resource_version
         stored = framework.with_status(status, version)
         self._audience.stored(framework, stored)
         return stored

@@ -13,6 +13,7 @@ from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.related_objects import version
 from windlass.controller.other_controllers import Rivals
+from windlass.k8s import metadata
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
 from windlass.kubeapi.resources import CONFIG_MAPS, PODS, Resource, frameworks
@@ -31,19 +32,6 @@ OURS = names.FRAMEWORK_NAME
 EVERY_NAMESPACE = ("",)
 
 T = TypeVar("T")
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    namespace: str
-    resource_version: str
-
-
-class _Identity(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-
-
-_identity_decoder = msgspec.json.Decoder(_Identity)
 
 
 class Hearers(msgspec.Struct, frozen=True):
@@ -157,7 +145,7 @@ class Informers:
     def _is_echo(self, data: msgspec.Raw, group: str) -> bool:
         """Of a status that we have stored ourselves: a large one is not worth being read again."""
         try:
-            found = _identity_decoder.decode(data).metadata
+            found = metadata.decode_identity(data).metadata
         except (msgspec.DecodeError, RecursionError):
             return False
         current = self._cache.framework(FrameworkKey(group, found.namespace, found.name))

@@ -14,11 +14,12 @@ from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.lease_guard import Gate
 from windlass.controller.engine.port import PortError
 from windlass.decide.types import Reason, ReasonKind
+from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ApiError, ConflictError, NotFoundError
 from windlass.kubeapi.resources import frameworks
 from windlass.model import names
-from windlass.model.framework import Framework, FrameworkMetadata
+from windlass.model.framework import Framework
 from windlass.wire import codec
 from windlass.wire.codec import Unreadable
 
@@ -98,7 +99,7 @@ class Complaints:
 def _named(unreadable: Unreadable) -> Framework:
     """As much of a Framework as an event needs."""
     found = unreadable.metadata
-    metadata = FrameworkMetadata(
+    metadata = ObjectMeta(
         name=found.name,
         namespace=found.namespace,
         uid=found.uid,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from windlass.k8s import api_errors
+from windlass.k8s import api_errors, metadata
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.options import resource_version, whole_number
 from windlass.localcluster.apiserver.selection import Selection
@@ -87,17 +87,8 @@ def _some_selected(
     return Page([body for _, body in found[:limit]], version, last=found[limit - 1][0])
 
 
-class _Name(msgspec.Struct, frozen=True):
-    name: str
-    namespace: str = ""
-
-
-class _Named(msgspec.Struct, frozen=True):
-    metadata: _Name
-
-
 def _place(body: bytes) -> str:
-    meta = msgspec.json.decode(body, type=_Named).metadata
+    meta = metadata.decode_name(body).metadata
     return object_key(meta.namespace, meta.name)
 
 

@@ -6,9 +6,8 @@ Nothing here draws randomness, reads a clock or knows a stored object.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-
 from windlass.k8s import api_errors, formats
+from windlass.k8s import metadata as k8s_metadata
 from windlass.k8s.api_errors import FieldError
 
 Object = dict[str, Any]
@@ -78,20 +77,12 @@ def validate_metadata(
     ]
 
 
-class _Going(msgspec.Struct, frozen=True, rename="camel"):
-    deletion_timestamp: str | None = None
-
-
-class _Head(msgspec.Struct, frozen=True):
-    metadata: _Going
-
-
 def is_going(body: bytes) -> bool:
     """Has the stored object been deleted, and stays only for a while?"""
     # The word is much cheaper to find than the field, and may stand elsewhere.
-    return b'"deletionTimestamp"' in body and bool(
-        msgspec.json.decode(body, type=_Head).metadata.deletion_timestamp
-    )
+    if b'"deletionTimestamp"' not in body:
+        return False
+    return k8s_metadata.decode_meta(body).metadata.deletion_timestamp is not None
 
 
 def with_list(obj: Object, field: str, items: list[object]) -> Object:

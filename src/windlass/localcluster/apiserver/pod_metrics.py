@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
-import msgspec
 from aiohttp import web
 
 from windlass.k8s import api_errors
+from windlass.k8s.metadata import ObjectMeta, decode_meta
 from windlass.localcluster import usage
 from windlass.localcluster.apiserver import bodies, lists, responses, selection
 from windlass.localcluster.apiserver.kinds.kind import Kind
@@ -62,20 +62,6 @@ _NODES = _kind("NodeMetrics", "nodes", namespaced=False)
 KINDS = (_NODES, _PODS)
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str
-    uid: str = ""
-    namespace: str = ""
-    labels: dict[str, str] = {}
-
-
-class _Named(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-
-
-_decode = msgspec.json.Decoder(_Named).decode
-
-
 class PodMetrics:
     def __init__(self, lifecycle: Lifecycle, meter: Meter) -> None:
         self._lifecycle = lifecycle
@@ -97,7 +83,7 @@ class PodMetrics:
         chosen = selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), measured)
         reading = await self._meter.reading()
         listed = lists.listed(self._lifecycle.store, measured, target.namespace, chosen, {})
-        items = [_metrics(kind, _decode(body).metadata, reading) for body in listed.bodies]
+        items = [_metrics(kind, decode_meta(body).metadata, reading) for body in listed.bodies]
         document = {
             "kind": kind.list_kind,
             "apiVersion": kind.api_version,
@@ -110,7 +96,7 @@ class PodMetrics:
         reading = await self._meter.reading()
         place = object_key(target.namespace, target.name)
         body = self._lifecycle.store.get(measured.resource, place)
-        found = None if body is None else _metrics(kind, _decode(body).metadata, reading)
+        found = None if body is None else _metrics(kind, decode_meta(body).metadata, reading)
         if found is None:
             raise api_errors.not_found(GROUP, kind.kind.lower(), place)
         return {"kind": kind.kind, "apiVersion": kind.api_version, **found}
@@ -122,7 +108,7 @@ def _is_a_path_of(kind: Kind, target: Target) -> bool:
     return bool(target.namespace) or not target.name if kind.namespaced else not target.namespace
 
 
-def _metrics(kind: Kind, meta: _Metadata, reading: Reading) -> dict[str, Any] | None:
+def _metrics(kind: Kind, meta: ObjectMeta, reading: Reading) -> dict[str, Any] | None:
     """None of what has not been measured."""
     if kind is _NODES:
         pods = [pod for pod in reading.pods.values() if pod.node == meta.name]
@@ -136,7 +122,7 @@ def _metrics(kind: Kind, meta: _Metadata, reading: Reading) -> dict[str, Any] | 
     return {**_head(meta, reading.at, [pod]), "containers": containers}
 
 
-def _head(meta: _Metadata, at: datetime, pods: list[PodUsage]) -> dict[str, Any]:
+def _head(meta: ObjectMeta, at: datetime, pods: list[PodUsage]) -> dict[str, Any]:
     moment = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     windows = [container.window_seconds for pod in pods for container in pod.containers]
     known = {"namespace": meta.namespace, "labels": meta.labels}

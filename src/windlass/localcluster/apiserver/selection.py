@@ -2,24 +2,12 @@
 
 import msgspec
 
+from windlass.k8s import metadata
 from windlass.localcluster.apiserver import bodies, selectors
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.selectors import FieldSelector, LabelSelector
 
 _NAMES = frozenset({"metadata.name", "metadata.namespace"})
-
-
-class _Metadata(msgspec.Struct, frozen=True, gc=False):
-    name: str = ""
-    namespace: str = ""
-    labels: dict[str, str] = {}
-
-
-class _Head(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Metadata
-
-
-_decode_head = msgspec.json.Decoder(_Head).decode
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -40,7 +28,7 @@ class Selection(msgspec.Struct, frozen=True):
     def matches(self, body: bytes) -> bool:
         if self.is_everything:
             return True
-        meta = _decode_head(body).metadata
+        meta = metadata.decode_labels(body).metadata
         if not self.labels.matches(meta.labels):
             return False
         if not self.fields.requirements:

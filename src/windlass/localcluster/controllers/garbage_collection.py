@@ -8,9 +8,8 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-import msgspec
-
 from windlass.k8s import api_errors
+from windlass.k8s.metadata import OwnerReference, decode_owners
 from windlass.localcluster.apiserver import bodies, metadata
 from windlass.localcluster.apiserver.kinds import definitions, namespaces
 from windlass.localcluster.apiserver.kinds.kind import Kind
@@ -27,27 +26,6 @@ SECONDS_TO_NEXT_TRY = 1.0
 # Of more objects than these in a namespace that is going it is not said what they are.
 _MANY = 100
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
-
-
-class _Reference(msgspec.Struct, frozen=True, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    block_owner_deletion: bool = False
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    uid: str
-    owner_references: list[_Reference] = []
-    deletion_timestamp: str = ""
-
-
-class _Head(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-
-
-_decode_head = msgspec.json.Decoder(_Head).decode
 
 
 class Collector:
@@ -114,15 +92,15 @@ class Collector:
 
     def _on_disowned(self, key: str, before: bytes, after: bytes) -> None:
         """An owner that waits for this object may have to wait no longer."""
-        now = _decode_head(after).metadata.owner_references
-        for reference in _decode_head(before).metadata.owner_references:
+        now = decode_owners(after).metadata.owner_references
+        for reference in decode_owners(before).metadata.owner_references:
             if reference not in now:
                 owner = self._owner_ref(reference, key.rpartition("/")[0])
                 if owner is not None:
                     self._queue.add(owner)
 
     def _on_deleted(self, ref: ObjectRef, body: bytes) -> None:
-        head = _decode_head(body).metadata
+        head = decode_owners(body).metadata
         self._swept.discard(head.uid)
         for dependent in self._store.owned_by(head.uid):
             self._queue.add(dependent)
@@ -195,7 +173,7 @@ class Collector:
     def _check_owners(self, kind: Kind, obj: Object) -> None:
         """Delete an object that nobody owns any more; of several owners, forget those who are gone or go."""
         meta = obj["metadata"]
-        references = _decode_head(bodies.encode(obj)).metadata.owner_references
+        references = decode_owners(bodies.encode(obj)).metadata.owner_references
         states = {one.uid: self._state_of(one, meta.get("namespace", "")) for one in references}
         leaving = {uid for uid, state in states.items() if state != "here"}
         if not leaving:
@@ -222,7 +200,7 @@ class Collector:
             return "Orphan"
         return "Foreground" if FOREGROUND in finalizers else "Background"
 
-    def _state_of(self, reference: _Reference, namespace: str) -> str:
+    def _state_of(self, reference: OwnerReference, namespace: str) -> str:
         """Of an owner: "here", "gone", or "waits" until its dependents are gone."""
         ref = self._owner_ref(reference, namespace)
         if ref is None:
@@ -236,7 +214,7 @@ class Collector:
             return "gone"
         return "waits" if _is_waiting(meta) else "here"
 
-    def _owner_ref(self, reference: _Reference, namespace: str) -> ObjectRef | None:
+    def _owner_ref(self, reference: OwnerReference, namespace: str) -> ObjectRef | None:
         """Where an owner stands: in the namespace of its dependent, or in none. None: there is no telling."""
         kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
         if kind is None or (kind.namespaced and not namespace):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
@@ -160,12 +161,6 @@ def _all_names(name: str, namespace: str) -> tuple[str, ...]:
 # Reading no more of an object than is needed
 
 
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    labels: dict[str, str] | None = None
-    deletion_timestamp: str | None = None
-
-
 class _PodSpec(msgspec.Struct, frozen=True):
     hostname: str | None = None
     subdomain: str | None = None
@@ -183,7 +178,7 @@ class _PodStatus(msgspec.Struct, frozen=True, rename={"pod_ip": "podIP"}):
 
 
 class _Pod(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: ObjectMeta
     spec: _PodSpec
     status: _PodStatus = _PodStatus()
 
@@ -198,7 +193,7 @@ class _ServiceSpec(
 
 
 class _Service(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: ObjectMeta
     spec: _ServiceSpec
 
 
@@ -216,7 +211,7 @@ def _pod_view(body: bytes) -> _PodView | None:
         address=pod.status.pod_ip,
         hostname=pod.spec.hostname or "",
         subdomain=pod.spec.subdomain or "",
-        labels=pod.metadata.labels or {},
+        labels=pod.metadata.labels,
         is_ready=conditions.get("Ready") == "True" and not pod.metadata.deletion_timestamp,
     )
 

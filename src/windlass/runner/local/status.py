@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from windlass.k8s.metadata import ObjectName
 from windlass.kubeapi import access, answers, requests
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.resources import PODS, Resource
@@ -31,16 +32,12 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     """Why it does not answer; empty if it does."""
 
 
-class _Metadata(msgspec.Struct, frozen=True):
-    name: str
-
-
 class _PodStatus(msgspec.Struct, frozen=True):
     phase: str = "Pending"
 
 
 class _Object(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: ObjectName
     status: _PodStatus = _PodStatus()
 
 

@@ -7,8 +7,9 @@ together stand here.
 import re
 from collections.abc import Iterator
 
+from windlass.k8s.metadata import ObjectMeta
 from windlass.model import names
-from windlass.model.framework import Framework, FrameworkMetadata, FrameworkSpec
+from windlass.model.framework import Framework, FrameworkSpec
 from windlass.wire import diagnostics, pod_schema, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.lint import annotations, pods, policies, ports
@@ -68,7 +69,7 @@ def _check_metadata(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         message = "the metadata is missing, with the name of the Framework"
         yield diagnostics.error(framework, path, message, Rule.MISSING_FIELD)
         return
-    yield from structural_validation.check(metadata, FrameworkMetadata, path, is_open=True)
+    yield from structural_validation.check(metadata, ObjectMeta, path, is_open=True)
     if not isinstance(metadata, tree.Mapping):
         return
     name = metadata.get("name")

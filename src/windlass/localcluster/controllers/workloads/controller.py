@@ -9,9 +9,8 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
-import msgspec
-
 from windlass.k8s.api_errors import ApiError
+from windlass.k8s.metadata import decode_owners
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.checks import label_selectors
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
@@ -50,24 +49,6 @@ OF_PODS: dict[str, Decide] = {
 """For each kind whose dependents are pods, what decides for it."""
 
 KINDS = (*OF_PODS, deployments.RESOURCE)
-
-
-class _Reference(msgspec.Struct, frozen=True, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    controller: bool | None = None
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    owner_references: list[_Reference] = []
-
-
-class _Head(msgspec.Struct, frozen=True):
-    metadata: _Metadata
-
-
-_decode_head = msgspec.json.Decoder(_Head).decode
 
 
 class Workloads:
@@ -172,7 +153,7 @@ class Workloads:
         """The workload that controls an object."""
         if body is None or _CONTROLLED not in body:
             return
-        for reference in _decode_head(body).metadata.owner_references:
+        for reference in decode_owners(body).metadata.owner_references:
             kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
             if reference.controller and kind is not None and kind.resource in KINDS:
                 yield kind.resource, object_key(key.partition("/")[0], reference.name)

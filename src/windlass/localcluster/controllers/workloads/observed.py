@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from windlass.k8s import times
+from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.model.base import Json
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -15,25 +16,6 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 
 _MANY = 2048
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
-
-
-class _Reference(msgspec.Struct, frozen=True):
-    uid: str = ""
-    kind: str = ""
-    controller: bool | None = None
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    name: str
-    uid: str
-    namespace: str = ""
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
-    finalizers: list[str] = []
-    owner_references: list[_Reference] = []
-    creation_timestamp: str = ""
-    deletion_timestamp: str = ""
-    deletion_grace_period_seconds: int = 0
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -68,7 +50,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Body(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: OwnedObjectMeta
     spec: _Spec
     status: _Status = _Status()
 
@@ -125,7 +107,7 @@ def pod(body: bytes) -> Pod:
     read = _decode(body)
     meta, status = read.metadata, read.status
     ready = next((one for one in status.conditions or () if one.type == "Ready"), _Condition())
-    created = times.read(meta.creation_timestamp) or _LONG_AGO
+    created = meta.creation_timestamp or _LONG_AGO
     containers = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
     ends = [times.read(one.state.terminated.finished_at) for one in containers if one.state.terminated]
     is_ready = ready.status == "True"
@@ -147,9 +129,9 @@ def pod(body: bytes) -> Pod:
     )
 
 
-def _deleted(meta: _Metadata) -> datetime | None:
+def _deleted(meta: OwnedObjectMeta) -> datetime | None:
     """When somebody asked for its end, which is before the moment at which it has to be gone."""
-    until = times.read(meta.deletion_timestamp)
+    until = meta.deletion_timestamp
     return None if until is None else until - timedelta(seconds=meta.deletion_grace_period_seconds)
 
 
