@@ -21,7 +21,8 @@ NOBODY = 65534
 PROGRAM = """
 import ctypes, os, sys
 import msgspec
-from windlass.localcluster.sandbox import abilities, capabilities, kernel
+from windlass.localcluster.sandbox import capability_probe, kernel
+from windlass.localcluster.sandbox.process import capabilities
 
 change, user = sys.argv[1], int(sys.argv[2])
 if user != os.getuid():
@@ -38,7 +39,7 @@ if change:
     exec(change)
     # Without rights in the new namespace, as if it were the machine's own.
     capabilities.drop_all()
-print(msgspec.json.encode(abilities.find_out()).decode())
+print(msgspec.json.encode(capability_probe.find_out()).decode())
 """
 SWITCH_OFF = "open('/proc/sys/user/max_user_namespaces', 'w').write('0')"
 HIDE_SOME_OF_PROC = "kernel.mount('tmpfs', '/proc/fs', 'tmpfs')"

@@ -26,7 +26,8 @@ NOBODY = 65534
 PROGRAM = """
 import ctypes, os, sys
 import msgspec
-from windlass.localcluster.sandbox import kernel, messages, root
+from windlass.localcluster.sandbox import kernel, messages
+from windlass.localcluster.sandbox.rootfs import root
 
 plan, scratch, look, user, masks = sys.argv[1:]
 user = int(user)
