@@ -62,10 +62,10 @@ def _holds(requirement: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
 
 
 def written(selector: Selector) -> str:
-    """As a query writes it: `app=x,tier in (a,b)`."""
-    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
-    terms += [_written_term(item) for item in selector.get("matchExpressions") or ()]
-    return ",".join(sorted(terms))
+    """Return the selector as a query writes it, sorted by key: `app=x,tier in (a,b)`."""
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    terms += [(item["key"], _written_term(item)) for item in selector.get("matchExpressions") or ()]
+    return ",".join(term for _, term in sorted(terms, key=lambda pair: pair[0]))
 
 
 def _written_term(requirement: Mapping[str, Any]) -> str:

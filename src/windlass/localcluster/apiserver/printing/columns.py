@@ -1,19 +1,20 @@
-"""What `kubectl get` shows of each built-in kind: the columns, and how an object becomes its cells.
+"""The columns that `kubectl get` shows for each built-in kind (kube-apiserver: `pkg/printers/internalversion`).
 
-Always with the columns of `-o wide`, which their priority tells a client to hide. A kind that is not in the table at
-the end shows its name and when it was created. Custom kinds name their columns themselves: see `tables`.
+The columns of `-o wide` are always included; their priority tells a client to hide them. A kind without an entry in
+`PRINTERS` shows its name and creation time. The columns of custom resources come from their definition: see `tables`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from windlass.localcluster.apiserver.checks import label_selectors
 from windlass.localcluster.apiserver.printing import accessors, pod_columns
 from windlass.localcluster.apiserver.printing.accessors import Object
 
-_MOST_ENDPOINTS = 3
+_MAX_ENDPOINTS = 3
 _ACCESS_MODES = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
@@ -23,6 +24,10 @@ _ACCESS_MODES = {
 _STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _ROLE_LABEL = "kubernetes.io/role"
 _ROLE_LABEL_PREFIX = "node-role.kubernetes.io/"
+_JOB_END_CONDITIONS = ("Complete", "Failed")
+
+Cell = Callable[[Object], Any]
+TimedCell = Callable[[Object, datetime], Any]
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -41,49 +46,61 @@ class Printer(msgspec.Struct, frozen=True):
 
 
 NAME = Header("Name", format="name", description="Name of the object")
+_Column = tuple[Header, TimedCell]
 
 
-def _node(node: Object, now: datetime) -> list[Any]:
+def _printer(*columns: _Column) -> Printer:
+    """Return a printer with the name as the first column."""
+    headers = (NAME, *(header for header, _ in columns))
+    return Printer(
+        headers, lambda obj, now: [accessors.name_of(obj), *(cell(obj, now) for _, cell in columns)]
+    )
+
+
+def _column(name: str, cell: Cell, type_name: str = "string", *, priority: int = 0) -> _Column:
+    return Header(name, type_name, priority=priority), lambda obj, _: cell(obj)
+
+
+def _wide(name: str, cell: Cell, type_name: str = "string") -> _Column:
+    return _column(name, cell, type_name, priority=1)
+
+
+def _text(*path: str, absent: str = "") -> Cell:
+    return lambda obj: accessors.text(obj, *path, absent=absent)
+
+
+def _number(*path: str) -> Cell:
+    return lambda obj: accessors.number(obj, *path)
+
+
+_AGE: _Column = (Header("Age"), accessors.age_of)
+_CREATED_AT = _column("Created At", lambda obj: obj["metadata"].get("creationTimestamp"), "date")
+
+
+def _node_status(node: Object) -> str:
     ready = {"": "Unknown", "True": "Ready"}.get(accessors.condition(node, "Ready"), "NotReady")
-    cordoned = ",SchedulingDisabled" if accessors.at(node, "spec", "unschedulable") else ""
-    return [
-        accessors.name_of(node),
-        ready + cordoned,
-        ",".join(sorted(_node_roles(node))) or "<none>",
-        accessors.age_of(node, now),
-        accessors.text(node, "status", "nodeInfo", "kubeletVersion"),
-        _address(node, "InternalIP"),
-        _address(node, "ExternalIP"),
-        accessors.text(node, "status", "nodeInfo", "osImage", absent="<unknown>"),
-        accessors.text(node, "status", "nodeInfo", "kernelVersion", absent="<unknown>"),
-        accessors.text(node, "status", "nodeInfo", "containerRuntimeVersion", absent="<unknown>"),
-    ]
+    return ready + (",SchedulingDisabled" if accessors.at(node, "spec", "unschedulable") else "")
 
 
-def _node_roles(node: Object) -> set[str]:
+def _node_roles(node: Object) -> str:
     labels = node["metadata"].get("labels") or {}
     named = {key.removeprefix(_ROLE_LABEL_PREFIX) for key in labels if key.startswith(_ROLE_LABEL_PREFIX)}
-    return {role for role in (*named, labels.get(_ROLE_LABEL)) if role}
+    return ",".join(sorted({role for role in (*named, labels.get(_ROLE_LABEL)) if role})) or "<none>"
 
 
-def _address(node: Object, wanted: str) -> str:
-    addresses = accessors.entries(node, "status", "addresses")
-    return next((each["address"] for each in addresses if each.get("type") == wanted), "<none>")
+def _node_address(type_name: str) -> Cell:
+    def cell(node: Object) -> str:
+        addresses = accessors.entries(node, "status", "addresses")
+        return next((each["address"] for each in addresses if each.get("type") == type_name), "<none>")
+
+    return cell
 
 
-def _service(service: Object, now: datetime) -> list[Any]:
+def _cluster_ip(service: Object) -> str:
     addresses = accessors.entries(service, "spec", "clusterIPs") or [
         accessors.at(service, "spec", "clusterIP")
     ]
-    return [
-        accessors.name_of(service),
-        accessors.text(service, "spec", "type"),
-        addresses[0] or "<none>",
-        _external_address(service),
-        ",".join(map(_port, accessors.entries(service, "spec", "ports"))) or "<none>",
-        accessors.age_of(service, now),
-        _labels(accessors.at(service, "spec", "selector")),
-    ]
+    return addresses[0] or "<none>"
 
 
 def _external_address(service: Object) -> str:
@@ -105,36 +122,24 @@ def _port(port: Object) -> str:
     return f"{number}/{port.get('protocol', 'TCP')}"
 
 
-def _labels(labels: dict[str, str] | None) -> str:
-    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or "<none>"
+def _service_ports(service: Object) -> str:
+    return ",".join(map(_port, accessors.entries(service, "spec", "ports"))) or "<none>"
 
 
-def _selector(selector: Object | None) -> str:
-    """A label selector, as it would be written in a query; nothing where it asks for nothing."""
-    labels = accessors.at(selector, "matchLabels") or {}
-    wanted = [(key, f"{key}={value}") for key, value in labels.items()]
-    wanted += [(each["key"], _requirement(each)) for each in accessors.at(selector, "matchExpressions") or []]
-    return ",".join(text for _, text in sorted(wanted, key=lambda pair: pair[0]))
+def _service_selector(service: Object) -> str:
+    return label_selectors.written({"matchLabels": accessors.at(service, "spec", "selector")}) or "<none>"
 
 
-def _requirement(requirement: Object) -> str:
-    key, values = requirement["key"], ",".join(sorted(requirement.get("values") or []))
-    match requirement["operator"]:
-        case "In":
-            return f"{key} in ({values})"
-        case "NotIn":
-            return f"{key} notin ({values})"
-        case "DoesNotExist":
-            return f"!{key}"
-    return str(key)
+def _selector(workload: Object) -> str:
+    return label_selectors.written(accessors.at(workload, "spec", "selector") or {})
 
 
-def _endpoints(endpoints: Object, now: datetime) -> list[Any]:
+def _endpoint_addresses(endpoints: Object) -> str:
     subsets = accessors.entries(endpoints, "subsets")
     addresses = [address for subset in subsets for address in _subset_addresses(subset)]
-    more = len(addresses) - _MOST_ENDPOINTS
-    shown = ",".join(addresses[:_MOST_ENDPOINTS]) + (f" + {more} more..." if more > 0 else "")
-    return [accessors.name_of(endpoints), shown if subsets else "<none>", accessors.age_of(endpoints, now)]
+    more = len(addresses) - _MAX_ENDPOINTS
+    shown = ",".join(addresses[:_MAX_ENDPOINTS]) + (f" + {more} more..." if more > 0 else "")
+    return shown if subsets else "<none>"
 
 
 def _subset_addresses(subset: Object) -> list[str]:
@@ -170,151 +175,103 @@ def _event_source(event: Object) -> str:
     return f"{component}, {host}" if host else component
 
 
-def _claim(claim: Object, now: datetime) -> list[Any]:
-    volume = accessors.text(claim, "spec", "volumeName")
-    annotations = claim["metadata"].get("annotations") or {}
+def _claim_status(claim: Object) -> str:
+    is_terminating = bool(claim["metadata"].get("deletionTimestamp"))
+    return "Terminating" if is_terminating else accessors.text(claim, "status", "phase")
+
+
+def _claim_capacity(claim: Object) -> str:
+    is_bound = bool(accessors.text(claim, "spec", "volumeName"))
+    return accessors.text(claim, "status", "capacity", "storage", absent="0") if is_bound else ""
+
+
+def _claim_access_modes(claim: Object) -> str:
     modes = accessors.entries(claim, "status", "accessModes")
-    return [
-        accessors.name_of(claim),
-        "Terminating"
-        if claim["metadata"].get("deletionTimestamp")
-        else accessors.text(claim, "status", "phase"),
-        volume,
-        accessors.text(claim, "status", "capacity", "storage", absent="0") if volume else "",
-        ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes) if volume else "",
-        annotations.get(_STORAGE_CLASS_ANNOTATION, accessors.text(claim, "spec", "storageClassName")),
-        accessors.age_of(claim, now),
-        accessors.text(claim, "spec", "volumeMode", absent="<unset>"),
-    ]
+    is_bound = bool(accessors.text(claim, "spec", "volumeName"))
+    return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in modes) if is_bound else ""
 
 
-_JOB_ENDINGS = ("Complete", "Failed")
+def _storage_class(claim: Object) -> str:
+    annotations: dict[str, str] = claim["metadata"].get("annotations") or {}
+    return annotations.get(_STORAGE_CLASS_ANNOTATION, accessors.text(claim, "spec", "storageClassName"))
 
 
 def _job_status(job: Object) -> str:
-    is_going = bool(job["metadata"].get("deletionTimestamp"))
-    shown = _JOB_ENDINGS if is_going else (*_JOB_ENDINGS, "Suspended", "FailureTarget", "SuccessCriteriaMet")
+    is_terminating = bool(job["metadata"].get("deletionTimestamp"))
+    shown = (
+        _JOB_END_CONDITIONS
+        if is_terminating
+        else (*_JOB_END_CONDITIONS, "Suspended", "FailureTarget", "SuccessCriteriaMet")
+    )
     found = (name for name in shown if accessors.condition(job, name) == "True")
-    return next(found, "Terminating" if is_going else "Running")
+    return next(found, "Terminating" if is_terminating else "Running")
 
 
-def _job(job: Object, now: datetime) -> list[Any]:
+def _job_completions(job: Object) -> str:
     succeeded, wanted = accessors.number(job, "status", "succeeded"), accessors.at(job, "spec", "completions")
     parallelism = accessors.number(job, "spec", "parallelism")
     of_many = f" of {parallelism}" if wanted is None and parallelism > 1 else ""
-    started, completed = (
-        accessors.at(job, "status", "startTime"),
-        accessors.at(job, "status", "completionTime"),
-    )
-    ended = accessors.moment(completed or "") or now
-    return [
-        accessors.name_of(job),
-        _job_status(job),
-        f"{succeeded}/{1 if wanted is None else wanted}{of_many}",
-        accessors.age(started, ended) if started else "",
-        accessors.age_of(job, now),
-        *_containers(job),
-        _selector(accessors.at(job, "spec", "selector")) or "<none>",
-    ]
+    return f"{succeeded}/{1 if wanted is None else wanted}{of_many}"
 
 
-def _containers(workload: Object) -> list[str]:
-    """Names and images of what a template runs."""
-    containers = accessors.entries(workload, "spec", "template", "spec", "containers")
-    return [",".join(accessors.text(each, key) for each in containers) for key in ("name", "image")]
+def _job_duration(job: Object, now: datetime) -> str:
+    started = accessors.at(job, "status", "startTime")
+    ended = accessors.moment(accessors.text(job, "status", "completionTime")) or now
+    return accessors.age(started, ended) if started else ""
+
+
+def _template(key: str) -> Cell:
+    """Return a cell with one field of each container of the pod template."""
+
+    def cell(workload: Object) -> str:
+        containers = accessors.entries(workload, "spec", "template", "spec", "containers")
+        return ",".join(accessors.text(each, key) for each in containers)
+
+    return cell
 
 
 def _ready_replicas(workload: Object) -> str:
     return f"{accessors.number(workload, 'status', 'readyReplicas')}/{accessors.number(workload, 'spec', 'replicas')}"
 
 
-def _deployment(deployment: Object, now: datetime) -> list[Any]:
-    return [
-        accessors.name_of(deployment),
-        _ready_replicas(deployment),
-        accessors.number(deployment, "status", "updatedReplicas"),
-        accessors.number(deployment, "status", "availableReplicas"),
-        accessors.age_of(deployment, now),
-        *_containers(deployment),
-        _selector(accessors.at(deployment, "spec", "selector")),
-    ]
+def _subjects(kind: str) -> Cell:
+    def cell(binding: Object) -> str:
+        subjects = [each for each in accessors.entries(binding, "subjects") if each["kind"] == kind]
+        if kind == "ServiceAccount":
+            return ", ".join(f"{accessors.text(each, 'namespace')}/{each['name']}" for each in subjects)
+        return ", ".join(each["name"] for each in subjects)
+
+    return cell
 
 
-def _replica_set(replica_set: Object, now: datetime) -> list[Any]:
-    return [
-        accessors.name_of(replica_set),
-        accessors.number(replica_set, "spec", "replicas"),
-        accessors.number(replica_set, "status", "replicas"),
-        accessors.number(replica_set, "status", "readyReplicas"),
-        accessors.age_of(replica_set, now),
-        *_containers(replica_set),
-        _selector(accessors.at(replica_set, "spec", "selector")),
-    ]
+def _role(binding: Object) -> str:
+    return f"{accessors.text(binding, 'roleRef', 'kind')}/{accessors.text(binding, 'roleRef', 'name')}"
 
 
-def _binding(binding: Object, now: datetime) -> list[Any]:
-    subjects = accessors.entries(binding, "subjects")
-    accounts = (
-        f"{accessors.text(each, 'namespace')}/{each['name']}" for each in _of_kind(subjects, "ServiceAccount")
+def _served_versions(definition: Object) -> str:
+    versions = (each for each in accessors.entries(definition, "spec", "versions") if each.get("served"))
+    return ",".join(
+        sorted(f"{each.get('name', '')}{'(storage)' if each.get('storage') else ''}" for each in versions)
     )
-    return [
-        accessors.name_of(binding),
-        f"{accessors.text(binding, 'roleRef', 'kind')}/{accessors.text(binding, 'roleRef', 'name')}",
-        accessors.age_of(binding, now),
-        ", ".join(each["name"] for each in _of_kind(subjects, "User")),
-        ", ".join(each["name"] for each in _of_kind(subjects, "Group")),
-        ", ".join(accounts),
-    ]
 
 
-def _of_kind(subjects: list[Object], kind: str) -> Iterable[Object]:
-    return (subject for subject in subjects if subject["kind"] == kind)
+DEFAULT = _printer(_CREATED_AT)
 
-
-def _definition(definition: Object, _: datetime) -> list[Any]:
-    versions = (
-        version for version in accessors.entries(definition, "spec", "versions") if version.get("served")
-    )
-    shown = sorted(f"{one.get('name', '')}{'(storage)' if one.get('storage') else ''}" for one in versions)
-    return [
-        accessors.name_of(definition),
-        accessors.text(definition, "spec", "scope"),
-        ",".join(shown),
-        definition["metadata"].get("creationTimestamp"),
-        accessors.text(definition, "spec", "group"),
-        accessors.text(definition, "spec", "names", "kind"),
-        ",".join(accessors.entries(definition, "spec", "names", "shortNames")),
-        accessors.condition(definition, "Established") == "True",
-    ]
-
-
-def _printer(
-    cells: Callable[[Object, datetime], list[Any]], *shown: str | Header, wide: tuple[str | Header, ...] = ()
-) -> Printer:
-    headers = [NAME, *(each if isinstance(each, Header) else Header(each) for each in shown)]
-    headers += [Header(each, priority=1) if isinstance(each, str) else each for each in wide]
-    return Printer(tuple(headers), cells)
-
-
-DEFAULT = _printer(
-    lambda obj, _: [accessors.name_of(obj), obj["metadata"].get("creationTimestamp")],
-    Header("Created At", "date"),
+_CONTAINERS = (_wide("Containers", _template("name")), _wide("Images", _template("image")))
+_BINDINGS = _printer(
+    _column("Role", _role),
+    _AGE,
+    _wide("Users", _subjects("User")),
+    _wide("Groups", _subjects("Group")),
+    _wide("ServiceAccounts", _subjects("ServiceAccount")),
 )
-
-_BINDINGS = _printer(_binding, "Role", "Age", wide=("Users", "Groups", "ServiceAccounts"))
-_WORKLOAD = ("Containers", "Images", "Selector")
 
 PRINTERS: dict[str, Printer] = {
     "configmaps": _printer(
-        lambda obj, now: [
-            accessors.name_of(obj),
-            len(accessors.entries(obj, "data")) + len(accessors.entries(obj, "binaryData")),
-            accessors.age_of(obj, now),
-        ],
-        "Data",
-        "Age",
+        _column("Data", lambda obj: sum(len(accessors.entries(obj, key)) for key in ("data", "binaryData"))),
+        _AGE,
     ),
-    "endpoints": _printer(_endpoints, "Endpoints", "Age"),
+    "endpoints": _printer(_column("Endpoints", _endpoint_addresses), _AGE),
     "events": Printer(
         (
             *(Header(name) for name in ("Last Seen", "Type", "Reason", "Object")),
@@ -325,75 +282,83 @@ PRINTERS: dict[str, Printer] = {
         ),
         _event,
     ),
-    "namespaces": _printer(
-        lambda obj, now: [
-            accessors.name_of(obj),
-            accessors.text(obj, "status", "phase"),
-            accessors.age_of(obj, now),
-        ],
-        "Status",
-        "Age",
-    ),
+    "namespaces": _printer(_column("Status", _text("status", "phase")), _AGE),
     "nodes": _printer(
-        _node,
-        *("Status", "Roles", "Age", "Version"),
-        wide=("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
+        _column("Status", _node_status),
+        _column("Roles", _node_roles),
+        _AGE,
+        _column("Version", _text("status", "nodeInfo", "kubeletVersion")),
+        _wide("Internal-IP", _node_address("InternalIP")),
+        _wide("External-IP", _node_address("ExternalIP")),
+        _wide("OS-Image", _text("status", "nodeInfo", "osImage", absent="<unknown>")),
+        _wide("Kernel-Version", _text("status", "nodeInfo", "kernelVersion", absent="<unknown>")),
+        _wide(
+            "Container-Runtime", _text("status", "nodeInfo", "containerRuntimeVersion", absent="<unknown>")
+        ),
     ),
     "persistentvolumeclaims": _printer(
-        _claim,
-        *("Status", "Volume", "Capacity", "Access Modes", "StorageClass", "Age"),
-        wide=("VolumeMode",),
+        _column("Status", _claim_status),
+        _column("Volume", _text("spec", "volumeName")),
+        _column("Capacity", _claim_capacity),
+        _column("Access Modes", _claim_access_modes),
+        _column("StorageClass", _storage_class),
+        _AGE,
+        _wide("VolumeMode", _text("spec", "volumeMode", absent="<unset>")),
     ),
-    "pods": _printer(
+    "pods": Printer(
+        (
+            NAME,
+            *(Header(name) for name in ("Ready", "Status", "Restarts", "Age")),
+            *(Header(name, priority=1) for name in ("IP", "Node", "Nominated Node", "Readiness Gates")),
+        ),
         pod_columns.cells,
-        *("Ready", "Status", "Restarts", "Age"),
-        wide=("IP", "Node", "Nominated Node", "Readiness Gates"),
     ),
     "secrets": _printer(
-        lambda obj, now: [
-            accessors.name_of(obj),
-            accessors.text(obj, "type"),
-            len(accessors.entries(obj, "data")),
-            accessors.age_of(obj, now),
-        ],
-        *("Type", "Data", "Age"),
+        _column("Type", _text("type")), _column("Data", lambda obj: len(accessors.entries(obj, "data"))), _AGE
     ),
-    "serviceaccounts": _printer(
-        lambda obj, now: [accessors.name_of(obj), accessors.age_of(obj, now)],
-        "Age",
+    "serviceaccounts": _printer(_AGE),
+    "services": _printer(
+        _column("Type", _text("spec", "type")),
+        _column("Cluster-IP", _cluster_ip),
+        _column("External-IP", _external_address),
+        _column("Port(s)", _service_ports),
+        _AGE,
+        _wide("Selector", _service_selector),
     ),
-    "services": _printer(_service, "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)),
-    "deployments.apps": _printer(_deployment, "Ready", "Up-to-date", "Available", "Age", wide=_WORKLOAD),
+    "deployments.apps": _printer(
+        _column("Ready", _ready_replicas),
+        _column("Up-to-date", _number("status", "updatedReplicas")),
+        _column("Available", _number("status", "availableReplicas")),
+        _AGE,
+        *_CONTAINERS,
+        _wide("Selector", _selector),
+    ),
     "replicasets.apps": _printer(
-        _replica_set,
-        *(Header(name, "integer") for name in ("Desired", "Current", "Ready")),
-        "Age",
-        wide=_WORKLOAD,
+        _column("Desired", _number("spec", "replicas"), "integer"),
+        _column("Current", _number("status", "replicas"), "integer"),
+        _column("Ready", _number("status", "readyReplicas"), "integer"),
+        _AGE,
+        *_CONTAINERS,
+        _wide("Selector", _selector),
     ),
-    "statefulsets.apps": _printer(
-        lambda obj, now: [
-            accessors.name_of(obj),
-            _ready_replicas(obj),
-            accessors.age_of(obj, now),
-            *_containers(obj),
-        ],
-        *("Ready", "Age"),
-        wide=("Containers", "Images"),
+    "statefulsets.apps": _printer(_column("Ready", _ready_replicas), _AGE, *_CONTAINERS),
+    "jobs.batch": _printer(
+        _column("Status", _job_status),
+        _column("Completions", _job_completions),
+        (Header("Duration"), _job_duration),
+        _AGE,
+        *_CONTAINERS,
+        _wide("Selector", lambda job: _selector(job) or "<none>"),
     ),
-    "jobs.batch": _printer(_job, "Status", "Completions", "Duration", "Age", wide=_WORKLOAD),
-    "leases.coordination.k8s.io": _printer(
-        lambda obj, now: [
-            accessors.name_of(obj),
-            accessors.text(obj, "spec", "holderIdentity"),
-            accessors.age_of(obj, now),
-        ],
-        "Holder",
-        "Age",
-    ),
+    "leases.coordination.k8s.io": _printer(_column("Holder", _text("spec", "holderIdentity")), _AGE),
     "customresourcedefinitions.apiextensions.k8s.io": _printer(
-        _definition,
-        *("Scope", "Versions", Header("Created At", "date")),
-        wide=("Group", "Kind", "ShortNames", Header("Established", "boolean", priority=1)),
+        _column("Scope", _text("spec", "scope")),
+        _column("Versions", _served_versions),
+        _CREATED_AT,
+        _wide("Group", _text("spec", "group")),
+        _wide("Kind", _text("spec", "names", "kind")),
+        _wide("ShortNames", lambda obj: ",".join(accessors.entries(obj, "spec", "names", "shortNames"))),
+        _wide("Established", lambda obj: accessors.condition(obj, "Established") == "True", "boolean"),
     ),
     "rolebindings.rbac.authorization.k8s.io": _BINDINGS,
     "clusterrolebindings.rbac.authorization.k8s.io": _BINDINGS,
