@@ -111,12 +111,7 @@ def check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
         raise api_errors.bad_request(
             f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
         )
-    if kind.namespaced and meta.setdefault("namespace", namespace) != namespace:
-        raise api_errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    if not kind.namespaced:
-        meta.pop("namespace", None)
+    check_namespace(kind, meta, namespace)
 
 
 def check_freshness(kind: Kind, meta: Object, old: Object) -> None:

@@ -17,6 +17,7 @@ from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.options import is_true
 from windlass.localcluster.apiserver.request_targets import Target
+from windlass.localcluster.apiserver.schemas import structural
 from windlass.localcluster.apiserver.strategy import Strategy
 from windlass.localcluster.store_types import object_key
 from windlass.localcluster.usage import PodUsage, Reading
@@ -29,19 +30,6 @@ class Meter(Protocol):
     async def reading(self) -> Reading: ...
 
 
-class _Unstored:
-    """The schema of what nobody ever writes."""
-
-    def prune(self, _: dict[str, Any]) -> list[str]:
-        return []
-
-    def default(self, _: dict[str, Any]) -> None:
-        pass
-
-    def validate(self, _: dict[str, Any]) -> list[api_errors.FieldError]:
-        return []
-
-
 def _kind(kind: str, plural: str, *, namespaced: bool) -> Kind:
     return Kind(
         group=GROUP,
@@ -51,7 +39,7 @@ def _kind(kind: str, plural: str, *, namespaced: bool) -> Kind:
         singular="",
         namespaced=namespaced,
         list_kind=f"{kind}List",
-        schema=_Unstored(),
+        schema=structural.compile_schema({}),
         strategy=Strategy(),
         is_read_only=True,
     )

@@ -16,6 +16,7 @@ from windlass.k8s import types as k8s_types
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.openapi import documents as openapi_documents
 from windlass.localcluster.apiserver.openapi import schemas, v2_protobuf
+from windlass.localcluster.apiserver.openapi.schemas import Dialect
 from windlass.localcluster.apiserver.strategy import Strategy
 
 TEXT = {"type": "string"}
@@ -245,7 +246,7 @@ def test_a_name_that_is_no_types() -> None:
 
 
 def test_built_in_kinds() -> None:
-    definitions = openapi_documents.definitions(KINDS)
+    definitions = schemas.definitions(KINDS, Dialect.SWAGGER)
     pod = definitions["io.k8s.api.core.v1.Pod"]
     assert pod["x-kubernetes-group-version-kind"] == [{"group": "", "version": "v1", "kind": "Pod"}]
     assert pod["properties"]["spec"] == {"$ref": "#/definitions/io.k8s.api.core.v1.PodSpec"}
@@ -260,7 +261,7 @@ def test_built_in_kinds() -> None:
 
 
 def test_only_what_the_kinds_need_is_defined() -> None:
-    definitions = openapi_documents.definitions([kind("", "v1", "ConfigMap", "configmaps")])
+    definitions = schemas.definitions([kind("", "v1", "ConfigMap", "configmaps")], Dialect.SWAGGER)
     assert "io.k8s.api.core.v1.ConfigMap" in definitions
     assert "io.k8s.api.core.v1.Pod" not in definitions
     assert "io.k8s.api.autoscaling.v1.Scale" not in definitions

@@ -56,31 +56,23 @@ _JSON_PATCH: Document = {
     },
 }
 _TOKEN = {"type": "apiKey", "name": "authorization", "in": "header"}
-_REFUSED = "the request was refused"
-_UNAUTHORIZED = "Unauthorized"
-
-
-def definitions(kinds: Sequence[Kind]) -> Document:
-    """Every schema of the Swagger document."""
-    return schemas.definitions(kinds, Dialect.SWAGGER)
 
 
 def document_v2(kinds: Sequence[Kind]) -> Document:
     return {
         "swagger": "2.0",
         "info": _info(),
-        "paths": {path.path: _path_v2(path) for path in _paths(kinds)},
-        "definitions": definitions(kinds),
+        "paths": _paths(kinds, Dialect.SWAGGER),
+        "definitions": schemas.definitions(kinds, Dialect.SWAGGER),
         "securityDefinitions": {"BearerToken": _TOKEN},
         "security": [{"BearerToken": []}],
     }
 
 
 def index_v3(kinds: Sequence[Kind]) -> Document:
-    """Where each version's document is. The hash changes with the document, so that clients may keep it."""
-    groups = ["", *discovery.groups_in_order(kinds)]
+    """Return the URLs of the documents. A URL has a hash of its document, so that clients can cache it."""
     paths = {}
-    for group in groups:
+    for group in ["", *discovery.groups_in_order(kinds)]:
         for version in discovery.versions_in_order(kinds, group):
             content = msgspec.json.encode(document_v3(kinds, group, version))
             location = f"apis/{group}/{version}" if group else f"api/{version}"
@@ -96,7 +88,7 @@ def document_v3(kinds: Sequence[Kind], group: str, version: str) -> Document | N
     return {
         "openapi": "3.0.0",
         "info": _info(),
-        "paths": {path.path: _path_v3(path) for path in _paths(found)},
+        "paths": _paths(found, Dialect.OPENAPI),
         "components": {
             "schemas": schemas.definitions(found, Dialect.OPENAPI),
             "securitySchemes": {"BearerToken": _TOKEN},
@@ -109,81 +101,75 @@ def _info() -> Document:
     return {"title": "Windlass", "version": discovery.version()["gitVersion"]}
 
 
-def _paths(kinds: Iterable[Kind]) -> list[Path]:
-    found = [path for kind in kinds for path in operations.paths(kind)]
-    return sorted(found, key=lambda path: path.path)
+def _paths(kinds: Iterable[Kind], dialect: Dialect) -> Document:
+    paths = [path for kind in kinds for path in operations.paths(kind)]
+    return {path.path: _path(path, dialect) for path in sorted(paths, key=lambda path: path.path)}
 
 
-def _path_v2(path: Path) -> Document:
-    document: Document = {operation.method: _operation_v2(operation, path) for operation in path.operations}
-    named = [{"name": name, "in": "path", "required": True, "type": "string"} for name in path.parameters]
-    return document | {"parameters": named} if named else document
-
-
-def _path_v3(path: Path) -> Document:
-    document: Document = {operation.method: _operation_v3(operation, path) for operation in path.operations}
-    named = [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in path.parameters]
-    return document | {"parameters": named} if named else document
-
-
-def _operation_v2(operation: Operation, path: Path) -> Document:
-    parameters: list[Document] = [
-        {"name": name, "in": "query", **_QUERY_SCHEMAS.get(name, _TEXT)} for name in operation.query
+def _path(path: Path, dialect: Dialect) -> Document:
+    document: Document = {each.method: _operation(each, path, dialect) for each in path.operations}
+    parameters = [
+        {"name": name, "in": "path", "required": True} | _typed(_TEXT, dialect) for name in path.parameters
     ]
-    document = _head(operation, path)
-    if operation.body is not None:
-        document["consumes"] = list(operation.body.media_types)
-        schema = schemas.reference(operation.body.definition, Dialect.SWAGGER)
-        parameters.append(
-            {"name": "body", "in": "body", "required": operation.body.required, "schema": schema}
-        )
-    answer = {"description": "OK", "schema": _answer(operation.answers[:1], Dialect.SWAGGER)}
-    responses: Document = {str(code): answer for code in operation.successes}
-    refusal = schemas.reference(schemas.definition_name("V1Status"), Dialect.SWAGGER)
-    return document | {
-        "produces": list(operation.media_types),
-        "parameters": parameters,
-        "responses": responses
-        | {"401": {"description": _UNAUTHORIZED}, "default": {"description": _REFUSED, "schema": refusal}},
-    }
+    return document | {"parameters": parameters} if parameters else document
 
 
-def _operation_v3(operation: Operation, path: Path) -> Document:
-    document = _head(operation, path)
-    document["parameters"] = [
-        {"name": name, "in": "query", "schema": _QUERY_SCHEMAS.get(name, _TEXT)} for name in operation.query
-    ]
-    if operation.body is not None:
-        schema = schemas.reference(operation.body.definition, Dialect.OPENAPI)
-        content = {
-            media_type: {"schema": _JSON_PATCH if media_type == operations.JSON_PATCH else schema}
-            for media_type in operation.body.media_types
-        }
-        document["requestBody"] = {"required": operation.body.required, "content": content}
-    schema = _answer(operation.answers, Dialect.OPENAPI)
-    answer = {"description": "OK", "content": {name: {"schema": schema} for name in operation.media_types}}
-    responses: Document = {str(code): answer for code in operation.successes}
-    refusal = schemas.reference(schemas.definition_name("V1Status"), Dialect.OPENAPI)
-    return document | {
-        "responses": responses
-        | {
-            "401": {"description": _UNAUTHORIZED},
-            "default": {"description": _REFUSED, "content": {"application/json": {"schema": refusal}}},
-        }
-    }
+def _typed(schema: Document, dialect: Dialect) -> Document:
+    """Return the schema of a parameter: Swagger writes its fields into the parameter itself."""
+    return schema if dialect is Dialect.SWAGGER else {"schema": schema}
 
 
-def _head(operation: Operation, path: Path) -> Document:
-    named = {"group": operation.group, "version": operation.version, "kind": operation.kind}
-    return {
+def _operation(operation: Operation, path: Path, dialect: Dialect) -> Document:
+    kind = {"group": operation.group, "version": operation.version, "kind": operation.kind}
+    document: Document = {
         "operationId": operation.id,
         "tags": [path.tag],
         "x-kubernetes-action": operation.action,
-        "x-kubernetes-group-version-kind": named,
+        "x-kubernetes-group-version-kind": kind,
+        "parameters": [
+            {"name": name, "in": "query"} | _typed(_QUERY_SCHEMAS.get(name, _TEXT), dialect)
+            for name in operation.query
+        ],
     }
+    failure = schemas.reference(schemas.definition_name("V1Status"), dialect)
+    if dialect is Dialect.SWAGGER:
+        _add_body_v2(document, operation)
+        document["produces"] = list(operation.media_types)
+        success: Document = {"schema": _response_schema(operation.answers[:1], dialect)}
+        default: Document = {"schema": failure}
+    else:
+        _add_body_v3(document, operation)
+        schema = _response_schema(operation.answers, dialect)
+        success = {"content": {name: {"schema": schema} for name in operation.media_types}}
+        default = {"content": {"application/json": {"schema": failure}}}
+    document["responses"] = {str(code): {"description": "OK"} | success for code in operation.successes} | {
+        "401": {"description": "Unauthorized"},
+        "default": {"description": "the request was rejected"} | default,
+    }
+    return document
 
 
-def _answer(definitions: Sequence[str], dialect: Dialect) -> Document:
+def _add_body_v2(document: Document, operation: Operation) -> None:
+    body = operation.body
+    if body is not None:
+        document["consumes"] = list(body.media_types)
+        schema = schemas.reference(body.definition, Dialect.SWAGGER)
+        parameter = {"name": "body", "in": "body", "required": body.required, "schema": schema}
+        document["parameters"].append(parameter)
+
+
+def _add_body_v3(document: Document, operation: Operation) -> None:
+    body = operation.body
+    if body is not None:
+        schema = schemas.reference(body.definition, Dialect.OPENAPI)
+        content = {
+            media_type: {"schema": _JSON_PATCH if media_type == operations.JSON_PATCH else schema}
+            for media_type in body.media_types
+        }
+        document["requestBody"] = {"required": body.required, "content": content}
+
+
+def _response_schema(definitions: Sequence[str], dialect: Dialect) -> Document:
     if not definitions:
         return _TEXT
     references = [schemas.reference(definition, dialect) for definition in definitions]

@@ -124,17 +124,29 @@ def _operation(kind: Kind, verb: str, everywhere: bool = False) -> Operation:
         "delete": (_STATUS, own),
         "deletecollection": (_STATUS, schemas.list_definition_name(kind)),
     }
-    id_kind = ("Collection" if verb == "deletecollection" else "") + _id_kind(kind, everywhere)
+    id_end = ("Collection" if verb == "deletecollection" else "") + _id_kind(kind, everywhere)
+    target = discovery.Subresource((), kind.group, kind.version, kind.kind)
+    return _operation_on(kind, target, verb, id_end, own, answers.get(verb, (own,)))
+
+
+def _operation_on(
+    kind: Kind,
+    target: discovery.Subresource,
+    verb: str,
+    id_end: str,
+    definition: str,
+    answers: tuple[str, ...],
+) -> Operation:
     return Operation(
         method=_METHODS[verb],
-        id=_ID_WORDS.get(verb, verb) + _id_group(kind) + id_kind,
+        id=_ID_WORDS.get(verb, verb) + _id_group(kind) + id_end,
         action=_ACTIONS.get(verb, verb),
-        group=kind.group,
-        version=kind.version,
-        kind=kind.kind,
+        group=target.group,
+        version=target.version,
+        kind=target.kind,
         query=_QUERIES[verb],
-        body=_body(kind, verb, own),
-        answers=answers.get(verb, (own,)),
+        body=_body(kind, verb, definition),
+        answers=answers,
         successes=_SUCCESSES.get(verb, (200,)),
     )
 
@@ -147,24 +159,13 @@ def _below(kind: Kind, name: str) -> Iterator[Operation]:
     )
     id_end = _id_kind(kind) + name.capitalize()
     for verb in found.verbs:
-        method = _METHODS[verb]
-        operation = Operation(
-            method=method,
-            id=_ID_WORDS.get(verb, verb) + _id_group(kind) + id_end,
-            action=_ACTIONS.get(verb, verb),
-            group=found.group,
-            version=found.version,
-            kind=found.kind,
-            query=_QUERIES[verb],
-            body=_body(kind, verb, definition),
-            # What is created below an object is an act, and the answer says whether it was done.
-            answers=(_STATUS if verb == "create" else definition,),
-            successes=_SUCCESSES.get(verb, (200,)),
-        )
+        # The response to a create on a subresource is a Status.
+        answers = (_STATUS if verb == "create" else definition,)
+        operation = _operation_on(kind, found, verb, id_end, definition, answers)
         if name == "log":
             yield _textual(operation, query=_LOG_QUERY, media_types=("text/plain",))
         elif name in _STREAMS:
-            identity = f"connect{_id_group(kind)}{method.capitalize()}{id_end}"
+            identity = f"connect{_id_group(kind)}{operation.method.capitalize()}{id_end}"
             connecting = {"id": identity, "action": "connect", "media_types": ("*/*",)}
             yield _textual(operation, query=_STREAMS[name], **connecting)
         else:

@@ -82,14 +82,15 @@ def _mapping(encoder: _Encoder, inner: int = 1) -> _Encoder:
     return lambda number, value: _delimited(number, _named(inner, value.items(), encoder))
 
 
-def _items(number: int, value: Mapping[str, Any]) -> bytes:
-    return _delimited(number, _delimited(1, _fields("Schema", value)))
+def _wrapped(name: str, inner: int = 1) -> _Encoder:
+    """Return an encoder of a message inside another one, where it is field `inner`."""
+    return lambda number, value: _delimited(number, _delimited(inner, _fields(name, value)))
 
 
 def _additional_properties(number: int, value: Mapping[str, Any] | bool) -> bytes:
     if isinstance(value, bool):
         return _delimited(number, _flag(2, value))
-    return _delimited(number, _delimited(1, _fields("Schema", value)))
+    return _wrapped("Schema")(number, value)
 
 
 def _parameter(number: int, value: Mapping[str, Any]) -> bytes:
@@ -104,23 +105,12 @@ def _parameter(number: int, value: Mapping[str, Any]) -> bytes:
     return _delimited(number, _delimited(1, parameter))
 
 
-def _response(number: int, value: Mapping[str, Any]) -> bytes:
-    return _delimited(number, _delimited(1, _fields("Response", value)))
-
-
-def _response_schema(number: int, value: Mapping[str, Any]) -> bytes:
-    return _delimited(number, _delimited(1, _fields("Schema", value)))
-
-
-def _api_key(number: int, value: Mapping[str, Any]) -> bytes:
-    return _delimited(number, _delimited(2, _fields("ApiKeySecurity", value)))
-
-
 def _strings(number: int, values: Iterable[str]) -> bytes:
     return _delimited(number, b"".join(_text(1, value) for value in values))
 
 
 _schema = _message("Schema")
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch")
 _MESSAGES: dict[str, dict[str, tuple[int, _Encoder]]] = {
     "Document": {
         "swagger": (1, _text),
@@ -128,18 +118,12 @@ _MESSAGES: dict[str, dict[str, tuple[int, _Encoder]]] = {
         "paths": (8, _mapping(_message("PathItem"), inner=2)),
         "definitions": (9, _mapping(_schema)),
         "security": (12, _each(_mapping(_strings))),
-        "securityDefinitions": (13, _mapping(_api_key)),
+        "securityDefinitions": (13, _mapping(_wrapped("ApiKeySecurity", 2))),
     },
     "Info": {"title": (1, _text), "version": (2, _text), "description": (3, _text)},
     "ApiKeySecurity": {"type": (1, _text), "name": (2, _text), "in": (3, _text), "description": (4, _text)},
     "PathItem": {
-        "get": (2, _message("Operation")),
-        "put": (3, _message("Operation")),
-        "post": (4, _message("Operation")),
-        "delete": (5, _message("Operation")),
-        "options": (6, _message("Operation")),
-        "head": (7, _message("Operation")),
-        "patch": (8, _message("Operation")),
+        **{method: (number, _message("Operation")) for number, method in enumerate(_METHODS, start=2)},
         "parameters": (9, _each(_parameter)),
     },
     "Operation": {
@@ -149,7 +133,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, _Encoder]]] = {
         "produces": (6, _each(_text)),
         "consumes": (7, _each(_text)),
         "parameters": (8, _each(_parameter)),
-        "responses": (9, _mapping(_response)),
+        "responses": (9, _mapping(_wrapped("Response"))),
         "schemes": (10, _each(_text)),
     },
     "BodyParameter": {
@@ -178,7 +162,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, _Encoder]]] = {
         "format": (6, _text),
         "uniqueItems": (19, _flag),
     },
-    "Response": {"description": (1, _text), "schema": (2, _response_schema)},
+    "Response": {"description": (1, _text), "schema": (2, _wrapped("Schema"))},
     "Schema": {
         "$ref": (1, _text),
         "format": (2, _text),
@@ -202,7 +186,7 @@ _MESSAGES: dict[str, dict[str, tuple[int, _Encoder]]] = {
         "enum": (20, _each(_any)),
         "additionalProperties": (21, _additional_properties),
         "type": (22, _type),
-        "items": (23, _items),
+        "items": (23, _wrapped("Schema")),
         "properties": (25, _mapping(_schema)),
     },
 }

@@ -152,10 +152,10 @@ def _drops_null(schema: JsonSchema) -> bool:
 
 def _compile_fill(schema: JsonSchema) -> _Fill | None:
     if schema.get("items"):
-        return _fill_list(schema["items"])
+        return _fill_elements(schema["items"], list)
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict):
-        return _fill_map(additional)
+        return _fill_elements(additional, dict)
     return _fill_object(schema.get("properties") or {})
 
 
@@ -183,42 +183,23 @@ def _fill_object(properties: dict[str, JsonSchema]) -> _Fill | None:
     return fill
 
 
-def _fill_map(additional: JsonSchema) -> _Fill | None:
-    fill_value, replace_null = _compile_fill(additional), _null_replacement(additional)
-    if fill_value is None and replace_null is None:
+def _fill_elements(schema: JsonSchema, container: type[Any]) -> _Fill | None:
+    """Return what fills the values of a map or the items of a list."""
+    fill_element = _compile_fill(schema)
+    null_replacement = None if schema.get("nullable") else schema.get("default")
+    if fill_element is None and null_replacement is None:
         return None
 
     def fill(obj: Any) -> None:
-        if type(obj) is not dict:
+        if type(obj) is not container:
             return
-        for key, value in obj.items():
-            if value is None and replace_null is not None:
-                value = obj[key] = _copied(replace_null)
-            if fill_value is not None:
-                fill_value(value)
+        for key, value in obj.items() if container is dict else enumerate(obj):
+            if value is None and null_replacement is not None:
+                value = obj[key] = _copied(null_replacement)
+            if fill_element is not None:
+                fill_element(value)
 
     return fill
-
-
-def _fill_list(items: JsonSchema) -> _Fill | None:
-    fill_item, replace_null = _compile_fill(items), _null_replacement(items)
-    if fill_item is None and replace_null is None:
-        return None
-
-    def fill(values: Any) -> None:
-        if type(values) is not list:
-            return
-        for index, value in enumerate(values):
-            if value is None and replace_null is not None:
-                value = values[index] = _copied(replace_null)
-            if fill_item is not None:
-                fill_item(value)
-
-    return fill
-
-
-def _null_replacement(schema: JsonSchema) -> Any:
-    return None if schema.get("nullable") else schema.get("default")
 
 
 def _copied(constant: Any) -> Any:

@@ -7,7 +7,7 @@ first object of it comes by: types refer to themselves, and most objects never m
 import copy
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 from windlass.k8s import api_errors
@@ -108,9 +108,9 @@ class _Library:
 
     def node(self, kind: str, field: str) -> _Node:
         if kind.startswith("[]"):
-            return _List(self.node(kind[2:], field))
+            return _Collection(self.node(kind[2:], field), list)
         if kind.startswith("{}"):
-            return _Map(self.node(kind[2:], field))
+            return _Collection(self.node(kind[2:], field), dict)
         if kind.startswith("?"):
             return _Perhaps(self.struct(kind[1:]))
         if kind in scalar_types.SCALARS:
@@ -151,74 +151,55 @@ class _Leaf:
         return []
 
 
-class _List:
-    def __init__(self, element: _Node) -> None:
-        self.go_type = f"[]{element.go_type}"
+class _Collection:
+    """A list or a map of elements."""
+
+    def __init__(self, element: _Node, container: type[Any]) -> None:
         self.zero = None
+        self._container = container
         self._element = element
         self._is_flat = isinstance(element, _Leaf)
+        is_resources = self._is_flat and element.zero == "0"
+        if container is list:
+            self.go_type = f"[]{element.go_type}"
+        else:
+            self.go_type = "v1.ResourceList" if is_resources else f"map[string]{element.go_type}"
+
+    def _entries(self, value: Any) -> Iterable[tuple[int | str, Any]]:
+        return enumerate(value) if self._container is list else value.items()
+
+    def _values(self, value: Any) -> Collection[Any]:
+        found: Collection[Any] = value if self._container is list else value.values()
+        return found
 
     def check(self, value: Any) -> None:
-        if type(value) is not list:
+        if type(value) is not self._container:
             raise _RefusedError(scalar_types.json_type(value), self.go_type)
-        for one in value:
+        for one in self._values(value):
             if one is not None:
                 self._element.check(one)
 
     def prune(self, value: Any) -> list[str]:
-        if type(value) is not list:
+        if type(value) is not self._container:
             return []
-        if None in value and self._element.zero is not None:
-            value[:] = [copy.copy(self._element.zero) if one is None else one for one in value]
-        if self._is_flat:
-            return []
-        return [f"[{index}]{path}" for index, one in enumerate(value) for path in self._element.prune(one)]
-
-    def fill(self, value: Any) -> None:
-        if not self._is_flat:
-            for one in value:
-                self._element.fill(one)
-
-    def missing(self, value: Any) -> list[str]:
-        if self._is_flat:
-            return []
-        return [f"[{index}]{path}" for index, one in enumerate(value) for path in self._element.missing(one)]
-
-
-class _Map:
-    def __init__(self, element: _Node) -> None:
-        is_resources = isinstance(element, _Leaf) and element.zero == "0"
-        self.go_type = "v1.ResourceList" if is_resources else f"map[string]{element.go_type}"
-        self.zero = None
-        self._element = element
-        self._is_flat = isinstance(element, _Leaf)
-
-    def check(self, value: Any) -> None:
-        if type(value) is not dict:
-            raise _RefusedError(scalar_types.json_type(value), self.go_type)
-        for one in value.values():
-            if one is not None:
-                self._element.check(one)
-
-    def prune(self, value: Any) -> list[str]:
-        if type(value) is not dict:
-            return []
-        if self._element.zero is not None:
-            for key in [key for key, one in value.items() if one is None]:
+        if self._element.zero is not None and None in self._values(value):
+            for key in [key for key, one in self._entries(value) if one is None]:
                 value[key] = copy.copy(self._element.zero)
         if self._is_flat:
             return []
-        return [f".{key}{path}" for key, one in value.items() for path in self._element.prune(one)]
+        step = "[{}]" if self._container is list else ".{}"
+        entries = self._entries(value)
+        return [step.format(key) + path for key, one in entries for path in self._element.prune(one)]
 
     def fill(self, value: Any) -> None:
         if not self._is_flat:
-            for one in value.values():
+            for one in self._values(value):
                 self._element.fill(one)
 
     def missing(self, value: Any) -> list[str]:
         if self._is_flat:
             return []
-        return [f"[{key}]{path}" for key, one in value.items() for path in self._element.missing(one)]
+        return [f"[{key}]{path}" for key, one in self._entries(value) for path in self._element.missing(one)]
 
 
 class _Perhaps:
