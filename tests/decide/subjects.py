@@ -12,7 +12,7 @@ SUCCESS, UNKNOWN, TRANSIENT, CONFLICT, PERMANENT = 0, 1, 200, 201, 210
 """Exit codes, by what is known about them."""
 
 
-class Subject:
+class RetryHistory:
     """A Framework of one task, or a task of a Framework whose other task runs on: what is retried in a table."""
 
     def __init__(

@@ -2,7 +2,7 @@
 
 import pytest
 from builders import framework, role
-from tests.decide.subjects import CONFLICT, TRANSIENT, UNKNOWN, Subject
+from tests.decide.subjects import CONFLICT, TRANSIENT, UNKNOWN, RetryHistory
 from tests.decide.worlds import World
 
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
@@ -16,7 +16,7 @@ BOTH = pytest.mark.parametrize("kind", ["framework", "task"])
 def test_uncounted_retries_have_a_limit(kind: str, limit: int) -> None:
     """A5: maxTransientRetryCount; counted retries do not use it up."""
     policy = RetryPolicySpec(True, 1, max_transient_retry_count=limit)
-    subject = Subject(kind, policy)
+    subject = RetryHistory(kind, policy)
     subject.end_and_retry(UNKNOWN)
     assert subject.counts == (1, 1)
     for number in range(limit):
@@ -31,7 +31,7 @@ def test_uncounted_retries_have_a_limit(kind: str, limit: int) -> None:
 @BOTH
 def test_without_a_limit_transient_failures_are_retried_for_ever(kind: str) -> None:
     """A5: absent = the reference."""
-    subject = Subject(kind, RetryPolicySpec(fancy_retry_policy=True))
+    subject = RetryHistory(kind, RetryPolicySpec(fancy_retry_policy=True))
     for _ in range(50):
         subject.end_and_retry(TRANSIENT)
     assert subject.counts == (50, 0)
@@ -39,7 +39,7 @@ def test_without_a_limit_transient_failures_are_retried_for_ever(kind: str) -> N
 
 def backoffs(kind: str, policy: RetryPolicySpec, times: int, uid: str = "uid") -> list[int]:
     """The delays before this many retries, one after the other."""
-    subject = Subject(kind, policy, uid)
+    subject = RetryHistory(kind, policy, uid)
     found = []
     for _ in range(times):
         subject.end(TRANSIENT)
@@ -97,7 +97,7 @@ def test_the_retries_of_two_tasks_are_spread() -> None:
 def test_a_conflict_waits_its_time_under_a_short_backoff() -> None:
     """Statement 25 with A5: the shorter of the two does not replace the longer."""
     policy = RetryPolicySpec(True, 0, retry_backoff=RetryBackoff(1, 2))
-    subject = Subject("framework", policy)
+    subject = RetryHistory("framework", policy)
     subject.end(CONFLICT)
     assert subject.delay is not None
     assert 60 <= subject.delay <= 900
@@ -106,7 +106,7 @@ def test_a_conflict_waits_its_time_under_a_short_backoff() -> None:
 def test_a_stop_during_the_backoff() -> None:
     """Statement 28 with A5."""
     policy = RetryPolicySpec(False, 3, retry_backoff=RetryBackoff(100, 300))
-    subject = Subject("framework", policy)
+    subject = RetryHistory("framework", policy)
     subject.end(UNKNOWN)
     assert subject.is_waiting
     subject.world.edit(execution_type=ExecutionType.STOP)

@@ -14,7 +14,7 @@ from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
 TWICE = (role("worker", 2), role("worker", 1))
 """What no definition checks: two roles of one name."""
-RIVAL = Observed(rival="frameworkcontroller")
+RIVAL = Observed(other_controller="frameworkcontroller")
 
 INVALID = (builders.framework("job", *TWICE), Observed(), ConditionType.INVALID, ReasonKind.INVALID)
 RIVALLED = (
@@ -26,7 +26,7 @@ RIVALLED = (
 
 both = pytest.mark.parametrize(
     ("framework", "observed", "condition", "reason"),
-    [pytest.param(*INVALID, id="invalid"), pytest.param(*RIVALLED, id="beside a rival")],
+    [pytest.param(*INVALID, id="invalid"), pytest.param(*RIVALLED, id="beside a other_controller")],
 )
 
 
@@ -92,14 +92,14 @@ def test_a_rival_that_was_told_of_is_not_fought(is_wiped: bool) -> None:
     told = status_of(decide(RIVALLED[0], RIVAL, NOW))
     left = None if is_wiped else msgspec.structs.replace(told, conditions=())
     framework = msgspec.structs.replace(RIVALLED[0], status=left)
-    decision = decide(framework, msgspec.structs.replace(RIVAL, is_rival_told=True), at(60))
+    decision = decide(framework, msgspec.structs.replace(RIVAL, is_other_controller_reported=True), at(60))
     assert decision == Decision(status=left)
     assert decision.status is left
 
 
 def test_what_another_has_said_of_its_rival_is_left_as_it_is() -> None:
     """It may be us whom it means: two that correct each other would never end."""
-    theirs = status_of(decide(RIVALLED[0], Observed(rival="windlass-ours"), NOW))
+    theirs = status_of(decide(RIVALLED[0], Observed(other_controller="windlass-ours"), NOW))
     decision = decide(RIVALLED[0].with_status(theirs), RIVAL, at(60))
     assert decision == Decision(status=theirs)
 

@@ -4,7 +4,7 @@ import pytest
 from builders import at, framework, role
 from tests.decide.worlds import World
 
-from windlass.decide.types import CreatePod, DeleteConfigMap, LookForObjects, Refused
+from windlass.decide.types import CreatePod, DeleteConfigMap, RelistObjects, Refused
 from windlass.model.api_failure import ApiFailure
 from windlass.model.framework import ExecutionType, RetryPolicySpec
 from windlass.model.states import State
@@ -176,7 +176,7 @@ def test_somebody_looks_before_a_task_ends_without_a_pod() -> None:
     world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
     world.fail(index=1)
     decision = world.step()
-    assert LookForObjects() in decision.actions
+    assert RelistObjects() in decision.actions
     assert not world.task().state.is_over
     world.settle()
     assert (world.state, world.task().state, world.task_code()) == (State.COMPLETED, State.COMPLETED, -220)
@@ -191,7 +191,7 @@ def test_the_config_map_stays_while_a_pod_is_in_doubt() -> None:
     world.emptied.add(world.config_map.uid)
     world.pods.clear()
     decision = world.decide()
-    assert LookForObjects() in decision.actions
+    assert RelistObjects() in decision.actions
     assert DeleteConfigMap(world.config_map.uid) not in decision.actions
 
 
@@ -202,7 +202,7 @@ def test_an_attempt_is_not_over_while_a_pod_is_in_doubt() -> None:
     )
     world.remove_config_map()
     decision = world.step(acts=0)
-    assert LookForObjects() in decision.actions
+    assert RelistObjects() in decision.actions
     assert (world.state.is_over, world.status.attempt_status.id, world.code) == (False, 0, -100)
     world.settle()
     assert world.status.attempt_status.id == 1
@@ -214,7 +214,7 @@ def test_a_task_that_is_scaled_away_while_its_pod_is_in_doubt() -> None:
     world.edit_role("worker", task_number=0)
     world.advance(7200)
     decision = world.step()
-    assert decision.actions == (LookForObjects(),)
+    assert decision.actions == (RelistObjects(),)
     world.settle()
     assert [task.name for task in world.status.attempt_status.roles if task.task_statuses] == ["ps"]
     assert world.actions.count(CreatePod("worker", 0)) == 0
@@ -227,7 +227,7 @@ def test_somebody_looks_before_a_refusal_ends_a_task() -> None:
     assert task.instance_uid is not None
     world.refused[NAME] = Refused(INVALID, task.instance_uid, task.attempt_status.id)
     decision = world.step()
-    assert LookForObjects() in decision.actions
+    assert RelistObjects() in decision.actions
     assert not world.task().state.is_over
     world.settle()
     assert (world.task().state, world.task_code()) == (State.COMPLETED, -200)

@@ -11,13 +11,13 @@ import pytest
 from builders import NOW, at, role
 from tests.decide.worlds import World
 
-from windlass.decide import clear_away, decide, initial_status, ownership
+from windlass.decide import delete_owned_objects, decide, initial_status, ownership
 from windlass.decide.types import (
     CreateConfigMap,
     Decision,
     DeleteConfigMap,
     DeletePod,
-    EmptyAttempt,
+    DeleteAttemptPods,
     Observed,
     Outcomes,
     Rules,
@@ -55,8 +55,10 @@ def config_map(of: Framework) -> ConfigMapView:
 
 
 def observed(of: Framework, *pods: PodView, **changes: object) -> Observed:
-    """With the ConfigMap and the pods of one Framework, in a place that the old one has departed from."""
-    found = Observed(config_map=config_map(of), pods={each.name: each for each in pods}, departed={"old"})
+    """With the ConfigMap and the pods of one Framework, in a place that the old one has previous_uids from."""
+    found = Observed(
+        config_map=config_map(of), pods={each.name: each for each in pods}, previous_uids={"old"}
+    )
     return msgspec.structs.replace(found, **changes)
 
 
@@ -99,15 +101,15 @@ def test_an_owner_of_another_kind_is_a_stranger() -> None:
 
 
 def cleared(found: Observed) -> Decision:
-    return clear_away(OLD, found, NOW, Rules())
+    return delete_owned_objects(OLD, found, NOW, Rules())
 
 
 def test_the_pods_go_in_one_request_and_the_config_map_when_none_is_left() -> None:
     pods = pod(OLD, 0), pod(OLD, 1)
-    assert cleared(observed(OLD, *pods)).actions == (EmptyAttempt("cm-old"),)
-    asked = Outcomes(deletion_requested={each.uid for each in pods}, emptied_attempts={"cm-old"})
+    assert cleared(observed(OLD, *pods)).actions == (DeleteAttemptPods("cm-old"),)
+    asked = Outcomes(deletion_requested={each.uid for each in pods}, collection_deletion_requested={"cm-old"})
     assert cleared(observed(OLD, *pods, outcomes=asked)).actions == (), "they are on their way out"
-    emptied = Outcomes(emptied_attempts={"cm-old"})
+    emptied = Outcomes(collection_deletion_requested={"cm-old"})
     assert cleared(observed(OLD, outcomes=emptied)).actions == (DeleteConfigMap("cm-old"),)
     done = msgspec.structs.replace(emptied, deletion_requested={"cm-old"})
     assert cleared(observed(OLD, outcomes=done)).actions == ()
@@ -123,10 +125,10 @@ def test_pods_whose_config_map_is_gone_go_one_by_one() -> None:
 
 def test_a_pod_that_does_not_go_is_forced_when_its_time_is_over() -> None:
     stuck = pod(OLD, deleting_since=NOW)
-    asked = Outcomes(deletion_requested={stuck.uid}, emptied_attempts={"cm-old"})
+    asked = Outcomes(deletion_requested={stuck.uid}, collection_deletion_requested={"cm-old"})
     found = observed(OLD, stuck, outcomes=asked)
     assert cleared(found).wake_at == at(60)
-    later = clear_away(OLD, found, at(60), Rules())
+    later = delete_owned_objects(OLD, found, at(60), Rules())
     assert later.actions == (DeletePod("job-worker-0", "pod-old-0", force=True),)
 
 
@@ -139,7 +141,7 @@ def test_nothing_of_a_framework_that_is_gone_is_stored() -> None:
     decision = cleared(observed(OLD, pod(OLD)))
     assert decision.status is OLD.status
     never_run = msgspec.structs.replace(OLD, status=None)
-    assert clear_away(never_run, observed(OLD, pod(OLD)), NOW, Rules()).status is None
+    assert delete_owned_objects(never_run, observed(OLD, pod(OLD)), NOW, Rules()).status is None
 
 
 # What its successor does
@@ -147,14 +149,14 @@ def test_nothing_of_a_framework_that_is_gone_is_stored() -> None:
 
 def test_a_successor_clears_away_before_it_begins() -> None:
     left = observed(OLD, pod(OLD, 0), pod(OLD, 1))
-    assert decide(NEW, left, NOW).actions == (EmptyAttempt("cm-old"),)
-    emptied = Outcomes(emptied_attempts={"cm-old"})
+    assert decide(NEW, left, NOW).actions == (DeleteAttemptPods("cm-old"),)
+    emptied = Outcomes(collection_deletion_requested={"cm-old"})
     assert decide(NEW, observed(OLD, outcomes=emptied), NOW).actions == (DeleteConfigMap("cm-old"),)
-    assert decide(NEW, Observed(departed={"old"}), NOW).actions == (CreateConfigMap(),)
+    assert decide(NEW, Observed(previous_uids={"old"}), NOW).actions == (CreateConfigMap(),)
 
 
 def test_without_being_told_of_the_departed_it_finds_the_name_taken() -> None:
-    decision = decide(NEW, observed(OLD, pod(OLD), departed=frozenset()), NOW)
+    decision = decide(NEW, observed(OLD, pod(OLD), previous_uids=frozenset()), NOW)
     assert not [action for action in decision.actions if not isinstance(action, CreateConfigMap)]
 
 
@@ -168,15 +170,15 @@ def test_a_strangers_config_map_stays_though_others_have_departed() -> None:
     assert said.is_true
 
 
-@pytest.mark.parametrize(("departed", "is_deleted"), [({"old"}, True), (set(), False)])
+@pytest.mark.parametrize(("previous_uids", "is_deleted"), [({"old"}, True), (set(), False)])
 def test_a_pod_of_the_departed_goes_beside_the_attempt_that_runs(
-    departed: set[str], is_deleted: bool
+    previous_uids: set[str], is_deleted: bool
 ) -> None:
     """It came to light late, under a name that the attempt does not use."""
     world = World(builders.framework("job", role("worker", 1), uid="new"))
     world.start()
     late = pod(OLD, 1)
     world.pods[late.name] = late
-    found = msgspec.structs.replace(world.observed, departed=departed)
+    found = msgspec.structs.replace(world.observed, previous_uids=previous_uids)
     expected = (DeletePod("job-worker-1", "pod-old-1"),) if is_deleted else ()
     assert decide(world.framework, found, world.now).actions == expected

@@ -3,7 +3,7 @@
 from builders import framework, role
 from tests.decide.worlds import World
 
-from windlass.decide.types import CreatePod, DeleteConfigMap, LookForObjects
+from windlass.decide.types import CreatePod, DeleteConfigMap, RelistObjects
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
 
@@ -35,7 +35,7 @@ def test_attempt_waits_for_a_look_at_a_pod_created_without_an_answer() -> None:
     decision = world.decide()
     assert decision.status is not None
     assert decision.status.state.is_ending
-    assert LookForObjects() in decision.actions
+    assert RelistObjects() in decision.actions
 
 
 def test_config_map_deleted_by_others_is_left_to_the_garbage_collector() -> None:

@@ -4,12 +4,12 @@ import pytest
 from builders import framework, role
 from tests.decide.worlds import World
 
-from windlass.decide.types import DeleteConfigMap, DeleteFramework, DeletePod, EmptyAttempt
+from windlass.decide.types import DeleteConfigMap, DeleteFramework, DeletePod, DeleteAttemptPods
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.states import State
 
 KEEP = CompletedPods.KEEP
-DELETIONS = (DeletePod, EmptyAttempt, DeleteConfigMap)
+DELETIONS = (DeletePod, DeleteAttemptPods, DeleteConfigMap)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_pods_that_have_not_ended_go(phase: str) -> None:
         "job-ps-0",
         "job-ps-1",
     }
-    assert not any(isinstance(action, EmptyAttempt | DeleteConfigMap) for action in world.actions)
+    assert not any(isinstance(action, DeleteAttemptPods | DeleteConfigMap) for action in world.actions)
 
     world.remove_pod("ps", 1)
     world.settle()

@@ -2,7 +2,7 @@
 
 import pytest
 from builders import framework, role
-from tests.decide.subjects import CONFLICT, PERMANENT, SUCCESS, TRANSIENT, UNKNOWN, Subject
+from tests.decide.subjects import CONFLICT, PERMANENT, SUCCESS, TRANSIENT, UNKNOWN, RetryHistory
 from tests.decide.worlds import World
 
 from windlass.decide.failures import Classifier
@@ -41,7 +41,7 @@ ROWS = [
 @pytest.mark.parametrize(("fancy", "max_retry_count", "exit_code", "expected"), ROWS)
 def test_the_first_retry(kind: str, fancy: bool, max_retry_count: int, exit_code: int, expected: str) -> None:
     """Statements 25 and 26."""
-    subject = Subject(kind, RetryPolicySpec(fancy, max_retry_count))
+    subject = RetryHistory(kind, RetryPolicySpec(fancy, max_retry_count))
     subject.end_and_retry(exit_code)
     is_retried = expected != ENDED
     assert subject.counts == (int(is_retried), int(expected == COUNTED))
@@ -77,7 +77,7 @@ def test_a_series_of_ends(
     is_over: bool,
 ) -> None:
     """Statement 26: only what is counted is held against maxRetryCount."""
-    subject = Subject(kind, RetryPolicySpec(fancy, max_retry_count))
+    subject = RetryHistory(kind, RetryPolicySpec(fancy, max_retry_count))
     for exit_code in exit_codes:
         assert subject.status.state is State.ATTEMPT_RUNNING
         subject.end_and_retry(exit_code)
@@ -135,7 +135,7 @@ def test_a_task_that_is_scaled_away_never_retries(fancy: bool) -> None:
 @pytest.mark.parametrize("uid", [f"framework-{number}" for number in range(20)])
 def test_a_conflict_delays_a_framework(uid: str) -> None:
     """Statements 25 and 27: 60 to 900 seconds after the attempt ended, chosen once."""
-    subject = Subject("framework", RetryPolicySpec(fancy_retry_policy=True), uid)
+    subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True), uid)
     world = subject.world
     world.advance(100)
     subject.end(CONFLICT)
@@ -162,7 +162,7 @@ def test_conflicts_are_spread() -> None:
     """Statement 25: Frameworks that stood in each other's way do not all come back at once."""
     delays = set()
     for number in range(40):
-        subject = Subject("framework", RetryPolicySpec(fancy_retry_policy=True), f"uid-{number}")
+        subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True), f"uid-{number}")
         subject.end(CONFLICT)
         delays.add(subject.delay)
     assert len(delays) > 20
@@ -204,7 +204,7 @@ def test_the_bounds_of_the_delay_are_configured(shortest: int, longest: int) -> 
 )
 def test_other_retries_are_not_delayed(kind: str, fancy: bool, max_retry_count: int, exit_code: int) -> None:
     """Statement 25: only a Transient Conflict under fancyRetryPolicy is; and null is left (statement 27)."""
-    subject = Subject(kind, RetryPolicySpec(fancy, max_retry_count))
+    subject = RetryHistory(kind, RetryPolicySpec(fancy, max_retry_count))
     subject.end(exit_code)
     assert (subject.attempt_id, subject.delay) == (1, None)
     assert subject.world.has_pod()
@@ -212,14 +212,14 @@ def test_other_retries_are_not_delayed(kind: str, fancy: bool, max_retry_count: 
 
 def test_a_conflict_does_not_delay_a_task() -> None:
     """Statement 25: "for Frameworks only"."""
-    subject = Subject("task", RetryPolicySpec(fancy_retry_policy=True))
+    subject = RetryHistory("task", RetryPolicySpec(fancy_retry_policy=True))
     subject.end(CONFLICT)
     assert (subject.attempt_id, subject.delay, subject.counts) == (1, None, (1, 0))
 
 
 def test_a_stop_during_the_delay() -> None:
     """Statement 28: the retry is made at once, and that attempt ends with -210 before it has any object."""
-    subject = Subject("framework", RetryPolicySpec(fancy_retry_policy=True))
+    subject = RetryHistory("framework", RetryPolicySpec(fancy_retry_policy=True))
     world = subject.world
     subject.end(CONFLICT)
     world.advance(10)
@@ -235,7 +235,7 @@ def test_a_stop_during_the_delay() -> None:
 
 def test_a_changed_policy_does_not_choose_again() -> None:
     """Statement 27: the stored delay stands."""
-    subject = Subject(
+    subject = RetryHistory(
         "framework", RetryPolicySpec(True, retry_backoff=RetryBackoff(initial_sec=40, max_sec=40))
     )
     subject.end(TRANSIENT)
@@ -284,7 +284,7 @@ def test_a_new_attempt_has_nothing_of_the_old() -> None:
 
 def test_the_old_attempt_is_gone_before_the_new_one_starts() -> None:
     """Statements 29 and 40: not one object of the new attempt is made before."""
-    subject = Subject("framework", RetryPolicySpec(max_retry_count=-1))
+    subject = RetryHistory("framework", RetryPolicySpec(max_retry_count=-1))
     world = subject.world
     world.completes_deletions = False
     subject.end(UNKNOWN)
@@ -318,7 +318,7 @@ def test_a_new_attempt_follows_the_spec_of_that_moment() -> None:
 
 def test_the_policy_is_that_of_the_moment() -> None:
     """Statement 26: the spec is read when the attempt has ended."""
-    subject = Subject("framework", RetryPolicySpec(max_retry_count=0))
+    subject = RetryHistory("framework", RetryPolicySpec(max_retry_count=0))
     subject.world.edit(retry_policy=RetryPolicySpec(max_retry_count=1))
     subject.end(UNKNOWN)
     assert subject.attempt_id == 1
@@ -344,7 +344,7 @@ def test_a_stop_while_a_failed_attempt_is_on_its_way_out() -> None:
 @BOTH
 def test_a_lower_limit_holds_at_once(kind: str) -> None:
     """Statement 26: two retries were made, one is allowed now."""
-    subject = Subject(kind, RetryPolicySpec(max_retry_count=3))
+    subject = RetryHistory(kind, RetryPolicySpec(max_retry_count=3))
     for _ in range(2):
         subject.end_and_retry(UNKNOWN)
     lower = RetryPolicySpec(max_retry_count=1)
@@ -375,7 +375,7 @@ def test_only_some_attributes_matter(
     """Statement 25, for a configured failure class: Transient, Permanent, and Conflict if it is Transient too."""
     patterns = (PodPattern(containers=(ContainerPattern(code_range=IntRange(50, 50)),)),)
     configured = FailureClass(-2000, "Configured", CompletionType(attributes=attributes), patterns)
-    subject = Subject(kind, RetryPolicySpec(True, 1), rules=Rules(classifier=Classifier([configured])))
+    subject = RetryHistory(kind, RetryPolicySpec(True, 1), rules=Rules(classifier=Classifier([configured])))
     subject.end(50)
     assert subject.is_waiting == (is_delayed and kind == "framework")
     if subject.is_waiting:

@@ -8,7 +8,14 @@ import pytest
 from builders import NOW
 
 from windlass.decide import initial_status, write_coalescing
-from windlass.decide.types import Action, CreateConfigMap, CreatePod, CreateService, DeletePod, EmptyAttempt
+from windlass.decide.types import (
+    Action,
+    CreateConfigMap,
+    CreatePod,
+    CreateService,
+    DeletePod,
+    DeleteAttemptPods,
+)
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskStatus
@@ -58,7 +65,7 @@ REST = (CreatePod("worker", 1), CreatePod("worker", 2))
         pytest.param(
             replace(JOB, status=None), PROGRESS, (CreateService(),), True, id="also at the beginning"
         ),
-        pytest.param(JOB, PROGRESS, (EmptyAttempt("cm-1"),), False, id="another act"),
+        pytest.param(JOB, PROGRESS, (DeleteAttemptPods("cm-1"),), False, id="another act"),
         pytest.param(JOB, PROGRESS, (CreatePod("worker", 0),), False, id="a task that is not stored so"),
         pytest.param(
             JOB,

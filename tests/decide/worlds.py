@@ -23,8 +23,8 @@ from windlass.decide.types import (
     DeleteConfigMap,
     DeleteFramework,
     DeletePod,
-    EmptyAttempt,
-    LookForObjects,
+    DeleteAttemptPods,
+    RelistObjects,
     Observed,
     Outcomes,
     PublishGang,
@@ -99,7 +99,7 @@ class World:
                 name_taken=self.name_taken,
                 deletion_requested=frozenset(self.deletion_requested),
                 forced=frozenset(self.forced),
-                emptied_attempts=frozenset(self.emptied),
+                collection_deletion_requested=frozenset(self.emptied),
                 is_framework_deletion_requested=self.is_framework_deletion_requested,
                 service_of_attempt=self.service_of_attempt,
                 published_gang=self.published_gang,
@@ -352,7 +352,7 @@ class World:
             case DeletePod(uid=uid):
                 self._delete_pods([pod for pod in self.pods.values() if pod.uid == uid])
                 self.deletion_requested.add(uid)
-            case EmptyAttempt(config_map_uid=uid):
+            case DeleteAttemptPods(config_map_uid=uid):
                 self._delete_pods([pod for pod in self.pods.values() if pod.metadata.labels.attempt == uid])
                 self.emptied.add(uid)
             case DeleteConfigMap(uid=uid):
@@ -365,7 +365,7 @@ class World:
                     self.config_map = None
             case DeleteFramework():
                 self.is_framework_deletion_requested = True
-            case LookForObjects():
+            case RelistObjects():
                 self.known |= uids_of(self.status)
                 self.unconfirmed.clear()
                 self.uncertain.clear()

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from windlass.model.base import Json
-from windlass.model.feature_annotations import wishes_in
+from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 from windlass.objects.config_map import config_map
 from windlass.objects.gang import gang
@@ -30,9 +30,9 @@ def wiring_of(case: Path) -> Wiring:
 
 def asked_for(framework: Framework, wiring: Wiring) -> list[Any]:
     """As they are sent."""
-    wishes = wishes_in(framework.metadata.annotations)
-    made: list[Json] = [service(framework)] if wishes.wants_names else []
-    made += [gang(framework, wiring.ports)] if wishes.wants_gang else []
+    features = requested_features(framework.metadata.annotations)
+    made: list[Json] = [service(framework)] if features.uses_dns_names else []
+    made += [gang(framework, wiring.ports)] if features.uses_gang else []
     return [msgspec.json.decode(msgspec.json.encode(manifest)) for manifest in made]
 
 

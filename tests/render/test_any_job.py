@@ -116,7 +116,7 @@ def test_a_valid_job_makes_a_good_framework(job: Job, where: code.Code | None, h
     loaded = framework_files.load(msgspec.json.encode(made), "framework.json")
     assert loaded.errors == ()
     (one,) = loaded.frameworks
-    assert semantic_validation.senseless(one) == ""
+    assert semantic_validation.semantic_error(one) == ""
     assert msgspec.convert(made, Framework) == one
 
 

@@ -105,8 +105,8 @@ def test_a_deleted_config_map_costs_one_attempt() -> None:
 # The Simulation can fail. `make mutate` checks that with many more mistakes.
 
 
-def _retry_always(*_: object) -> retry.Verdict:
-    return retry.Verdict(retries=True, is_counted=True, reason="planted")
+def _retry_always(*_: object) -> retry.RetryDecision:
+    return retry.RetryDecision(retries=True, is_counted=True, reason="planted")
 
 
 def _delete_no_strays(*_: object, **__: object) -> None:
@@ -115,7 +115,7 @@ def _delete_no_strays(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize(
     ("module", "name", "mistake"),
-    [(retry, "verdict", _retry_always), (deletion, "delete_strays", _delete_no_strays)],
+    [(retry, "decide_retry", _retry_always), (deletion, "delete_strays", _delete_no_strays)],
     ids=["retries without end", "strays are left alone"],
 )
 def test_a_planted_mistake_breaks_a_guarantee(
@@ -143,7 +143,7 @@ def test_a_failing_scenario_is_shortened_to_what_matters() -> None:
 
 
 def test_a_report_names_the_seed_and_the_command_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "verdict", _retry_always)
+    monkeypatch.setattr(retry, "decide_retry", _retry_always)
     broken = play.first_failure_in(range(SEEDS))
     assert broken is not None
     report = play.report(broken[0])

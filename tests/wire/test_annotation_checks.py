@@ -44,7 +44,7 @@ GOOD = [
 @pytest.mark.parametrize("good", GOOD)
 def test_what_can_be_had(good: Framework) -> None:
     assert annotation_checks.problems(good) == []
-    assert semantic_validation.senseless(good) == ""
+    assert semantic_validation.semantic_error(good) == ""
 
 
 RUNTIME, BARRIER = (
@@ -89,7 +89,7 @@ def test_what_cannot(bad: Framework, words: str) -> None:
     assert words in problem
     assert "\n" not in problem
     assert len(problem) < 600
-    assert problem in semantic_validation.senseless(bad)
+    assert problem in semantic_validation.semantic_error(bad)
 
 
 def test_every_problem_is_named() -> None:

@@ -26,7 +26,7 @@ def framework(name: str, *roles: tuple[str, int]) -> Framework:
     ],
 )
 def test_what_makes_sense(good: Framework) -> None:
-    assert semantic_validation.senseless(good) == ""
+    assert semantic_validation.semantic_error(good) == ""
 
 
 A_LABEL = "expected a DNS label of 1 to 63 lower-case letters, digits and hyphens"
@@ -49,11 +49,13 @@ BAD: list[Any] = [
 
 @pytest.mark.parametrize(("bad", "words"), [pytest.param(*row[1:], id=row[0]) for row in BAD])
 def test_what_makes_none(bad: Framework, words: str) -> None:
-    assert words in semantic_validation.senseless(bad)
+    assert words in semantic_validation.semantic_error(bad)
 
 
 def test_all_problems_are_told_at_once() -> None:
-    message = semantic_validation.senseless(framework("a.b", ("my-ps", 1), ("worker", 20_000), ("worker", 1)))
+    message = semantic_validation.semantic_error(
+        framework("a.b", ("my-ps", 1), ("worker", 20_000), ("worker", 1))
+    )
 
     for place in (
         "metadata.name",
@@ -66,7 +68,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_a_message_fits_a_condition() -> None:
-    message = semantic_validation.senseless(framework("job", *(("worker", 1),) * 100))
+    message = semantic_validation.semantic_error(framework("job", *(("worker", 1),) * 100))
 
     assert len(message) == semantic_validation.LONGEST_MESSAGE
     assert message.endswith("…")
@@ -87,4 +89,4 @@ def test_there_is_a_message_for_whatever_makes_no_sense(name: str, roles: list[t
 
     makes_sense = letters_only and is_a_label and in_range and len(set(names)) == len(names)
 
-    assert (semantic_validation.senseless(framework(name, *roles)) == "") is makes_sense
+    assert (semantic_validation.semantic_error(framework(name, *roles)) == "") is makes_sense

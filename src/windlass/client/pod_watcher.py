@@ -131,10 +131,10 @@ class Crew:
         warnings = self._warnings_of(pod)
         if warnings and not _unscheduled(pod):
             return self._explained(warnings[-1])
-        return hindrance(pod)
+        return blocking_reason(pod)
 
     @property
-    def hindrances(self) -> Sequence[str]:
+    def blocking_reasons(self) -> Sequence[str]:
         """All that the cluster says of why the newest of them does not begin, in its own words, the newest last."""
         if not self._pods:
             return ()
@@ -228,7 +228,7 @@ def are_hopeless(warnings: Sequence[events.Written]) -> bool:
     return max(times) >= GIVEN_UP_AFTER
 
 
-def hindrance(pod: Pod) -> str:
+def blocking_reason(pod: Pod) -> str:
     """What keeps it, as far as it says so itself; empty where it does not."""
     unscheduled = _unscheduled(pod)
     if unscheduled:

@@ -4,6 +4,6 @@ No I/O, no clock, no logging, no manifests. `decide` in `windlass.decide.decisio
 and comes out is in `windlass.decide.types`; which state may follow which is data in `windlass.decide.transitions`.
 """
 
-from windlass.decide.decision import clear_away, decide
+from windlass.decide.decision import delete_owned_objects, decide
 
-__all__ = ["clear_away", "decide"]
+__all__ = ["delete_owned_objects", "decide"]

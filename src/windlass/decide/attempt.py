@@ -56,7 +56,7 @@ def while_creation_is_pending(draft: Draft) -> bool:
     outcomes = draft.observed.outcomes
     if outcomes.name_taken:
         _explain_name_taken(draft, outcomes.name_taken)
-    if draft.wishes.wants_names and outcomes.service_of_attempt != attempt.id:
+    if draft.features.uses_dns_names and outcomes.service_of_attempt != attempt.id:
         _create(draft, CreateService(), names.service_name(draft.framework.name))
     else:
         _create(draft, CreateConfigMap(), attempt.config_map_name)
@@ -245,63 +245,63 @@ def _pods_of_completed_tasks(draft: Draft) -> set[str]:
 def _is_kept(draft: Draft) -> bool:
     """Only the last attempt's pods are kept: a retry needs their names."""
     is_wanted = draft.spec.completed_pods is CompletedPods.KEEP
-    return is_wanted and not _verdict(draft).retries
+    return is_wanted and not _retry_decision(draft).retries
 
 
-def _verdict(draft: Draft) -> retry.Verdict:
+def _retry_decision(draft: Draft) -> retry.RetryDecision:
     ended = draft.status.attempt_status.completion_status
     if ended is None:
-        return retry.Verdict(retries=False, reason="how it ended was never written down")
-    subject = retry.Subject(
+        return retry.RetryDecision(retries=False, reason="how it ended was never written down")
+    history = retry.RetryHistory(
         uid=draft.framework.uid,
         retried=draft.status.retry_policy_status,
         suspended_count=draft.status.holding.suspended_count,
         is_framework=True,
     )
-    return retry.verdict(draft.spec.retry_policy, subject, ended.code, ended.type, draft.rules)
+    return retry.decide_retry(draft.spec.retry_policy, history, ended.code, ended.type, draft.rules)
 
 
 def while_attempt_is_completed(draft: Draft) -> bool:
-    verdict = _verdict(draft)
+    decision = _retry_decision(draft)
     retried = draft.status.retry_policy_status
     attempt = draft.status.attempt_status
-    if not verdict.retries:
+    if not decision.retries:
         _with_retried(draft, msgspec.structs.replace(retried, retry_delay_sec=None))
         draft.move(State.COMPLETED)
         ended = attempt.completion_status
         how = "" if ended is None else f" with {ended.phrase} ({ended.code})"
         draft.explain(
             ReasonKind.FRAMEWORK_COMPLETED,
-            f"The Framework has completed{how}: {verdict.reason}",
+            f"The Framework has completed{how}: {decision.reason}",
             is_warning=ended is not None and ended.type.is_failed,
         )
         return True
-    if verdict.delay_sec > 0 and retried.retry_delay_sec is None:
-        retried = msgspec.structs.replace(retried, retry_delay_sec=verdict.delay_sec)
+    if decision.delay_sec > 0 and retried.retry_delay_sec is None:
+        retried = msgspec.structs.replace(retried, retry_delay_sec=decision.delay_sec)
         _with_retried(draft, retried)
-        message = f"Attempt {attempt.id + 1} starts in {verdict.delay_sec} s: {verdict.reason}"
+        message = f"Attempt {attempt.id + 1} starts in {decision.delay_sec} s: {decision.reason}"
         draft.explain(ReasonKind.RETRY_SCHEDULED, message)
     is_cut_short = _stop(draft) is not None or deadlines.active_deadline(draft) is not None
     ended_at = attempt.completion_time or draft.now
     delay = retried.retry_delay_sec
     if delay is not None and not is_cut_short and not draft.is_due(ended_at, delay):
         return False
-    _retry(draft, verdict)
+    _retry(draft, decision)
     return True
 
 
-def _retry(draft: Draft, verdict: retry.Verdict) -> None:
+def _retry(draft: Draft, decision: retry.RetryDecision) -> None:
     draft.explain_end_of_attempt(
         ReasonKind.FRAMEWORK_RETRIED,
-        f"Attempt {draft.status.attempt_status.id} is followed by another: {verdict.reason}",
+        f"Attempt {draft.status.attempt_status.id} is followed by another: {decision.reason}",
     )
-    retried = retry.after_retry(draft.status.retry_policy_status, is_counted=verdict.is_counted)
+    retried = retry.after_retry(draft.status.retry_policy_status, is_counted=decision.is_counted)
     _with_retried(draft, retried)
     held = draft.status.holding
     draft.status = msgspec.structs.replace(
         draft.status,
         attempt_status=initial_status.attempt(draft.framework, retried.total_retried_count, draft.now),
-        holding=msgspec.structs.replace(held, suspended_count=held.suspended_count + verdict.is_suspension),
+        holding=msgspec.structs.replace(held, suspended_count=held.suspended_count + decision.is_suspension),
     )
     draft.move(State.ATTEMPT_CREATION_PENDING)
 

@@ -13,21 +13,21 @@ from windlass.model.framework import Framework
 from windlass.model.status import ConditionType, FrameworkStatus
 
 
-def beside_a_rival(framework: Framework, observed: Observed, now: datetime) -> Decision:
+def yield_to_other_controller(framework: Framework, observed: Observed, now: datetime) -> Decision:
     """Said once: two that answer each other's words would never end."""
     status = framework.status
     condition = None if status is None else status.condition(ConditionType.OTHER_CONTROLLER)
-    if observed.is_rival_told or (condition is not None and condition.is_true):
+    if observed.is_other_controller_reported or (condition is not None and condition.is_true):
         return Decision(status=status)
-    rival = observed.rival
+    other_controller = observed.other_controller
     message = (
-        f"{rival} writes the status of this Framework as well. Windlass leaves it alone until its controller "
-        f"is started anew: stop {rival} before"
+        f"{other_controller} writes the status of this Framework as well. Windlass leaves it alone until its controller "
+        f"is started anew: stop {other_controller} before"
     )
     return _still(framework, ConditionType.OTHER_CONTROLLER, ReasonKind.OTHER_CONTROLLER, message, now)
 
 
-def before_nonsense(framework: Framework, nonsense: str, now: datetime) -> Decision:
+def report_invalid_spec(framework: Framework, nonsense: str, now: datetime) -> Decision:
     return _still(framework, ConditionType.INVALID, ReasonKind.INVALID, nonsense, now)
 
 

@@ -12,14 +12,14 @@ from windlass.decide.types import (
     ABOUT_ACTIONS,
     Action,
     Decision,
-    LookForObjects,
+    RelistObjects,
     Observed,
     Reason,
     ReasonKind,
     Rules,
 )
 from windlass.model.completion import TaskAttemptCompletionStatus
-from windlass.model.feature_annotations import wishes_in
+from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
@@ -40,8 +40,8 @@ class Draft:
     ) -> None:
         self.framework = framework
         self.spec = framework.spec
-        self.wishes = wishes_in(framework.metadata.annotations)
-        self.uids = {framework.uid, *observed.departed}
+        self.features = requested_features(framework.metadata.annotations)
+        self.uids = {framework.uid, *observed.previous_uids}
         """Whose objects are ours: this Framework's, and those of the ones that had its name before."""
         self.status = status
         self.observed = observed
@@ -73,8 +73,8 @@ class Draft:
 
     def look(self) -> None:
         """Ask for the objects once, however many are missing."""
-        if not any(isinstance(action, LookForObjects) for action in self.actions):
-            self.actions.append(LookForObjects())
+        if not any(isinstance(action, RelistObjects) for action in self.actions):
+            self.actions.append(RelistObjects())
 
     def look_if_still_unshown(self, since: datetime) -> None:
         """An object was deleted before the watch had shown it: do not count on the watch to show that it is gone."""

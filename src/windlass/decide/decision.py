@@ -47,15 +47,15 @@ def decide(
     `unstored` is the decision before on this very Framework, if its status still waits to be stored: this one goes on
     from there, so that what has been seen stays seen, with its date, and replaces it.
     """
-    if observed.rival:
-        return blocked.beside_a_rival(framework, observed, now)
+    if observed.other_controller:
+        return blocked.yield_to_other_controller(framework, observed, now)
     if framework.is_deleting:
         return deletion.of_deleting_framework(framework, observed, now, rules)
-    if nonsense := semantic_validation.senseless(framework):
-        return blocked.before_nonsense(framework, nonsense, now)
+    if nonsense := semantic_validation.semantic_error(framework):
+        return blocked.report_invalid_spec(framework, nonsense, now)
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     draft = Draft(framework, status, observed, now, rules)
-    if unstored is not None and write_coalescing.can_be_gone_on_from(framework, unstored.status):
+    if unstored is not None and write_coalescing.is_resumable(framework, unstored.status):
         draft.go_on_from(unstored)
     while STEPS[draft.status.state](draft):
         draft.actions.clear()
@@ -72,7 +72,7 @@ def decide(
     )
 
 
-def clear_away(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
+def delete_owned_objects(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
     """What a Framework that is gone has left behind goes too, and is not left to the garbage collector."""
     return deletion.of_deleting_framework(framework, observed, now, rules)
 

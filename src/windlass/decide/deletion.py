@@ -13,7 +13,7 @@ from windlass.decide.types import (
     Decision,
     DeleteConfigMap,
     DeletePod,
-    EmptyAttempt,
+    DeleteAttemptPods,
     Observed,
     ReasonKind,
     Rules,
@@ -67,15 +67,15 @@ def remove_attempt(draft: Draft, config_map_uid: str, config_map: ConfigMapView 
     has_uncovered = any(
         not pod.is_deleting and pod.uid not in outcomes.deletion_requested for pod in labelled
     )
-    if has_uncovered or config_map_uid not in outcomes.emptied_attempts:
-        draft.act(EmptyAttempt(config_map_uid))
+    if has_uncovered or config_map_uid not in outcomes.collection_deletion_requested:
+        draft.act(DeleteAttemptPods(config_map_uid))
     for pod in pods:
         # The reference's pods carry no label that one request could name.
         if pod.metadata.labels.attempt != config_map_uid:
             delete_pod(draft, pod)
         elif pod.is_deleting:
             force_if_overdue(draft, pod)
-    is_empty = not pods and config_map_uid in outcomes.emptied_attempts
+    is_empty = not pods and config_map_uid in outcomes.collection_deletion_requested
     if is_empty and config_map is not None and config_map.uid not in outcomes.deletion_requested:
         draft.act(DeleteConfigMap(config_map.uid))
 

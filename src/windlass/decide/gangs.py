@@ -7,7 +7,7 @@ from windlass.model import gang
 
 def publish(draft: Draft) -> None:
     """Once every task has an address, and again whenever one has another pod: that pod's barrier waits for it."""
-    if not draft.wishes.wants_gang:
+    if not draft.features.uses_gang:
         return
     members = gang.members_of(draft.spec, draft.status.attempt_status)
     if members is None:

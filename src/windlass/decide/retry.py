@@ -21,7 +21,7 @@ JITTER = 0.25
 """A delay is shortened by up to this part of it, so that jobs that fell together do not rise together."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class RetryDecision(msgspec.Struct, frozen=True):
     retries: bool
     reason: str
     is_counted: bool = False
@@ -29,7 +29,7 @@ class Verdict(msgspec.Struct, frozen=True):
     delay_sec: int = 0
 
 
-class Subject(msgspec.Struct, frozen=True):
+class RetryHistory(msgspec.Struct, frozen=True):
     """Whose attempt ended, and how often it was retried before."""
 
     uid: str
@@ -44,66 +44,68 @@ class Subject(msgspec.Struct, frozen=True):
         )
 
 
-def verdict(
-    policy: RetryPolicySpec, subject: Subject, code: int, completion: CompletionType, rules: Rules
-) -> Verdict:
+def decide_retry(
+    policy: RetryPolicySpec, history: RetryHistory, code: int, completion: CompletionType, rules: Rules
+) -> RetryDecision:
     if code in NEVER_RETRIED:
-        return Verdict(retries=False, reason=f"code {code} is never retried")
+        return RetryDecision(retries=False, reason=f"code {code} is never retried")
     if code == CompletionCode.FRAMEWORK_SUSPENDED:
-        return Verdict(retries=True, reason="it was suspended", is_suspension=True)
+        return RetryDecision(retries=True, reason="it was suspended", is_suspension=True)
     if policy.fancy_retry_policy and completion.is_failed:
         if completion.is_transient:
-            return _after_transient_failure(policy, subject, completion, rules)
+            return _after_transient_failure(policy, history, completion, rules)
         if completion.is_permanent:
-            return Verdict(retries=False, reason="the failure is permanent")
-    return _after_counting(policy, subject, completion)
+            return RetryDecision(retries=False, reason="the failure is permanent")
+    return _after_counting(policy, history, completion)
 
 
 def _after_transient_failure(
-    policy: RetryPolicySpec, subject: Subject, completion: CompletionType, rules: Rules
-) -> Verdict:
+    policy: RetryPolicySpec, history: RetryHistory, completion: CompletionType, rules: Rules
+) -> RetryDecision:
     limit = policy.max_transient_retry_count
-    if limit is not None and subject.uncounted_retries >= limit:
-        return Verdict(
+    if limit is not None and history.uncounted_retries >= limit:
+        return RetryDecision(
             retries=False, reason=f"the failure is transient, but maxTransientRetryCount {limit} is used up"
         )
-    delay = _backoff(policy.retry_backoff, subject)
-    if completion.is_conflict and subject.is_framework:
-        delay = max(delay, _conflict_delay(subject, rules))
-    return Verdict(retries=True, reason="the failure is transient", delay_sec=delay)
+    delay = _backoff(policy.retry_backoff, history)
+    if completion.is_conflict and history.is_framework:
+        delay = max(delay, _conflict_delay(history, rules))
+    return RetryDecision(retries=True, reason="the failure is transient", delay_sec=delay)
 
 
-def _after_counting(policy: RetryPolicySpec, subject: Subject, completion: CompletionType) -> Verdict:
-    counted, limit = subject.retried.accountable_retried_count, policy.max_retry_count
-    delay = _backoff(policy.retry_backoff, subject)
+def _after_counting(
+    policy: RetryPolicySpec, history: RetryHistory, completion: CompletionType
+) -> RetryDecision:
+    counted, limit = history.retried.accountable_retried_count, policy.max_retry_count
+    delay = _backoff(policy.retry_backoff, history)
     if limit == ALWAYS_RETRY:
-        return Verdict(retries=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -2")
+        return RetryDecision(retries=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -2")
     if not completion.is_failed:
-        return Verdict(retries=False, reason="it succeeded")
+        return RetryDecision(retries=False, reason="it succeeded")
     if limit == RETRY_IF_FAILED:
-        return Verdict(retries=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -1")
+        return RetryDecision(retries=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -1")
     if counted < limit:
-        return Verdict(
+        return RetryDecision(
             retries=True,
             is_counted=True,
             delay_sec=delay,
             reason=f"{counted} of maxRetryCount {limit} are used",
         )
-    return Verdict(retries=False, reason=f"maxRetryCount {limit} is used up")
+    return RetryDecision(retries=False, reason=f"maxRetryCount {limit} is used up")
 
 
-def _backoff(backoff: RetryBackoff | None, subject: Subject) -> int:
+def _backoff(backoff: RetryBackoff | None, history: RetryHistory) -> int:
     if backoff is None:
         return 0
-    attempt = subject.retried.total_retried_count
-    doublings = min(attempt - subject.suspended_count, 60)
+    attempt = history.retried.total_retried_count
+    doublings = min(attempt - history.suspended_count, 60)
     full = min(backoff.max_sec, backoff.initial_sec << doublings)
-    return round(full * (1 - JITTER * initial_status.fraction(subject.uid, str(attempt))))
+    return round(full * (1 - JITTER * initial_status.fraction(history.uid, str(attempt))))
 
 
-def _conflict_delay(subject: Subject, rules: Rules) -> int:
+def _conflict_delay(history: RetryHistory, rules: Rules) -> int:
     span = rules.max_conflict_delay_sec - rules.min_conflict_delay_sec + 1
-    draw = initial_status.fraction(subject.uid, str(subject.retried.total_retried_count), "conflict")
+    draw = initial_status.fraction(history.uid, str(history.retried.total_retried_count), "conflict")
     return rules.min_conflict_delay_sec + int(draw * span)
 
 

@@ -228,34 +228,34 @@ def retry_or_complete(draft: Draft, role: str, task: TaskStatus, policy: RetryPo
     if task.deletion_pending:
         return complete(draft, task)
     retried = task.retry_policy_status
-    verdict = retry.verdict(
+    decision = retry.decide_retry(
         policy,
-        retry.Subject(uid=task.instance_uid or draft.framework.uid, retried=retried),
+        retry.RetryHistory(uid=task.instance_uid or draft.framework.uid, retried=retried),
         completion.code,
         completion.type,
         draft.rules,
     )
-    if not verdict.retries:
+    if not decision.retries:
         return complete(draft, task)
-    if verdict.delay_sec > 0 and retried.retry_delay_sec is None:
-        retried = msgspec.structs.replace(retried, retry_delay_sec=verdict.delay_sec)
+    if decision.delay_sec > 0 and retried.retry_delay_sec is None:
+        retried = msgspec.structs.replace(retried, retry_delay_sec=decision.delay_sec)
         task = msgspec.structs.replace(task, retry_policy_status=retried)
     ended = task.attempt_status.completion_time or draft.now
     if retried.retry_delay_sec is not None and not draft.is_due(ended, retried.retry_delay_sec):
         return task
-    return _retry(draft, role, task, verdict)
+    return _retry(draft, role, task, decision)
 
 
-def _retry(draft: Draft, role: str, task: TaskStatus, verdict: retry.Verdict) -> TaskStatus:
+def _retry(draft: Draft, role: str, task: TaskStatus, decision: retry.RetryDecision) -> TaskStatus:
     ended = task.attempt_status
     code = ended.completion_status.code if ended.completion_status is not None else 0
     draft.explain_end_of_task(
         ReasonKind.TASK_RETRIED,
-        f"Task {role}-{task.index} is retried after attempt {ended.id} ended with {code}: {verdict.reason}",
+        f"Task {role}-{task.index} is retried after attempt {ended.id} ended with {code}: {decision.reason}",
         role,
         task,
     )
-    retried = retry.after_retry(task.retry_policy_status, is_counted=verdict.is_counted)
+    retried = retry.after_retry(task.retry_policy_status, is_counted=decision.is_counted)
     task = transitions.moved(task, CREATION_PENDING, draft.now)
     fresh = type(ended)(id=retried.total_retried_count, start_time=draft.now, pod_name=ended.pod_name)
     return msgspec.structs.replace(task, retry_policy_status=retried, attempt_status=fresh)

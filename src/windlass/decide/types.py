@@ -74,7 +74,7 @@ class Outcomes(msgspec.Struct, frozen=True):
     """UIDs of objects whose deletion was answered with yes."""
     forced: AbstractSet[str] = frozenset()
     """UIDs of pods whose removal by force was answered with yes."""
-    emptied_attempts: AbstractSet[str] = frozenset()
+    collection_deletion_requested: AbstractSet[str] = frozenset()
     """UIDs of ConfigMaps whose pods were all deleted by one request. The UIDs of these pods are in deletion_requested;
     that of a pod that came to light since is not."""
     is_framework_deletion_requested: bool = False
@@ -95,11 +95,11 @@ class Observed(msgspec.Struct, frozen=True):
     not known and not here means that one has to look."""
     unconfirmed: AbstractSet[str] = frozenset()
     """UIDs of objects that are known from the answer to their creation only: the watch has not shown them."""
-    departed: AbstractSet[str] = frozenset()
+    previous_uids: AbstractSet[str] = frozenset()
     """UIDs of Frameworks that had this name and are gone: what they left behind is ours to clear away."""
-    rival: str = ""
+    other_controller: str = ""
     """Another controller that has written the Framework's status since this one began to (A8)."""
-    is_rival_told: bool = False
+    is_other_controller_reported: bool = False
     """The status has said so once: another controller that wipes it away is not fought."""
     outcomes: Outcomes = Outcomes()
 
@@ -130,7 +130,7 @@ class DeletePod(msgspec.Struct, frozen=True, tag=True):
     """Without grace: the pod's node does not answer."""
 
 
-class EmptyAttempt(msgspec.Struct, frozen=True, tag=True):
+class DeleteAttemptPods(msgspec.Struct, frozen=True, tag=True):
     """Delete all pods of an attempt in one request."""
 
     config_map_uid: str
@@ -144,7 +144,7 @@ class DeleteFramework(msgspec.Struct, frozen=True, tag=True):
     uid: str
 
 
-class LookForObjects(msgspec.Struct, frozen=True, tag=True):
+class RelistObjects(msgspec.Struct, frozen=True, tag=True):
     """List the Framework's objects afresh: the status names one of which the cache has never heard."""
 
 
@@ -154,10 +154,10 @@ Action = (
     | CreatePod
     | PublishGang
     | DeletePod
-    | EmptyAttempt
+    | DeleteAttemptPods
     | DeleteConfigMap
     | DeleteFramework
-    | LookForObjects
+    | RelistObjects
 )
 
 

@@ -18,7 +18,7 @@ def may_wait(framework: Framework, wanted: FrameworkStatus, actions: Sequence[Ac
     return all(_needs_nothing_stored(action, before, after) for action in actions)
 
 
-def can_be_gone_on_from(framework: Framework, unstored: FrameworkStatus | None) -> bool:
+def is_resumable(framework: Framework, unstored: FrameworkStatus | None) -> bool:
     """Not if it has the ConfigMap of an attempt that was never stored: that attempt might come and go unseen."""
     return unstored is not None and _config_map_of(unstored) in (None, _config_map_of(framework.status))
 

@@ -8,7 +8,7 @@ from windlass.discovery.peers import Peers
 from windlass.discovery.plain import Plain
 from windlass.discovery.tensorflow import TensorFlow
 from windlass.model import names
-from windlass.model.feature_annotations import Runtime, wishes_in
+from windlass.model.feature_annotations import Runtime, requested_features
 from windlass.model.framework import Framework
 
 HOSTFILE = f"{names.BARRIER_FOLDER}/hostfile"
@@ -19,7 +19,7 @@ Variables = Callable[[str, int], dict[str, str]]
 
 def variables_of(framework: Framework, ports: Mapping[str, int] | None = None) -> Variables:
     """`ports`, by role, where the pods share one network: the port of the role's first task."""
-    runtime = wishes_in(framework.metadata.annotations).runtime
+    runtime = requested_features(framework.metadata.annotations).runtime
     if runtime is None:
         return _nothing
     peers = where.by_name(framework) if ports is None else where.by_port(framework, ports)

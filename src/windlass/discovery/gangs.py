@@ -6,7 +6,7 @@ import msgspec
 
 from windlass.discovery import ports
 from windlass.model import names
-from windlass.model.feature_annotations import wishes_in
+from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 from windlass.model.gang import GangMember, GangRole, GangSpec, members_of
 
@@ -22,12 +22,12 @@ def gang_of(framework: Framework, own_ports: Mapping[str, int] | None = None) ->
     members = members_of(framework.spec, status.attempt_status)
     if members is None:
         return None
-    wants_names = wishes_in(framework.metadata.annotations).wants_names
+    uses_dns_names = requested_features(framework.metadata.annotations).uses_dns_names
     return GangSpec(
         framework_name=framework.name,
         framework_uid=framework.uid,
         attempt_instance_uid=status.attempt_status.instance_uid,
-        service=names.service_name(framework.name) if wants_names else "",
+        service=names.service_name(framework.name) if uses_dns_names else "",
         roles=tuple(
             GangRole(
                 role.name,

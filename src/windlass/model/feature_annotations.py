@@ -28,37 +28,37 @@ class Barrier(StrEnum):
     """The pods bring one themselves, and are told where it finds the addresses."""
 
 
-class Wishes(msgspec.Struct, frozen=True):
+class Features(msgspec.Struct, frozen=True):
     runtime: Runtime | None = None
     barrier: Barrier = Barrier.NONE
 
     @property
-    def wants_names(self) -> bool:
+    def uses_dns_names(self) -> bool:
         return self.runtime is not None
 
     @property
-    def wants_gang(self) -> bool:
+    def uses_gang(self) -> bool:
         return self.barrier is not Barrier.NONE
 
 
-NOTHING = Wishes()
+NO_FEATURES = Features()
 _RUNTIMES = {str(runtime): runtime for runtime in Runtime}
 _BARRIERS = {str(barrier): barrier for barrier in Barrier}
 
 
-def wishes_in(annotations: Mapping[str, str]) -> Wishes:
-    """A value that nobody knows asks for nothing here: `not_understood` tells of it."""
+def requested_features(annotations: Mapping[str, str]) -> Features:
+    """A value that nobody knows asks for nothing here: `unknown_values` tells of it."""
     if names.RUNTIME_ANNOTATION not in annotations and names.BARRIER_ANNOTATION not in annotations:
-        return NOTHING
+        return NO_FEATURES
     runtime = _RUNTIMES.get(annotations.get(names.RUNTIME_ANNOTATION, ""))
     barrier = _BARRIERS.get(annotations.get(names.BARRIER_ANNOTATION, ""), Barrier.NONE)
     if runtime is Runtime.MPI and barrier is Barrier.NONE:
         # mpirun reads its hosts from a file, and they have to be there when it does.
         barrier = Barrier.INJECTED
-    return Wishes(runtime, barrier)
+    return Features(runtime, barrier)
 
 
-def not_understood(annotations: Mapping[str, str]) -> list[tuple[str, str, tuple[str, ...]]]:
+def unknown_values(annotations: Mapping[str, str]) -> list[tuple[str, str, tuple[str, ...]]]:
     """Each annotation with a value that nobody knows, that value, and the ones that are known."""
     known = {names.RUNTIME_ANNOTATION: tuple(_RUNTIMES), names.BARRIER_ANNOTATION: tuple(_BARRIERS)}
     return [

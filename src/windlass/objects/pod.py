@@ -13,7 +13,7 @@ from windlass.discovery import environment as discovery
 from windlass.discovery import tf_server
 from windlass.model import names, role_names
 from windlass.model.base import Json
-from windlass.model.feature_annotations import Barrier, Runtime, wishes_in
+from windlass.model.feature_annotations import Barrier, Runtime, requested_features
 from windlass.model.framework import Framework
 from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskStatus
 from windlass.objects import barrier, environment, owner, placeholders
@@ -49,7 +49,7 @@ class PodFactory:
     def __init__(self, framework: Framework, wiring: Wiring = NO_WIRING) -> None:
         self._framework = framework
         self._wiring = wiring
-        self._wishes = wishes_in(framework.metadata.annotations)
+        self._features = requested_features(framework.metadata.annotations)
         self._peers = discovery.variables_of(framework, wiring.ports)
         self._attempt = _attempt_of(framework)
         self._roles: dict[str, _Role] = {}
@@ -79,7 +79,7 @@ class PodFactory:
     def _discovered(self, role: str, index: int) -> dict[str, str]:
         """What the task is told of its peers, in every container."""
         variables = self._peers(role, index)
-        if not self._wishes.wants_gang:
+        if not self._features.uses_gang:
             return variables
         uid = self._attempt.config_map_uid or ""
         return {names.GANG_VARIABLE: names.gang_name(self._framework.name, uid), **variables}
@@ -88,11 +88,11 @@ class PodFactory:
         if not isinstance(users, dict):
             return users
         spec = _with_variables(users, variables)
-        if self._wishes.runtime is Runtime.TENSORFLOW and role_names.is_member(role):
+        if self._features.runtime is Runtime.TENSORFLOW and role_names.is_member(role):
             spec = _with_a_server(spec)
-        if self._wishes.wants_names:
+        if self._features.uses_dns_names:
             spec = _with_a_name(spec, self._framework.name, role, index)
-        if self._wishes.barrier is Barrier.INJECTED:
+        if self._features.barrier is Barrier.INJECTED:
             spec = barrier.with_barrier(spec, self._wiring.barrier_image, variables)
         return spec
 

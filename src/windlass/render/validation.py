@@ -125,9 +125,9 @@ def _check_framework(node: tree.Mapping, job: Job, path: str) -> Iterator[Diagno
     found = [_for_a_job(placed.said_of_the_job(diagnostic)) for diagnostic in framework.check(placed.root)]
     yield from found
     if not any(diagnostic.is_error for diagnostic in found):
-        senseless = semantic_validation.senseless(msgspec.convert(rendered, Framework))
-        if senseless:
-            yield diagnostics.error(node, path, f"no controller could run this job: {senseless}")
+        semantic_error = semantic_validation.semantic_error(msgspec.convert(rendered, Framework))
+        if semantic_error:
+            yield diagnostics.error(node, path, f"no controller could run this job: {semantic_error}")
 
 
 def _for_a_job(diagnostic: Diagnostic) -> Diagnostic:

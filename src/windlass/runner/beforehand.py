@@ -22,9 +22,9 @@ async def made(
     preparation: Preparation,
     tell: Callable[[Line], None],
     *,
-    is_passing: bool,
+    is_ephemeral: bool,
 ) -> "AsyncIterator[Prepared]":
-    """`is_passing`: the cluster goes when the run does. Raises ClientError."""
+    """`is_ephemeral`: the cluster goes when the run does. Raises ClientError."""
     from windlass.client.prerequisites import apply as prerequisites_apply
 
     def say(message: str) -> None:
@@ -33,10 +33,10 @@ async def made(
     def show(message: str) -> None:
         tell(Line(Topic.COMPANION, datetime.now(UTC), job.name, "Password", message))
 
-    if is_passing and preparation.share is not None:
+    if is_ephemeral and preparation.share is not None:
         say("its nfsServer is a folder of this run: its files go when the run ends, unless --keep keeps them")
     here = Connection(transport, job.namespace, has_answered=True)
     async with prerequisites_apply.prepared(
-        here, preparation, say, show=show, is_passing=is_passing
+        here, preparation, say, show=show, is_ephemeral=is_ephemeral
     ) as prepared:
         yield prepared

@@ -26,7 +26,7 @@ async def run(
             async def go_on() -> None:
                 await _start(work, site, transport, audience, companions)
                 await companions.until_settled()
-                if site.is_passing:
+                if site.is_ephemeral:
                     interrupts.no_hurry.set()
                     await companions.until_gone()
 
@@ -50,7 +50,7 @@ async def _start(
     for job in work.jobs:
         if job.preparation is not None and job.companions:
             async with beforehand.made(
-                transport, job, job.preparation, audience.say, is_passing=site.is_passing
+                transport, job, job.preparation, audience.say, is_ephemeral=site.is_ephemeral
             ):
                 companions.open(job.companions)
 

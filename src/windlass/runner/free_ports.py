@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 
 from windlass.controller.engine.port import PortError
-from windlass.model.feature_annotations import wishes_in
+from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 
 _RANGE = range(15_000, 32_000)
@@ -25,7 +25,7 @@ def choose(
     pick: Callable[[range], int] = lambda among: random.choice(among),  # noqa: S311
 ) -> dict[str, int] | None:
     """For each role the first of its ports; those of its tasks follow. None for a Framework that asks for none."""
-    if not wishes_in(framework.metadata.annotations).wants_names:
+    if not requested_features(framework.metadata.annotations).uses_dns_names:
         return None
     wanted = {
         role.name: role.task_number + max(role.task_number, _ROOM) for role in framework.spec.task_roles

@@ -12,7 +12,7 @@ from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, 
 from windlass.kubeapi.transport import Transport
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.feature_annotations import wishes_in
+from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 from windlass.runner.run_plan import Job, Work
 from windlass.wire import codec
@@ -35,7 +35,7 @@ async def define(transport: Transport, work: Work) -> None:
 
 
 def _wants_gang(job: Job) -> bool:
-    return wishes_in(job.framework["metadata"].get("annotations") or {}).wants_gang
+    return requested_features(job.framework["metadata"].get("annotations") or {}).uses_gang
 
 
 async def create_others(transport: Transport, work: Work) -> None:

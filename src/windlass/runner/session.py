@@ -48,7 +48,7 @@ class Site(msgspec.Struct, frozen=True):
     """It brings one along. Otherwise it is the session's to run."""
 
     @property
-    def is_passing(self) -> bool:
+    def is_ephemeral(self) -> bool:
         """It ends with the run. One that brings its controller along is that of a daemon, and stays."""
         return not self.has_controller
 
@@ -146,7 +146,7 @@ class Session:
             await objects.create_framework(self._transport, job)
             return
         async with beforehand.made(
-            self._transport, job, job.preparation, self._news.tell, is_passing=self._site.is_passing
+            self._transport, job, job.preparation, self._news.tell, is_ephemeral=self._site.is_ephemeral
         ) as prepared:
             created = await objects.create_framework(self._transport, job)
         await prepared.give_to(created)
@@ -165,7 +165,7 @@ class Session:
     async def _stay(self, verdicts: Sequence[Verdict]) -> None:
         """For companions that outlive the jobs, as long as there are any: on a cluster that goes when the run ends."""
         was_asked_to_end = self._interrupts.stop.is_set()
-        if was_asked_to_end or not self._site.is_passing or not self._companions.is_any_kept:
+        if was_asked_to_end or not self._site.is_ephemeral or not self._companions.is_any_kept:
             return
         self._interrupts.no_hurry.set()
         self._interrupts.can_be_graceful = True

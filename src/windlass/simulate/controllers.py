@@ -395,7 +395,7 @@ class SimulatedController:
         stored = framework.with_status(status, str(int(framework.metadata.resource_version) + 1))
         second = decide(stored, observed, now, self._rules)
         insist(second.status == status, f"{framework.name}: storing a decision made another of it")
-        if not write_coalescing.can_be_gone_on_from(framework, status):
+        if not write_coalescing.is_resumable(framework, status):
             return
         first = decide(framework, observed, now, self._rules, Decision(status))
         insist(first.status == status, f"{framework.name}: two decisions on the same input differ")

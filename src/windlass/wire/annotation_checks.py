@@ -3,7 +3,7 @@
 import re
 
 from windlass.model import names
-from windlass.model.feature_annotations import Runtime, not_understood, wishes_in
+from windlass.model.feature_annotations import Runtime, unknown_values, requested_features
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.wire import diagnostics
 
@@ -18,8 +18,8 @@ LISTING = frozenset({Runtime.TENSORFLOW, Runtime.PLAIN, Runtime.MPI})
 def problems(framework: Framework) -> list[str]:
     """Each says what is wrong, where, and what to do."""
     annotations = framework.metadata.annotations
-    found = [_unknown(name, value, known) for name, value, known in not_understood(annotations)]
-    runtime = wishes_in(annotations).runtime
+    found = [_unknown(name, value, known) for name, value, known in unknown_values(annotations)]
+    runtime = requested_features(annotations).runtime
     if runtime is None:
         return found
     if not _is_a_service_name(framework.name):

@@ -21,7 +21,7 @@ _is_a_dns_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
 _is_a_role_name = re.compile(names.ROLE_NAME_PATTERN).fullmatch
 
 
-def senseless(framework: Framework) -> str:
+def semantic_error(framework: Framework) -> str:
     """Why it cannot be run, where, and what to do; empty if it can."""
     roles = framework.spec.task_roles
     makes_sense = (

@@ -189,7 +189,7 @@ def test_one_request_covers_the_pods_that_it_found_and_those_that_it_did_not_fin
     )
     cache.emptied_attempt(JOB, "cm-0", Emptied((unseen,)), asked_for=cache.pods_of_attempt(JOB, "cm-0"))
     assert seen(cache).outcomes.deletion_requested == {"pod-1", "pod-2"}
-    assert seen(cache).outcomes.emptied_attempts == {"cm-0"}
+    assert seen(cache).outcomes.collection_deletion_requested == {"cm-0"}
     assert seen(cache).pods["job-worker-1"].uid == "pod-2", "what the watch has not shown is waited for"
     cache.remove_pod(unseen)
     assert seen(cache).outcomes.deletion_requested == {"pod-1"}
@@ -295,7 +295,7 @@ def test_answers_for_a_framework_that_is_gone_leave_nothing_behind() -> None:
     cache.replace_objects(JOB, config_map(), [pod()], "20")
     assert seen(cache).config_map is None
     assert not seen(cache).pods
-    assert not seen(cache).outcomes.emptied_attempts
+    assert not seen(cache).outcomes.collection_deletion_requested
 
 
 def test_a_request_for_all_pods_does_not_cover_one_that_came_after_it_was_sent() -> None:

@@ -51,7 +51,7 @@ def populated() -> Cache:
 
 
 def departed_in(cache: Cache, key: FrameworkKey = KEY, now: datetime = NOW) -> set[str]:
-    return set(cache.observe(key, now, 0.0).departed)
+    return set(cache.observe(key, now, 0.0).previous_uids)
 
 
 def test_a_framework_that_goes_and_leaves_objects_has_departed() -> None:
@@ -247,10 +247,10 @@ def test_the_answer_to_a_store_that_its_end_overtook_says_that_it_is_gone() -> N
 def test_a_rival_of_the_departed_is_not_one_of_its_successor() -> None:
     cache = populated()
     cache.compete(KEY, "frameworkcontroller")
-    assert cache.observe(KEY, NOW, 0.0).rival == "frameworkcontroller"
+    assert cache.observe(KEY, NOW, 0.0).other_controller == "frameworkcontroller"
     cache.remove_framework(GONE)
     cache.put_framework(job("new", "30"))
-    assert cache.observe(KEY, NOW, 0.0).rival == ""
+    assert cache.observe(KEY, NOW, 0.0).other_controller == ""
 
 
 @pytest.mark.parametrize("rival", ["", "frameworkcontroller"])
@@ -259,9 +259,11 @@ def test_whoever_stores_beside_a_rival_has_told_of_it(rival: str) -> None:
     cache.stored(job(resource_version="11"))
     if rival:
         cache.compete(KEY, rival)
-    assert not cache.observe(KEY, NOW, 0.0).is_rival_told, "what was stored before says nothing of it"
+    assert not cache.observe(KEY, NOW, 0.0).is_other_controller_reported, (
+        "what was stored before says nothing of it"
+    )
     assert cache.stored(job(resource_version="12"))
-    assert cache.observe(KEY, NOW, 0.0).is_rival_told == bool(rival)
+    assert cache.observe(KEY, NOW, 0.0).is_other_controller_reported == bool(rival)
 
 
 def test_what_was_told_of_a_rival_of_the_departed_was_not_told_to_its_successor() -> None:
@@ -271,4 +273,4 @@ def test_what_was_told_of_a_rival_of_the_departed_was_not_told_to_its_successor(
     cache.remove_framework(GONE)
     cache.put_framework(job("new", "30"))
     cache.compete(KEY, "frameworkcontroller")
-    assert not cache.observe(KEY, NOW, 0.0).is_rival_told
+    assert not cache.observe(KEY, NOW, 0.0).is_other_controller_reported

@@ -93,7 +93,7 @@ class Bench:
         return cast("list[Following]", self.informers.of_pods())
 
     def rival(self) -> str:
-        return self.cache.observe(KEY, NOW, 0.0).rival
+        return self.cache.observe(KEY, NOW, 0.0).other_controller
 
 
 @pytest.fixture(autouse=True)

@@ -102,7 +102,7 @@ class World:
                 name_taken=self.name_taken,
                 deletion_requested=frozenset(self.deletion_requested),
                 forced=frozenset(self.forced),
-                emptied_attempts=frozenset(self.emptied),
+                collection_deletion_requested=frozenset(self.emptied),
                 is_framework_deletion_requested=self.is_framework_deletion_requested,
             ),
         )
@@ -174,7 +174,7 @@ class World:
                     self.vanish(name)
                 elif not self.pods[name].is_deleting:
                     self.begin_deletion(name)
-            case decide_types.EmptyAttempt(uid):
+            case decide_types.DeleteAttemptPods(uid):
                 self.emptied.add(uid)
                 for name, pod in self.pods.items():
                     if pod.metadata.labels.attempt == uid and not pod.is_deleting:
@@ -188,7 +188,7 @@ class World:
             case decide_types.DeleteFramework(uid):
                 assert uid == self.framework.uid
                 self.is_framework_deletion_requested = True
-            case decide_types.LookForObjects():
+            case decide_types.RelistObjects():
                 self.known |= self._uids_in_status()
                 self.uncertain.clear()
                 self.show()

@@ -11,8 +11,8 @@ from windlass.decide.types import (
     CreatePod,
     DeleteConfigMap,
     DeletePod,
-    EmptyAttempt,
-    LookForObjects,
+    DeleteAttemptPods,
+    RelistObjects,
     Rules,
 )
 from windlass.model.framework import RetryPolicySpec
@@ -85,7 +85,7 @@ def test_config_map_that_never_shows(hidden_config_map: "NewWorld", timeout: int
     world.wait(0.001)
     decision = world.step()
     assert (world.state(), world.code()) == (State.ATTEMPT_DELETION_PENDING, CONFIG_MAP_TIMEOUT)
-    assert {type(action) for action in decision.actions} <= {EmptyAttempt, DeleteConfigMap}
+    assert {type(action) for action in decision.actions} <= {DeleteAttemptPods, DeleteConfigMap}
     world.act(decision.actions)
     done = [*decision.actions, *world.settle(is_shown=False)]
     assert DeleteConfigMap("cm-0") in done
@@ -221,7 +221,7 @@ def test_status_full_of_unknown_objects_makes_one_look(running_world: "NewWorld"
     world.config_map = None
     world.pods.clear()
     world.known.clear()
-    assert world.step().actions == (LookForObjects(),)
+    assert world.step().actions == (RelistObjects(),)
     assert world.status == before
     # They were there all the time.
     assert config_map is not None
@@ -238,7 +238,7 @@ def test_task_with_an_unknown_pod_stands_still_while_the_others_go_on(pending_wo
     world.known.discard(hidden.uid)
     still = world.task(1)
     world.run(0)
-    assert world.step().actions == (LookForObjects(),)
+    assert world.step().actions == (RelistObjects(),)
     assert world.task(1) == still
     assert world.task(0).state is State.ATTEMPT_RUNNING
     assert world.state() is State.ATTEMPT_RUNNING
@@ -257,7 +257,7 @@ def test_unknown_config_map_stops_the_framework_from_ending(running_world: "NewW
     world = running_world(role(tasks=1))
     world.config_map = None
     world.known.discard("cm-0")
-    assert world.step().actions == (LookForObjects(),)
+    assert world.step().actions == (RelistObjects(),)
     assert (world.state(), world.code()) == (State.ATTEMPT_RUNNING, None)
 
 
@@ -267,7 +267,7 @@ def test_unknown_pod_of_a_doomed_task_is_looked_for(running_world: "NewWorld") -
     hidden = world.pods.pop("job-worker-1")
     world.known.discard(hidden.uid)
     world.edit(role(tasks=1))
-    assert world.step().actions == (LookForObjects(),)
+    assert world.step().actions == (RelistObjects(),)
     assert world.indices() == [0, 1]
     world.put(hidden)
     assert DeletePod("job-worker-1", hidden.uid) in world.settle()
@@ -286,5 +286,5 @@ def test_creation_without_an_answer_is_looked_for_before_it_is_tried_again(
     decision = world.step()
     assert decision.actions in (
         (CreatePod("worker", 1),),  # the name is its own guard: a second pod cannot be
-        (LookForObjects(),),
+        (RelistObjects(),),
     )

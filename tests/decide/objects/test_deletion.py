@@ -6,7 +6,14 @@ import msgspec
 import pytest
 from builders import at, role
 
-from windlass.decide.types import Action, CreatePod, DeleteConfigMap, DeletePod, EmptyAttempt, LookForObjects
+from windlass.decide.types import (
+    Action,
+    CreatePod,
+    DeleteConfigMap,
+    DeletePod,
+    DeleteAttemptPods,
+    RelistObjects,
+)
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.pods import ObjectLabels
 from windlass.model.states import State
@@ -16,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def removals(actions: "tuple[Action, ...] | list[Action]") -> list[Action]:
-    return [action for action in actions if isinstance(action, EmptyAttempt | DeleteConfigMap | DeletePod)]
+    return [
+        action for action in actions if isinstance(action, DeleteAttemptPods | DeleteConfigMap | DeletePod)
+    ]
 
 
 def take_label(world: "World", *names: str) -> None:
@@ -131,7 +140,7 @@ def test_removal_is_two_requests(running_world: "NewWorld") -> None:
     world.end(0, 1)
     first = world.step()
     assert (world.state(), world.code()) == (State.ATTEMPT_DELETION_PENDING, 1)
-    assert first.actions == (EmptyAttempt(uid),)
+    assert first.actions == (DeleteAttemptPods(uid),)
     world.act(first.actions)
     assert world.settle() == []
     world.vanish("job-worker-0", "job-worker-1")
@@ -151,7 +160,7 @@ def test_emptying_is_asked_for_again_until_it_is_answered(running_world: "NewWor
     world = running_world(role(tasks=2))
     world.end(0, 1)
     for _ in range(3):
-        assert world.step().actions == (EmptyAttempt(world.config_map_uid),)
+        assert world.step().actions == (DeleteAttemptPods(world.config_map_uid),)
 
 
 def test_states_of_a_framework_whose_config_map_goes(running_world: "NewWorld") -> None:
@@ -181,13 +190,13 @@ def test_pod_that_comes_to_light_after_the_emptying_is_deleted_too(running_world
     late = world.pods.pop("job-ps-0")
     world.end(0, 1)
     world.step()
-    world.act([EmptyAttempt(world.config_map_uid)])
+    world.act([DeleteAttemptPods(world.config_map_uid)])
     world.settle()
     world.put(late)
     decision = world.step()
     assert removals(decision.actions) in (
         [DeletePod("job-ps-0", late.uid)],
-        [EmptyAttempt(world.config_map_uid)],
+        [DeleteAttemptPods(world.config_map_uid)],
     )
     world.finish()
     assert (world.pods, world.config_map, world.state()) == ({}, None, State.COMPLETED)
@@ -199,12 +208,12 @@ def test_config_map_waits_for_a_pod_that_only_the_status_knows(running_world: "N
     hidden = world.pods["job-worker-1"]
     world.end(0, 1)
     world.step()
-    world.act([EmptyAttempt(world.config_map_uid)])
+    world.act([DeleteAttemptPods(world.config_map_uid)])
     del world.pods["job-worker-1"]
     world.known.discard(hidden.uid)
     world.vanish()
     decision = world.step()
-    assert decision.actions == (LookForObjects(),)
+    assert decision.actions == (RelistObjects(),)
     world.act(decision.actions)
     assert world.step().actions == (DeleteConfigMap(world.config_map_uid),)
 
@@ -217,10 +226,10 @@ def test_config_map_waits_for_a_creation_without_an_answer(running_world: "NewWo
     world.uncertain.add("job-worker-2")
     world.end(0, 1)
     world.step()
-    world.act([EmptyAttempt(world.config_map_uid)])
+    world.act([DeleteAttemptPods(world.config_map_uid)])
     world.vanish()
     decision = world.step()
-    assert LookForObjects() in decision.actions
+    assert RelistObjects() in decision.actions
     assert DeleteConfigMap(world.config_map_uid) not in decision.actions
 
 
@@ -239,7 +248,7 @@ def test_pods_without_the_label_are_deleted_one_by_one(
     pods = [action for action in actions if isinstance(action, DeletePod)]
     assert pods == [DeletePod(f"job-worker-{index}", uids[index]) for index in unlabelled]
     if len(unlabelled) < 3:
-        assert actions.count(EmptyAttempt(world.config_map_uid)) == 1
+        assert actions.count(DeleteAttemptPods(world.config_map_uid)) == 1
     assert DeleteConfigMap(world.config_map_uid) not in actions
     assert all(pod.is_deleting for pod in world.pods.values())
     world.vanish()
@@ -262,7 +271,7 @@ def test_retry_waits_until_the_old_attempt_is_gone(running_world: "NewWorld") ->
     """Statement 40: at most one running instance of a Framework."""
     world = running_world(role(tasks=1), retry_policy=RetryPolicySpec(max_retry_count=1))
     world.end(0, 1)
-    assert [type(action) for action in world.settle()] == [EmptyAttempt]
+    assert [type(action) for action in world.settle()] == [DeleteAttemptPods]
     assert world.status.attempt_status.id == 0
     world.vanish()
     world.settle()
@@ -278,7 +287,7 @@ def test_config_map_that_somebody_else_deletes_is_left_to_the_collector(running_
     policy = RetryPolicySpec(fancy_retry_policy=True)
     world = running_world(role(tasks=1), retry_policy=policy)
     world.begin_config_map_deletion()
-    assert world.settle() == [EmptyAttempt("cm-0")]
+    assert world.settle() == [DeleteAttemptPods("cm-0")]
     world.vanish()
     assert world.settle() == []
     assert (world.state(), world.status.attempt_status.id) == (State.ATTEMPT_DELETING, 0)
@@ -299,9 +308,9 @@ def test_objects_of_a_deleted_framework_go(pending_world: "NewWorld", has_run: b
         world.settle()
     before = world.status
     world.delete_framework()
-    assert world.step().actions == (EmptyAttempt("cm-0"),)
+    assert world.step().actions == (DeleteAttemptPods("cm-0"),)
     done = world.finish()
-    assert done == [EmptyAttempt("cm-0"), DeleteConfigMap("cm-0")]
+    assert done == [DeleteAttemptPods("cm-0"), DeleteConfigMap("cm-0")]
     assert (world.pods, world.config_map) == ({}, None)
     assert world.status == before
 

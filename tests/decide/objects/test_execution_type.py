@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from builders import role
 
-from windlass.decide.types import Action, CreateConfigMap, CreatePod, EmptyAttempt
+from windlass.decide.types import Action, CreateConfigMap, CreatePod, DeleteAttemptPods
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
 
@@ -183,7 +183,7 @@ def _deletion_pending(world: "World") -> None:
 
 def _deletion_requested(world: "World") -> None:
     _deletion_pending(world)
-    world.act([EmptyAttempt(world.config_map_uid)])
+    world.act([DeleteAttemptPods(world.config_map_uid)])
     world.vanish()
     world.step()
     world.deletion_requested.add(world.config_map_uid)

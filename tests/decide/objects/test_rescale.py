@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import pytest
 from builders import role
 
-from windlass.decide.types import Action, CreateConfigMap, CreatePod, DeletePod, LookForObjects
+from windlass.decide.types import Action, CreateConfigMap, CreatePod, DeletePod, RelistObjects
 from windlass.model.framework import ExecutionType, RetryBackoff, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import TaskStatus
@@ -170,7 +170,7 @@ def test_doomed_task_whose_creation_was_not_answered_is_looked_for_first(pending
     world.uncertain.add("job-worker-1")
     world.edit(role(tasks=1))
     decision = world.step()
-    assert LookForObjects() in decision.actions
+    assert RelistObjects() in decision.actions
     assert world.indices() == [0, 1]
     # It was created all the same.
     world.edit(role(tasks=2))

@@ -13,8 +13,8 @@ from windlass.decide.types import (
     CreatePod,
     DeleteConfigMap,
     DeletePod,
-    EmptyAttempt,
-    LookForObjects,
+    DeleteAttemptPods,
+    RelistObjects,
 )
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.pods import ObjectAnnotations, ObjectLabels, PodView
@@ -349,7 +349,7 @@ def test_second_framework_can_be_deleted(second_world: "World") -> None:
     world = second_world
     world.step()
     world.delete_framework()
-    assert [action for action in world.settle() if action != LookForObjects()] == []
+    assert [action for action in world.settle() if action != RelistObjects()] == []
 
 
 def test_first_framework_ends_without_the_second_ones_pods(running_world: "NewWorld") -> None:
@@ -358,5 +358,5 @@ def test_first_framework_ends_without_the_second_ones_pods(running_world: "NewWo
     pod = with_metadata(pod_of(world, 0, "their-pod", phase="Running"), name="job-ps-0")
     world.put(of_other_framework(pod))
     world.end(0, 0)
-    assert world.finish() == [EmptyAttempt("cm-0"), DeleteConfigMap("cm-0")]
+    assert world.finish() == [DeleteAttemptPods("cm-0"), DeleteConfigMap("cm-0")]
     assert world.state() is State.COMPLETED

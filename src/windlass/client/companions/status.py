@@ -293,8 +293,8 @@ def _standing(pod: Pod | None) -> tuple[State, str]:
     if _has_failed(pod):
         last = pod_watcher.last_words(pod).splitlines()[-1:]
         return State.FAILED, ": ".join((_how_it_ended(pod), *last))
-    hindrance = pod_watcher.hindrance(pod)
-    return (State.WAITING, hindrance) if hindrance else (State.STARTING, "")
+    blocking_reason = pod_watcher.blocking_reason(pod)
+    return (State.WAITING, blocking_reason) if blocking_reason else (State.STARTING, "")
 
 
 def _has_failed(pod: Pod) -> bool:

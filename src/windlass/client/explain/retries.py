@@ -50,16 +50,16 @@ def of_job(framework: Framework) -> Retries | None:
     ended = status.attempt_status.completion_status
     if ended is None:
         return known
-    subject = retry.Subject(
+    history = retry.RetryHistory(
         uid=framework.uid,
         retried=status.retry_policy_status,
         suspended_count=held,
         is_framework=True,
     )
-    verdict = retry.verdict(framework.spec.retry_policy, subject, ended.code, ended.type, _RULES)
+    decision = retry.decide_retry(framework.spec.retry_policy, history, ended.code, ended.type, _RULES)
     is_waiting = status.state is ATTEMPT_COMPLETED
     at = _due(status.attempt_status.completion_time, status.retry_policy_status) if is_waiting else None
-    return msgspec.structs.replace(known, follows=verdict.retries, reason=verdict.reason, at=at)
+    return msgspec.structs.replace(known, follows=decision.retries, reason=decision.reason, at=at)
 
 
 def of_task(framework: Framework, task: Task) -> Retries | None:
@@ -72,12 +72,12 @@ def of_task(framework: Framework, task: Task) -> Retries | None:
     ended = status.attempt_status.completion_status
     if ended is None:
         return known
-    subject = retry.Subject(uid=status.instance_uid or framework.uid, retried=status.retry_policy_status)
-    verdict = retry.verdict(policy, subject, ended.code, ended.type, _RULES)
-    if verdict.retries and _has_job_ended_first(framework, status):
+    history = retry.RetryHistory(uid=status.instance_uid or framework.uid, retried=status.retry_policy_status)
+    decision = retry.decide_retry(policy, history, ended.code, ended.type, _RULES)
+    if decision.retries and _has_job_ended_first(framework, status):
         return msgspec.structs.replace(known, follows=False, reason=JOB_ENDED_FIRST)
-    at = _due(status.attempt_status.completion_time, status.retry_policy_status) if verdict.retries else None
-    return msgspec.structs.replace(known, follows=verdict.retries, reason=verdict.reason, at=at)
+    at = _due(status.attempt_status.completion_time, status.retry_policy_status) if decision.retries else None
+    return msgspec.structs.replace(known, follows=decision.retries, reason=decision.reason, at=at)
 
 
 def _known(policy: RetryPolicySpec, retried: RetryPolicyStatus, suspended: int) -> Retries:

@@ -172,12 +172,12 @@ async def prepared(
     tell: Tell,
     *,
     show: Tell | None = None,
-    is_passing: bool = False,
+    is_ephemeral: bool = False,
     owner: str = "",
 ) -> AsyncIterator[Prepared]:
     """All that the job needs is there in the block. If that fails, what was made for the job alone goes again.
 
-    `show` is told of passwords that were made up, in place of `tell`. `is_passing`: the cluster goes too, and nobody
+    `show` is told of passwords that were made up, in place of `tell`. `is_ephemeral`: the cluster goes too, and nobody
     need hear of what stays on it. `owner` is the uid of a Framework that is there already: its companions go on. Raises
     ClientError.
     """
@@ -188,11 +188,11 @@ async def prepared(
     except (ClientError, ApiError) as error:
         await asyncio.shield(work.take_back())
         explained = connection.explained(error)
-        if is_passing or not work.what_stays:
+        if is_ephemeral or not work.what_stays:
             raise explained from error
         raise type(explained)(f"{str(explained).removesuffix('.')}. {work.what_stays}") from error
     except (Exception, asyncio.CancelledError):
         await asyncio.shield(work.take_back())
-        if work.what_stays and not is_passing:
+        if work.what_stays and not is_ephemeral:
             tell(work.what_stays)
         raise

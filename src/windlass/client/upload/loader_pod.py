@@ -139,7 +139,7 @@ async def _wait_until_running(
     told: set[str] = set()
 
     def has_begun() -> bool:
-        for reason in crew.hindrances:
+        for reason in crew.blocking_reasons:
             if reason not in told:
                 told.add(reason)
                 noted(f"{said(share)} cannot be had yet: {reason}")
@@ -148,7 +148,7 @@ async def _wait_until_running(
     try:
         await crew.watched(crew.until(has_begun), seconds=timeout)
     except TimeoutError as late:
-        why = crew.hindrances[-1] if crew.hindrances else "the cluster does not say why"
+        why = crew.blocking_reasons[-1] if crew.blocking_reasons else "the cluster does not say why"
         raise TimedOutError(
             f"{said(share)} could not be had within {timeout:g} s: {why}. "
             "Check its name, and that the nodes of the cluster can reach it."

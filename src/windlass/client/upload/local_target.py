@@ -13,7 +13,16 @@ from typing import IO
 
 from windlass.client.errors import NotThereError, RefusedError
 from windlass.client.upload.items import Item, part_name
-from windlass.client.upload.target import GOES_ON, Access, Checked, Found, Kind, Reading, digest_of, hindrance
+from windlass.client.upload.target import (
+    GOES_ON,
+    Access,
+    Checked,
+    Found,
+    Kind,
+    Reading,
+    digest_of,
+    blocking_reason,
+)
 
 
 class FolderPlace:
@@ -38,10 +47,12 @@ class FolderPlace:
         with self._explaining("what is there cannot be read"):
             return await asyncio.to_thread(lambda: [self._found(item) for item in items])
 
-    async def hindrances(self, folders: Sequence[str]) -> Sequence[str]:
+    async def blocking_reasons(self, folders: Sequence[str]) -> Sequence[str]:
         with self._explaining("what is there cannot be read"):
             found = await asyncio.to_thread(lambda: [self._access(folder) for folder in folders])
-        said = (hindrance(self.where, folder, access) for folder, access in zip(folders, found, strict=True))
+        said = (
+            blocking_reason(self.where, folder, access) for folder, access in zip(folders, found, strict=True)
+        )
         return [each for each in said if each is not None]
 
     async def room(self) -> int | None:

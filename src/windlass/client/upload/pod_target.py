@@ -18,7 +18,7 @@ from windlass.client.exec import Streams
 from windlass.client.upload import loader_pod, transfer
 from windlass.client.upload.items import Cargo, Item, part_name
 from windlass.client.upload.shares import Claim, Mounted
-from windlass.client.upload.target import GOES_ON, Access, Checked, Found, Kind, Reading, hindrance
+from windlass.client.upload.target import GOES_ON, Access, Checked, Found, Kind, Reading, blocking_reason
 from windlass.client.upload.transfer import Uploaded, Watch
 from windlass.kubeapi.errors import ApiError, NotFoundError
 
@@ -166,10 +166,10 @@ class PodPlace:
         lines = [f"{item.size} {encoded(item.name)} {encoded(part_name(item.name))}" for item in items]
         return [_found(line) for line in await self._answers(_LOOK, lines, takes_its_time=True)]
 
-    async def hindrances(self, folders: Sequence[str]) -> Sequence[str]:
+    async def blocking_reasons(self, folders: Sequence[str]) -> Sequence[str]:
         answers = await self._answers(_ACCESS, [encoded(folder or ".") for folder in folders])
         said = (
-            hindrance(self.where, folder, Access(answer))
+            blocking_reason(self.where, folder, Access(answer))
             for folder, answer in zip(folders, answers, strict=True)
         )
         return [each for each in said if each is not None]

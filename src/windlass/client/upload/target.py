@@ -55,7 +55,7 @@ class Access(StrEnum):
     """Nothing may be written there."""
 
 
-def hindrance(where: str, folder: str, access: Access) -> str | None:
+def blocking_reason(where: str, folder: str, access: Access) -> str | None:
     """In words. The folder "" is the place itself."""
     path = f"{where}/{folder}".rstrip("/")
     match access:
@@ -153,7 +153,7 @@ class Place(Protocol):
     async def look(self, items: Sequence[Item]) -> Sequence[Found]:
         """What is there of each. Nothing is written."""
 
-    async def hindrances(self, folders: Sequence[str]) -> Sequence[str]:
+    async def blocking_reasons(self, folders: Sequence[str]) -> Sequence[str]:
         """Why these cannot be had: something else has their name, or nothing may be written there."""
 
     async def room(self) -> int | None:

@@ -106,7 +106,7 @@ async def to_folder(share: OnDisk, cargo: Cargo, watch: Watch | None = None) -> 
 
 async def upload(place: Place, cargo: Cargo, watch: Watch) -> Uploaded:
     """Raises ClientError. What has arrived by then stays, for the next time."""
-    _refuse(place.where, await place.hindrances(("", *cargo.folders)))
+    _refuse(place.where, await place.blocking_reasons(("", *cargo.folders)))
     found = await _look(place, cargo.items, watch)
     _refuse(place.where, list(_conflicts(place.where, cargo.items, found)))
     plan = await _planned(cargo.items, found)

@@ -62,9 +62,9 @@ class Cache:
             pods=around.pods,
             known=around.known,
             unconfirmed=around.unconfirmed,
-            departed=around.departed.keys(),
-            rival=self._rivals.get(key, ""),
-            is_rival_told=key in self._told_of_rivals,
+            previous_uids=around.departed.keys(),
+            other_controller=self._rivals.get(key, ""),
+            is_other_controller_reported=key in self._told_of_rivals,
             outcomes=self._record(key).outcomes(now, monotonic),
         )
 

@@ -15,7 +15,7 @@ from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.pending_status import PendingStatus
 from windlass.controller.engine.port import Port, PortError, UnansweredError
 from windlass.controller.engine.queue import KeyedQueue
-from windlass.decide import clear_away, decide
+from windlass.decide import delete_owned_objects, decide
 from windlass.decide import types as decide_types
 from windlass.decide.types import Decision, Reason, Rules
 from windlass.model.framework import Framework
@@ -91,7 +91,7 @@ class Executor:
             return
         now = self._clock.now()
         observed = self._cache.observe(key, now, self._clock.monotonic())
-        decision = clear_away(departed, observed, now, self._rules)
+        decision = delete_owned_objects(departed, observed, now, self._rules)
         self._wake(key, decision, now)
         try:
             await self._actions.run(departed, decision.actions)

@@ -19,7 +19,7 @@ class Record:
         self._name_taken = ""
         self._deletion_requested: set[str] = set()
         self._forced: set[str] = set()
-        self._emptied_attempts: set[str] = set()
+        self._collection_deletion_requested: set[str] = set()
         self._emptying: dict[str, str] = {}
         """Attempts of which some pods were asked to go, and where the next request goes on."""
         self._is_framework_deletion_requested = False
@@ -38,7 +38,7 @@ class Record:
             name_taken=self._name_taken,
             deletion_requested=self._deletion_requested,
             forced=self._forced,
-            emptied_attempts=self._emptied_attempts,
+            collection_deletion_requested=self._collection_deletion_requested,
             is_framework_deletion_requested=self._is_framework_deletion_requested,
             service_of_attempt=self._service_of_attempt,
             published_gang=self._published_gang,
@@ -94,7 +94,7 @@ class Record:
             self._emptying[config_map_uid] = continue_token
             return
         self._emptying.pop(config_map_uid, None)
-        self._emptied_attempts.add(config_map_uid)
+        self._collection_deletion_requested.add(config_map_uid)
 
     def emptying_goes_on_at(self, config_map_uid: str) -> str:
         return self._emptying.get(config_map_uid, "")
@@ -106,7 +106,7 @@ class Record:
         """Nothing more has to be known about the object."""
         self._deletion_requested.discard(uid)
         self._forced.discard(uid)
-        self._emptied_attempts.discard(uid)
+        self._collection_deletion_requested.discard(uid)
         self._emptying.pop(uid, None)
 
     def stored(self, status: FrameworkStatus) -> None:

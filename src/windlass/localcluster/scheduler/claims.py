@@ -12,7 +12,7 @@ def names(spec: Json) -> Iterator[str]:
             yield source.get("claimName", "")
 
 
-def hindrance(name: str, claim: Json | None) -> str:
+def blocking_reason(name: str, claim: Json | None) -> str:
     """Why a pod cannot have the volume of this claim yet; nothing when it can."""
     if claim is None:
         return f'persistentvolumeclaim "{name}" not found'

@@ -46,13 +46,13 @@ def place(pod: Json, nodes: Iterable[Json], pods: Iterable[Json]) -> Outcome:
     return choose(node_resources.wanted_by(pod), ledger.accounts)
 
 
-def choose(wanted: Wanted, nodes: Sequence[Account], hindrance: str = "") -> Outcome:
-    """Decide for one pod. A `hindrance` is what keeps it from every node, whatever the node."""
+def choose(wanted: Wanted, nodes: Sequence[Account], blocking_reason: str = "") -> Outcome:
+    """Decide for one pod. A `blocking_reason` is what keeps it from every node, whatever the node."""
     if not nodes:
         return Unschedulable(NO_NODES)
-    hindrance = hindrance or filters.hindrance(wanted.spec)
-    if hindrance:
-        return Unschedulable(_unavailable(hindrance, [_NO_HELP] * len(nodes)))
+    blocking_reason = blocking_reason or filters.blocking_reason(wanted.spec)
+    if blocking_reason:
+        return Unschedulable(_unavailable(blocking_reason, [_NO_HELP] * len(nodes)))
     refusals = [filters.refusal(wanted, account) for account in nodes]
     fitting_nodes = [account for account, found in zip(nodes, refusals, strict=True) if found is None]
     if fitting_nodes:

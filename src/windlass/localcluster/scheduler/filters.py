@@ -30,7 +30,7 @@ def refusal(wanted: Wanted, account: Account) -> Refusal | None:
     return next((found for rule in RULES if (found := rule(wanted, account)) is not None), None)
 
 
-def hindrance(spec: Json) -> str:
+def blocking_reason(spec: Json) -> str:
     """What keeps a pod from every node: that it contradicts itself, or requires what is not looked at here.
 
     Mere preferences among pods are passed over.

@@ -123,20 +123,20 @@ class Scheduler:
         if self._refused_at != self._ledger.version:
             self._refused.clear()
             self._refused_at = self._ledger.version
-        hindrance = self._hindrance(unplaced.pod)
-        known = None if hindrance else self._refused.get(unplaced.shape)
+        blocking_reason = self._blocking_reason(unplaced.pod)
+        known = None if blocking_reason else self._refused.get(unplaced.shape)
         if known is not None:
             return known
-        outcome = decision.choose(unplaced.wanted, self._ledger.accounts, hindrance)
-        if isinstance(outcome, decision.Unschedulable) and not hindrance:
+        outcome = decision.choose(unplaced.wanted, self._ledger.accounts, blocking_reason)
+        if isinstance(outcome, decision.Unschedulable) and not blocking_reason:
             self._refused[unplaced.shape] = outcome
         return outcome
 
-    def _hindrance(self, pod: Json) -> str:
+    def _blocking_reason(self, pod: Json) -> str:
         namespace = pod["metadata"]["namespace"]
         for name in claims.names(pod["spec"]):
             body = self._store.get(_CLAIMS, object_key(namespace, name))
-            found = claims.hindrance(name, None if body is None else bodies.decode_stored(body))
+            found = claims.blocking_reason(name, None if body is None else bodies.decode_stored(body))
             if found:
                 return found
         return ""

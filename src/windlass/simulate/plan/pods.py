@@ -11,7 +11,7 @@ import msgspec
 
 from windlass.model import role_names
 from windlass.model.completion import CompletionCode
-from windlass.model.feature_annotations import Runtime, wishes_in
+from windlass.model.feature_annotations import Runtime, requested_features
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.gang import GangSpec
 from windlass.model.pods import (
@@ -91,7 +91,7 @@ class PlannedPods:
         self._timeline = timeline
         self._server = server
         self._roles = {role.name: role for role in framework.spec.task_roles}
-        self._wishes = wishes_in(framework.metadata.annotations)
+        self._features = requested_features(framework.metadata.annotations)
         self._habits = habits
         self._injections = injections
         self._tell = tell
@@ -132,7 +132,7 @@ class PlannedPods:
         address = _address(next(self._addresses))
         status = msgspec.structs.replace(pod.status, pod_ip=address, host_ip="192.168.0.1")
         self._server.put_pod(msgspec.structs.replace(pod, spec=PodSpecView(node_name="node"), status=status))
-        if self._wishes.wants_gang:
+        if self._features.uses_gang:
             self._at_barrier[uid] = strikes
             self._after(BARRIER_PATIENCE, lambda: self._give_up(uid))
         else:
@@ -162,7 +162,7 @@ class PlannedPods:
 
     def _plan_its_end(self, pod: PodView, waits: float = 0.0) -> None:
         role = self._roles[pod.metadata.labels.role_name]
-        life = self._habits.life_of(role, self._wishes.runtime)
+        life = self._habits.life_of(role, self._features.runtime)
         if life is not None:
             self._after(waits + life, partial(self._end_by_itself, pod.uid, self._runs.get(pod.uid, 0)))
 

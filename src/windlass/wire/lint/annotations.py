@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 
 from windlass.model import names, role_names
-from windlass.model.feature_annotations import Runtime, Wishes, not_understood, wishes_in
+from windlass.model.feature_annotations import Runtime, Features, unknown_values, requested_features
 from windlass.wire import diagnostics
 from windlass.wire.annotation_checks import LISTING
 from windlass.wire.diagnostics import Diagnostic, Rule
@@ -20,16 +20,16 @@ def check(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
     annotations = _annotations(framework)
     where = _under(path, "metadata", "annotations")
     written = {name: tree.text_of(node) or "" for name, node in annotations.items()}
-    for name, value, known in not_understood(written):
+    for name, value, known in unknown_values(written):
         message = f"found {diagnostics.quoted(value)}. {diagnostics.did_you_mean(value, known)}"
         yield diagnostics.error(annotations[name], diagnostics.field(where, name), message)
-    wishes = wishes_in(written)
-    if wishes.wants_names:
+    features = requested_features(written)
+    if features.uses_dns_names:
         yield from _check_name(framework, path)
     for index, role in enumerate(tree.items_of(tree.dig(framework, "spec", "taskRoles"))):
         at = diagnostics.item(_under(path, "spec", "taskRoles"), index)
-        yield from _check_role_name(role, at, wishes)
-        yield from _check_ports(role, at, wishes)
+        yield from _check_role_name(role, at, features)
+        yield from _check_ports(role, at, features)
 
 
 def _annotations(framework: tree.Mapping) -> dict[str, tree.Node]:
@@ -48,10 +48,10 @@ def _check_name(framework: tree.Mapping, path: str) -> Iterator[Diagnostic]:
         yield diagnostics.error(node, _under(path, "metadata", "name"), message)
 
 
-def _check_role_name(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Diagnostic]:
+def _check_role_name(role: tree.Node, path: str, features: Features) -> Iterator[Diagnostic]:
     node = tree.dig(role, "name")
     name = tree.text_of(node) or ""
-    if node is not None and wishes.runtime in LISTING and name[:1].isdecimal():
+    if node is not None and features.runtime in LISTING and name[:1].isdecimal():
         message = (
             f"found {diagnostics.quoted(name)}, expected a letter at the beginning: with this "
             f"{names.RUNTIME_ANNOTATION} a "
@@ -60,12 +60,12 @@ def _check_role_name(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Dia
         yield diagnostics.error(node, diagnostics.field(path, "name"), message)
 
 
-def _check_ports(role: tree.Node, path: str, wishes: Wishes) -> Iterator[Diagnostic]:
+def _check_ports(role: tree.Node, path: str, features: Features) -> Iterator[Diagnostic]:
     pod = tree.dig(role, "task", "pod", "spec")
     declared = list(_declared(pod))
     is_a_member = tree.text_of(tree.dig(role, "name")) not in role_names.OUTSIDERS
     wants_ports = (
-        is_a_member and wishes.runtime not in _WITHOUT_PORTS and (wishes.wants_names or wishes.wants_gang)
+        is_a_member and features.runtime not in _WITHOUT_PORTS and (features.uses_dns_names or features.uses_gang)
     )
     if wants_ports and pod is not None and not declared:
         message = (

@@ -179,12 +179,12 @@ def _bring_up_to_date(volume: Json, setting: _Setting) -> bool:
 def _claimed(volume: Json, setting: _Setting) -> _Place:
     name = volume["persistentVolumeClaim"]["claimName"]
     claim = setting.sources.claim(name)
-    hindrance = _hindrance(name, claim)
-    if claim is None or hindrance:
+    blocking_reason = _blocking_reason(name, claim)
+    if claim is None or blocking_reason:
         volume_name, namespace = volume["name"], setting.pod["metadata"]["namespace"]
         message = (
             f"Unable to attach or mount volumes: unmounted volumes=[{volume_name}], unattached volumes=[],"
-            f" failed to process volumes=[{volume_name}]: error processing PVC {namespace}/{name}: {hindrance}"
+            f" failed to process volumes=[{volume_name}]: error processing PVC {namespace}/{name}: {blocking_reason}"
         )
         raise SetupError(message, errors.FAILED_MOUNT)
     path = setting.sources.claim_folder(claim)
@@ -193,7 +193,7 @@ def _claimed(volume: Json, setting: _Setting) -> _Place:
     return str(path)
 
 
-def _hindrance(name: str, claim: Json | None) -> str:
+def _blocking_reason(name: str, claim: Json | None) -> str:
     if claim is None:
         return f'failed to fetch PVC from API server: persistentvolumeclaims "{name}" not found'
     if "deletionTimestamp" in claim["metadata"]:
