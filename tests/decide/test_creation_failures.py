@@ -4,7 +4,7 @@ import pytest
 from builders import at, framework, role
 from tests.decide.worlds import World
 
-from windlass.decide.types import CreatePod, DeleteConfigMap, RelistObjects, Refused
+from windlass.decide.types import CreatePod, DeleteConfigMap, RelistObjects, RejectedPod
 from windlass.model.api_failure import ApiFailure
 from windlass.model.framework import ExecutionType, RetryPolicySpec
 from windlass.model.states import State
@@ -68,11 +68,11 @@ def test_all_else_is_tried_again(failure: ApiFailure) -> None:
     world.refusals[NAME] = failure
     for _ in range(5):
         world.step()
-    assert NAME in world.refused
+    assert NAME in world.rejected
     assert (world.task().state, world.task_code()) == (State.ATTEMPT_CREATION_PENDING, None)
     assert world.code is None
     world.refusals.clear()
-    world.refused.clear()
+    world.rejected.clear()
     world.settle()
     assert world.has_pod()
 
@@ -117,7 +117,7 @@ def test_a_refusal_is_retried_as_its_type_says(
     else:
         world = World(framework("job", role(tasks=2, retry=policy)))
     world.refusals[NAME] = failure
-    while NAME not in world.refused:
+    while NAME not in world.rejected:
         world.step()
     world.refusals.clear()
     world.settle()
@@ -137,9 +137,9 @@ def test_a_refusal_of_another_instance_is_ignored(stale: str) -> None:
     task = world.task()
     assert task.instance_uid is not None
     if stale == "another attempt":
-        world.refused[NAME] = Refused(INVALID, task.instance_uid, task.attempt_status.id + 1)
+        world.rejected[NAME] = RejectedPod(INVALID, task.instance_uid, task.attempt_status.id + 1)
     else:
-        world.refused[NAME] = Refused(INVALID, "somebody", task.attempt_status.id)
+        world.rejected[NAME] = RejectedPod(INVALID, "somebody", task.attempt_status.id)
     world.settle()
     assert world.has_pod()
     assert world.task_code() is None
@@ -221,11 +221,11 @@ def test_a_task_that_is_scaled_away_while_its_pod_is_in_doubt() -> None:
 
 
 def test_somebody_looks_before_a_refusal_ends_a_task() -> None:
-    """Statements 23 and 40: the second request was refused, the first may have been served."""
+    """Statements 23 and 40: the second request was rejected, the first may have been served."""
     world = waiting_for_an_answer(World(framework("job", role(tasks=2))))
     task = world.task()
     assert task.instance_uid is not None
-    world.refused[NAME] = Refused(INVALID, task.instance_uid, task.attempt_status.id)
+    world.rejected[NAME] = RejectedPod(INVALID, task.instance_uid, task.attempt_status.id)
     decision = world.step()
     assert RelistObjects() in decision.actions
     assert not world.task().state.is_over

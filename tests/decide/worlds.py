@@ -16,7 +16,7 @@ from windlass.decide import decide
 from windlass.decide.types import (
     Action,
     CreateConfigMap,
-    Created,
+    CreatedPod,
     CreatePod,
     CreateService,
     Decision,
@@ -28,7 +28,7 @@ from windlass.decide.types import (
     Observed,
     Outcomes,
     PublishGang,
-    Refused,
+    RejectedPod,
     Rules,
 )
 from windlass.model import names
@@ -60,8 +60,8 @@ class World:
         self.pods: dict[str, PodView] = {}
         self.known: set[str] = set()
         self.unconfirmed: set[str] = set()
-        self.created: dict[str, Created] = {}
-        self.refused: dict[str, Refused] = {}
+        self.created: dict[str, CreatedPod] = {}
+        self.rejected: dict[str, RejectedPod] = {}
         self.postponed: dict[str, datetime] = {}
         self.uncertain: set[str] = set()
         self.deletion_requested: set[str] = set()
@@ -93,7 +93,7 @@ class World:
             unconfirmed=frozenset(self.unconfirmed),
             outcomes=Outcomes(
                 created=dict(self.created),
-                refused=dict(self.refused),
+                rejected=dict(self.rejected),
                 postponed=dict(self.postponed),
                 uncertain=frozenset(self.uncertain),
                 name_taken=self.name_taken,
@@ -126,7 +126,7 @@ class World:
         if self.config_map is not None:
             self.known.add(self.config_map.uid)
         self.unconfirmed = set()
-        self.created, self.refused, self.postponed = {}, {}, {}
+        self.created, self.rejected, self.postponed = {}, {}, {}
         self.uncertain, self.deletion_requested = set(), set()
         self.forced, self.emptied = set(), set()
         self.is_framework_deletion_requested = False
@@ -394,13 +394,13 @@ class World:
         assert self.config_map.uid == self.status.attempt_status.config_map_uid
         assert task.instance_uid is not None
         if name in self.refusals:
-            self.refused[name] = Refused(self.refusals[name], task.instance_uid, task.attempt_status.id)
+            self.rejected[name] = RejectedPod(self.refusals[name], task.instance_uid, task.attempt_status.id)
             return
         pod = builders.pod(
             self.framework, task, role, uid=self._new_uid("pod"), config_map_uid=self.config_map.uid
         )
         self.pods[name] = pod
-        self.created[name] = Created(pod.uid, task.instance_uid, task.attempt_status.id)
+        self.created[name] = CreatedPod(pod.uid, task.instance_uid, task.attempt_status.id)
         self._know(pod.uid)
 
     def _delete_pods(self, pods: list[PodView]) -> None:

@@ -155,7 +155,7 @@ def _end(container: ContainerStatus) -> ContainerTerminated | None:
 
 
 def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatus | None:
-    """How a refused creation of its pod ends a task attempt; None: it does not, try again later (statement 23)."""
+    """How a rejected creation of its pod ends a task attempt; None: it does not, try again later (statement 23)."""
     reason = failure.reason or _REASONS.get(failure.code, "")
     is_about_quota = reason == "Forbidden" and "exceeded quota" in failure.message
     # The request arrived in pieces: the server could not tell what kind of object it was.

@@ -84,10 +84,10 @@ def _associate(draft: Draft, role: str, task: TaskStatus, pod: PodView | None) -
     created = outcomes.created.get(attempt.pod_name)
     if created is not None and (created.task_uid, created.attempt_id) == instance:
         return _with_pod(draft, task, created.uid)
-    refused = outcomes.refused.get(attempt.pod_name)
-    if refused is None or (refused.task_uid, refused.attempt_id) != instance:
+    rejected = outcomes.rejected.get(attempt.pod_name)
+    if rejected is None or (rejected.task_uid, rejected.attempt_id) != instance:
         return task
-    completion = failures.classify_creation_failure(refused.failure)
+    completion = failures.classify_creation_failure(rejected.failure)
     if completion is None or _may_exist_unseen(draft, task):
         return task
     return end_attempt(draft, role, task, completion)

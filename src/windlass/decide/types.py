@@ -40,7 +40,7 @@ class Rules(msgspec.Struct, frozen=True):
         )
 
 
-class Created(msgspec.Struct, frozen=True):
+class CreatedPod(msgspec.Struct, frozen=True):
     """The API server said that it created this pod. Kept until the stored status says so too."""
 
     uid: str
@@ -48,8 +48,8 @@ class Created(msgspec.Struct, frozen=True):
     attempt_id: int
 
 
-class Refused(msgspec.Struct, frozen=True):
-    """The API server refused to create the pod of this task attempt, and what it said."""
+class RejectedPod(msgspec.Struct, frozen=True):
+    """The API server rejected to create the pod of this task attempt, and what it said."""
 
     failure: ApiFailure
     task_uid: str
@@ -59,9 +59,9 @@ class Refused(msgspec.Struct, frozen=True):
 class Outcomes(msgspec.Struct, frozen=True):
     """What came of the actions of earlier decisions, as far as the objects do not show it yet."""
 
-    created: Mapping[str, Created] = {}
+    created: Mapping[str, CreatedPod] = {}
     """By pod name."""
-    refused: Mapping[str, Refused] = {}
+    rejected: Mapping[str, RejectedPod] = {}
     """By pod name."""
     postponed: Mapping[str, datetime] = {}
     """Objects that could not be created for now, by name, and when to try again."""

@@ -13,7 +13,7 @@ from windlass.controller.engine.keys import key_of
 from windlass.controller.engine.port import Emptied
 from windlass.controller.engine.related_objects import PRUNE_ABOVE
 from windlass.decide import initial_status
-from windlass.decide.types import Created, Observed
+from windlass.decide.types import CreatedPod, Observed
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
@@ -83,7 +83,7 @@ def test_a_deleted_object_never_comes_back() -> None:
     cache.put_pod(pod(resource_version="12"))
     cache.remove_pod(pod(resource_version="13"))
     assert not cache.put_pod(pod(resource_version="12"))
-    cache.created_pod(JOB, pod(resource_version="10"), Created("pod-1", "task", 0))
+    cache.created_pod(JOB, pod(resource_version="10"), CreatedPod("pod-1", "task", 0))
     assert not seen(cache).pods
     assert "pod-1" in seen(cache).known
     assert seen(cache).outcomes.created["job-worker-0"].uid == "pod-1", "that it was created is still told"
@@ -107,7 +107,7 @@ def test_a_late_deletion_of_an_earlier_object_of_the_name_does_not_touch_the_new
 
 def test_an_answer_is_there_at_once_and_unconfirmed_until_the_watch_shows_it() -> None:
     cache = cache_with()
-    cache.created_pod(JOB, pod(resource_version="10"), Created("pod-1", "task", 0))
+    cache.created_pod(JOB, pod(resource_version="10"), CreatedPod("pod-1", "task", 0))
     assert seen(cache).pods["job-worker-0"].uid == "pod-1"
     assert "pod-1" in seen(cache).unconfirmed
     assert cache.put_pod(pod(resource_version="10")) == {KEY}, "the same version confirms it"
@@ -118,7 +118,7 @@ def test_an_answer_is_there_at_once_and_unconfirmed_until_the_watch_shows_it() -
 def test_an_answer_that_the_watch_was_ahead_of_is_confirmed_already() -> None:
     cache = cache_with()
     cache.put_pod(pod(resource_version="12", phase="Running"))
-    cache.created_pod(JOB, pod(resource_version="10"), Created("pod-1", "task", 0))
+    cache.created_pod(JOB, pod(resource_version="10"), CreatedPod("pod-1", "task", 0))
     assert seen(cache).pods["job-worker-0"].status.phase == "Running"
     assert not seen(cache).unconfirmed
 
@@ -132,7 +132,7 @@ def test_a_list_removes_what_is_not_in_it_and_older() -> None:
 
 def test_a_list_does_not_remove_what_was_created_after_it() -> None:
     cache = cache_with()
-    cache.created_pod(JOB, pod(resource_version="20"), Created("pod-1", "task", 0))
+    cache.created_pod(JOB, pod(resource_version="20"), CreatedPod("pod-1", "task", 0))
     cache.created_config_map(JOB, config_map(resource_version="20"))
     cache.replace_pods([], "15")
     cache.replace_config_maps([], "15")
@@ -197,7 +197,7 @@ def test_one_request_covers_the_pods_that_it_found_and_those_that_it_did_not_fin
 
 def test_a_store_settles_the_outcomes_that_went_into_it() -> None:
     cache = cache_with()
-    cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
+    cache.created_pod(JOB, pod(), CreatedPod("pod-1", "task", 0))
     record(cache).postponed("job-worker-1", 5.0)
     cache.stored(framework("11"))
     assert not seen(cache).outcomes.created
@@ -209,7 +209,7 @@ def test_a_creation_that_works_ends_its_postponement() -> None:
     record(cache).postponed("job-worker-0", 5.0)
     record(cache).postponed("job-worker-0", 9.0)
     assert record(cache).failures("job-worker-0") == 2
-    cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
+    cache.created_pod(JOB, pod(), CreatedPod("pod-1", "task", 0))
     assert record(cache).failures("job-worker-0") == 0
     assert not seen(cache).outcomes.postponed
 
@@ -289,7 +289,7 @@ def test_answers_for_a_framework_that_is_gone_leave_nothing_behind() -> None:
     cache.remove_framework(framework("9"))
     again = builders.framework("job", uid="another", resource_version="12")
     cache.put_framework(again)
-    cache.created_pod(JOB, pod(), Created("pod-1", "task", 0))
+    cache.created_pod(JOB, pod(), CreatedPod("pod-1", "task", 0))
     cache.created_config_map(JOB, config_map())
     cache.emptied_attempt(JOB, "cm-0", Emptied((pod(),)), asked_for=set())
     cache.replace_objects(JOB, config_map(), [pod()], "20")

@@ -10,7 +10,7 @@ from builders import NOW
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.decide import initial_status
-from windlass.decide.types import Created
+from windlass.decide.types import CreatedPod
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP, LAUNCHER_GROUP
 from windlass.model.pods import ConfigMapView, PodView
@@ -232,7 +232,7 @@ def test_the_answer_to_a_creation_that_its_end_overtook_is_kept_so_that_it_can_b
     late = msgspec.structs.replace(
         pod(), metadata=msgspec.structs.replace(pod().metadata, uid="late", name="job-worker-2")
     )
-    cache.created_pod(OLD, late, Created("late", "task", 0))
+    cache.created_pod(OLD, late, CreatedPod("late", "task", 0))
     assert "job-worker-2" in cache.observe(KEY, NOW, 0.0).pods
 
 

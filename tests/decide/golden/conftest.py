@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from windlass.decide import decide
-from windlass.decide.types import Action, Created, Decision, Observed, Outcomes, Reason, Refused
+from windlass.decide.types import Action, CreatedPod, Decision, Observed, Outcomes, Reason, RejectedPod
 from windlass.model.base import Json, Sparse, wire_name
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodPhase, PodView
@@ -105,7 +105,7 @@ def _with_absolute_times(value: Any, now: datetime) -> Any:
 
 def _observed(given: Json, framework: Framework) -> Observed:
     outcomes = _fields(given.get("outcomes", {}), Outcomes)
-    for key, kind in (("created", Created), ("refused", Refused)):
+    for key, kind in (("created", CreatedPod), ("rejected", RejectedPod)):
         outcomes[key] = {name: _fields(item, kind) for name, item in outcomes.get(key, {}).items()}
     config_map = given.get("configMap")
     return Observed(

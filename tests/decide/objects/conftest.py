@@ -15,7 +15,7 @@ import pytest
 
 from windlass.decide import decide
 from windlass.decide import types as decide_types
-from windlass.decide.types import Action, Created, Decision, Observed, Outcomes, Rules
+from windlass.decide.types import Action, CreatedPod, Decision, Observed, Outcomes, Rules
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.pods import ConfigMapView, ContainerState, ContainerStatus, ContainerTerminated, PodView
 from windlass.model.states import State
@@ -34,8 +34,8 @@ class World:
         self.pods: dict[str, PodView] = {}
         self.known: set[str] = set()
         self.unconfirmed: set[str] = set()
-        self.created: dict[str, Created] = {}
-        self.refused: dict[str, decide_types.Refused] = {}
+        self.created: dict[str, CreatedPod] = {}
+        self.rejected: dict[str, decide_types.RejectedPod] = {}
         self.postponed: dict[str, datetime] = {}
         self.uncertain: set[str] = set()
         self.name_taken = ""
@@ -96,7 +96,7 @@ class World:
             unconfirmed=frozenset(self.unconfirmed),
             outcomes=Outcomes(
                 created=dict(self.created),
-                refused=dict(self.refused),
+                rejected=dict(self.rejected),
                 postponed=dict(self.postponed),
                 uncertain=frozenset(self.uncertain),
                 name_taken=self.name_taken,
@@ -123,7 +123,7 @@ class World:
         if decision.status is not None and decision.status != self.framework.status:
             self.framework = self.framework.with_status(decision.status, self._next_version())
         self.created.clear()
-        self.refused.clear()
+        self.rejected.clear()
         again = self.decide()
         assert again.status == decision.status, "what is stored is settled until something happens"
         assert again.actions == decision.actions, "a crash between store and act loses nothing"
@@ -202,7 +202,7 @@ class World:
         self.pods[name] = builders.pod(
             self.framework, task, role, uid=uid, config_map_uid=self.config_map_uid
         )
-        self.created[name] = Created(uid, task.instance_uid or "", task.attempt_status.id)
+        self.created[name] = CreatedPod(uid, task.instance_uid or "", task.attempt_status.id)
         self.known.add(uid)
         self.unconfirmed.add(uid)
         self.postponed.pop(name, None)

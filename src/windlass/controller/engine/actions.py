@@ -20,7 +20,7 @@ from windlass.controller.engine.queue import KeyedQueue
 from windlass.controller.engine.related_objects import version
 from windlass.decide import failures
 from windlass.decide import types as decide_types
-from windlass.decide.types import Action, Created, CreatePod, DeletePod, Refused
+from windlass.decide.types import Action, CreatedPod, CreatePod, DeletePod, RejectedPod
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import PodView
@@ -79,7 +79,7 @@ class ActionRunner:
                 await port.publish_gang(namespace, gang_manifest(framework, cache.ports_of(framework)))
                 if (record := cache.record_of(framework)) is not None:
                     record.published_gang(fingerprint)
-            case decide_types.EmptyAttempt(config_map_uid):
+            case decide_types.DeleteAttemptPods(config_map_uid):
                 await self._empty_attempt(framework, config_map_uid)
             case decide_types.DeleteConfigMap(uid):
                 await port.delete_config_map(namespace, names.config_map_name(framework.name), uid)
@@ -89,7 +89,7 @@ class ActionRunner:
                 await port.delete_framework(framework)
                 if (record := cache.record_of(framework)) is not None:
                     record.framework_deletion_requested()
-            case decide_types.LookForObjects():
+            case decide_types.RelistObjects():
                 listed = await port.list_objects(framework)
                 cache.replace_objects(framework, listed.config_map, listed.pods, listed.resource_version)
 
@@ -155,12 +155,12 @@ class ActionRunner:
         for task, answer in zip(tasks, answers, strict=True):
             task_uid, attempt = task.instance_uid or "", task.attempt_status
             if not isinstance(answer, PortError):
-                self._cache.created_pod(framework, answer, Created(answer.uid, task_uid, attempt.id))
+                self._cache.created_pod(framework, answer, CreatedPod(answer.uid, task_uid, attempt.id))
                 continue
             if isinstance(answer, AlreadyExistsError | UnansweredError):
                 record.uncertain(attempt.pod_name)
             if isinstance(answer, RefusedError) and _is_final(answer):
-                record.refused(attempt.pod_name, Refused(answer.failure, task_uid, attempt.id))
+                record.rejected(attempt.pod_name, RejectedPod(answer.failure, task_uid, attempt.id))
             # A task that is retried without end after a refusal waits as well.
             self._postpone(framework, record, attempt.pod_name)
 

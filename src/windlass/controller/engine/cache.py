@@ -14,7 +14,7 @@ from windlass.controller.engine.expectations import Record
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.port import Emptied
 from windlass.controller.engine.related_objects import Surroundings, uids_in, version
-from windlass.decide.types import Created, Observed
+from windlass.decide.types import CreatedPod, Observed
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
@@ -307,7 +307,7 @@ class Cache:
             around.config_map = config_map
             around.answered(config_map)
 
-    def created_pod(self, framework: Framework, pod: PodView, created: Created) -> None:
+    def created_pod(self, framework: Framework, pod: PodView, created: CreatedPod) -> None:
         record = self.record_of(framework)
         if record is None:
             return

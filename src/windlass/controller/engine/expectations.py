@@ -2,15 +2,15 @@
 
 from datetime import datetime, timedelta
 
-from windlass.decide.types import Created, Outcomes, Refused
+from windlass.decide.types import CreatedPod, Outcomes, RejectedPod
 from windlass.model.status import FrameworkStatus
 
 
 class Record:
     def __init__(self, framework_uid: str) -> None:
         self.framework_uid = framework_uid
-        self._created: dict[str, Created] = {}
-        self._refused: dict[str, Refused] = {}
+        self._created: dict[str, CreatedPod] = {}
+        self._rejected: dict[str, RejectedPod] = {}
         self._postponed: dict[str, float] = {}
         """By name, on the clock that never steps back."""
         self._failures: dict[str, int] = {}
@@ -30,7 +30,7 @@ class Record:
         """A view, valid until the next change."""
         return Outcomes(
             created=self._created,
-            refused=self._refused,
+            rejected=self._rejected,
             postponed={
                 name: now + timedelta(seconds=until - monotonic) for name, until in self._postponed.items()
             },
@@ -44,7 +44,7 @@ class Record:
             published_gang=self._published_gang,
         )
 
-    def created(self, name: str, created: Created | None = None) -> None:
+    def created(self, name: str, created: CreatedPod | None = None) -> None:
         """The object of this name was created. Of a pod it is told for which task attempt."""
         if created is not None:
             self._created[name] = created
@@ -58,15 +58,15 @@ class Record:
     def published_gang(self, fingerprint: str) -> None:
         self._published_gang = fingerprint
 
-    def refused(self, name: str, refused: Refused) -> None:
-        self._refused[name] = refused
+    def rejected(self, name: str, rejected: RejectedPod) -> None:
+        self._rejected[name] = rejected
 
     def failures(self, name: str) -> int:
         """How often in a row the object could not be created for now, or nothing at all could."""
         return max(self._failures.get(name, 0), self._vain_rounds - 1)
 
     def tried_pods(self, *, in_vain: bool) -> None:
-        """Some were asked for, and whether none was granted: what is refused to all is asked for less and less."""
+        """Some were asked for, and whether none was granted: what is rejected to all is asked for less and less."""
         self._vain_rounds = self._vain_rounds + 1 if in_vain else 0
 
     def postponed(self, name: str, until: float) -> None:
@@ -112,7 +112,7 @@ class Record:
     def stored(self, status: FrameworkStatus) -> None:
         """What the outcomes said is in the status now."""
         self._created.clear()
-        self._refused.clear()
+        self._rejected.clear()
         attempt = status.attempt_status
         if attempt.config_map_uid is not None:
             self._name_taken = ""

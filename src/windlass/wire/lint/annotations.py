@@ -65,7 +65,9 @@ def _check_ports(role: tree.Node, path: str, features: Features) -> Iterator[Dia
     declared = list(_declared(pod))
     is_a_member = tree.text_of(tree.dig(role, "name")) not in role_names.OUTSIDERS
     wants_ports = (
-        is_a_member and features.runtime not in _WITHOUT_PORTS and (features.uses_dns_names or features.uses_gang)
+        is_a_member
+        and features.runtime not in _WITHOUT_PORTS
+        and (features.uses_dns_names or features.uses_gang)
     )
     if wants_ports and pod is not None and not declared:
         message = (
