@@ -19,10 +19,10 @@ def yield_to_other_controller(framework: Framework, observed: Observed, now: dat
     condition = None if status is None else status.condition(ConditionType.OTHER_CONTROLLER)
     if observed.is_other_controller_reported or (condition is not None and condition.is_true):
         return Decision(status=status)
-    other_controller = observed.other_controller
+    other = observed.other_controller
     message = (
-        f"{other_controller} writes the status of this Framework as well. Windlass leaves it alone until its controller "
-        f"is started anew: stop {other_controller} before"
+        f"{other} also writes the status of this Framework. To let Windlass manage it, stop {other} and restart the "
+        "Windlass controller"
     )
     return _still(framework, ConditionType.OTHER_CONTROLLER, ReasonKind.OTHER_CONTROLLER, message, now)
 
