@@ -4,7 +4,7 @@ import pytest
 from builders import at, framework, role
 from tests.decide.worlds import World
 
-from windlass.decide.types import CreatePod, DeleteConfigMap, RelistObjects, RejectedPod
+from windlass.decide.types import CreatePod, DeleteConfigMap, RejectedPod, RelistObjects
 from windlass.model.api_failure import ApiFailure
 from windlass.model.framework import ExecutionType, RetryPolicySpec
 from windlass.model.states import State

@@ -11,13 +11,13 @@ import pytest
 from builders import NOW, at, role
 from tests.decide.worlds import World
 
-from windlass.decide import delete_owned_objects, decide, initial_status, ownership
+from windlass.decide import decide, delete_owned_objects, initial_status, ownership
 from windlass.decide.types import (
     CreateConfigMap,
     Decision,
+    DeleteAttemptPods,
     DeleteConfigMap,
     DeletePod,
-    DeleteAttemptPods,
     Observed,
     Outcomes,
     Rules,

@@ -4,7 +4,7 @@ import pytest
 from builders import framework, role
 from tests.decide.worlds import World
 
-from windlass.decide.builder import MOST_FAILURES_EXPLAINED
+from windlass.decide.builder import MAX_REPORTED_FAILURES
 from windlass.decide.types import CreatePod, DeletePod, ReasonKind
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import State
@@ -98,11 +98,11 @@ def test_a_pod_that_is_first_seen_when_it_has_ended(is_stored: bool, phase: str,
 
 def test_when_a_gang_falls_the_first_failures_are_told_by_name_and_the_rest_as_a_number() -> None:
     """A1: all of them are completed at once; nobody reads a thousand events."""
-    world = World(framework("job", role(tasks=MOST_FAILURES_EXPLAINED + 7, min_failed=1)))
+    world = World(framework("job", role(tasks=MAX_REPORTED_FAILURES + 7, min_failed=1)))
     world.start()
-    for index in range(MOST_FAILURES_EXPLAINED + 7):
+    for index in range(MAX_REPORTED_FAILURES + 7):
         world.fail(index=index)
     told = [reason for reason in world.decide().reasons if reason.kind is ReasonKind.TASK_FAILED]
-    assert len(told) == MOST_FAILURES_EXPLAINED + 1
+    assert len(told) == MAX_REPORTED_FAILURES + 1
     assert told[0].message == "Task worker-0, attempt 0, failed: ContainerUnrecognizedFailed (1)"
     assert told[-1].message == "7 more tasks failed"

@@ -7,7 +7,7 @@ import pytest
 
 from windlass.decide import failures
 from windlass.decide.default_failures import DEFAULT_FAILURE_CLASSES
-from windlass.decide.failures import Classifier, classify_creation_failure, shortened, with_defaults
+from windlass.decide.failures import Classifier, classify_creation_failure, truncate, with_defaults
 from windlass.k8s.patterns import PatternError
 from windlass.model import completion
 from windlass.model.api_failure import ApiFailure
@@ -483,8 +483,8 @@ LONG, CUT = "x" * 201, "x" * 197 + "…"
 def test_a2_long_texts_are_cut(
     before: TaskAttemptCompletionStatus, after: TaskAttemptCompletionStatus
 ) -> None:
-    assert shortened(before) == after
-    assert shortened(after) is after
+    assert truncate(before) == after
+    assert truncate(after) is after
 
 
 @pytest.mark.parametrize(
@@ -492,10 +492,10 @@ def test_a2_long_texts_are_cut(
 )
 def test_a2_what_fits_is_left_as_it_is(text: str) -> None:
     ended_so = completed(text, text, text)
-    assert shortened(ended_so) is ended_so
+    assert truncate(ended_so) is ended_so
 
 
 def test_a2_a_completion_without_a_pod() -> None:
     before = completion.task_completion(CompletionCode.POD_CREATION_PERMANENT_ERROR, LONG)
-    after = shortened(before)
+    after = truncate(before)
     assert (after.diagnostics, after.pod) == (CUT, None)

@@ -139,7 +139,7 @@ def test_each_attempt_sees_to_its_service() -> None:
 # Whether every task has an address
 
 
-def attempt_of(**roles: list[TaskStatus]) -> FrameworkAttemptStatus:
+def owner_uid_of(**roles: list[TaskStatus]) -> FrameworkAttemptStatus:
     return FrameworkAttemptStatus(
         start_time=NOW,
         config_map_name="job-attempt",
@@ -165,16 +165,16 @@ BOTH = (GangMember("pod-0", A), GangMember("pod-1", B))
 @pytest.mark.parametrize(
     ("workers", "attempt", "members"),
     [
-        (2, attempt_of(worker=[task(0, A), task(1, B)]), {"worker": BOTH}),
-        (2, attempt_of(worker=[task(0, A), task(1, None)]), None),
-        (2, attempt_of(worker=[task(0, A), task(1, "")]), None),
-        (2, attempt_of(worker=[task(0, A)]), None),
-        (2, attempt_of(), None),
-        (1, attempt_of(worker=[task(0, A), task(1, None, is_scaled_away=True)]), {"worker": BOTH[:1]}),
-        (1, attempt_of(worker=[task(0, A), task(1, B, is_scaled_away=True)]), {"worker": BOTH[:1]}),
-        (2, attempt_of(worker=[task(0, A), task(1, B, is_scaled_away=True)]), None),
-        (1, attempt_of(worker=[task(0, A)], ps=[task(0, None)]), {"worker": BOTH[:1]}),
-        (0, attempt_of(), {"worker": ()}),
+        (2, owner_uid_of(worker=[task(0, A), task(1, B)]), {"worker": BOTH}),
+        (2, owner_uid_of(worker=[task(0, A), task(1, None)]), None),
+        (2, owner_uid_of(worker=[task(0, A), task(1, "")]), None),
+        (2, owner_uid_of(worker=[task(0, A)]), None),
+        (2, owner_uid_of(), None),
+        (1, owner_uid_of(worker=[task(0, A), task(1, None, is_scaled_away=True)]), {"worker": BOTH[:1]}),
+        (1, owner_uid_of(worker=[task(0, A), task(1, B, is_scaled_away=True)]), {"worker": BOTH[:1]}),
+        (2, owner_uid_of(worker=[task(0, A), task(1, B, is_scaled_away=True)]), None),
+        (1, owner_uid_of(worker=[task(0, A)], ps=[task(0, None)]), {"worker": BOTH[:1]}),
+        (0, owner_uid_of(), {"worker": ()}),
     ],
     ids=[
         "everybody",
@@ -198,7 +198,7 @@ def test_members(workers: int, attempt: FrameworkAttemptStatus, members: Members
 def test_members_in_the_order_of_the_spec() -> None:
     """The status may have its roles in another one."""
     spec = framework("job", role("ps", 1), role("worker", 1)).spec
-    found = members_of(spec, attempt_of(worker=[task(0, A)], ps=[task(0, B, "pod-1")]))
+    found = members_of(spec, owner_uid_of(worker=[task(0, A)], ps=[task(0, B, "pod-1")]))
     assert found is not None
     assert list(found.items()) == [("ps", BOTH[1:]), ("worker", BOTH[:1])]
 

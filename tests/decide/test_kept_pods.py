@@ -4,7 +4,7 @@ import pytest
 from builders import framework, role
 from tests.decide.worlds import World
 
-from windlass.decide.types import DeleteConfigMap, DeleteFramework, DeletePod, DeleteAttemptPods
+from windlass.decide.types import DeleteAttemptPods, DeleteConfigMap, DeleteFramework, DeletePod
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec
 from windlass.model.states import State
 

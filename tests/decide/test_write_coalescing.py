@@ -13,8 +13,8 @@ from windlass.decide.types import (
     CreateConfigMap,
     CreatePod,
     CreateService,
-    DeletePod,
     DeleteAttemptPods,
+    DeletePod,
 )
 from windlass.model.framework import Framework
 from windlass.model.states import State

@@ -20,15 +20,15 @@ from windlass.decide.types import (
     CreatePod,
     CreateService,
     Decision,
+    DeleteAttemptPods,
     DeleteConfigMap,
     DeleteFramework,
     DeletePod,
-    DeleteAttemptPods,
-    RelistObjects,
     Observed,
     Outcomes,
     PublishGang,
     RejectedPod,
+    RelistObjects,
     Rules,
 )
 from windlass.model import names

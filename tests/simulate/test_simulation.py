@@ -106,7 +106,7 @@ def test_a_deleted_config_map_costs_one_attempt() -> None:
 
 
 def _retry_always(*_: object) -> retry.RetryDecision:
-    return retry.RetryDecision(retries=True, is_counted=True, reason="planted")
+    return retry.RetryDecision(should_retry=True, is_counted=True, reason="planted")
 
 
 def _delete_no_strays(*_: object, **__: object) -> None:
@@ -115,7 +115,7 @@ def _delete_no_strays(*_: object, **__: object) -> None:
 
 @pytest.mark.parametrize(
     ("module", "name", "mistake"),
-    [(retry, "decide_retry", _retry_always), (deletion, "delete_strays", _delete_no_strays)],
+    [(retry, "decide_retry", _retry_always), (deletion, "delete_unclaimed_pods", _delete_no_strays)],
     ids=["retries without end", "strays are left alone"],
 )
 def test_a_planted_mistake_breaks_a_guarantee(

@@ -4,6 +4,7 @@ No I/O, no clock, no logging, no manifests. `decide` in `windlass.decide.decisio
 and comes out is in `windlass.decide.types`; which state may follow which is data in `windlass.decide.transitions`.
 """
 
-from windlass.decide.decision import delete_owned_objects, decide
+from windlass.decide.decision import decide
+from windlass.decide.deletion import delete_owned_objects
 
-__all__ = ["delete_owned_objects", "decide"]
+__all__ = ["decide", "delete_owned_objects"]

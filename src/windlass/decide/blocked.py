@@ -24,14 +24,14 @@ def yield_to_other_controller(framework: Framework, observed: Observed, now: dat
         f"{other} also writes the status of this Framework. To let Windlass manage it, stop {other} and restart the "
         "Windlass controller"
     )
-    return _still(framework, ConditionType.OTHER_CONTROLLER, ReasonKind.OTHER_CONTROLLER, message, now)
+    return _block(framework, ConditionType.OTHER_CONTROLLER, ReasonKind.OTHER_CONTROLLER, message, now)
 
 
 def report_invalid_spec(framework: Framework, nonsense: str, now: datetime) -> Decision:
-    return _still(framework, ConditionType.INVALID, ReasonKind.INVALID, nonsense, now)
+    return _block(framework, ConditionType.INVALID, ReasonKind.INVALID, nonsense, now)
 
 
-def _still(
+def _block(
     framework: Framework, condition: ConditionType, kind: ReasonKind, message: str, now: datetime
 ) -> Decision:
     status = framework.status or _without_tasks(framework, now.replace(microsecond=0))

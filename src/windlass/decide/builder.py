@@ -12,10 +12,10 @@ from windlass.decide.types import (
     ABOUT_ACTIONS,
     Action,
     Decision,
-    RelistObjects,
     Observed,
     Reason,
     ReasonKind,
+    RelistObjects,
     Rules,
 )
 from windlass.model.completion import TaskAttemptCompletionStatus
@@ -24,15 +24,15 @@ from windlass.model.framework import Framework
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 
-LONGEST_SEC = 100 * 365 * 24 * 3600
+MAX_DELAY_SEC = 100 * 365 * 24 * 3600
 """A deadline beyond a hundred years is none; a date has no room for much more."""
-WATCH_PATIENCE_SEC = 30
-MOST_FAILURES_EXPLAINED = 50
-WHOLE_MESSAGES = 10
+RELIST_AFTER_SEC = 30
+MAX_REPORTED_FAILURES = 50
+MAX_FULL_MESSAGES = 10
 """So many long termination messages per attempt are kept whole; the others are cut."""
 
 
-class Draft:
+class DecisionBuilder:
     """What the steps of one decision work on."""
 
     def __init__(
@@ -53,12 +53,12 @@ class Draft:
         self.reasons: list[Reason] = []
         self.wake_at: datetime | None = None
         self.name_taken = ""
-        self._whole_messages: int | None = None
+        self._full_messages: int | None = None
         self.failures = 0
         self._counted: tuple[TaskRoleStatus, ...] | None = None
-        self._censuses: tuple[completion.Census, ...] = ()
+        self._role_counts: tuple[completion.RoleCounts, ...] = ()
 
-    def go_on_from(self, unstored: Decision) -> None:
+    def resume_from(self, unstored: Decision) -> None:
         """With its reasons, but for those that are found anew as long as they hold."""
         self.status = unstored.status or self.status
         self.failures = unstored.failures
@@ -71,41 +71,41 @@ class Draft:
     def act(self, action: Action) -> None:
         self.actions.append(action)
 
-    def look(self) -> None:
+    def relist(self) -> None:
         """Ask for the objects once, however many are missing."""
         if not any(isinstance(action, RelistObjects) for action in self.actions):
             self.actions.append(RelistObjects())
 
-    def look_if_still_unshown(self, since: datetime) -> None:
+    def relist_if_unconfirmed(self, since: datetime) -> None:
         """An object was deleted before the watch had shown it: do not count on the watch to show that it is gone."""
-        if self.is_due(since, WATCH_PATIENCE_SEC):
-            self.look()
+        if self.is_due(since, RELIST_AFTER_SEC):
+            self.relist()
 
-    def explain(
+    def report(
         self, kind: ReasonKind, message: str, role: str = "", index: int = -1, *, is_warning: bool = False
     ) -> None:
         self.reasons.append(Reason(kind, message, role, index, is_warning))
 
-    def explain_failure(self, role: str, task: TaskStatus, ended: TaskAttemptCompletionStatus) -> None:
+    def report_failure(self, role: str, task: TaskStatus, ended: TaskAttemptCompletionStatus) -> None:
         """The first few by name: when a gang falls, nobody reads ten thousand events."""
         self.failures += 1
-        if self.failures <= MOST_FAILURES_EXPLAINED:
+        if self.failures <= MAX_REPORTED_FAILURES:
             attempt = f"Task {role}-{task.index}, attempt {task.attempt_status.id}"
             message = f"{attempt}, failed: {ended.phrase} ({ended.code})"
-            self.explain(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
+            self.report(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
 
     @property
     def other_failures(self) -> tuple[Reason, ...]:
         """In one sentence."""
-        others = self.failures - MOST_FAILURES_EXPLAINED
+        others = self.failures - MAX_REPORTED_FAILURES
         if others <= 0:
             return ()
         return (Reason(ReasonKind.TASK_FAILED, f"{others} more tasks failed", is_warning=True),)
 
-    def explain_end_of_attempt(self, kind: ReasonKind, message: str) -> None:
+    def report_end_of_attempt(self, kind: ReasonKind, message: str) -> None:
         self.reasons.append(Reason(kind, message, status=self.status))
 
-    def explain_end_of_task(self, kind: ReasonKind, message: str, role: str, task: TaskStatus) -> None:
+    def report_end_of_task(self, kind: ReasonKind, message: str, role: str, task: TaskStatus) -> None:
         self.reasons.append(Reason(kind, message, role, task.index, task=task))
 
     def wake(self, at: datetime) -> None:
@@ -114,7 +114,7 @@ class Draft:
 
     def is_due(self, since: datetime, seconds: int) -> bool:
         """Whether that many seconds have passed; if not, the Framework is woken when they have."""
-        return self.is_past(since + timedelta(seconds=min(seconds, LONGEST_SEC)))
+        return self.is_past(since + timedelta(seconds=min(seconds, MAX_DELAY_SEC)))
 
     def is_past(self, due: datetime) -> bool:
         """Whether that moment has come; if not, the Framework is woken when it has."""
@@ -124,7 +124,7 @@ class Draft:
         return False
 
     def move(self, state: State) -> None:
-        self.status = transitions.moved(self.status, state, self.now)
+        self.status = transitions.with_state(self.status, state, self.now)
 
     def with_attempt(self, **changes: object) -> None:
         attempt = msgspec.structs.replace(self.status.attempt_status, **changes)
@@ -134,27 +134,27 @@ class Draft:
         if roles is not self.status.attempt_status.task_role_statuses:
             self.with_attempt(task_role_statuses=roles)
 
-    def censuses(self) -> tuple[completion.Census, ...]:
+    def role_counts(self) -> tuple[completion.RoleCounts, ...]:
         """How the tasks stand. Counted anew only if one of them has changed."""
         roles = self.status.attempt_status.roles
         if roles is not self._counted:
             self._counted = roles
-            self._censuses = tuple(completion.census_of(role) for role in roles)
-        return self._censuses
+            self._role_counts = tuple(completion.count_tasks(role) for role in roles)
+        return self._role_counts
 
-    def trimmed(self, ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
+    def limit_messages(self, ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
         """A few long messages of an attempt are kept whole; the others are cut (A2)."""
-        cut = failures.shortened(ended)
+        cut = failures.truncate(ended)
         if cut is ended:
             return ended
-        if self._whole_messages is None:
-            self._whole_messages = sum(
+        if self._full_messages is None:
+            self._full_messages = sum(
                 _is_long(task.attempt_status.completion_status)
                 for role in self.status.attempt_status.roles
                 for task in role.task_statuses
             )
-        self._whole_messages += 1
-        return ended if self._whole_messages <= WHOLE_MESSAGES else cut
+        self._full_messages += 1
+        return ended if self._full_messages <= MAX_FULL_MESSAGES else cut
 
 
 def _is_of_other_failures(reason: Reason) -> bool:
@@ -162,4 +162,4 @@ def _is_of_other_failures(reason: Reason) -> bool:
 
 
 def _is_long(ended: TaskAttemptCompletionStatus | None) -> bool:
-    return ended is not None and failures.shortened(ended) is not ended
+    return ended is not None and failures.truncate(ended) is not ended

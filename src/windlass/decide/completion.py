@@ -17,7 +17,7 @@ from windlass.model.states import COMPLETED, RUNNING
 from windlass.model.status import Summary, TaskRoleStatus, TaskStatus
 
 
-class Census(msgspec.Struct, frozen=True):
+class RoleCounts(msgspec.Struct, frozen=True):
     """A role's tasks, sorted by how they stand. Tasks that are being scaled away are not in it, and a task that ended
     because its attempt did, such as a parameter server, neither succeeded nor failed."""
 
@@ -32,7 +32,7 @@ class Census(msgspec.Struct, frozen=True):
         return len(self.succeeded) + len(self.failed)
 
 
-def census_of(role: TaskRoleStatus) -> Census:
+def count_tasks(role: TaskRoleStatus) -> RoleCounts:
     tasks = running = 0
     succeeded: list[TaskStatus] = []
     failed: list[TaskStatus] = []
@@ -48,20 +48,20 @@ def census_of(role: TaskRoleStatus) -> Census:
                 succeeded.append(task)
             elif ended.code != CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION:
                 failed.append(task)
-    return Census(role.name, tasks, running, tuple(succeeded), tuple(failed))
+    return RoleCounts(role.name, tasks, running, tuple(succeeded), tuple(failed))
 
 
-def summary_of(censuses: tuple[Census, ...]) -> Summary:
+def summary_of(role_counts: tuple[RoleCounts, ...]) -> Summary:
     tasks = running = succeeded = failed = 0
-    for census in censuses:
-        tasks += census.tasks
-        running += census.running
-        succeeded += len(census.succeeded)
-        failed += len(census.failed)
+    for counts in role_counts:
+        tasks += counts.tasks
+        running += counts.running
+        succeeded += len(counts.succeeded)
+        failed += len(counts.failed)
     return Summary(tasks, running, succeeded, failed)
 
 
-class _RuleMet(msgspec.Struct, frozen=True):
+class _MetPolicy(msgspec.Struct, frozen=True):
     at: datetime
     order: int
     role: str
@@ -69,23 +69,25 @@ class _RuleMet(msgspec.Struct, frozen=True):
     message: str
 
 
-def evaluate(spec: FrameworkSpec, censuses: tuple[Census, ...]) -> FrameworkAttemptCompletionStatus | None:
+def evaluate(
+    spec: FrameworkSpec, role_counts: tuple[RoleCounts, ...]
+) -> FrameworkAttemptCompletionStatus | None:
     """How the attempt ends, or None while that is open."""
-    by_role = {census.role: census for census in censuses}
+    by_role = {counts.role: counts for counts in role_counts}
     met = [
         rule
         for role in spec.task_roles
         if role.name in by_role
-        for rule in _rules_met(role.framework_attempt_completion_policy, by_role[role.name])
+        for rule in _met_policies(role.framework_attempt_completion_policy, by_role[role.name])
     ]
     if met:
-        return _inherited(min(met, key=lambda rule: (rule.at, rule.order)))
-    tasks = sum(census.tasks for census in censuses)
+        return _inherit_completion(min(met, key=lambda rule: (rule.at, rule.order)))
+    tasks = sum(counts.tasks for counts in role_counts)
     # One that was scaled away and is wanted again has a successor that is still to come.
     are_all_there = tasks >= sum(role.task_number for role in spec.task_roles)
-    are_all_completed = tasks == sum(census.completed for census in censuses)
+    are_all_completed = tasks == sum(counts.completed for counts in role_counts)
     if tasks > 0 and are_all_there and are_all_completed:
-        failed = sum(len(census.failed) for census in censuses)
+        failed = sum(len(counts.failed) for counts in role_counts)
         return framework_completion(
             CompletionCode.SUCCEEDED,
             f"All {tasks} tasks have completed, {failed} of them failed, and no completion policy was met",
@@ -93,17 +95,17 @@ def evaluate(spec: FrameworkSpec, censuses: tuple[Census, ...]) -> FrameworkAtte
     return None
 
 
-def _rules_met(policy: CompletionPolicySpec, census: Census) -> list[_RuleMet]:
+def _met_policies(policy: CompletionPolicySpec, counts: RoleCounts) -> list[_MetPolicy]:
     met = []
     for order, name, limit, tasks in (
-        (0, "Failed", policy.min_failed_task_count, census.failed),
-        (1, "Succeeded", policy.min_succeeded_task_count, census.succeeded),
+        (0, "Failed", policy.min_failed_task_count, counts.failed),
+        (1, "Succeeded", policy.min_succeeded_task_count, counts.succeeded),
     ):
-        is_switched_on = limit > 0
-        if is_switched_on and len(tasks) >= limit:
+        is_enabled = limit > 0
+        if is_enabled and len(tasks) >= limit:
             decider = heapq.nsmallest(limit, tasks, key=_completed_at)[-1]
             message = f"{name}TaskCount {len(tasks)} has reached Min{name}TaskCount {limit} in the TaskRole"
-            met.append(_RuleMet(_completed_at(decider)[0], order, census.role, decider, message))
+            met.append(_MetPolicy(_completed_at(decider)[0], order, counts.role, decider, message))
     return met
 
 
@@ -112,7 +114,7 @@ def _completed_at(task: TaskStatus) -> tuple[datetime, int]:
     return task.completion_time or task.transition_time, task.index
 
 
-def _inherited(rule: _RuleMet) -> FrameworkAttemptCompletionStatus:
+def _inherit_completion(rule: _MetPolicy) -> FrameworkAttemptCompletionStatus:
     completion = rule.task.attempt_status.completion_status
     assert completion is not None  # noqa: S101 - a completed task has one
     return _with_trigger(

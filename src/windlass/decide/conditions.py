@@ -5,38 +5,43 @@ from datetime import datetime
 import msgspec
 
 from windlass.decide import suspend
-from windlass.decide.builder import Draft
+from windlass.decide.builder import DecisionBuilder
 from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
-STANDING_STILL = (ConditionType.INVALID, ConditionType.OTHER_CONTROLLER)
+BLOCKING_CONDITIONS = (ConditionType.INVALID, ConditionType.OTHER_CONTROLLER)
 """Over as soon as anything is decided."""
 
 
-def update(draft: Draft) -> None:
-    status = draft.status
+def update(builder: DecisionBuilder) -> None:
+    status = builder.status
     conditions = status.conditions
     completion = status.attempt_status.completion_status
     if status.state is State.COMPLETED and completion is not None:
         kind = ConditionType.FAILED if completion.type.is_failed else ConditionType.COMPLETE
         message = f"{completion.phrase} ({completion.code}): {completion.diagnostics}"
-        conditions = _with(conditions, kind, completion.phrase, message, draft.now)
+        conditions = _with(conditions, kind, completion.phrase, message, builder.now)
     is_waiting = status.state is State.ATTEMPT_CREATION_PENDING
     conditions = _set(
         conditions,
         ConditionType.SUSPENDED,
-        is_waiting and suspend.is_suspended(draft.spec),
+        is_waiting and suspend.is_suspended(builder.spec),
         "Suspended",
         "spec.suspend is true",
-        draft.now,
+        builder.now,
     )
     conditions = _set(
-        conditions, ConditionType.NAME_TAKEN, bool(draft.name_taken), "NameTaken", draft.name_taken, draft.now
+        conditions,
+        ConditionType.NAME_TAKEN,
+        bool(builder.name_taken),
+        "NameTaken",
+        builder.name_taken,
+        builder.now,
     )
-    for kind in STANDING_STILL if conditions else ():
-        conditions = _set(conditions, kind, False, "", "", draft.now)
+    for kind in BLOCKING_CONDITIONS if conditions else ():
+        conditions = _set(conditions, kind, False, "", "", builder.now)
     if conditions is not status.conditions:
-        draft.status = msgspec.structs.replace(status, conditions=conditions)
+        builder.status = msgspec.structs.replace(status, conditions=conditions)
 
 
 def with_condition(

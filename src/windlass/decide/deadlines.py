@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from windlass.decide.builder import Draft
+from windlass.decide.builder import DecisionBuilder
 from windlass.model.completion import (
     CompletionCode,
     CompletionTrigger,
@@ -17,12 +17,12 @@ _WAITING = frozenset(
 )
 
 
-def active_deadline(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
+def active_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
     """Over all attempts; the time in which the Framework was held is left out."""
-    limit = draft.spec.active_deadline_seconds
-    if limit is None or draft.status.holding.since is not None:
+    limit = builder.spec.active_deadline_seconds
+    if limit is None or builder.status.holding.since is not None:
         return None
-    if not draft.is_due(draft.status.start_time, limit + draft.status.holding.total_sec):
+    if not builder.is_due(builder.status.start_time, limit + builder.status.holding.total_sec):
         return None
     return framework_completion(
         CompletionCode.ACTIVE_DEADLINE_EXCEEDED,
@@ -30,21 +30,21 @@ def active_deadline(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
     )
 
 
-def pending_deadline(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
+def pending_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
     """The first task that waits for its pod to run for too long ends the attempt."""
-    limit = draft.spec.pending_deadline_seconds
+    limit = builder.spec.pending_deadline_seconds
     if limit is None:
         return None
     waiting = [
-        (_waiting_since(draft, task), role.name, task)
-        for role in draft.status.attempt_status.roles
+        (_waiting_since(builder, task), role.name, task)
+        for role in builder.status.attempt_status.roles
         for task in role.task_statuses
         if task.state in _WAITING and not task.deletion_pending
     ]
     if not waiting:
         return None
     since, role_name, task = min(waiting, key=lambda entry: entry[0])
-    if not draft.is_due(since, limit):
+    if not builder.is_due(since, limit):
         return None
     return framework_completion(
         CompletionCode.PENDING_DEADLINE_EXCEEDED,
@@ -57,9 +57,9 @@ def pending_deadline(draft: Draft) -> FrameworkAttemptCompletionStatus | None:
     )
 
 
-def _waiting_since(draft: Draft, task: TaskStatus) -> datetime:
+def _waiting_since(builder: DecisionBuilder, task: TaskStatus) -> datetime:
     """A pod waits since it is there. A task without a pod waits since its attempt may have pods."""
-    config_map = draft.observed.config_map
+    config_map = builder.observed.config_map
     began = None if config_map is None else config_map.metadata.creation_timestamp
     if task.state is State.ATTEMPT_PREPARING or began is None:
         return task.transition_time

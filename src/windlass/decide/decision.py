@@ -14,7 +14,7 @@ from windlass.decide import (
     initial_status,
     write_coalescing,
 )
-from windlass.decide.builder import Draft
+from windlass.decide.builder import DecisionBuilder
 from windlass.decide.types import Decision, Observed, Rules
 from windlass.model.framework import Framework
 from windlass.model.states import State
@@ -22,7 +22,7 @@ from windlass.wire import semantic_validation
 
 DEFAULT_RULES = Rules()
 
-STEPS: dict[State, Callable[[Draft], bool]] = {
+STEPS: dict[State, Callable[[DecisionBuilder], bool]] = {
     State.ATTEMPT_CREATION_PENDING: attempt.while_creation_is_pending,
     State.ATTEMPT_CREATION_REQUESTED: attempt.while_creation_is_requested,
     State.ATTEMPT_PREPARING: attempt.while_active,
@@ -50,34 +50,29 @@ def decide(
     if observed.other_controller:
         return blocked.yield_to_other_controller(framework, observed, now)
     if framework.is_deleting:
-        return deletion.of_deleting_framework(framework, observed, now, rules)
+        return deletion.delete_owned_objects(framework, observed, now, rules)
     if nonsense := semantic_validation.semantic_error(framework):
         return blocked.report_invalid_spec(framework, nonsense, now)
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
-    draft = Draft(framework, status, observed, now, rules)
+    builder = DecisionBuilder(framework, status, observed, now, rules)
     if unstored is not None and write_coalescing.is_resumable(framework, unstored.status):
-        draft.go_on_from(unstored)
-    while STEPS[draft.status.state](draft):
-        draft.actions.clear()
-        draft.wake_at = None
-    _summarise(draft)
-    conditions.update(draft)
+        builder.resume_from(unstored)
+    while STEPS[builder.status.state](builder):
+        builder.actions.clear()
+        builder.wake_at = None
+    _summarise(builder)
+    conditions.update(builder)
     return Decision(
-        status=draft.status,
-        actions=tuple(draft.actions),
-        wake_at=draft.wake_at,
-        reasons=(*draft.reasons, *draft.other_failures),
-        failures=draft.failures,
-        may_wait=write_coalescing.may_wait(framework, draft.status, draft.actions),
+        status=builder.status,
+        actions=tuple(builder.actions),
+        wake_at=builder.wake_at,
+        reasons=(*builder.reasons, *builder.other_failures),
+        failures=builder.failures,
+        may_wait=write_coalescing.may_wait(framework, builder.status, builder.actions),
     )
 
 
-def delete_owned_objects(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
-    """What a Framework that is gone has left behind goes too, and is not left to the garbage collector."""
-    return deletion.of_deleting_framework(framework, observed, now, rules)
-
-
-def _summarise(draft: Draft) -> None:
-    summary = completion.summary_of(draft.censuses())
-    if summary != draft.status.summary:
-        draft.status = msgspec.structs.replace(draft.status, summary=summary)
+def _summarise(builder: DecisionBuilder) -> None:
+    summary = completion.summary_of(builder.role_counts())
+    if summary != builder.status.summary:
+        builder.status = msgspec.structs.replace(builder.status, summary=summary)

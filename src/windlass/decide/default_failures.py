@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from windlass.model.completion import CompletionType, CompletionTypeAttribute
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
 
-ANYTHING = "(?s).*"
+ANY_TEXT = "(?s).*"
 """Matches whatever a field holds, and so brings it into the diagnostics."""
 
 
@@ -18,7 +18,7 @@ def exit_code_pattern(code: int) -> PodPattern:
     return PodPattern(
         containers=(
             ContainerPattern(
-                name_regex=ANYTHING, message_regex=ANYTHING, code_range=IntRange(min=code, max=code)
+                name_regex=ANY_TEXT, message_regex=ANY_TEXT, code_range=IntRange(min=code, max=code)
             ),
         )
     )
@@ -94,7 +94,7 @@ def _container_class(
     code: int, phrase: str, reasons: Sequence[str], message_regex: str, *attributes: CompletionTypeAttribute
 ) -> FailureClass:
     container = ContainerPattern(
-        name_regex=ANYTHING, reason_regex=_one_of(reasons), message_regex=message_regex
+        name_regex=ANY_TEXT, reason_regex=_one_of(reasons), message_regex=message_regex
     )
     pattern = PodPattern(containers=(container,))
     return FailureClass(code, phrase, CompletionType(attributes=attributes), (pattern,))
@@ -118,13 +118,13 @@ DEFAULT_FAILURE_CLASSES: tuple[FailureClass, ...] = (
         -1201, "ContainerCommandCannotRun", _START_REASONS, _COMMAND_CANNOT_RUN, _PERMANENT, _USER
     ),
     _container_class(-1202, "ContainerRuntimeFailed", _START_REASONS, _RUNTIME_FAILED, _TRANSIENT, _PLATFORM),
-    _container_class(-1203, "ContainerStartFailed", _START_REASONS, ANYTHING),
+    _container_class(-1203, "ContainerStartFailed", _START_REASONS, ANY_TEXT),
     # The kubelet lost track of the container, as after a restart of its machine; containerd then says `Unknown`, 255.
     _container_class(
         -1204,
         "ContainerStatusUnknown",
         ("ContainerStatusUnknown", "Unknown"),
-        ANYTHING,
+        ANY_TEXT,
         _TRANSIENT,
         _PLATFORM,
     ),

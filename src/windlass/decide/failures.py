@@ -25,7 +25,7 @@ from windlass.model.pods import ContainerStatus, ContainerTerminated, PodPhase, 
 
 SUCCEEDED_DIAGNOSTICS = "Pod succeeded"
 UNRECOGNIZED_PHRASE = "ContainerUnrecognizedFailed"
-KEPT_BYTES = 200
+MAX_TEXT_BYTES = 200
 """How much is kept of each text of a task attempt that is not kept whole (A2)."""
 
 PREDEFINED_FAILURE_CLASSES = tuple(
@@ -50,7 +50,7 @@ NOT_STARTED = frozenset({"RunContainerError", "CreateContainerError", "CreateCon
 """Why a kubelet waits for a container that it could not start."""
 NOT_STARTED_CODE = 128
 """The exit code of a container that could not be started, where one is told."""
-MOST_REMEMBERED = 1000
+MAX_CACHED_MATCHES = 1000
 _Match = tuple[FailureClass | None, str]
 """The class that matched first, if one did, and the diagnostics."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -84,26 +84,26 @@ class Classifier:
             (_PodMatcher(pattern), failure) for failure in classes for pattern in failure.pod_patterns
         )
         self._reads_names = any(pattern.name_regex for failure in classes for pattern in failure.pod_patterns)
-        self._remembered: dict[PodCompletionStatus, _Match] = {}
+        self._cache: dict[PodCompletionStatus, _Match] = {}
 
     def classify(self, pod: PodView) -> TaskAttemptCompletionStatus:
         """How the task attempt of a pod ended that is Succeeded or Failed."""
         kept = pod_completion(pod)
         if pod.status.phase == PodPhase.SUCCEEDED:
             return completion.task_completion(CompletionCode.SUCCEEDED, SUCCEEDED_DIAGNOSTICS, kept)
-        match = self._search(pod.name, kept) if self._reads_names else self._recall(kept)
+        match = self._search(pod.name, kept) if self._reads_names else self._cached_search(kept)
         failure, diagnostics = match
         if failure is None:
             return _unmatched(pod, diagnostics, kept)
         return TaskAttemptCompletionStatus(failure.code, failure.phrase, failure.type, diagnostics, kept)
 
-    def _recall(self, kept: PodCompletionStatus) -> _Match:
+    def _cached_search(self, kept: PodCompletionStatus) -> _Match:
         """When a gang falls, most of its pods end alike: the expressions are tried on the first of them."""
-        match = self._remembered.get(kept)
+        match = self._cache.get(kept)
         if match is None:
-            if len(self._remembered) >= MOST_REMEMBERED:
-                self._remembered.clear()
-            match = self._remembered[kept] = self._search("", kept)
+            if len(self._cache) >= MAX_CACHED_MATCHES:
+                self._cache.clear()
+            match = self._cache[kept] = self._search("", kept)
         return match
 
     def _search(self, pod_name: str, kept: PodCompletionStatus) -> _Match:
@@ -121,7 +121,7 @@ def with_defaults(configured: Sequence[FailureClass]) -> tuple[FailureClass, ...
             failure,
             pod_patterns=tuple(
                 msgspec.structs.replace(
-                    pattern, containers=tuple(_of_failed(container) for container in pattern.containers)
+                    pattern, containers=tuple(_failed_only(container) for container in pattern.containers)
                 )
                 for pattern in failure.pod_patterns
             ),
@@ -159,23 +159,23 @@ def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatu
     reason = failure.reason or _REASONS.get(failure.code, "")
     is_about_quota = reason == "Forbidden" and "exceeded quota" in failure.message
     # The request arrived in pieces: the server could not tell what kind of object it was.
-    was_garbled = "object provided is unrecognized" in failure.message
+    is_garbled = "object provided is unrecognized" in failure.message
     code = _CREATION_CODES.get(reason)
-    is_for_now = is_about_quota or was_garbled or _is_about_the_controller(failure)
-    if failure.code == 0 or code is None or is_for_now:
+    is_temporary = is_about_quota or is_garbled or _is_controller_forbidden(failure)
+    if failure.code == 0 or code is None or is_temporary:
         return None
     return completion.task_completion(code, f"Failed to create Pod: {failure.message}")
 
 
-def _is_about_the_controller(failure: ApiFailure) -> bool:
+def _is_controller_forbidden(failure: ApiFailure) -> bool:
     """It may not create pods at all: a role is missing, or the server has just started and does not know its roles yet.
     That is no fault of this pod, which the authorizer does not even name; admission would."""
     return failure.code == 403 and failure.message.startswith("pods is forbidden: User ")
 
 
-def shortened(ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
-    """With its texts cut to `KEPT_BYTES` bytes each (A2); the same object if none is longer."""
-    if _is_brief(ended):
+def truncate(ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
+    """With its texts cut to `MAX_TEXT_BYTES` bytes each (A2); the same object if none is longer."""
+    if _is_short_enough(ended):
         return ended
     pod = ended.pod
     diagnostics = _cut(ended.diagnostics)
@@ -185,7 +185,7 @@ def shortened(ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus
     return msgspec.structs.replace(ended, diagnostics=diagnostics, pod=short_pod)
 
 
-def _is_brief(ended: TaskAttemptCompletionStatus) -> bool:
+def _is_short_enough(ended: TaskAttemptCompletionStatus) -> bool:
     """Whether nothing needs cutting, as of most attempts."""
     pod = ended.pod
     if not _is_short(ended.diagnostics) or (pod is not None and not _is_short(pod.message)):
@@ -194,7 +194,7 @@ def _is_brief(ended: TaskAttemptCompletionStatus) -> bool:
 
 
 def _is_short(text: str) -> bool:
-    return len(text) <= KEPT_BYTES and (text.isascii() or len(text.encode()) <= KEPT_BYTES)
+    return len(text) <= MAX_TEXT_BYTES and (text.isascii() or len(text.encode()) <= MAX_TEXT_BYTES)
 
 
 def _cut_pod(pod: PodCompletionStatus) -> PodCompletionStatus:
@@ -216,10 +216,10 @@ def _cut(text: str) -> str:
         return text
     whole = text.encode()
     ellipsis = "…"
-    return whole[: KEPT_BYTES - len(ellipsis.encode())].decode(errors="ignore") + ellipsis
+    return whole[: MAX_TEXT_BYTES - len(ellipsis.encode())].decode(errors="ignore") + ellipsis
 
 
-def _of_failed(pattern: ContainerPattern) -> ContainerPattern:
+def _failed_only(pattern: ContainerPattern) -> ContainerPattern:
     if pattern.code_range.min is not None:
         return pattern
     return msgspec.structs.replace(pattern, code_range=IntRange(min=1, max=pattern.code_range.max))
@@ -263,7 +263,7 @@ class _PodMatcher:
     def match(self, pod_name: str, kept: PodCompletionStatus) -> MatchedPod | None:
         if self.containers and not kept.containers:
             return None
-        texts = _find_all(
+        texts = _search_all(
             ((self.name, pod_name), (self.reason, kept.reason), (self.message, kept.message)),
         )
         if texts is None:
@@ -299,7 +299,7 @@ class _ContainerMatcher:
     def match(self, container: ContainerCompletionStatus) -> MatchedContainer | None:
         if not (self.codes.holds(container.code) and self.signals.holds(container.signal)):
             return None
-        texts = _find_all(
+        texts = _search_all(
             (
                 (self.reason, container.reason),
                 (self.message, container.message),
@@ -313,7 +313,7 @@ class _ContainerMatcher:
         return MatchedContainer(name, reason or "", message or "", signal, container.code)
 
 
-def _find_all(
+def _search_all(
     searches: tuple[tuple[Callable[[str], str | None] | None, str], ...],
 ) -> list[str | None] | None:
     """What each expression finds in its text, None where there is no expression; None if one finds nothing."""

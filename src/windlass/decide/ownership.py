@@ -10,12 +10,12 @@ from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import TaskStatus
 
 
-class Sight(Enum):
+class Presence(Enum):
     """What is known about the object of a UID."""
 
     PRESENT = auto()
     """It exists, and the watch has shown it."""
-    UNSHOWN = auto()
+    UNCONFIRMED = auto()
     """It exists by the answer to its creation; the watch has not shown it."""
     GONE = auto()
     """It existed, and does not any more."""
@@ -23,10 +23,10 @@ class Sight(Enum):
     """The status names it and nobody here has ever heard of it."""
 
 
-def sight_of(uid: str, found: ObjectView | None, observed: Observed) -> Sight:
+def presence_of(uid: str, found: ObjectView | None, observed: Observed) -> Presence:
     if found is not None and found.metadata.uid == uid:
-        return Sight.UNSHOWN if uid in observed.unconfirmed else Sight.PRESENT
-    return Sight.GONE if uid in observed.known else Sight.UNKNOWN
+        return Presence.UNCONFIRMED if uid in observed.unconfirmed else Presence.PRESENT
+    return Presence.GONE if uid in observed.known else Presence.UNKNOWN
 
 
 def is_our_config_map(config_map: ConfigMapView, framework_uids: AbstractSet[str]) -> bool:
@@ -44,7 +44,7 @@ def is_our_pod(pod: PodView, framework_uids: AbstractSet[str]) -> bool:
     )
 
 
-def attempt_of(pod: PodView) -> str:
+def owner_uid_of(pod: PodView) -> str:
     """The UID of the ConfigMap that the pod belongs to."""
     controller = pod.controller
     return "" if controller is None else controller.uid
@@ -64,7 +64,7 @@ def is_pod_of_task_attempt(pod: PodView, task: TaskStatus, config_map_uid: str |
     annotations = pod.metadata.annotations
     return (
         config_map_uid is not None
-        and attempt_of(pod) == config_map_uid
+        and owner_uid_of(pod) == config_map_uid
         and annotations.task_uid == (task.instance_uid or "")
         and annotations.task_attempt_id == str(task.attempt_status.id)
     )

@@ -13,7 +13,7 @@ from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
 
-def mark(
+def resize_roles(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[TaskRoleStatus, ...]:
     """Adds what the spec wants more, and marks what it does not want any more, from the highest index."""
@@ -21,7 +21,7 @@ def mark(
     if len(wanted) == len(roles) and all(map(_is_as_wanted, wanted, roles)):
         return roles
     specs = {spec.name: spec for spec in wanted}
-    marked = [_mark_role(framework, specs.get(role.name), role, attempt_id, now) for role in roles]
+    marked = [_rescale_role(framework, specs.get(role.name), role, attempt_id, now) for role in roles]
     here = {role.name for role in roles}
     added = [
         initial_status.task_role(framework, spec, attempt_id, now)
@@ -41,7 +41,7 @@ def _is_as_wanted(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
     )
 
 
-def _mark_role(
+def _rescale_role(
     framework: Framework, spec: TaskRoleSpec | None, role: TaskRoleStatus, attempt_id: int, now: datetime
 ) -> TaskRoleStatus:
     wanted = 0 if spec is None else spec.task_number
@@ -66,7 +66,7 @@ def _mark_role(
     return msgspec.structs.replace(role, task_statuses=tasks, pod_graceful_deletion_timeout_sec=timeout)
 
 
-def settle(
+def drop_deleted_tasks(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[tuple[TaskRoleStatus, ...], tuple[tuple[str, TaskStatus], ...]]:
     """Drops or replaces the tasks that were scaled away and have ended. Also returns these."""
@@ -75,7 +75,7 @@ def settle(
     ended: list[tuple[str, TaskStatus]] = []
     for role in roles:
         wanted = numbers.get(role.name, 0)
-        new = _settle_role(framework, role, wanted, attempt_id, now)
+        new = _drop_from_role(framework, role, wanted, attempt_id, now)
         if new is not role:
             kept = {id(task) for task in new.task_statuses}
             ended.extend((role.name, task) for task in role.task_statuses if id(task) not in kept)
@@ -88,7 +88,7 @@ def settle(
     return (roles if is_unchanged else tuple(settled)), tuple(ended)
 
 
-def _settle_role(
+def _drop_from_role(
     framework: Framework, role: TaskRoleStatus, wanted: int, attempt_id: int, now: datetime
 ) -> TaskRoleStatus:
     if not any(_is_scaled_away(task) for task in role.task_statuses):

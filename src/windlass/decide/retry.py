@@ -18,11 +18,11 @@ NEVER_RETRIED = frozenset(
     }
 )
 JITTER = 0.25
-"""A delay is shortened by up to this part of it, so that jobs that fell together do not rise together."""
+"""A delay is truncate by up to this part of it, so that jobs that fell together do not rise together."""
 
 
 class RetryDecision(msgspec.Struct, frozen=True):
-    retries: bool
+    should_retry: bool
     reason: str
     is_counted: bool = False
     is_suspension: bool = False
@@ -48,14 +48,14 @@ def decide_retry(
     policy: RetryPolicySpec, history: RetryHistory, code: int, completion: CompletionType, rules: Rules
 ) -> RetryDecision:
     if code in NEVER_RETRIED:
-        return RetryDecision(retries=False, reason=f"code {code} is never retried")
+        return RetryDecision(should_retry=False, reason=f"code {code} is never retried")
     if code == CompletionCode.FRAMEWORK_SUSPENDED:
-        return RetryDecision(retries=True, reason="it was suspended", is_suspension=True)
+        return RetryDecision(should_retry=True, reason="it was suspended", is_suspension=True)
     if policy.fancy_retry_policy and completion.is_failed:
         if completion.is_transient:
             return _after_transient_failure(policy, history, completion, rules)
         if completion.is_permanent:
-            return RetryDecision(retries=False, reason="the failure is permanent")
+            return RetryDecision(should_retry=False, reason="the failure is permanent")
     return _after_counting(policy, history, completion)
 
 
@@ -65,12 +65,13 @@ def _after_transient_failure(
     limit = policy.max_transient_retry_count
     if limit is not None and history.uncounted_retries >= limit:
         return RetryDecision(
-            retries=False, reason=f"the failure is transient, but maxTransientRetryCount {limit} is used up"
+            should_retry=False,
+            reason=f"the failure is transient, but maxTransientRetryCount {limit} is used up",
         )
     delay = _backoff(policy.retry_backoff, history)
     if completion.is_conflict and history.is_framework:
         delay = max(delay, _conflict_delay(history, rules))
-    return RetryDecision(retries=True, reason="the failure is transient", delay_sec=delay)
+    return RetryDecision(should_retry=True, reason="the failure is transient", delay_sec=delay)
 
 
 def _after_counting(
@@ -79,19 +80,23 @@ def _after_counting(
     counted, limit = history.retried.accountable_retried_count, policy.max_retry_count
     delay = _backoff(policy.retry_backoff, history)
     if limit == ALWAYS_RETRY:
-        return RetryDecision(retries=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -2")
+        return RetryDecision(
+            should_retry=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -2"
+        )
     if not completion.is_failed:
-        return RetryDecision(retries=False, reason="it succeeded")
+        return RetryDecision(should_retry=False, reason="it succeeded")
     if limit == RETRY_IF_FAILED:
-        return RetryDecision(retries=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -1")
+        return RetryDecision(
+            should_retry=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -1"
+        )
     if counted < limit:
         return RetryDecision(
-            retries=True,
+            should_retry=True,
             is_counted=True,
             delay_sec=delay,
             reason=f"{counted} of maxRetryCount {limit} are used",
         )
-    return RetryDecision(retries=False, reason=f"maxRetryCount {limit} is used up")
+    return RetryDecision(should_retry=False, reason=f"maxRetryCount {limit} is used up")
 
 
 def _backoff(backoff: RetryBackoff | None, history: RetryHistory) -> int:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from windlass.decide.builder import Draft
+from windlass.decide.builder import DecisionBuilder
 from windlass.model.completion import CompletionCode, FrameworkAttemptCompletionStatus, framework_completion
 from windlass.model.framework import ExecutionType, FrameworkSpec
 
@@ -22,21 +22,21 @@ def suspension(spec: FrameworkSpec) -> FrameworkAttemptCompletionStatus | None:
     return framework_completion(CompletionCode.FRAMEWORK_SUSPENDED, "spec.suspend is true")
 
 
-def hold(draft: Draft) -> None:
+def hold(builder: DecisionBuilder) -> None:
     """Remembers since when: the time is left out of activeDeadlineSeconds."""
-    holding = draft.status.holding
+    holding = builder.status.holding
     if holding.since is None:
-        draft.status = msgspec.structs.replace(
-            draft.status, holding=msgspec.structs.replace(holding, since=draft.now)
+        builder.status = msgspec.structs.replace(
+            builder.status, holding=msgspec.structs.replace(holding, since=builder.now)
         )
 
 
-def release(draft: Draft) -> None:
-    holding = draft.status.holding
+def release(builder: DecisionBuilder) -> None:
+    holding = builder.status.holding
     if holding.since is None:
         return
-    held_sec = int((draft.now - holding.since).total_seconds())
-    draft.status = msgspec.structs.replace(
-        draft.status,
+    held_sec = int((builder.now - holding.since).total_seconds())
+    builder.status = msgspec.structs.replace(
+        builder.status,
         holding=msgspec.structs.replace(holding, since=None, total_sec=holding.total_sec + max(0, held_sec)),
     )

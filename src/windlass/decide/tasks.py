@@ -5,68 +5,70 @@ from datetime import datetime
 import msgspec
 
 from windlass.decide import deletion, rescale, task_lifecycle
-from windlass.decide.builder import Draft
+from windlass.decide.builder import DecisionBuilder
 from windlass.decide.types import CreatePod, ReasonKind
 from windlass.model.completion import CompletionCode
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import COMPLETED, CREATION_PENDING
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
-SCALED_AWAY = "The spec does not want the task any more"
-A_FEW = 8
+SCALE_DOWN_DIAGNOSTICS = "The spec does not want the task any more"
+MIN_POSTPONED_PODS = 8
 """So many names that others have taken hold up no other task."""
-ATTEMPT_ENDED = "The Framework attempt has ended before the task did"
+ATTEMPT_END_DIAGNOSTICS = "The Framework attempt has ended before the task did"
 
 
-def over_active_attempt(draft: Draft) -> None:
+def update_tasks(builder: DecisionBuilder) -> None:
     """Rescale, follow, retry: what happens while the attempt is wanted."""
-    attempt_id = draft.status.attempt_status.id
-    roles = rescale.mark(draft.framework, draft.status.attempt_status.roles, attempt_id, draft.now)
-    policies = {spec.name: spec.task.retry_policy for spec in draft.spec.task_roles}
+    attempt_id = builder.status.attempt_status.id
+    roles = rescale.resize_roles(
+        builder.framework, builder.status.attempt_status.roles, attempt_id, builder.now
+    )
+    policies = {spec.name: spec.task.retry_policy for spec in builder.spec.task_roles}
 
     def advance(role: str, task: TaskStatus) -> TaskStatus:
-        if task_lifecycle.is_settled(draft, task):
+        if task_lifecycle.is_up_to_date(builder, task):
             return task
         if task.deletion_pending:
-            task = task_lifecycle.follow_to_the_end(
-                draft, role, task, CompletionCode.DELETE_TASK_REQUESTED, SCALED_AWAY
+            task = task_lifecycle.end_task(
+                builder, role, task, CompletionCode.DELETE_TASK_REQUESTED, SCALE_DOWN_DIAGNOSTICS
             )
         else:
-            task = task_lifecycle.follow(draft, role, task)
-        return task_lifecycle.retry_or_complete(draft, role, task, policies.get(role, RetryPolicySpec()))
+            task = task_lifecycle.update_from_pod(builder, role, task)
+        return task_lifecycle.retry_or_complete(builder, role, task, policies.get(role, RetryPolicySpec()))
 
-    roles = _mapped(roles, advance)
-    roles, ended = rescale.settle(draft.framework, roles, attempt_id, draft.now)
+    roles = _map_tasks(roles, advance)
+    roles, ended = rescale.drop_deleted_tasks(builder.framework, roles, attempt_id, builder.now)
     for role, task in ended:
-        draft.explain_end_of_task(
+        builder.report_end_of_task(
             ReasonKind.TASK_DELETED, f"Task {role}-{task.index} was scaled away", role, task
         )
-    draft.with_roles(roles)
+    builder.with_roles(roles)
 
 
-def over_ending_attempt(draft: Draft) -> None:
+def end_tasks(builder: DecisionBuilder) -> None:
     """The attempt is decided: the tasks that had not completed end with it, and none is retried."""
-    if are_all_completed(draft):
+    if are_all_completed(builder):
         return
 
     def end(role: str, task: TaskStatus) -> TaskStatus:
         if task.is_completed:
             return task
-        task = task_lifecycle.follow_to_the_end(
-            draft, role, task, CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, ATTEMPT_ENDED
+        task = task_lifecycle.end_task(
+            builder, role, task, CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION, ATTEMPT_END_DIAGNOSTICS
         )
-        return task_lifecycle.complete(draft, task)
+        return task_lifecycle.complete(builder, task)
 
-    draft.with_roles(_mapped(draft.status.attempt_status.roles, end))
+    builder.with_roles(_map_tasks(builder.status.attempt_status.roles, end))
 
 
-def are_all_completed(draft: Draft) -> bool:
+def are_all_completed(builder: DecisionBuilder) -> bool:
     return all(
-        task.state is COMPLETED for role in draft.status.attempt_status.roles for task in role.task_statuses
+        task.state is COMPLETED for role in builder.status.attempt_status.roles for task in role.task_statuses
     )
 
 
-def _mapped(roles: tuple[TaskRoleStatus, ...], step: "task_lifecycle.Step") -> tuple[TaskRoleStatus, ...]:
+def _map_tasks(roles: tuple[TaskRoleStatus, ...], step: "task_lifecycle.Step") -> tuple[TaskRoleStatus, ...]:
     """The same roles, and the same tuple of them, where no task changed."""
     mapped = []
     for role in roles:
@@ -80,12 +82,12 @@ def _is_same(new: object, old: object) -> bool:
     return new is old
 
 
-def act_on_pods(draft: Draft) -> None:
+def reconcile_pods(builder: DecisionBuilder) -> None:
     """Create the pods that are missing, delete those that have to go."""
-    pods = draft.observed.pods
+    pods = builder.observed.pods
     claimed: set[str] = set()
     missing: list[tuple[str, TaskStatus]] = []
-    for role in draft.status.attempt_status.roles:
+    for role in builder.status.attempt_status.roles:
         for task in role.task_statuses:
             attempt = task.attempt_status
             if task.state is CREATION_PENDING:
@@ -98,20 +100,20 @@ def act_on_pods(draft: Draft) -> None:
                 continue
             claimed.add(pod.uid)
             if task.state.is_ending:
-                deletion.delete_pod(draft, pod)
-    _create_pods(draft, missing, existing=len(claimed))
+                deletion.delete_pod(builder, pod)
+    _create_pods(builder, missing, existing=len(claimed))
     if len(claimed) < len(pods):
-        deletion.delete_strays(draft, claimed)
+        deletion.delete_unclaimed_pods(builder, claimed)
 
 
-def _create_pods(draft: Draft, missing: list[tuple[str, TaskStatus]], existing: int) -> None:
+def _create_pods(builder: DecisionBuilder, missing: list[tuple[str, TaskStatus]], existing: int) -> None:
     """All at once, as long as none was turned down.
 
     From then on no more may be waiting for their next try than there are pods already, and a few if there are none: a
     quota that is used up is asked about by a few pods, later each time, and not by thousands. Those that were turned
     down come first, so that a refusal that concerns all does not begin anew with each name.
     """
-    postponed = draft.observed.outcomes.postponed
+    postponed = builder.observed.outcomes.postponed
     fresh: list[CreatePod] = []
     due: list[tuple[datetime, CreatePod]] = []
     waiting = 0
@@ -119,13 +121,13 @@ def _create_pods(draft: Draft, missing: list[tuple[str, TaskStatus]], existing: 
         until = postponed.get(task.attempt_status.pod_name)
         if until is None:
             fresh.append(CreatePod(role, task.index))
-        elif draft.is_past(until):
+        elif builder.is_past(until):
             due.append((until, CreatePod(role, task.index)))
         else:
             waiting += 1
     if due or waiting:
         due.sort(key=lambda entry: entry[0])
-        more = max(0, max(A_FEW, existing) - waiting)
+        more = max(0, max(MIN_POSTPONED_PODS, existing) - waiting)
         fresh = [*(creation for _, creation in due), *fresh][:more]
     for creation in fresh:
-        draft.act(creation)
+        builder.act(creation)

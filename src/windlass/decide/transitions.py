@@ -63,7 +63,7 @@ def check(current: State, wanted: State) -> None:
         raise IllegalTransitionError(f"{current} may not be followed by {wanted}")
 
 
-def moved(status: S, state: State, now: datetime) -> S:
+def with_state(status: S, state: State, now: datetime) -> S:
     """The status of a Framework or of a task in another state, with the times that belong to it."""
     check(status.state, state)
     replace, attempt = msgspec.structs.replace, status.attempt_status

@@ -15,7 +15,7 @@ def may_wait(framework: Framework, wanted: FrameworkStatus, actions: Sequence[Ac
     if wanted.state is State.COMPLETED:
         return False
     before, after = _tasks_stored(framework.status, wanted), _tasks_by_role(wanted)
-    return all(_needs_nothing_stored(action, before, after) for action in actions)
+    return all(_needs_no_stored_status(action, before, after) for action in actions)
 
 
 def is_resumable(framework: Framework, unstored: FrameworkStatus | None) -> bool:
@@ -27,7 +27,7 @@ def _config_map_of(status: FrameworkStatus | None) -> str | None:
     return None if status is None else status.attempt_status.config_map_uid
 
 
-def _needs_nothing_stored(action: Action, before: Tasks, after: Tasks) -> bool:
+def _needs_no_stored_status(action: Action, before: Tasks, after: Tasks) -> bool:
     match action:
         case CreateConfigMap() | CreateService():
             # They say themselves which attempt of which Framework they belong to.

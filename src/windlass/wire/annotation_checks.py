@@ -3,7 +3,7 @@
 import re
 
 from windlass.model import names
-from windlass.model.feature_annotations import Runtime, unknown_values, requested_features
+from windlass.model.feature_annotations import Runtime, requested_features, unknown_values
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.wire import diagnostics
 

@@ -8,7 +8,7 @@ from tests.controller.benches import Bench
 
 from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE, STORES_REMEMBERED
 from windlass.controller.engine.port import ConflictError, UnansweredError
-from windlass.decide.builder import MOST_FAILURES_EXPLAINED
+from windlass.decide.builder import MAX_REPORTED_FAILURES
 from windlass.decide.types import ReasonKind
 from windlass.model.framework import FrameworkSpec, RetryBackoff, RetryPolicySpec
 from windlass.model.pods import ContainerState, ContainerStatus, ContainerTerminated
@@ -134,7 +134,7 @@ def test_each_reason_is_told_once_when_it_is_stored() -> None:
 
 def test_of_many_failures_the_first_are_told_by_name() -> None:
     """However often they were looked at before they were stored."""
-    tasks = MOST_FAILURES_EXPLAINED + 30
+    tasks = MAX_REPORTED_FAILURES + 30
     bench = running(builders.role("worker", tasks, min_failed=tasks))
     for index in range(tasks - 1):
         end(bench, index, code=1)
@@ -144,7 +144,7 @@ def test_of_many_failures_the_first_are_told_by_name() -> None:
     bench.wait(6)
     bench.run()
     told = [reason for reason in bench.port.reasons if reason.kind is ReasonKind.TASK_FAILED]
-    assert len(told) == MOST_FAILURES_EXPLAINED + 1
+    assert len(told) == MAX_REPORTED_FAILURES + 1
     assert told[-1].message == "29 more tasks failed"
 
 

@@ -9,9 +9,9 @@ from windlass.decide.types import (
     Action,
     CreateConfigMap,
     CreatePod,
+    DeleteAttemptPods,
     DeleteConfigMap,
     DeletePod,
-    DeleteAttemptPods,
     RelistObjects,
     Rules,
 )

@@ -9,9 +9,9 @@ from builders import at, role
 from windlass.decide.types import (
     Action,
     CreatePod,
+    DeleteAttemptPods,
     DeleteConfigMap,
     DeletePod,
-    DeleteAttemptPods,
     RelistObjects,
 )
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec

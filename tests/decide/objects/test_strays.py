@@ -11,9 +11,9 @@ from windlass.decide.types import (
     Action,
     CreateConfigMap,
     CreatePod,
+    DeleteAttemptPods,
     DeleteConfigMap,
     DeletePod,
-    DeleteAttemptPods,
     RelistObjects,
 )
 from windlass.model.framework import CompletedPods, ExecutionType, RetryPolicySpec

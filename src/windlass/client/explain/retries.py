@@ -59,7 +59,7 @@ def of_job(framework: Framework) -> Retries | None:
     decision = retry.decide_retry(framework.spec.retry_policy, history, ended.code, ended.type, _RULES)
     is_waiting = status.state is ATTEMPT_COMPLETED
     at = _due(status.attempt_status.completion_time, status.retry_policy_status) if is_waiting else None
-    return msgspec.structs.replace(known, follows=decision.retries, reason=decision.reason, at=at)
+    return msgspec.structs.replace(known, follows=decision.should_retry, reason=decision.reason, at=at)
 
 
 def of_task(framework: Framework, task: Task) -> Retries | None:
@@ -74,10 +74,14 @@ def of_task(framework: Framework, task: Task) -> Retries | None:
         return known
     history = retry.RetryHistory(uid=status.instance_uid or framework.uid, retried=status.retry_policy_status)
     decision = retry.decide_retry(policy, history, ended.code, ended.type, _RULES)
-    if decision.retries and _has_job_ended_first(framework, status):
+    if decision.should_retry and _has_job_ended_first(framework, status):
         return msgspec.structs.replace(known, follows=False, reason=JOB_ENDED_FIRST)
-    at = _due(status.attempt_status.completion_time, status.retry_policy_status) if decision.retries else None
-    return msgspec.structs.replace(known, follows=decision.retries, reason=decision.reason, at=at)
+    at = (
+        _due(status.attempt_status.completion_time, status.retry_policy_status)
+        if decision.should_retry
+        else None
+    )
+    return msgspec.structs.replace(known, follows=decision.should_retry, reason=decision.reason, at=at)
 
 
 def _known(policy: RetryPolicySpec, retried: RetryPolicyStatus, suspended: int) -> Retries:

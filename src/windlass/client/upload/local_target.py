@@ -20,8 +20,8 @@ from windlass.client.upload.target import (
     Found,
     Kind,
     Reading,
-    digest_of,
     blocking_reason,
+    digest_of,
 )
 
 

@@ -15,7 +15,7 @@ from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.pending_status import PendingStatus
 from windlass.controller.engine.port import Port, PortError, UnansweredError
 from windlass.controller.engine.queue import KeyedQueue
-from windlass.decide import delete_owned_objects, decide
+from windlass.decide import decide, delete_owned_objects
 from windlass.decide import types as decide_types
 from windlass.decide.types import Decision, Reason, Rules
 from windlass.model.framework import Framework

@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 
 from windlass.model import names, role_names
-from windlass.model.feature_annotations import Runtime, Features, unknown_values, requested_features
+from windlass.model.feature_annotations import Features, Runtime, requested_features, unknown_values
 from windlass.wire import diagnostics
 from windlass.wire.annotation_checks import LISTING
 from windlass.wire.diagnostics import Diagnostic, Rule
