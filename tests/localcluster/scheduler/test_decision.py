@@ -1,11 +1,14 @@
-"""Which node a pod goes to, and what is said when it goes nowhere."""
+"""The node chosen for a pod, and the message for an unschedulable one."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from windlass.localcluster.scheduler import decision
+from windlass.localcluster.scheduler import decision, node_resources
+from windlass.localcluster.scheduler.cache import SchedulerCache
 from windlass.localcluster.scheduler.decision import Placed, Unschedulable
+from windlass.localcluster.store_types import object_key
 
 Json = dict[str, Any]
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -13,6 +16,15 @@ NO_HELP = "Preemption is not helpful for scheduling"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+
+
+def choose_node(pod_: Json, nodes: Iterable[Json], pods: Iterable[Json]) -> decision.Outcome:
+    cache = SchedulerCache()
+    for node_ in nodes:
+        cache.update_node(node_)
+    for other in pods:
+        cache.update_pod(object_key(other["metadata"].get("namespace", ""), other["metadata"]["name"]), other)
+    return decision.choose(node_resources.pod_info_of(pod_), cache.node_infos)
 
 
 def node(name: str = "n", labels: Json | None = None, ready: str = "True", **spec: Any) -> Json:
@@ -148,12 +160,12 @@ def tainted(key: str, value: str = "", effect: str = "NoSchedule") -> Json:
             pod(nodeSelector={"a": "1"}, requests={"cpu": "9"}),
             tainted("k"),
             "node(s) had untolerated taint {k: }",
-            id="the first rule speaks",
+            id="first filter wins",
         ),
     ],
 )
-def test_rules_of_one_node(pod_: Json, node_: Json, reason: str) -> None:
-    assert decision.place(pod_, [node_], []) == (message(f"1 {reason}") if reason else Placed("n"))
+def test_filters_accept_or_reject_a_single_node(pod_: Json, node_: Json, reason: str) -> None:
+    assert choose_node(pod_, [node_], []) == (message(f"1 {reason}") if reason else Placed("n"))
 
 
 @pytest.mark.parametrize(
@@ -181,16 +193,16 @@ def test_rules_of_one_node(pod_: Json, node_: Json, reason: str) -> None:
         ("Lt", ["5"], "1_0", False),
     ],
 )
-def test_operators(operator: str, values: list[str], label: str | None, holds: bool) -> None:
+def test_affinity_operators(operator: str, values: list[str], label: str | None, holds: bool) -> None:
     labels = {} if label is None else {"a": label}
-    found = decision.place(
+    found = choose_node(
         pod(affinity=affinity(expressions(("a", operator, values)))), [node(labels=labels)], []
     )
     assert isinstance(found, Placed) is holds
 
 
 @pytest.mark.parametrize(
-    ("asked", "others", "expected"),
+    ("requests", "others", "expected"),
     [
         pytest.param(pod(requests={"cpu": "4"}), [], Placed("n"), id="all of it"),
         pytest.param(
@@ -259,14 +271,16 @@ def test_operators(operator: str, values: list[str], label: str | None, holds: b
         ),
     ],
 )
-def test_what_others_hold(asked: Json, others: list[Json], expected: decision.Outcome) -> None:
-    assert decision.place(asked, [node()], others) == expected
+def test_requests_of_other_pods_reduce_free_resources(
+    requests: Json, others: list[Json], expected: decision.Outcome
+) -> None:
+    assert choose_node(requests, [node()], others) == expected
 
 
-def test_nodes_are_counted_by_reason() -> None:
+def test_message_counts_nodes_by_reason() -> None:
     nodes = [node("a", {"x": "1"}), node("b", {"x": "1"}), node("c"), node("d", unschedulable=True)]
     others = [pod("o", on="a", requests={"cpu": "3"}), pod("q", on="b", requests={"cpu": "3"})]
-    assert decision.place(pod(nodeSelector={"x": "1"}, requests={"cpu": "2"}), nodes, others) == message(
+    assert choose_node(pod(nodeSelector={"x": "1"}, requests={"cpu": "2"}), nodes, others) == message(
         f"1 {MISMATCH}",
         "1 node(s) were unschedulable",
         "2 Insufficient cpu",
@@ -275,8 +289,8 @@ def test_nodes_are_counted_by_reason() -> None:
     )
 
 
-def test_without_nodes() -> None:
-    assert decision.place(pod(), [], []) == Unschedulable("no nodes available to schedule pods")
+def test_no_nodes_is_unschedulable() -> None:
+    assert choose_node(pod(), [], []) == Unschedulable("no nodes available to schedule pods")
 
 
 @pytest.mark.parametrize(
@@ -297,14 +311,14 @@ def test_without_nodes() -> None:
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, ""),
     ],
 )
-def test_what_is_not_supported_is_said(spec: Json, reason: str) -> None:
+def test_unsupported_requirements_are_reported(spec: Json, reason: str) -> None:
     expected = f"{reason} not supported by the scheduler of this cluster"
-    assert decision.place(pod(**spec), [node()], []) == (message(expected) if reason else Placed("n"))
+    assert choose_node(pod(**spec), [node()], []) == (message(expected) if reason else Placed("n"))
 
 
-def test_a_pod_that_contradicts_itself() -> None:
+def test_contradictory_affinity_terms_are_reported() -> None:
     term = {"matchFields": [*named("In", "a")["matchFields"], *named("In", "b")["matchFields"]]}
-    found = decision.place(pod(affinity=affinity(term)), [node("a"), node("b")], [])
+    found = choose_node(pod(affinity=affinity(term)), [node("a"), node("b")], [])
     assert found == message("pod affinity terms conflict", count=2, preemption=f"2 {NO_HELP}")
 
 
@@ -316,7 +330,7 @@ def preferring(**weights: int) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("asked", "nodes", "others", "expected"),
+    ("requests", "nodes", "others", "expected"),
     [
         pytest.param(pod(), [node("b"), node("a")], [], "a", id="equals by name"),
         pytest.param(
@@ -353,12 +367,14 @@ def preferring(**weights: int) -> Json:
         ),
     ],
 )
-def test_the_best_of_several(asked: Json, nodes: list[Json], others: list[Json], expected: str) -> None:
-    assert decision.place(asked, nodes, others) == Placed(expected)
+def test_highest_score_wins_among_several_nodes(
+    requests: Json, nodes: list[Json], others: list[Json], expected: str
+) -> None:
+    assert choose_node(requests, nodes, others) == Placed(expected)
 
 
 @pytest.mark.parametrize(
-    ("changes", "awaits"),
+    ("changes", "expected"),
     [
         ({}, True),
         ({"schedulerName": "default-scheduler"}, True),
@@ -368,5 +384,5 @@ def test_the_best_of_several(asked: Json, nodes: list[Json], others: list[Json],
         ({"schedulingGates": [{"name": "x"}]}, False),
     ],
 )
-def test_whose_business_a_pod_is(changes: Json, awaits: bool) -> None:
-    assert decision.awaits_placement(pod(**changes)) is awaits
+def test_needs_scheduling_only_if_pending_and_ours(changes: Json, expected: bool) -> None:
+    assert decision.needs_scheduling(pod(**changes)) is expected

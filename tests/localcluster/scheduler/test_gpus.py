@@ -1,4 +1,4 @@
-"""Each GPU belongs to one pod at a time, and to one logical node."""
+"""GPU assignment to pods and logical nodes."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def annotated(text: str | None) -> dict[str, Any]:
         (1, (), (), None),
     ],
 )
-def test_the_lowest_that_are_free(
+def test_lowest_free_gpus_are_chosen(
     count: int, owned: Any, taken: tuple[int, ...], expected: tuple[int, ...] | None
 ) -> None:
     assert gpus.choose(count, owned, taken) == expected
@@ -42,22 +42,22 @@ def test_the_lowest_that_are_free(
         ("0", 0, (), ()),
     ],
 )
-def test_what_an_annotation_says(
+def test_gpu_annotation_is_read_if_its_count_matches(
     text: str | None, count: int, of_node: tuple[int, ...], of_pod: tuple[int, ...]
 ) -> None:
     assert gpus.of_node(annotated(text), count) == of_node
     assert gpus.of_pod(annotated(text), count) == of_pod
 
 
-def test_what_pods_hold_is_not_given_again() -> None:
+def test_assigned_gpus_are_not_assigned_again() -> None:
     def pod(held: str | None) -> dict[str, Any]:
         requests = {"requests": {gpus.RESOURCE: "1"}}
         return {**annotated(held), "spec": {"containers": [{"name": "c", "resources": requests}]}}
 
     node = {**annotated("4,5,6"), "status": {"allocatable": {gpus.RESOURCE: "3"}}}
-    account = node_resources.account_of(node).with_pod("a", node_resources.asked_by(pod("5")))
-    assert account.free_gpus(2) == (4, 6)
-    assert account.free_gpus(3) is None
-    assert account.without_pod("a").free_gpus(3) == (4, 5, 6)
-    # One that came past the scheduler counts, though nobody knows which it uses.
-    assert account.with_pod("b", node_resources.asked_by(pod(None))).free(gpus.RESOURCE) == 1
+    node_info = node_resources.node_info_of(node).with_pod("a", node_resources.requests_of(pod("5")))
+    assert node_info.free_gpus(2) == (4, 6)
+    assert node_info.free_gpus(3) is None
+    assert node_info.without_pod("a").free_gpus(3) == (4, 5, 6)
+    # A pod that bypassed the scheduler counts, though its GPUs are unknown.
+    assert node_info.with_pod("b", node_resources.requests_of(pod(None))).free(gpus.RESOURCE) == 1

@@ -1,4 +1,4 @@
-"""The nodes that one machine shows."""
+"""The Node objects of one machine."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def machine(**changes: object) -> nodes.Machine:
         ("x" * 300, "x" * 253),
     ],
 )
-def test_one_node_is_called_as_the_host(host: str, name: str) -> None:
+def test_single_node_is_named_after_the_host(host: str, name: str) -> None:
     assert [node["metadata"]["name"] for node in nodes.nodes(machine(host_name=host), 1, NOW)] == [name]
 
 
@@ -49,7 +49,9 @@ def test_one_node_is_called_as_the_host(host: str, name: str) -> None:
         pytest.param(4, {"memory_bytes": GIB // 4}, ["2", "262144Ki"], id="never more than there is"),
     ],
 )
-def test_cpu_and_memory_are_divided(count: int, changes: dict[str, int], expected: list[str]) -> None:
+def test_cpu_and_memory_are_divided_among_nodes(
+    count: int, changes: dict[str, int], expected: list[str]
+) -> None:
     for node in nodes.nodes(machine(**changes), count, NOW):
         capacity = node["status"]["capacity"]
         assert [capacity["cpu"], capacity["memory"]] == expected
@@ -77,7 +79,7 @@ def test_each_gpu_belongs_to_one_node(have: int, count: int, expected: list[tupl
     assert found == expected
 
 
-def test_what_a_node_says_of_itself() -> None:
+def test_node_reports_labels_addresses_and_conditions() -> None:
     first, second = nodes.nodes(machine(storage_bytes=4 * GIB, address="10.0.0.1"), 2, NOW)
     assert second["metadata"]["labels"] == {
         "kubernetes.io/hostname": "windlass-1",

@@ -1,4 +1,4 @@
-"""What pods take of a node: init containers, sidecars, overhead, ports; and that what goes gives all of it back."""
+"""The requests of a pod (init containers, sidecars, overhead, ports), and their release."""
 
 from typing import Any
 
@@ -71,13 +71,13 @@ def pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), **sp
         ),
     ],
 )
-def test_amounts(asking: dict[str, Any], expected: dict[str, int]) -> None:
-    assert node_resources.asked_by(asking).amounts == expected
+def test_pod_requests(asking: dict[str, Any], expected: dict[str, int]) -> None:
+    assert node_resources.requests_of(asking).amounts == expected
 
 
-def test_what_says_nothing_is_presumed_to_need_something() -> None:
-    asked = node_resources.asked_by(pod(container(), container(cpu="0")))
-    assert asked.presumed == {"cpu": 100, "memory": 2 * 200 * 1024**2}
+def test_containers_without_requests_get_assumed_requests() -> None:
+    requests = node_resources.requests_of(pod(container(), container(cpu="0")))
+    assert requests.nonzero == {"cpu": 100, "memory": 2 * 200 * 1024**2}
 
 
 def test_host_ports_of_containers_and_sidecars() -> None:
@@ -90,7 +90,7 @@ def test_host_ports_of_containers_and_sidecars() -> None:
         {"name": "c", "ports": ports},
         init=({"name": "i", "ports": [{"hostPort": 81}]}, {**sidecar(), "ports": [{"hostPort": 82}]}),
     )
-    assert node_resources.asked_by(asking).ports == (
+    assert node_resources.requests_of(asking).ports == (
         HostPort(EVERYWHERE, "TCP", 80),
         HostPort("127.0.0.1", "UDP", 53),
         HostPort(EVERYWHERE, "TCP", 82),
@@ -113,14 +113,14 @@ def test_port_conflicts(one: tuple[str, str, int], other: tuple[str, str, int], 
     assert HostPort(*other).conflicts_with(HostPort(*one)) is conflicts
 
 
-def test_what_goes_gives_everything_back() -> None:
+def test_removing_a_pod_releases_all_its_requests() -> None:
     node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4", "pods": "2"}}}
-    empty = node_resources.account_of(node)
-    asked = node_resources.asked_by(pod(container(cpu="3", memory="1Gi")))
-    full = empty.with_pod("default/p", asked)
-    assert (full.free("cpu"), full.free("memory"), full.room_for_pods) == (1000, -(1024**3), 1)
+    empty = node_resources.node_info_of(node)
+    requests = node_resources.requests_of(pod(container(cpu="3", memory="1Gi")))
+    full = empty.with_pod("default/p", requests)
+    assert (full.free("cpu"), full.free("memory"), full.free_pod_slots) == (1000, -(1024**3), 1)
 
     again = full.without_pod("default/p")
-    assert (again.free("cpu"), again.free("memory"), again.room_for_pods) == (4000, 0, 2)
-    assert not any(again.presumed.values())
+    assert (again.free("cpu"), again.free("memory"), again.free_pod_slots) == (4000, 0, 2)
+    assert not any(again.nonzero.values())
     assert empty.pods == {}

@@ -1,4 +1,4 @@
-"""The scheduler in a cluster: pods get nodes, or are told why not, and are tried again when that may have changed."""
+"""The scheduler on an API server: pods get nodes or a message, and are retried after relevant changes."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -82,7 +82,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     one.store.close()
 
 
-def test_a_pod_is_bound_as_a_binding_would(cluster: Cluster) -> None:
+def test_pod_is_bound_like_by_a_binding(cluster: Cluster) -> None:
     cluster.add_nodes()
     cluster.add_pod("p")
     cluster.work()
@@ -96,7 +96,7 @@ def test_a_pod_is_bound_as_a_binding_would(cluster: Cluster) -> None:
     assert event["involvedObject"]["uid"] == cluster.read("p")["metadata"]["uid"]
 
 
-def test_what_does_not_fit_is_told_once(cluster: Cluster) -> None:
+def test_unschedulable_pod_is_reported_once(cluster: Cluster) -> None:
     cluster.add_nodes()
     cluster.add_pod("big", cpu="3")
     cluster.add_pod("p", cpu="2")
@@ -114,7 +114,7 @@ def test_what_does_not_fit_is_told_once(cluster: Cluster) -> None:
     assert cluster.store.version == version + 1
 
 
-def test_a_new_message_replaces_the_old_one(cluster: Cluster) -> None:
+def test_new_message_replaces_the_old_one(cluster: Cluster) -> None:
     cluster.add_pod("p")
     cluster.work()
     first = cluster.condition("p")
@@ -146,7 +146,9 @@ def test_a_new_message_replaces_the_old_one(cluster: Cluster) -> None:
         pytest.param(lambda cluster: cluster.add_nodes(2), id="nodes come"),
     ],
 )
-def test_what_waits_is_tried_again(cluster: Cluster, free: Callable[[Cluster], None]) -> None:
+def test_pending_pod_is_retried_when_resources_are_released(
+    cluster: Cluster, free: Callable[[Cluster], None]
+) -> None:
     cluster.add_nodes()
     cluster.add_pod("big", cpu="3")
     cluster.add_pod("p", cpu="2")
@@ -173,7 +175,7 @@ def with_cpu(node: Json, cpu: str) -> Json:
         pytest.param({"nodeName": "elsewhere"}, id="bound by whoever made it"),
     ],
 )
-def test_what_is_not_its_business(cluster: Cluster, spec: Json) -> None:
+def test_pods_of_others_gated_or_bound_are_ignored(cluster: Cluster, spec: Json) -> None:
     cluster.add_nodes()
     cluster.add_pod("p", **spec)
     before = cluster.read("p")
@@ -182,7 +184,7 @@ def test_what_is_not_its_business(cluster: Cluster, spec: Json) -> None:
     assert not cluster.events("p")
 
 
-def test_a_gate_that_opens(cluster: Cluster) -> None:
+def test_pod_is_scheduled_when_its_gate_is_removed(cluster: Cluster) -> None:
     cluster.add_nodes()
     cluster.add_pod("p", schedulingGates=[{"name": "example.com/wait"}])
     cluster.work()
@@ -224,7 +226,7 @@ def test_gpus_are_exclusive(tmp_path: Path) -> None:
         ({"storageClassName": "fast"}, "pod has unbound immediate PersistentVolumeClaims"),
     ],
 )
-def test_a_claim_that_is_not_bound_is_waited_for(cluster: Cluster, claim: Json | None, reason: str) -> None:
+def test_pod_waits_until_its_claim_is_bound(cluster: Cluster, claim: Json | None, reason: str) -> None:
     def make_claim(**more: Any) -> None:
         spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **more}
         cluster.create("persistentvolumeclaims", {"metadata": {"name": "data"}, "spec": spec})
@@ -244,7 +246,7 @@ def test_a_claim_that_is_not_bound_is_waited_for(cluster: Cluster, claim: Json |
     assert cluster.node_of("p") == "n"
 
 
-def test_the_important_come_first(cluster: Cluster) -> None:
+def test_higher_priority_is_scheduled_first(cluster: Cluster) -> None:
     cluster.add_pod("plain", cpu="3")
     cluster.add_pod("critical", cpu="3", priorityClassName="system-cluster-critical")
     cluster.add_nodes()
@@ -252,7 +254,7 @@ def test_the_important_come_first(cluster: Cluster) -> None:
     assert (cluster.node_of("critical"), cluster.node_of("plain")) == ("n", None)
 
 
-def test_who_waited_longer_comes_first(cluster: Cluster) -> None:
+def test_longest_waiting_pod_is_scheduled_first(cluster: Cluster) -> None:
     cluster.add_nodes()
     cluster.add_pod("big", cpu="4")
     for name in ("z", "y", "x"):
@@ -263,8 +265,8 @@ def test_who_waited_longer_comes_first(cluster: Cluster) -> None:
     assert [cluster.node_of(name) for name in ("z", "y", "x")] == ["n", None, None]
 
 
-def test_a_pod_of_the_same_name_is_another_pod(cluster: Cluster) -> None:
-    """Between a decision and its writing nothing comes in; between two changes that were not heard of, it may."""
+def test_replaced_pod_of_the_same_name_is_not_bound(cluster: Cluster) -> None:
+    """The replacement happens between two change events that the scheduler missed."""
     cluster.add_nodes()
     cluster.add_pod("p")
     listeners, cluster.store._listeners = cluster.store._listeners, []
@@ -276,7 +278,7 @@ def test_a_pod_of_the_same_name_is_another_pod(cluster: Cluster) -> None:
     assert not cluster.events("p")
 
 
-def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
+def test_restart_rebuilds_the_cache(tmp_path: Path) -> None:
     first = Cluster(tmp_path)
     first.add_nodes()
     first.add_pod("bound", cpu="3")
@@ -291,14 +293,12 @@ def test_a_restart_finds_everything_again(tmp_path: Path) -> None:
     second.work()
     assert second.node_of("new") == "n"
     assert second.node_of("waits") is None
-    # A binding and its event: of the one that still waits there is nothing new to say.
+    # A binding and its event; nothing new is reported for the pod that still waits.
     assert second.store.version == version + 2
     second.store.close()
 
 
-def test_a_binding_that_could_not_be_stored_is_done_again(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_binding_is_retried_after_a_failed_write(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.add_nodes()
     cluster.add_pod("p", cpu="3")
 
@@ -314,7 +314,7 @@ def test_a_binding_that_could_not_be_stored_is_done_again(
     assert cluster.node_of("p") == "n"
 
 
-def test_a_namespace_that_is_going_gets_no_events_but_harms_nobody(cluster: Cluster) -> None:
+def test_terminating_namespace_without_events_does_not_block_others(cluster: Cluster) -> None:
     cluster.add_nodes()
     cluster.create("namespaces", {"metadata": {"name": "gone"}}, "")
     container = {"name": "c", "image": "i"}
@@ -329,15 +329,15 @@ def test_a_namespace_that_is_going_gets_no_events_but_harms_nobody(cluster: Clus
     assert cluster.node_of("other") == "n"
 
 
-def test_a_burst_is_spread_and_nothing_is_given_twice(tmp_path: Path) -> None:
-    """Many pods at once through the running loop: as many as there is room for get a node."""
+def test_burst_of_pods_is_spread_without_overcommit(tmp_path: Path) -> None:
+    """Of many pods at once, as many get a node as fit."""
 
     async def burst() -> None:
         cluster = Cluster(tmp_path, cpu=40)
         loop = asyncio.create_task(cluster.scheduler.run())
         try:
             cluster.add_nodes(4)
-            # Until the namespaces are stored.
+            # Wait until the namespaces are stored.
             await asyncio.sleep(0)
             for index in range(300):
                 cluster.add_pod(f"p{index:03}", cpu="200m")

@@ -1,1 +1,1 @@
-"""The scheduler: which node a pod goes to. All of it is pure but `scheduler`, which listens and writes."""
+"""The scheduler, which assigns pods to nodes. All modules are pure except `scheduler`, which watches and writes."""

@@ -1,4 +1,4 @@
-"""Does a node answer to what a pod says about nodes: nodeSelector and node affinity. Pure."""
+"""Match a pod's nodeSelector and node affinity against a node. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ Item = Mapping[str, Any]
 
 
 def selects(spec: Json, node: Json) -> bool:
-    """Is this a node that the pod may run on: all labels of its selector, and any of its required terms?"""
+    """Return whether a pod may run on a node: all labels of its selector and any of its required terms match."""
     labels = node["metadata"].get("labels") or {}
     has_labels = all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
     terms = required_terms(spec)
@@ -22,13 +22,13 @@ def selects(spec: Json, node: Json) -> bool:
 
 
 def required_terms(spec: Json) -> list[Item] | None:
-    """Of these one must match. None: the pod requires nothing."""
-    required = _of_nodes(spec).get(_REQUIRED)
+    """Return the required terms, of which one must match; None if the pod has none."""
+    required = _node_affinity(spec).get(_REQUIRED)
     return None if required is None else required.get("nodeSelectorTerms") or []
 
 
 def names(spec: Json) -> frozenset[str] | None:
-    """The nodes that the required terms name, when each of the terms names some. None: it may be any node."""
+    """Return the nodes that the required terms name; None if a term names none, so that any node may match."""
     terms = required_terms(spec)
     if not terms:
         return None
@@ -42,23 +42,23 @@ def names(spec: Json) -> frozenset[str] | None:
 
 
 def preference(spec: Json, node: Json) -> int:
-    """The weights of all preferred terms that match."""
-    terms = _of_nodes(spec).get(_PREFERRED) or ()
+    """Return the sum of the weights of all matching preferred terms."""
+    terms = _node_affinity(spec).get(_PREFERRED) or ()
     return sum(term.get("weight", 0) for term in terms if matches(term.get("preference") or {}, node))
 
 
 def matches(term: Item, node: Json) -> bool:
-    """Does a node meet everything in a term? A term that says nothing matches nothing."""
+    """Return whether a node meets all requirements of a term. An empty term matches nothing."""
     labels = node["metadata"].get("labels") or {}
     expressions, fields = term.get("matchExpressions") or (), [*_fields(term)]
     if not expressions and not fields:
         return False
-    return all(_holds(one, labels) for one in expressions) and all(
-        _holds(one, {"metadata.name": node["metadata"]["name"]}) for one in fields
+    return all(_is_met(one, labels) for one in expressions) and all(
+        _is_met(one, {"metadata.name": node["metadata"]["name"]}) for one in fields
     )
 
 
-def _of_nodes(spec: Json) -> Item:
+def _node_affinity(spec: Json) -> Item:
     affinity: Item = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     return affinity
 
@@ -67,7 +67,7 @@ def _fields(term: Item) -> Iterator[Item]:
     yield from term.get("matchFields") or ()
 
 
-def _holds(requirement: Item, labels: Mapping[str, str]) -> bool:
+def _is_met(requirement: Item, labels: Mapping[str, str]) -> bool:
     value, values = labels.get(requirement.get("key", "")), requirement.get("values") or ()
     match requirement.get("operator"):
         case "In":
@@ -79,18 +79,18 @@ def _holds(requirement: Item, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case "Gt":
-            return _are_ordered(_numbers(values), _numbers((value,)))
+            return _is_less(_numbers(values), _numbers((value,)))
         case "Lt":
-            return _are_ordered(_numbers((value,)), _numbers(values))
+            return _is_less(_numbers((value,)), _numbers(values))
         case _:
             return False
 
 
-def _are_ordered(lower: list[int], upper: list[int]) -> bool:
-    """Are both numbers, and in this order?"""
+def _is_less(lower: list[int], upper: list[int]) -> bool:
+    """Return whether both lists hold one number and the first number is less."""
     return len(lower) == len(upper) == 1 and lower[0] < upper[0]
 
 
 def _numbers(values: Any) -> list[int]:
-    """Those that are numbers of 64 bits; nothing else is compared."""
+    """Return the values that are 64-bit integers. Other values are not compared."""
     return [int(value) for value in values if value and _NUMBER.fullmatch(value) and int(value) in _NUMBERS]

@@ -1,7 +1,7 @@
-"""Where a pod goes, or why it goes nowhere, in the words of kube-scheduler. Pure.
+"""Choose a node for a pod, or report why it is unschedulable, in the words of kube-scheduler. Pure.
 
-Pods are never preempted here; what the scheduler of Kubernetes says about preemption is said all the same, for it is
-part of the message that people and programs read.
+Pods are never preempted. Messages mention preemption all the same, because people and programs read kube-scheduler's
+messages.
 """
 
 from collections import Counter
@@ -9,20 +9,21 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from windlass.localcluster.scheduler import filters, node_resources, scoring
-from windlass.localcluster.scheduler.cache import Ledger
-from windlass.localcluster.scheduler.filters import Refusal
-from windlass.localcluster.scheduler.node_resources import Account, Asked, Wanted
-from windlass.localcluster.store_types import object_key
+from windlass.localcluster.scheduler import affinity, filters, node_resources, taints
+from windlass.localcluster.scheduler.filters import Rejection
+from windlass.localcluster.scheduler.node_resources import NodeInfo, PodInfo, PodRequests
 from windlass.model.base import Json
 
 SCHEDULER = "default-scheduler"
 NO_NODES = "no nodes available to schedule pods"
-_NO_HELP = "Preemption is not helpful for scheduling"
-_DECISIVE = (
+_PREEMPTION_NOT_HELPFUL = "Preemption is not helpful for scheduling"
+_SCHEDULING_FIELDS = (
     *("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "resourceClaims"),
     "schedulingGroup",
 )
+
+_MAX_SCORE = 100
+_TAINT_WEIGHT, _AFFINITY_WEIGHT, _FREE_WEIGHT = 3, 2, 1
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -36,56 +37,88 @@ class Unschedulable(msgspec.Struct, frozen=True):
 Outcome = Placed | Unschedulable
 
 
-def place(pod: Json, nodes: Iterable[Json], pods: Iterable[Json]) -> Outcome:
-    """Decide for one pod, from scratch."""
-    ledger = Ledger()
-    for node in nodes:
-        ledger.note_node(node)
-    for other in pods:
-        ledger.note_pod(object_key(other["metadata"].get("namespace", ""), other["metadata"]["name"]), other)
-    return choose(node_resources.wanted_by(pod), ledger.accounts)
-
-
-def choose(wanted: Wanted, nodes: Sequence[Account], blocking_reason: str = "") -> Outcome:
-    """Decide for one pod. A `blocking_reason` is what keeps it from every node, whatever the node."""
+def choose(pod_info: PodInfo, nodes: Sequence[NodeInfo], blocking_reason: str = "") -> Outcome:
+    """Choose a node for one pod. `blocking_reason` applies to every node, e.g. an unbound claim."""
     if not nodes:
         return Unschedulable(NO_NODES)
-    blocking_reason = blocking_reason or filters.blocking_reason(wanted.spec)
+    blocking_reason = blocking_reason or filters.blocking_reason(pod_info.spec)
     if blocking_reason:
-        return Unschedulable(_unavailable(blocking_reason, [_NO_HELP] * len(nodes)))
-    refusals = [filters.refusal(wanted, account) for account in nodes]
-    fitting_nodes = [account for account, found in zip(nodes, refusals, strict=True) if found is None]
+        return Unschedulable(_unavailable(blocking_reason, [_PREEMPTION_NOT_HELPFUL] * len(nodes)))
+    rejections = [filters.rejection(pod_info, node_info) for node_info in nodes]
+    fitting_nodes = [node_info for node_info, found in zip(nodes, rejections, strict=True) if found is None]
     if fitting_nodes:
-        return Placed(scoring.best(wanted, fitting_nodes).name)
-    refused = [(account, found) for account, found in zip(nodes, refusals, strict=True) if found is not None]
-    why = _counted(reason for _, found in refused for reason in found.reasons)
-    return Unschedulable(_unavailable(why, [_preemption(wanted.asked, *one) for one in refused]))
+        return Placed(_best_node(pod_info, fitting_nodes).name)
+    rejected = [
+        (node_info, found) for node_info, found in zip(nodes, rejections, strict=True) if found is not None
+    ]
+    why = _counted(reason for _, found in rejected for reason in found.reasons)
+    return Unschedulable(_unavailable(why, [_preemption(pod_info.requests, *one) for one in rejected]))
 
 
-def awaits_placement(pod: Json) -> bool:
-    """Is it for this scheduler to find a node for a pod, and may it do so now?"""
+def _best_node(pod_info: PodInfo, node_infos: Sequence[NodeInfo]) -> NodeInfo:
+    """Return the node with the highest score, as kube-scheduler computes it; of equals the first by name.
+
+    The score counts PreferNoSchedule taints, preferred node affinity and the CPU and memory that stay free. Image
+    locality and balanced allocation make no difference on one machine.
+    """
+    if len(node_infos) == 1:
+        return node_infos[0]
+    soft_taints = [taints.count_soft_untolerated(pod_info.spec, node_info.node) for node_info in node_infos]
+    preferences = [affinity.preference(pod_info.spec, node_info.node) for node_info in node_infos]
+    worst, most = max(soft_taints), max(preferences)
+
+    def rank(index: int) -> tuple[int, str]:
+        score = (
+            _TAINT_WEIGHT * (_MAX_SCORE - _share(soft_taints[index], worst))
+            + _AFFINITY_WEIGHT * _share(preferences[index], most)
+            + _FREE_WEIGHT * _free_share(pod_info.requests, node_infos[index])
+        )
+        return -score, node_infos[index].name
+
+    return node_infos[min(range(len(node_infos)), key=rank)]
+
+
+def _free_share(requests: PodRequests, node_info: NodeInfo) -> int:
+    """Return the mean percentage of CPU and memory that stays free."""
+    shares = [
+        _share(
+            node_info.allocatable[name] - node_info.nonzero.get(name, 0) - requests.nonzero.get(name, 0),
+            whole,
+        )
+        for name in ("cpu", "memory")
+        if (whole := node_info.allocatable.get(name, 0))
+    ]
+    return sum(shares) // len(shares) if shares else 0
+
+
+def _share(part: int, whole: int) -> int:
+    return max(part, 0) * _MAX_SCORE // whole if whole else 0
+
+
+def needs_scheduling(pod: Json) -> bool:
+    """Return whether a pod is assigned to this scheduler, has no node yet, and is not gated, deleted or finished."""
     spec = pod["spec"]
     is_ours = spec.get("schedulerName") in (None, "", SCHEDULER)
     is_held_back = bool(spec.get("schedulingGates"))
-    is_over = "deletionTimestamp" in pod["metadata"] or node_resources.has_ended(pod)
+    is_over = "deletionTimestamp" in pod["metadata"] or node_resources.is_finished(pod)
     return is_ours and not spec.get("nodeName") and not is_held_back and not is_over
 
 
-def shape(wanted: Wanted) -> bytes:
-    """All that a decision depends on: two pods of one shape fare alike."""
-    return msgspec.json.encode([[wanted.spec.get(key) for key in _DECISIVE], wanted.asked])
+def equivalence_key(pod_info: PodInfo) -> bytes:
+    """Return everything a decision depends on: pods with equal keys are scheduled alike."""
+    return msgspec.json.encode([[pod_info.spec.get(key) for key in _SCHEDULING_FIELDS], pod_info.requests])
 
 
-def _preemption(asked: Asked, account: Account, refusal: Refusal) -> str:
-    if refusal.is_final:
-        return _NO_HELP
-    if any(other.priority < asked.priority for other in account.pods.values()):
+def _preemption(requests: PodRequests, node_info: NodeInfo, rejection: Rejection) -> str:
+    if rejection.is_final:
+        return _PREEMPTION_NOT_HELPFUL
+    if any(other.priority < requests.priority for other in node_info.pods.values()):
         return "Preemption is not supported by the scheduler of this cluster"
     return "No preemption victims found for incoming pod"
 
 
 def _unavailable(why: str, about_preemption: Sequence[str]) -> str:
-    """The whole message; about preemption there is something to say of each node."""
+    """Return the message with reasons and, for each node, the result of preemption."""
     nowhere = f"0/{len(about_preemption)} nodes are available:"
     return f"{nowhere} {why}. preemption: {nowhere} {_counted(about_preemption)}."
 

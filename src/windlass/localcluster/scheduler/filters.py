@@ -1,39 +1,39 @@
-"""May a pod run on a node? One function per rule, in the order of kube-scheduler's filters and in its words. Pure.
+"""Whether a pod may run on a node: one function per filter, in kube-scheduler's order and words. Pure.
 
-The first rule that a node breaks says why; of the last, everything that is short is told.
+The first filter that rejects a node supplies the reason. The last one lists every resource that is insufficient.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from windlass.localcluster.scheduler import affinity, taints
-from windlass.localcluster.scheduler.node_resources import Account, Wanted
+from windlass.localcluster.scheduler.node_resources import NodeInfo, PodInfo
 from windlass.model.base import Json
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """Why a node is refused. `is_final`: it would be, even if there were no other pods on it."""
+class Rejection(msgspec.Struct, frozen=True):
+    """The reasons to reject a node. `is_final`: it would be rejected even without other pods on it."""
 
     reasons: tuple[str, ...]
     is_final: bool = True
 
 
-Rule = Callable[[Wanted, Account], Refusal | None]
+Filter = Callable[[PodInfo, NodeInfo], Rejection | None]
 
 _NOT_SUPPORTED = "not supported by the scheduler of this cluster"
 
 
-def refusal(wanted: Wanted, account: Account) -> Refusal | None:
-    """Why this node is none for a pod; None when it is one."""
-    return next((found for rule in RULES if (found := rule(wanted, account)) is not None), None)
+def rejection(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+    """Return why a node cannot run a pod; None if it can."""
+    return next((found for filter_ in FILTERS if (found := filter_(pod_info, node_info)) is not None), None)
 
 
 def blocking_reason(spec: Json) -> str:
-    """What keeps a pod from every node: that it contradicts itself, or requires what is not looked at here.
+    """Return why no node can run a pod: contradictory terms or an unsupported requirement.
 
-    Mere preferences among pods are passed over.
+    Preferences among pods are ignored.
     """
     if affinity.names(spec) == frozenset():
         return "pod affinity terms conflict"
@@ -52,56 +52,76 @@ def blocking_reason(spec: Json) -> str:
     return next((f"{what} {_NOT_SUPPORTED}" for what, is_asked in found.items() if is_asked), "")
 
 
-def _is_named(wanted: Wanted, account: Account) -> Refusal | None:
-    """Kubernetes looks at no other node than those that a pod names, before it looks at anything else."""
-    named = affinity.names(wanted.spec)
-    if named is None or account.name in named:
+def claim_names(spec: Json) -> Iterator[str]:
+    """Yield the names of the claims that a pod uses, in its namespace."""
+    for volume in spec.get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            yield source.get("claimName", "")
+
+
+def claim_blocking_reason(name: str, claim: Json | None) -> str:
+    """Return why the volume of a claim is not available; empty if it is."""
+    if claim is None:
+        return f'persistentvolumeclaim "{name}" not found'
+    phase = (claim.get("status") or {}).get("phase")
+    if phase == "Lost":
+        volume = claim["spec"].get("volumeName", "")
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+    if "deletionTimestamp" in claim["metadata"]:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    return "" if phase == "Bound" else "pod has unbound immediate PersistentVolumeClaims"
+
+
+def _is_named(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+    """Reject nodes that the required terms do not name, before any other filter, as kube-scheduler does."""
+    named = affinity.names(pod_info.spec)
+    if named is None or node_info.name in named:
         return None
-    return Refusal(("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
+    return Rejection(("node(s) didn't satisfy plugin(s) [NodeAffinity]",))
 
 
-def _is_schedulable(wanted: Wanted, account: Account) -> Refusal | None:
-    is_closed = (account.node.get("spec") or {}).get("unschedulable", False)
-    if not is_closed or taints.tolerates(wanted.spec, taints.UNSCHEDULABLE):
+def _is_schedulable(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+    is_closed = (node_info.node.get("spec") or {}).get("unschedulable", False)
+    if not is_closed or taints.tolerates(pod_info.spec, taints.UNSCHEDULABLE):
         return None
-    return Refusal(("node(s) were unschedulable",))
+    return Rejection(("node(s) were unschedulable",))
 
 
-def _is_tolerated(wanted: Wanted, account: Account) -> Refusal | None:
-    taint = taints.first_untolerated(wanted.spec, account.node)
+def _is_tolerated(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+    taint = taints.first_untolerated(pod_info.spec, node_info.node)
     if taint is None:
         return None
-    return Refusal((f"node(s) had untolerated taint {{{taint.get('key', '')}: {taint.get('value', '')}}}",))
+    return Rejection((f"node(s) had untolerated taint {{{taint.get('key', '')}: {taint.get('value', '')}}}",))
 
 
-def _is_selected(wanted: Wanted, account: Account) -> Refusal | None:
-    if affinity.selects(wanted.spec, account.node):
+def _is_selected(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+    if affinity.selects(pod_info.spec, node_info.node):
         return None
-    return Refusal(("node(s) didn't match Pod's node affinity/selector",))
+    return Rejection(("node(s) didn't match Pod's node affinity/selector",))
 
 
-def _has_free_ports(wanted: Wanted, account: Account) -> Refusal | None:
-    if not wanted.asked.ports:
+def _has_free_ports(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+    if not pod_info.requests.ports:
         return None
-    taken = [port for other in account.pods.values() for port in other.ports]
-    if not any(port.conflicts_with(other) for port in wanted.asked.ports for other in taken):
+    taken = [port for other in node_info.pods.values() for port in other.ports]
+    if not any(port.conflicts_with(other) for port in pod_info.requests.ports for other in taken):
         return None
-    return Refusal(("node(s) didn't have free ports for the requested pod ports",), is_final=False)
+    return Rejection(("node(s) didn't have free ports for the requested pod ports",), is_final=False)
 
 
-def _has_enough(wanted: Wanted, account: Account) -> Refusal | None:
-    amounts = wanted.asked.amounts
-    short = [name for name, amount in amounts.items() if amount > account.free(name)]
+def _has_enough(pod_info: PodInfo, node_info: NodeInfo) -> Rejection | None:
+    amounts = pod_info.requests.amounts
+    short = [name for name, amount in amounts.items() if amount > node_info.free(name)]
     reasons = [f"Insufficient {name}" for name in short]
-    if account.room_for_pods < 1:
+    if node_info.free_pod_slots < 1:
         reasons.append("Too many pods")
     if not reasons:
         return None
-    is_too_small = any(amounts[name] > account.allocatable.get(name, 0) for name in short)
-    return Refusal(tuple(reasons), is_final=is_too_small)
+    is_too_small = any(amounts[name] > node_info.allocatable.get(name, 0) for name in short)
+    return Rejection(tuple(reasons), is_final=is_too_small)
 
 
-RULES: tuple[Rule, ...] = (
+FILTERS: tuple[Filter, ...] = (
     _is_named,
     _is_schedulable,
     _is_tolerated,

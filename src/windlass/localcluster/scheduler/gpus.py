@@ -1,7 +1,7 @@
-"""Which GPUs of the machine a pod has: each belongs to one pod at a time. Pure.
+"""Assign the machine's GPUs to nodes and pods; each GPU belongs to one pod at a time. Pure.
 
-A node says in an annotation which of the machine's GPUs are its own, for several logical nodes share one machine. A pod
-says in the same annotation which of them it was given: the numbers that CUDA_VISIBLE_DEVICES takes.
+An annotation of a node lists its GPUs, because several logical nodes share one machine. The same annotation of a pod
+lists the GPUs assigned to it, with the numbers used by CUDA_VISIBLE_DEVICES.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,17 +13,17 @@ ANNOTATION = "windlass.dev/gpus"
 
 
 def of_node(node: Json, count: int) -> tuple[int, ...]:
-    """The GPUs of a node that has so many. One that does not say which has the first ones."""
+    """Return the GPUs of a node with `count` of them. Without an annotation these are the first ones."""
     return _annotated(node, count) or tuple(range(count))
 
 
 def of_pod(pod: Json, count: int) -> tuple[int, ...]:
-    """The GPUs that were given to a pod that asks for so many; none, as long as it was given none."""
+    """Return the GPUs assigned to a pod that requests `count`; empty if none are assigned yet."""
     return _annotated(pod, count)
 
 
 def choose(count: int, owned: Iterable[int], taken: Iterable[int]) -> tuple[int, ...] | None:
-    """The lowest GPUs that are free; None when there are too few."""
+    """Return the lowest free GPUs; None if there are too few."""
     free = sorted({*owned} - {*taken})
     return tuple(free[:count]) if len(free) >= count else None
 
@@ -33,7 +33,7 @@ def written(gpus: Iterable[int]) -> str:
 
 
 def _annotated(obj: Json, count: int) -> tuple[int, ...]:
-    """What an annotation lists. One that lists too few or too many is somebody else's and says nothing."""
+    """Return the GPUs listed in the annotation; empty if it does not list exactly `count`."""
     annotations: Mapping[str, str] = obj["metadata"].get("annotations") or {}
     numbers = [number.strip() for number in annotations.get(ANNOTATION, "").split(",")]
     listed = {int(number) for number in numbers if number.isdecimal() and number.isascii()}

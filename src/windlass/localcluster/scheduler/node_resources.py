@@ -1,6 +1,6 @@
-"""What a node has, and what the pods on it have asked for: CPU, memory, GPUs, host ports. Pure.
+"""Node capacity and pod requests: CPU, memory, GPUs, host ports. Pure.
 
-CPU is counted in thousandths and everything else in whole units, rounded up, as the scheduler of Kubernetes counts.
+CPU is counted in millicores and everything else in whole units, rounded up, as kube-scheduler counts.
 """
 
 import functools
@@ -17,9 +17,9 @@ from windlass.model.base import Json
 Amounts = dict[str, int]
 
 PODS = "pods"
-# What a container that does not say is taken to need when nodes are compared, so that such pods are spread as well.
-_PRESUMED = {"cpu": "100m", "memory": "200Mi"}
-_EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 — compared with, not listened on
+# The requests assumed for a container without any, only to compare nodes, so that such pods are spread too.
+_NONZERO_DEFAULTS = {"cpu": "100m", "memory": "200Mi"}
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 — compared with, not listened on
 
 
 class HostPort(msgspec.Struct, frozen=True):
@@ -30,121 +30,125 @@ class HostPort(msgspec.Struct, frozen=True):
     def conflicts_with(self, other: "HostPort") -> bool:
         is_same_port = (self.protocol, self.number) == (other.protocol, other.number)
         addresses = {self.address, other.address}
-        return is_same_port and (len(addresses) == 1 or _EVERY_ADDRESS in addresses)
+        return is_same_port and (len(addresses) == 1 or _ANY_ADDRESS in addresses)
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What a pod takes of a node."""
+class PodRequests(msgspec.Struct, frozen=True):
+    """The resources that a pod takes from a node."""
 
     amounts: Amounts
-    # The same with what containers are presumed to need: for comparing nodes, never for refusing one.
-    presumed: Amounts
+    # The amounts with assumed requests: used to compare nodes, never to reject one.
+    nonzero: Amounts
     ports: tuple[HostPort, ...]
     priority: int
     gpus: tuple[int, ...]
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """A pod that looks for a node: what it says of nodes, and what it will take."""
+class PodInfo(msgspec.Struct, frozen=True):
+    """A pod to schedule: its spec and its requests."""
 
     spec: Json
-    asked: Asked
+    requests: PodRequests
 
 
-class Account(msgspec.Struct, frozen=True):
-    """One node: what it has, and what is given away."""
+class NodeInfo(msgspec.Struct, frozen=True):
+    """A node, its allocatable resources and the requests of its pods."""
 
     node: Json
     allocatable: Amounts
     requested: Amounts
-    presumed: Amounts
-    pods: Mapping[str, Asked]
+    nonzero: Amounts
+    pods: Mapping[str, PodRequests]
 
     @property
     def name(self) -> str:
         return str(self.node["metadata"]["name"])
 
     @property
-    def room_for_pods(self) -> int:
+    def free_pod_slots(self) -> int:
         return self.allocatable.get(PODS, 0) - len(self.pods)
 
     def free(self, resource: str) -> int:
         return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
 
-    def with_pod(self, key: str, asked: Asked) -> "Account":
+    def with_pod(self, key: str, requests: PodRequests) -> "NodeInfo":
         return msgspec.structs.replace(
             self,
-            requested=_sum(self.requested, asked.amounts),
-            presumed=_sum(self.presumed, asked.presumed),
-            pods={**self.pods, key: asked},
+            requested=_sum(self.requested, requests.amounts),
+            nonzero=_sum(self.nonzero, requests.nonzero),
+            pods={**self.pods, key: requests},
         )
 
-    def without_pod(self, key: str) -> "Account":
-        asked = self.pods[key]
+    def without_pod(self, key: str) -> "NodeInfo":
+        requests = self.pods[key]
         return msgspec.structs.replace(
             self,
-            requested=_sum(self.requested, _negative(asked.amounts)),
-            presumed=_sum(self.presumed, _negative(asked.presumed)),
+            requested=_sum(self.requested, _negative(requests.amounts)),
+            nonzero=_sum(self.nonzero, _negative(requests.nonzero)),
             pods={other: theirs for other, theirs in self.pods.items() if other != key},
         )
 
     def free_gpus(self, count: int) -> tuple[int, ...] | None:
         owned = gpus.of_node(self.node, self.allocatable.get(gpus.RESOURCE, 0))
-        return gpus.choose(count, owned, (gpu for asked in self.pods.values() for gpu in asked.gpus))
+        return gpus.choose(count, owned, (gpu for requests in self.pods.values() for gpu in requests.gpus))
 
 
-def account_of(node: Json) -> Account:
-    """A node on which there is nothing yet."""
+def node_info_of(node: Json) -> NodeInfo:
+    """Return the node without any pods."""
     allocatable = _amounts((node.get("status") or {}).get("allocatable") or {})
-    return Account(node, allocatable, {}, {}, {})
+    return NodeInfo(node, allocatable, {}, {}, {})
 
 
-def asked_by(pod: Json) -> Asked:
+def requests_of(pod: Json) -> PodRequests:
     spec = pod["spec"]
     amounts = _total(spec, {})
-    return Asked(
+    return PodRequests(
         amounts={name: amount for name, amount in amounts.items() if amount > 0},
-        presumed={name: amount for name, amount in _total(spec, _PRESUMED).items() if name in _PRESUMED},
+        nonzero={
+            name: amount
+            for name, amount in _total(spec, _NONZERO_DEFAULTS).items()
+            if name in _NONZERO_DEFAULTS
+        },
         ports=tuple(_host_ports(spec)),
         priority=spec.get("priority") or 0,
         gpus=gpus.of_pod(pod, amounts.get(gpus.RESOURCE, 0)),
     )
 
 
-def wanted_by(pod: Json) -> Wanted:
-    return Wanted(pod["spec"], asked_by(pod))
+def pod_info_of(pod: Json) -> PodInfo:
+    return PodInfo(pod["spec"], requests_of(pod))
 
 
-def has_ended(pod: Json) -> bool:
-    """What has ended holds nothing any more."""
+def is_finished(pod: Json) -> bool:
+    """Return whether a pod has ended and so holds no resources."""
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def is_sidecar(container: Mapping[str, Any]) -> bool:
-    """Is this init container one that goes on running beside the containers?"""
+    """Return whether an init container keeps running next to the containers."""
     return container.get("restartPolicy") == "Always"
 
 
-def _total(spec: Json, presumed: Mapping[str, str]) -> Amounts:
-    """What all containers need at once, or the greediest moment before they run, whichever is more."""
+def _total(spec: Json, nonzero: Mapping[str, str]) -> Amounts:
+    """Return the greater of what all containers need at once and what initialization needs."""
     running: Amounts = {}
     for container in spec.get("containers") or ():
-        running = _sum(running, _requests(container, presumed))
+        running = _sum(running, _requests(container, nonzero))
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in spec.get("initContainers") or ():
-        own = _requests(container, presumed)
+        own = _requests(container, nonzero)
         if is_sidecar(container):
             running, sidecars = _sum(running, own), _sum(sidecars, own)
-        # Each runs beside the sidecars that were started before it.
+        # Each runs next to the sidecars started before it.
         starting = _greater(starting, sidecars if is_sidecar(container) else _sum(sidecars, own))
-    # What the pod as a whole asks for stands in for what its containers add up to.
+    # Pod-level requests replace the sum of the containers' requests.
     total = {**_greater(running, starting), **_requests(spec, {})}
     return _sum(total, _amounts(spec.get("overhead") or {}))
 
 
-def _requests(holder: Mapping[str, Any], presumed: Mapping[str, str]) -> Amounts:
-    return _amounts({**presumed, **((holder.get("resources") or {}).get("requests") or {})})
+def _requests(holder: Mapping[str, Any], nonzero: Mapping[str, str]) -> Amounts:
+    return _amounts({**nonzero, **((holder.get("resources") or {}).get("requests") or {})})
 
 
 def _amounts(written: Mapping[str, str]) -> Amounts:
@@ -162,7 +166,7 @@ def _host_ports(spec: Json) -> Iterator[HostPort]:
     for container in (*(spec.get("containers") or ()), *sidecars):
         for port in container.get("ports") or ():
             if port.get("hostPort"):
-                address = port.get("hostIP") or _EVERY_ADDRESS
+                address = port.get("hostIP") or _ANY_ADDRESS
                 yield HostPort(address, port.get("protocol") or "TCP", port["hostPort"])
 
 

@@ -1,10 +1,9 @@
-"""The nodes that this machine shows: one, or several logical ones among which it is divided. Pure.
+"""The Node objects of this machine: one, or several logical nodes that share it. Pure.
 
-CPU, memory and disk are divided evenly, but no node gets less CPU and memory than a small pod needs, as far as the
-machine has it: a pod that asks for one CPU must have a place on a laptop with three logical nodes. CPU time and memory
-may then be promised more than once, which several pods on one machine can bear. GPUs are never promised twice: each
-belongs to one node, the first nodes have one more when they cannot be divided evenly, and a node that has none does not
-show the resource.
+CPU, memory and disk are divided evenly, but each node gets at least the CPU and memory of a small pod if the machine
+has them: a pod that requests one CPU must fit on a laptop with three logical nodes. CPU and memory may then be
+overcommitted. GPUs never are: each belongs to one node, the first nodes get one more if they cannot be divided evenly,
+and a node without GPUs does not list the resource.
 """
 
 import itertools
@@ -18,11 +17,11 @@ from windlass.localcluster.scheduler import gpus
 from windlass.model.base import Json
 
 INDEX = "windlass.dev/node-index"
-_SMALL_CPU = 1000
-_SMALL_MEMORY = 512 * 1024**2
-# What a kubelet allows when nobody says otherwise.
-MOST_PODS = 110
-_WELL = (
+_MIN_CPU = 1000
+_MIN_MEMORY = 512 * 1024**2
+# The default of the kubelet.
+MAX_PODS = 110
+_HEALTHY_CONDITIONS = (
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
     ("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
@@ -31,7 +30,7 @@ _WELL = (
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found out about the machine. Architecture and system are named as Kubernetes does: amd64, linux."""
+    """The properties of the machine. Architecture and operating system have Kubernetes' names: amd64, linux."""
 
     host_name: str
     cpu: int
@@ -45,21 +44,21 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     machine_id: str = ""
     boot_id: str = ""
     address: str = "127.0.0.1"
-    # The release of Kubernetes that is spoken here.
+    # The version of the Kubernetes API.
     version: str = ""
     runtime_version: str = ""
-    most_pods: int = MOST_PODS
+    max_pods: int = MAX_PODS
 
 
 def nodes(machine: Machine, count: int, now: str) -> list[Json]:
-    """So many nodes on one machine, ready as of `now`."""
+    """Return `count` nodes of one machine, ready as of `now`."""
     names = [name_of_only_node(machine.host_name)] if count == 1 else [f"windlass-{i}" for i in range(count)]
-    shares = _divided(range(machine.gpus), count)
+    shares = _split_evenly(range(machine.gpus), count)
     return [_node(machine, index, names[index], shares[index], count, now) for index in range(count)]
 
 
 def name_of_only_node(host_name: str) -> str:
-    """The host's name, as far as a node can be called so."""
+    """Return the host name, converted to a valid node name."""
     allowed = re.sub(r"[^a-z0-9.-]+", "-", host_name.lower())
     labels = [label.strip("-") for label in allowed.split(".")]
     return ".".join(filter(None, labels))[:253].strip(".-") or "windlass-0"
@@ -79,7 +78,7 @@ def _node(machine: Machine, index: int, name: str, own_gpus: Sequence[int], coun
         "status": {
             "capacity": capacity,
             "allocatable": dict(capacity),
-            "conditions": [_condition(*words, now) for words in _WELL],
+            "conditions": [_condition(*words, now) for words in _HEALTHY_CONDITIONS],
             "addresses": [
                 {"type": "InternalIP", "address": machine.address},
                 {"type": "Hostname", "address": name},
@@ -94,7 +93,7 @@ def _labels(machine: Machine, index: int, name: str) -> dict[str, str]:
         "kubernetes.io/hostname": name[:63].rstrip(".-"),
         "kubernetes.io/os": machine.operating_system,
         "kubernetes.io/arch": machine.architecture,
-        # Under these names old manifests ask for them, and kubelets still write them.
+        # Deprecated labels that old manifests select by and kubelets still set.
         "beta.kubernetes.io/os": machine.operating_system,
         "beta.kubernetes.io/arch": machine.architecture,
         INDEX: str(index),
@@ -102,12 +101,12 @@ def _labels(machine: Machine, index: int, name: str) -> dict[str, str]:
 
 
 def _capacity(machine: Machine, own_gpus: int, count: int) -> dict[str, str]:
-    cpu = _share(machine.cpu * 1000, count, _SMALL_CPU)
-    memory = _share(machine.memory_bytes, count, _SMALL_MEMORY)
+    cpu = _share(machine.cpu * 1000, count, _MIN_CPU)
+    memory = _share(machine.memory_bytes, count, _MIN_MEMORY)
     amounts = {
         "cpu": quantities.canonical(f"{cpu}m"),
         "memory": f"{memory // 1024}Ki",
-        "pods": str(machine.most_pods),
+        "pods": str(machine.max_pods),
     }
     if machine.storage_bytes:
         amounts["ephemeral-storage"] = f"{machine.storage_bytes // count // 1024}Ki"
@@ -120,8 +119,8 @@ def _share(whole: int, count: int, least: int) -> int:
     return max(whole // count, min(whole, least))
 
 
-def _divided(numbers: Sequence[int], count: int) -> list[Sequence[int]]:
-    """In order, and as evenly as can be."""
+def _split_evenly(numbers: Sequence[int], count: int) -> list[Sequence[int]]:
+    """Split a sequence into `count` parts, in order and as evenly as possible."""
     each, more = divmod(len(numbers), count)
     starts = [index * each + min(index, more) for index in range(count + 1)]
     return [numbers[start:end] for start, end in itertools.pairwise(starts)]

@@ -1,9 +1,8 @@
-"""The scheduler: finds a node for every pod that has none.
+"""The scheduler: assigns a node to every pending pod.
 
-It hears of every change and keeps in memory what each node has left, so that a decision costs no look at other pods.
-One pod after the other is decided. What fits nowhere rests, and is looked at again when something was freed or a node
-changed. What is kept here follows from what is stored, so that after a restart, or after a write that failed, a look at
-all pods and nodes is enough.
+It watches all changes and caches the free resources of each node, so that a decision does not read other pods. Pods are
+scheduled one at a time. An unschedulable pod is retried when resources are released or a node changes. The cache is
+derived from stored objects: after a restart or a failed write it is rebuilt from all pods and nodes.
 """
 
 import asyncio
@@ -19,9 +18,9 @@ from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.controllers import loops
 from windlass.localcluster.events import EventRecorder
-from windlass.localcluster.scheduler import claims, decision, gpus, messages, node_resources
-from windlass.localcluster.scheduler.cache import Ledger
-from windlass.localcluster.scheduler.node_resources import Wanted
+from windlass.localcluster.scheduler import decision, filters, gpus, node_resources
+from windlass.localcluster.scheduler.cache import SchedulerCache
+from windlass.localcluster.scheduler.node_resources import PodInfo
 from windlass.localcluster.store_types import Change, StoreError, object_key
 from windlass.model.base import Json
 
@@ -30,21 +29,22 @@ logger = logging.getLogger(__name__)
 _PODS = "pods"
 _NODES = "nodes"
 _CLAIMS = "persistentvolumeclaims"
-_SECONDS_TO_NEXT_TRY = 1.0
-# Between two turns of the loop. Deciding is quick, and most decisions leave everything as it is.
-_MOST_DECISIONS_IN_A_TURN = 50
+_POD_SCHEDULED = "PodScheduled"
+_RETRY_SECONDS = 1.0
+# Limit between two turns of the event loop. A decision is quick, and most change nothing.
+_MAX_DECISIONS_PER_STEP = 50
 
 
-class _Unplaced(msgspec.Struct, frozen=True):
+class _PendingPod(msgspec.Struct, frozen=True):
     """A pod without a node."""
 
     pod: Json
-    wanted: Wanted
-    shape: bytes
-    # What its status says of why it has none.
-    told: str
-    # Who is more important comes first, then who came first.
-    turn: tuple[int, int]
+    pod_info: PodInfo
+    equivalence_key: bytes
+    # The message in its status.
+    last_message: str
+    # Higher priority first, then in order of arrival.
+    queue_order: tuple[int, int]
 
     @property
     def uid(self) -> str:
@@ -56,47 +56,47 @@ class Scheduler:
         self._lifecycle = lifecycle
         self._store = lifecycle.store
         self._events = EventRecorder(lifecycle, decision.SCHEDULER, f"{decision.SCHEDULER}-windlass")
-        self._ledger = Ledger()
-        self._unplaced: dict[str, _Unplaced] = {}
+        self._cache = SchedulerCache()
+        self._pending: dict[str, _PendingPod] = {}
         self._queue: list[tuple[tuple[int, int], str]] = []
         self._queued: set[str] = set()
-        self._is_all_to_be_tried = False
-        # Shapes of pods that fit nowhere, as of a version of the ledger.
-        self._refused: dict[bytes, decision.Unschedulable] = {}
-        self._refused_at = 0
-        self._arrivals = 0
-        self._waits_to_look_again = False
-        self._news = asyncio.Event()
+        self._must_retry_all = False
+        # Results for unschedulable pods by equivalence key, valid for one version of the cache.
+        self._unschedulable: dict[bytes, decision.Unschedulable] = {}
+        self._unschedulable_version = 0
+        self._arrival_count = 0
+        self._is_rebuild_scheduled = False
+        self._wake_event = asyncio.Event()
         self._store.listen(self._on_change)
-        self._look_at_all()
+        self._rebuild()
 
     async def run(self) -> None:
-        await loops.work_off(self, self._news)
+        await loops.work_off(self, self._wake_event)
 
     @property
     def has_work(self) -> bool:
-        return bool(self._queue) or self._is_all_to_be_tried
+        return bool(self._queue) or self._must_retry_all
 
     def step(self) -> None:
-        """Decide for pods of the queue until one of them got a node or a new message."""
-        if self._is_all_to_be_tried:
-            self._is_all_to_be_tried = False
-            for key in self._unplaced:
-                self._add(key)
-        for _ in range(min(len(self._queue), _MOST_DECISIONS_IN_A_TURN)):
+        """Schedule queued pods until one of them gets a node or a new message."""
+        if self._must_retry_all:
+            self._must_retry_all = False
+            for key in self._pending:
+                self._enqueue(key)
+        for _ in range(min(len(self._queue), _MAX_DECISIONS_PER_STEP)):
             _, key = heapq.heappop(self._queue)
             self._queued.discard(key)
-            if key in self._unplaced and self._did_act_on(key):
+            if key in self._pending and self._try_schedule(key):
                 return
 
-    def _did_act_on(self, key: str) -> bool:
+    def _try_schedule(self, key: str) -> bool:
         try:
-            acted = self._decide(key, self._unplaced[key])
+            acted = self._decide(key, self._pending[key])
         except ApiError as error:
-            # It is gone, or it has a node by now: that is still to be heard of.
+            # The pod was deleted or got a node, and the change event is still to come.
             if error.code not in (404, 409):
-                logger.warning("scheduling of pod %s was refused: %s", key, error.message)
-            self._unplaced.pop(key, None)
+                logger.warning("cannot schedule pod %s: %s", key, error.message)
+            self._pending.pop(key, None)
             return True
         except StoreError as error:
             self._after_commit(error)
@@ -108,72 +108,72 @@ class Scheduler:
             self._store.on_commit(self._after_commit)
         return acted
 
-    def _decide(self, key: str, unplaced: _Unplaced) -> bool:
-        match self._outcome(unplaced):
+    def _decide(self, key: str, pending: _PendingPod) -> bool:
+        match self._choose_node(pending):
             case decision.Placed(node):
-                self._bind(key, unplaced, node)
+                self._bind(key, pending, node)
                 return True
             case decision.Unschedulable(message):
-                if message == unplaced.told:
+                if message == pending.last_message:
                     return False
-                self._tell(key, unplaced, message)
+                self._report_unschedulable(key, pending, message)
                 return True
 
-    def _outcome(self, unplaced: _Unplaced) -> decision.Outcome:
-        if self._refused_at != self._ledger.version:
-            self._refused.clear()
-            self._refused_at = self._ledger.version
-        blocking_reason = self._blocking_reason(unplaced.pod)
-        known = None if blocking_reason else self._refused.get(unplaced.shape)
+    def _choose_node(self, pending: _PendingPod) -> decision.Outcome:
+        if self._unschedulable_version != self._cache.version:
+            self._unschedulable.clear()
+            self._unschedulable_version = self._cache.version
+        blocking_reason = self._blocking_reason(pending.pod)
+        known = None if blocking_reason else self._unschedulable.get(pending.equivalence_key)
         if known is not None:
             return known
-        outcome = decision.choose(unplaced.wanted, self._ledger.accounts, blocking_reason)
+        outcome = decision.choose(pending.pod_info, self._cache.node_infos, blocking_reason)
         if isinstance(outcome, decision.Unschedulable) and not blocking_reason:
-            self._refused[unplaced.shape] = outcome
+            self._unschedulable[pending.equivalence_key] = outcome
         return outcome
 
     def _blocking_reason(self, pod: Json) -> str:
         namespace = pod["metadata"]["namespace"]
-        for name in claims.names(pod["spec"]):
+        for name in filters.claim_names(pod["spec"]):
             body = self._store.get(_CLAIMS, object_key(namespace, name))
-            found = claims.blocking_reason(name, None if body is None else bodies.decode_stored(body))
+            found = filters.claim_blocking_reason(name, None if body is None else bodies.decode_stored(body))
             if found:
                 return found
         return ""
 
     # Writing
 
-    def _bind(self, key: str, unplaced: _Unplaced, node: str) -> None:
-        def bound(pod: Json) -> Json:
-            # By now it may be another pod of the same name, of which nothing was decided.
-            is_the_same = pod["metadata"]["uid"] == unplaced.uid
+    def _bind(self, key: str, pending: _PendingPod, node: str) -> None:
+        def bind_if_same(pod: Json) -> Json:
+            # It may be another pod of the same name by now.
+            is_the_same = pod["metadata"]["uid"] == pending.uid
             return pods.bind(pod, node, annotations, self._lifecycle) if is_the_same else pod
 
-        annotations = self._gpus_for(unplaced, node)
-        meta = unplaced.pod["metadata"]
-        written = self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], bound)
+        annotations = self._gpus_for(pending, node)
+        meta = pending.pod["metadata"]
+        written = self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], bind_if_same)
         pod = bodies.decode_stored(written.body)
-        # Without waiting to hear of it: the next decision follows at once.
-        self._unplaced.pop(key, None)
-        self._ledger.note_pod(key, pod)
+        # Update the cache at once: the next decision may come before the change event.
+        self._pending.pop(key, None)
+        self._cache.update_pod(key, pod)
         if pod["spec"].get("nodeName") == node:
-            message = messages.bound_message(pod, node)
+            message = f"Successfully assigned {meta['namespace']}/{meta['name']} to {node}"
             self._events.record_series(pod, "Normal", "Scheduled", "Binding", message)
 
-    def _gpus_for(self, unplaced: _Unplaced, node: str) -> dict[str, str]:
-        count = unplaced.wanted.asked.amounts.get(gpus.RESOURCE, 0)
-        given = self._ledger.account(node).free_gpus(count) if count else None
+    def _gpus_for(self, pending: _PendingPod, node: str) -> dict[str, str]:
+        count = pending.pod_info.requests.amounts.get(gpus.RESOURCE, 0)
+        given = self._cache.node_info(node).free_gpus(count) if count else None
         return {gpus.ANNOTATION: gpus.written(given)} if given else {}
 
-    def _tell(self, key: str, unplaced: _Unplaced, message: str) -> None:
-        def told(pod: Json) -> Json:
-            is_the_same = pod["metadata"]["uid"] == unplaced.uid
-            return messages.with_condition(pod, message, self._lifecycle.now()) if is_the_same else pod
+    def _report_unschedulable(self, key: str, pending: _PendingPod, message: str) -> None:
+        def last_message(pod: Json) -> Json:
+            is_the_same = pod["metadata"]["uid"] == pending.uid
+            return _with_condition(pod, message, self._lifecycle.now()) if is_the_same else pod
 
-        meta = unplaced.pod["metadata"]
-        self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], told)
-        self._unplaced[key] = msgspec.structs.replace(unplaced, told=message)
-        self._events.record_series(unplaced.pod, "Warning", "FailedScheduling", "Scheduling", message)
+        meta = pending.pod["metadata"]
+        self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], last_message)
+        self._pending[key] = msgspec.structs.replace(pending, last_message=message)
+        self._events.record_series(pending.pod, "Warning", "FailedScheduling", "Scheduling", message)
 
     def _kind(self, resource: str) -> Kind:
         kind = self._lifecycle.registry.stored_as(resource)
@@ -181,29 +181,29 @@ class Scheduler:
         return kind
 
     def _after_commit(self, failure: StoreError | None) -> None:
-        """What could not be stored is not so: all is looked at again, when there may be room."""
-        if failure is None or self._waits_to_look_again:
+        """Rebuild the cache later if a commit failed: the writes are lost."""
+        if failure is None or self._is_rebuild_scheduled:
             return
-        logger.warning("pods are scheduled again: %s", failure)
-        self._waits_to_look_again = True
+        logger.warning("scheduling is retried: %s", failure)
+        self._is_rebuild_scheduled = True
         try:
-            asyncio.get_running_loop().call_later(_SECONDS_TO_NEXT_TRY, self._look_at_all)
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._rebuild)
         except RuntimeError:
-            self._look_at_all()
+            self._rebuild()
 
-    # Hearing
+    # Change events
 
-    def _look_at_all(self) -> None:
-        self._waits_to_look_again = False
-        self._ledger = Ledger()
-        self._unplaced.clear()
+    def _rebuild(self) -> None:
+        self._is_rebuild_scheduled = False
+        self._cache = SchedulerCache()
+        self._pending.clear()
         for body in self._store.all(_NODES):
-            self._ledger.note_node(bodies.decode_stored(body))
+            self._cache.update_node(bodies.decode_stored(body))
         for body in self._store.all(_PODS):
             pod = bodies.decode_stored(body)
-            self._note_pod(object_key(pod["metadata"]["namespace"], pod["metadata"]["name"]), pod)
-        self._refused.clear()
-        self._try_all()
+            self._update_pod(object_key(pod["metadata"]["namespace"], pod["metadata"]["name"]), pod)
+        self._unschedulable.clear()
+        self._retry_all()
 
     def _on_change(self, change: Change) -> None:
         if change.resource == _PODS:
@@ -211,55 +211,86 @@ class Scheduler:
         elif change.resource == _NODES:
             self._on_node(change)
         elif change.resource == _CLAIMS:
-            self._try_all()
+            self._retry_all()
 
     def _on_pod(self, change: Change) -> None:
         if change.after is None:
-            self._unplaced.pop(change.key, None)
-            was_anything_freed = self._ledger.drop_pod(change.key)
+            self._pending.pop(change.key, None)
+            was_anything_freed = self._cache.remove_pod(change.key)
         else:
-            was_anything_freed = self._note_pod(change.key, bodies.decode_stored(change.after))
+            was_anything_freed = self._update_pod(change.key, bodies.decode_stored(change.after))
         if was_anything_freed:
-            self._try_all()
+            self._retry_all()
 
     def _on_node(self, change: Change) -> None:
         if change.after is None:
-            makes_a_difference = self._ledger.drop_node(change.key)
+            makes_a_difference = self._cache.remove_node(change.key)
         else:
-            makes_a_difference = self._ledger.note_node(bodies.decode_stored(change.after))
+            makes_a_difference = self._cache.update_node(bodies.decode_stored(change.after))
         if makes_a_difference:
-            self._try_all()
+            self._retry_all()
 
-    def _note_pod(self, key: str, pod: Json) -> bool:
-        if decision.awaits_placement(pod):
-            self._note_unplaced(key, pod)
+    def _update_pod(self, key: str, pod: Json) -> bool:
+        if decision.needs_scheduling(pod):
+            self._update_pending(key, pod)
         else:
-            self._unplaced.pop(key, None)
-        return self._ledger.note_pod(key, pod)
+            self._pending.pop(key, None)
+        return self._cache.update_pod(key, pod)
 
-    def _note_unplaced(self, key: str, pod: Json) -> None:
-        known = self._unplaced.get(key)
-        wanted = node_resources.wanted_by(pod)
-        new = _Unplaced(
+    def _update_pending(self, key: str, pod: Json) -> None:
+        known = self._pending.get(key)
+        pod_info = node_resources.pod_info_of(pod)
+        new = _PendingPod(
             pod,
-            wanted,
-            decision.shape(wanted),
-            messages.message_of(pod),
-            (-wanted.asked.priority, self._arrivals) if known is None else known.turn,
+            pod_info,
+            decision.equivalence_key(pod_info),
+            _unschedulable_message(pod),
+            (-pod_info.requests.priority, self._arrival_count) if known is None else known.queue_order,
         )
-        self._arrivals += 1
-        self._unplaced[key] = new
-        # Much happens to a pod that waits, the message of why it does so among it.
-        is_as_it_was = known is not None and (known.uid, known.shape) == (new.uid, new.shape)
+        self._arrival_count += 1
+        self._pending[key] = new
+        # Status updates of a pending pod, e.g. our own message, do not requeue it.
+        is_as_it_was = known is not None and (known.uid, known.equivalence_key) == (
+            new.uid,
+            new.equivalence_key,
+        )
         if not is_as_it_was:
-            self._add(key)
+            self._enqueue(key)
 
-    def _try_all(self) -> None:
-        self._is_all_to_be_tried = bool(self._unplaced)
-        self._news.set()
+    def _retry_all(self) -> None:
+        self._must_retry_all = bool(self._pending)
+        self._wake_event.set()
 
-    def _add(self, key: str) -> None:
+    def _enqueue(self, key: str) -> None:
         if key not in self._queued:
             self._queued.add(key)
-            heapq.heappush(self._queue, (self._unplaced[key].turn, key))
-        self._news.set()
+            heapq.heappush(self._queue, (self._pending[key].queue_order, key))
+        self._wake_event.set()
+
+
+def _unschedulable_message(pod: Json) -> str:
+    """Return the message of the PodScheduled condition if it is Unschedulable; else empty."""
+    found = _scheduled_condition(pod)
+    return str(found.get("message", "")) if found.get("reason") == "Unschedulable" else ""
+
+
+def _with_condition(pod: Json, message: str, now: str) -> Json:
+    """Return the pod with a PodScheduled condition that contains the message."""
+    former = _scheduled_condition(pod)
+    was_false = former.get("status") == "False"
+    condition = {
+        "type": _POD_SCHEDULED,
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": former.get("lastTransitionTime", now) if was_false else now,
+        "reason": "Unschedulable",
+        "message": message,
+    }
+    status = pod.get("status") or {}
+    others = [one for one in status.get("conditions") or () if one.get("type") != _POD_SCHEDULED]
+    return {**pod, "status": {**status, "conditions": [*others, condition]}}
+
+
+def _scheduled_condition(pod: Json) -> Json:
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one.get("type") == _POD_SCHEDULED), {})

@@ -19,7 +19,7 @@ def environment(pod: Json, container: Json, own: Mapping[str, str], gpu_ids: Seq
     count = _count(container)
     if not count:
         return {VISIBLE: ""} if gpu_ids else {}
-    given = node_resources.asked_by(pod).gpus
+    given = node_resources.requests_of(pod).gpus
     start = _before(pod, container["name"])
     share = given[start : start + count]
     if len(share) < count:
