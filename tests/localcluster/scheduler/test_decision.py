@@ -271,7 +271,7 @@ def test_affinity_operators(operator: str, values: list[str], label: str | None,
         ),
     ],
 )
-def test_requests_of_other_pods_reduce_free_resources(
+def test_requests_of_other_pods_are_subtracted(
     requests: Json, others: list[Json], expected: decision.Outcome
 ) -> None:
     assert choose_node(requests, [node()], others) == expected
@@ -367,7 +367,7 @@ def preferring(**weights: int) -> Json:
         ),
     ],
 )
-def test_highest_score_wins_among_several_nodes(
+def test_node_with_highest_score_is_chosen(
     requests: Json, nodes: list[Json], others: list[Json], expected: str
 ) -> None:
     assert choose_node(requests, nodes, others) == Placed(expected)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import shutil
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from windlass.localcluster.apiserver import bodies, metadata
@@ -17,7 +18,6 @@ from windlass.localcluster.apiserver.kinds.claims import PROTECTION
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.strategy import Change as Amendment
 from windlass.localcluster.apiserver.strategy import Object
-from windlass.localcluster.scheduler import filters, node_resources
 from windlass.localcluster.store_types import Change, StoreError
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Volumes:
         if b'"persistentVolumeClaim"' not in body:
             return
         pod = bodies.decode_stored(body)
-        for name in filters.claim_names(pod["spec"]):
+        for name in claim_names(pod["spec"]):
             claim = self._store.get(_CLAIMS, f"{pod['metadata']['namespace']}/{name}")
             if claim is not None:
                 self._look_at(bodies.decode_stored(claim))
@@ -95,11 +95,7 @@ class Volumes:
     def _is_used(self, claim: Object) -> bool:
         meta = claim["metadata"]
         pods = map(bodies.decode_stored, self._store.all(_PODS, meta["namespace"]))
-        return any(
-            meta["name"] in filters.claim_names(pod["spec"])
-            for pod in pods
-            if not node_resources.is_finished(pod)
-        )
+        return any(meta["name"] in claim_names(pod["spec"]) for pod in pods if not _is_finished(pod))
 
     def _amend(self, claim: Object, change: Amendment) -> None:
         kind = self._lifecycle.registry.stored_as(_CLAIMS)
@@ -148,6 +144,17 @@ class Volumes:
 
 def _remove_in_background(folder: Path) -> None:
     threading.Thread(target=shutil.rmtree, args=(folder, True), daemon=True).start()
+
+
+def claim_names(spec: Object) -> Iterator[str]:
+    """Yield the names of the claims that a pod uses, in its namespace."""
+    for volume in spec.get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            yield source.get("claimName", "")
+
+
+def _is_finished(pod: Object) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _bound(claim: Object) -> Object:

@@ -3,7 +3,7 @@
 The first filter that rejects a node supplies the reason. The last one lists every resource that is insufficient.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -50,13 +50,6 @@ def blocking_reason(spec: Json) -> str:
         "scheduling groups are": spec.get("schedulingGroup"),
     }
     return next((f"{what} {_NOT_SUPPORTED}" for what, is_asked in found.items() if is_asked), "")
-
-
-def claim_names(spec: Json) -> Iterator[str]:
-    """Yield the names of the claims that a pod uses, in its namespace."""
-    for volume in spec.get("volumes") or ():
-        if source := volume.get("persistentVolumeClaim"):
-            yield source.get("claimName", "")
 
 
 def claim_blocking_reason(name: str, claim: Json | None) -> str:

@@ -17,6 +17,7 @@ from windlass.localcluster.apiserver.kinds import pods
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.controllers import loops
+from windlass.localcluster.controllers.volumes import claim_names
 from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.scheduler import decision, filters, gpus, node_resources
 from windlass.localcluster.scheduler.cache import SchedulerCache
@@ -134,7 +135,7 @@ class Scheduler:
 
     def _blocking_reason(self, pod: Json) -> str:
         namespace = pod["metadata"]["namespace"]
-        for name in filters.claim_names(pod["spec"]):
+        for name in claim_names(pod["spec"]):
             body = self._store.get(_CLAIMS, object_key(namespace, name))
             found = filters.claim_blocking_reason(name, None if body is None else bodies.decode_stored(body))
             if found:
@@ -166,12 +167,12 @@ class Scheduler:
         return {gpus.ANNOTATION: gpus.written(given)} if given else {}
 
     def _report_unschedulable(self, key: str, pending: _PendingPod, message: str) -> None:
-        def last_message(pod: Json) -> Json:
+        def report_if_same(pod: Json) -> Json:
             is_the_same = pod["metadata"]["uid"] == pending.uid
             return _with_condition(pod, message, self._lifecycle.now()) if is_the_same else pod
 
         meta = pending.pod["metadata"]
-        self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], last_message)
+        self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], report_if_same)
         self._pending[key] = msgspec.structs.replace(pending, last_message=message)
         self._events.record_series(pending.pod, "Warning", "FailedScheduling", "Scheduling", message)
 
