@@ -71,7 +71,7 @@ def test_a_name_that_no_job_can_have(command: list[str], place: ClusterNamespace
         result = windlass(*command, name, *place.options)
         assert result.exit_code == 1, (case, result.output)
         assert "there is no job" in result.stderr, case
-        assert "names are made of lower-case letters, digits and hyphens" in result.stderr, case
+        assert "names consist of lower-case letters, digits and hyphens" in result.stderr, case
         assert result.stderr.count("\n") == 1, case
         assert result.stdout == "", case
     listed = json.loads(windlass("list", "-o", "json", *place.options).stdout)

@@ -29,7 +29,7 @@ def event(seconds: int, message: str, count: int = 1, uid: str = "a", **more: An
 
 
 def test_what_was_told_several_times_is_one() -> None:
-    found = events.gathered(
+    found = events.merge_repeated(
         [event(9, "x", 2), event(5, "y"), event(1, "x"), event(7, "x", uid="b"), event(3, "x", 4)]
     )
     seen = [(each.message, each.uid, each.count, (each.last - each.first).seconds) for each in found]

@@ -3,16 +3,16 @@
 import pytest
 
 from windlass.client import pod_watcher
-from windlass.client.events import Written
-from windlass.client.pod_watcher import GIVEN_UP_AFTER
+from windlass.client.events import ApiEvent
+from windlass.client.pod_watcher import FATAL_COUNT
 
 
-def mount(volume: str, why: str, count: int = 1) -> Written:
+def mount(volume: str, why: str, count: int = 1) -> ApiEvent:
     message = f'MountVolume.SetUp failed for volume "{volume}" : {why}'
-    return Written(type="Warning", reason="FailedMount", message=message, count=count)
+    return ApiEvent(type="Warning", reason="FailedMount", message=message, count=count)
 
 
-UNABLE = Written(
+UNABLE = ApiEvent(
     type="Warning",
     reason="FailedMount",
     message="Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[data token]: "
@@ -22,22 +22,22 @@ UNABLE = Written(
 UNHEARD_OF = "failed to sync configmap cache: timed out waiting for the condition"
 NOT_THERE = "mount failed: exit status 32"
 
-HOPELESS: dict[str, list[Written]] = {
-    "again and again": [mount("data", NOT_THERE, GIVEN_UP_AFTER)],
+HOPELESS: dict[str, list[ApiEvent]] = {
+    "again and again": [mount("data", NOT_THERE, FATAL_COUNT)],
     "in several words": [mount("data", NOT_THERE, 2), mount("data", "the server is silent")],
     "in words that name no volume": [mount("data", NOT_THERE, 2), UNABLE],
-    "its image": [Written(reason="Failed", message="ErrImagePull", count=GIVEN_UP_AFTER)],
+    "its image": [ApiEvent(reason="Failed", message="ErrImagePull", count=FATAL_COUNT)],
 }
-HOPEFUL: dict[str, list[Written]] = {
+HOPEFUL: dict[str, list[ApiEvent]] = {
     "nothing was said": [],
     "each volume once": [mount(each, NOT_THERE) for each in ("hub", "secret", "token")],
     "the node has not heard of it yet": [
-        mount("hub", UNHEARD_OF, GIVEN_UP_AFTER),
-        mount("token", UNHEARD_OF.replace("configmap", "secret"), GIVEN_UP_AFTER),
+        mount("hub", UNHEARD_OF, FATAL_COUNT),
+        mount("token", UNHEARD_OF.replace("configmap", "secret"), FATAL_COUNT),
     ],
-    "it may come right": [Written(reason="Unhealthy", message="no answer", count=GIVEN_UP_AFTER)],
+    "it may come right": [ApiEvent(reason="Unhealthy", message="no answer", count=FATAL_COUNT)],
     "its image, in several words": [
-        Written(reason="Failed", message=each, count=1)
+        ApiEvent(reason="Failed", message=each, count=1)
         for each in ("ErrImagePull", "not found", "no such host")
     ],
 }
@@ -45,9 +45,9 @@ HOPEFUL: dict[str, list[Written]] = {
 
 @pytest.mark.parametrize("case", HOPELESS)
 def test_it_is_given_up(case: str) -> None:
-    assert pod_watcher.are_hopeless(HOPELESS[case])
+    assert pod_watcher.are_unrecoverable(HOPELESS[case])
 
 
 @pytest.mark.parametrize("case", HOPEFUL)
 def test_it_is_waited_for(case: str) -> None:
-    assert not pod_watcher.are_hopeless(HOPEFUL[case])
+    assert not pod_watcher.are_unrecoverable(HOPEFUL[case])

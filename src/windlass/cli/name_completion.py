@@ -46,7 +46,7 @@ def tasks_of_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 def _tasks(found: "list[Framework]", job: str) -> list[str]:
     from windlass.client import tasks as of_jobs
 
-    return [name for item in found if item.name == job for name in of_jobs.names_of(item)]
+    return [name for item in found if item.name == job for name in of_jobs.task_names(item)]
 
 
 def _frameworks(ctx: click.Context) -> "list[Framework]":
@@ -59,10 +59,10 @@ def _frameworks(ctx: click.Context) -> "list[Framework]":
 
 async def _listed(ctx: click.Context) -> "list[Framework]":
     from windlass.client import connection as connections
-    from windlass.client import listing
+    from windlass.client import lookup
     from windlass.model.framework import Framework
 
     given = [ctx.params.get(name) or "" for name in ("kubeconfig", "context", "namespace")]
     async with asyncio.timeout(SECONDS), connections.connected(*given) as found:
-        listed = await listing.frameworks_of(found)
+        listed = await lookup.list_frameworks(found)
     return [item for item in listed if isinstance(item, Framework)]

@@ -3,7 +3,7 @@
 from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
 from windlass.client.pods import Task
-from windlass.client.tasks import Choice
+from windlass.client.tasks import TaskSelector
 from windlass.discovery import environment, files, gangs
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError
@@ -18,7 +18,7 @@ from windlass.wire import codec
 async def read(connection: Connection, job: str, task: Task) -> dict[str, str]:
     """Raises NotThereError, and what `Connection.send` raises."""
     framework = await lookup.find(connection, job)
-    tasks.check(framework, Choice(task.role, task.index))
+    tasks.require_tasks(framework, TaskSelector(task.role, task.index))
     ports = await _ports(connection, framework)
     told = environment.variables_of(framework, ports)
     gang = gangs.gang_of(framework, ports)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from windlass.client import listing, watching
+from windlass.client import lookup, watch
 from windlass.client.connection import Connection
 from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi.following import Changed, Deleted, Listed
@@ -56,7 +56,7 @@ class _Series(Sparse, frozen=True):
     last_observed_time: datetime | None = None
 
 
-class Written(Sparse, frozen=True):
+class ApiEvent(Sparse, frozen=True):
     """As the API server has it: of whatever there is in the namespace."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -84,7 +84,7 @@ class Written(Sparse, frozen=True):
         return (self.series.count if self.series is not None else 0) or self.count or 1
 
 
-decode = msgspec.json.Decoder(Written).decode
+decode = msgspec.json.Decoder(ApiEvent).decode
 
 
 def _task_of(framework: Framework, pod: str) -> str:
@@ -94,7 +94,7 @@ def _task_of(framework: Framework, pod: str) -> str:
     return found[1] if found and found[2] in known else ""
 
 
-def _of(framework: Framework, written: Written) -> Event | None:
+def _of(framework: Framework, written: ApiEvent) -> Event | None:
     """None for what is about something else. A job that had its name before it was another one."""
     involved = written.involved_object
     if involved.kind == names.KIND:
@@ -119,7 +119,7 @@ def _of(framework: Framework, written: Written) -> Event | None:
     )
 
 
-def gathered(events: Iterable[Event]) -> list[Event]:
+def merge_repeated(events: Iterable[Event]) -> list[Event]:
     """Oldest first; of the same second, in the order given. What was told several times is one, with how often it
     happened altogether."""
     together: dict[tuple[str, str, str, str], Event] = {}
@@ -139,12 +139,12 @@ def gathered(events: Iterable[Event]) -> list[Event]:
 
 async def read(connection: Connection, framework: Framework) -> list[Event]:
     """Raises what `Connection.send` raises."""
-    listed = await listing.objects(connection, EVENTS, connection.namespace)
+    listed = await lookup.list_objects(connection, EVENTS, connection.namespace)
     found = (_of(framework, written) for written in _in_order(listed))
-    return gathered(event for event in found if event is not None)
+    return merge_repeated(event for event in found if event is not None)
 
 
-def _in_order(listed: Iterable[msgspec.Raw]) -> list[Written]:
+def _in_order(listed: Iterable[msgspec.Raw]) -> list[ApiEvent]:
     """As they were stored: their times are those of seconds, and a list is sorted by name."""
     return sorted(map(decode, listed), key=lambda written: _number(written.metadata.resource_version))
 
@@ -157,17 +157,17 @@ async def follow(connection: Connection, framework: Framework) -> AsyncGenerator
     """Those that there are, then each that comes, and each that happens once more, for ever. Raises ApiError."""
     told: dict[tuple[str, datetime], int] = {}
 
-    def take(written: Written) -> list[Event]:
+    def take(written: ApiEvent) -> list[Event]:
         event = _of(framework, written)
         is_new = told.get((written.metadata.uid, written.last), 0) < written.times
         told[written.metadata.uid, written.last] = written.times
         return [event] if event is not None and is_new else []
 
-    async with contextlib.aclosing(watching.news(connection, EVENTS)) as changes:
+    async with contextlib.aclosing(watch.watch_objects(connection, EVENTS)) as changes:
         async for change in changes:
             match change:
                 case Listed(items=items):
-                    events = gathered(event for written in _in_order(items) for event in take(written))
+                    events = merge_repeated(event for written in _in_order(items) for event in take(written))
                 case Changed(object=body):
                     events = take(decode(body))
                 case Deleted():

@@ -10,7 +10,7 @@ from windlass.client import lookup, tasks
 from windlass.client.connection import Connection
 from windlass.client.errors import NotThereError, RefusedError
 from windlass.client.pods import Pod, Task
-from windlass.client.tasks import Choice
+from windlass.client.tasks import TaskSelector
 from windlass.kubeapi import streams
 from windlass.kubeapi.errors import ApiError, UnansweredError
 from windlass.kubeapi.streams import Size
@@ -76,13 +76,13 @@ async def in_pod(
 async def _target(connection: Connection, job: str, task: Task, container: str) -> tuple[Pod, str]:
     """The pod and the container, which runs."""
     framework = await lookup.find(connection, job)
-    choice = Choice(task.role, task.index)
-    tasks.check(framework, choice)
-    found = await tasks.pods(connection, framework, choice)
+    choice = TaskSelector(task.role, task.index)
+    tasks.require_tasks(framework, choice)
+    found = await tasks.list_pods(connection, framework, choice)
     if not found:
         raise NotThereError(f"{task} has no pod: `windlass why {job}` says what became of it")
     pod = found[0]
-    name = tasks.container_of(pod, container)
+    name = tasks.require_container(pod, container)
     status = pod.status_of(name)
     if status is not None and status.is_running:
         return pod, name
@@ -97,7 +97,7 @@ def _why_not_running(pod: Pod, container: str) -> str:
     ended = None if status is None else status.state.terminated
     if ended is not None:
         return f", its container {container} ended with {ended.exit_code}"
-    reason = tasks.why_not_begun(pod, container)
+    reason = tasks.waiting_reason(pod, container)
     return f" yet ({reason})" if reason else " yet"
 
 

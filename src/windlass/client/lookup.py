@@ -1,42 +1,57 @@
-"""Which Framework a name means. There are two groups; whoever has rights on the one in which it is needs no others."""
+"""Find and list Frameworks of both API groups, and list other objects page by page.
+
+A user with permissions for only one of the two groups can use the Frameworks of that group.
+"""
 
 import re
 from collections.abc import Iterable
 
-from windlass.client import listing
+import msgspec
+
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotInstalledError, NotThereError
-from windlass.kubeapi import requests
+from windlass.k8s import metadata
+from windlass.kubeapi import answers, requests
 from windlass.kubeapi.errors import AnsweredError, ForbiddenError, NotFoundError
-from windlass.kubeapi.resources import frameworks
+from windlass.kubeapi.resources import Resource, frameworks
+from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.wire import codec, diagnostics
 from windlass.wire.codec import Unreadable
 
-can_be_a_name = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
-"""Of any object. What cannot be is not asked for: the path of a nameless one is that of all."""
+GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
+"""In the order in which they are queried: job files become Frameworks of the first group."""
+
+is_valid_name = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
+"""Whether an object can have the name. Others are not requested: an empty name would request the whole collection."""
+
+
+# One Framework
 
 
 async def find(connection: Connection, name: str) -> Framework:
-    """Raises NotThereError, and what `Connection.send` raises."""
-    found = await find_if_any(connection, name)
+    """Return the Framework of that name. Raises NotThereError, and what `Connection.send` raises."""
+    found = await find_or_none(connection, name)
     if found is None:
-        raise await not_there(connection, name)
+        raise await not_found_error(connection, name)
     return found
 
 
-async def find_if_any(connection: Connection, name: str) -> Framework | None:
-    found = await look_up(connection, name)
-    return readable(found[0]) if found else None
+async def find_or_none(connection: Connection, name: str) -> Framework | None:
+    found = await find_all(connection, name)
+    return require_readable(found[0]) if found else None
 
 
-async def look_up(connection: Connection, name: str) -> tuple[Framework | Unreadable, ...]:
-    """Every Framework of that name: there may be one of each group, of which one waits for the other to go."""
-    if not can_be_a_name(name):
+async def find_all(connection: Connection, name: str) -> tuple[Framework | Unreadable, ...]:
+    """Return the Frameworks of that name, at most one of each group.
+
+    If there are two, one of them is blocked until the other is deleted.
+    """
+    if not is_valid_name(name):
         return ()
     denied: ForbiddenError | None = None
     found = []
-    for group in listing.GROUPS:
+    for group in GROUPS:
         try:
             answer = await connection.send(requests.get(frameworks(group), connection.namespace, name))
         except NotFoundError:
@@ -50,39 +65,99 @@ async def look_up(connection: Connection, name: str) -> tuple[Framework | Unread
     return tuple(found)
 
 
-async def written(connection: Connection, framework: Framework) -> bytes:
-    """As the API server has it now, with all that the model does not read."""
+async def read_raw(connection: Connection, framework: Framework) -> bytes:
+    """Return the Framework as the API server stores it, with the fields that the model does not have."""
     return await connection.send(
         requests.get(frameworks(framework.group), connection.namespace, framework.name)
     )
 
 
-def readable(found: Framework | Unreadable) -> Framework:
+def require_readable(found: Framework | Unreadable) -> Framework:
     """Raises ClientError."""
     if isinstance(found, Framework):
         return found
+    name = found.metadata.name
     raise ClientError(
-        f"the job {found.metadata.name} makes no sense as it is stored: {found.error}. "
-        f"Put it right with `kubectl edit`, or remove it with `windlass delete {found.metadata.name}`."
+        f"the stored job {name} is invalid: {found.error}. "
+        f"Fix it with `kubectl edit`, or delete it with `windlass delete {name}`."
     )
 
 
-async def not_there(connection: Connection, name: str, others: Iterable[str] = ()) -> NotThereError:
-    """What somebody is told who asked for a job that is not there. `others` could have been meant too."""
-    where = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
-    if not can_be_a_name(name):
-        where += ": names are made of lower-case letters, digits and hyphens"
+async def not_found_error(connection: Connection, name: str, others: Iterable[str] = ()) -> NotThereError:
+    """Return the error for a job that does not exist. `others` are further names to suggest."""
+    missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
+    if not is_valid_name(name):
+        missing += ": names consist of lower-case letters, digits and hyphens"
     try:
-        jobs = {job.metadata.name for job in await listing.frameworks_of(connection)}
+        jobs = {job.metadata.name for job in await list_frameworks(connection)}
     except NotInstalledError as error:
         if not (suggestion := diagnostics.nearest(name, tuple(sorted(others)))):
             return error
-        return NotThereError(f"{where}. Did you mean {diagnostics.quoted(suggestion)}?")
+        return NotThereError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
     except AnsweredError:
-        return NotThereError(f"{where} of {connection.where}")
+        return NotThereError(f"{missing} of {connection.where}")
     known = tuple(sorted({*jobs, *others}))
     if not known:
-        return NotThereError(f"{where}. There is no other job either. Other namespaces: `windlass list -A`.")
+        return NotThereError(f"{missing}, nor any other job. List all namespaces with `windlass list -A`.")
     if suggestion := diagnostics.nearest(name, known):
-        return NotThereError(f"{where}. Did you mean {diagnostics.quoted(suggestion)}?")
-    return NotThereError(f"{where}. `windlass list -n {connection.namespace}` shows what is there.")
+        return NotThereError(f"{missing}. Did you mean {diagnostics.quoted(suggestion)}?")
+    return NotThereError(f"{missing}. List the jobs with `windlass list -n {connection.namespace}`.")
+
+
+def not_installed_error(connection: Connection) -> NotInstalledError:
+    return NotInstalledError(
+        f"Windlass is not installed on {connection.where}: the cluster has no Framework definition. "
+        "Install it with `windlass install --apply`."
+    )
+
+
+# Lists
+
+
+async def list_frameworks(
+    connection: Connection, *, in_all_namespaces: bool = False
+) -> tuple[Framework | Unreadable, ...]:
+    """Return the Frameworks by namespace and name. Raises NotInstalledError, and what `Connection.send` raises."""
+    listed = await list_raw_frameworks(connection, in_all_namespaces=in_all_namespaces)
+    return tuple(codec.read_framework(item) for item in listed)
+
+
+async def list_raw_frameworks(
+    connection: Connection, *, in_all_namespaces: bool = False
+) -> tuple[msgspec.Raw, ...]:
+    """Return the Frameworks as the API server stores them, by namespace and name."""
+    namespace = "" if in_all_namespaces else connection.namespace
+    found: list[msgspec.Raw] = []
+    denied: ForbiddenError | None = None
+    is_any_served = False
+    for group in GROUPS:
+        try:
+            found += await list_objects(connection, frameworks(group), namespace)
+            is_any_served = True
+        except NotFoundError:
+            continue
+        except ForbiddenError as error:
+            denied = error
+    if not is_any_served:
+        raise denied or not_installed_error(connection)
+    return tuple(sorted(found, key=_namespace_and_name))
+
+
+async def list_objects(
+    connection: Connection, resource: Resource, namespace: str, label_selector: str = ""
+) -> list[msgspec.Raw]:
+    """Return all objects of a kind."""
+    found: list[msgspec.Raw] = []
+    token = ""
+    while True:
+        request = requests.list_page(resource, namespace, label_selector, continue_token=token)
+        page = answers.decode_page(await connection.send(request))
+        found += page.objects
+        token = page.metadata.continue_
+        if not token:
+            return found
+
+
+def _namespace_and_name(body: msgspec.Raw) -> tuple[str, str]:
+    found = metadata.decode_name(body).metadata
+    return found.namespace, found.name

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from windlass.client import lifecycle, listing
+from windlass.client import lifecycle, lookup
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, RefusedError
 from windlass.k8s.metadata import OwnedObjectMeta
@@ -45,13 +45,13 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 JOB = Kind("Job", JOBS, runs_pods=True)
-RIGHTS = (
+RBAC_KINDS = (
     Kind("RoleBinding", ROLE_BINDINGS),
     Kind("Role", ROLES),
     Kind("ServiceAccount", SERVICE_ACCOUNTS),
 )
 """Of companions. Many people may not see them, who have made none then."""
-GOING = (
+DELETED_KINDS = (
     JOB,
     Kind("StatefulSet", STATEFUL_SETS, runs_pods=True),
     Kind("Deployment", DEPLOYMENTS, runs_pods=True),
@@ -59,10 +59,10 @@ GOING = (
     Kind("Service", SERVICES),
     Kind("ConfigMap", CONFIG_MAPS),
     Kind("Secret", SECRETS),
-    *RIGHTS,
+    *RBAC_KINDS,
 )
 """In this order: what runs goes before that with which it runs."""
-STORAGE = (
+STORAGE_KINDS = (
     Kind("PersistentVolumeClaim", PERSISTENT_VOLUME_CLAIMS),
     Kind("PersistentVolume", PERSISTENT_VOLUMES),
 )
@@ -103,7 +103,7 @@ class _Object(msgspec.Struct, frozen=True):
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-class Belonging(msgspec.Struct, frozen=True):
+class OwnedObject(msgspec.Struct, frozen=True):
     kind: Kind
     name: str
     uid: str
@@ -119,23 +119,23 @@ class Belonging(msgspec.Struct, frozen=True):
         return f"{self.kind.name.lower()}/{self.name}"
 
 
-class Found(msgspec.Struct, frozen=True):
-    going: tuple[Belonging, ...] = ()
-    staying: tuple[Belonging, ...] = ()
+class OwnedObjects(msgspec.Struct, frozen=True):
+    going: tuple[OwnedObject, ...] = ()
+    staying: tuple[OwnedObject, ...] = ()
     """Files, and the server of them."""
     hidden: tuple[str, ...] = ()
     """Kinds of which nobody may say whether there are any."""
 
 
-async def find(connection: Connection, name: str) -> Found:
+async def find(connection: Connection, name: str) -> OwnedObjects:
     """All that carries the label of this job. Raises what `Connection.send` raises, but for refusals."""
     if len(name) > LONGEST_LABEL:
-        return Found()
-    kinds = (*GOING, *STORAGE)
+        return OwnedObjects()
+    kinds = (*DELETED_KINDS, *STORAGE_KINDS)
     listed = await asyncio.gather(*(_labelled(connection, kind, name) for kind in kinds))
     by_kind = dict(zip(kinds, listed, strict=True))
     found = [
-        Belonging(
+        OwnedObject(
             kind,
             each.metadata.name,
             each.metadata.uid,
@@ -145,23 +145,25 @@ async def find(connection: Connection, name: str) -> Found:
         for kind, objects in by_kind.items()
         for each in objects or ()
     ]
-    return Found(
+    return OwnedObjects(
         going=tuple(each for each in found if not _holds_files(each, name)),
         staying=tuple(each for each in found if _holds_files(each, name)),
-        hidden=tuple(kind.resource.plural for kind in GOING if by_kind[kind] is None and kind not in RIGHTS),
+        hidden=tuple(
+            kind.resource.plural for kind in DELETED_KINDS if by_kind[kind] is None and kind not in RBAC_KINDS
+        ),
     )
 
 
-def _holds_files(each: Belonging, job: str) -> bool:
+def _holds_files(each: OwnedObject, job: str) -> bool:
     is_of_the_server = each.kind.name in _OF_A_SERVER and each.name == nfs_shares.server_name(job)
-    return each.kind in STORAGE or is_of_the_server
+    return each.kind in STORAGE_KINDS or is_of_the_server
 
 
 async def _labelled(connection: Connection, kind: Kind, name: str) -> list[_Object] | None:
     """None where nobody may know. A kind that is not served has no objects."""
     selector = f"{names.JOB_LABEL}={name}"
     try:
-        listed = await listing.objects(connection, kind.resource, connection.namespace, selector)
+        listed = await lookup.list_objects(connection, kind.resource, connection.namespace, selector)
     except NotFoundError:
         return []
     except ForbiddenError:
@@ -176,7 +178,7 @@ def _is_of(volume: _Object, namespace: str) -> bool:
     return claim is None or claim.namespace == namespace
 
 
-async def job_called(connection: Connection, name: str) -> Belonging | None:
+async def find_job(connection: Connection, name: str) -> OwnedObject | None:
     """The Job of that name, labelled or not. Raises ClientError for one that is a part of something else."""
     try:
         found = _decode(await connection.send(requests.get(JOB.resource, connection.namespace, name)))
@@ -187,26 +189,26 @@ async def job_called(connection: Connection, name: str) -> Belonging | None:
             f"{name} is a part of the job {found.job}: `windlass delete {found.job} -n {connection.namespace}` "
             "deletes all of it."
         )
-    return Belonging(JOB, name, found.metadata.uid)
+    return OwnedObject(JOB, name, found.metadata.uid)
 
 
-async def names_of_jobs(connection: Connection) -> set[str]:
+async def list_job_names(connection: Connection) -> set[str]:
     """By which Jobs can be deleted. None where they are not to be seen."""
     try:
-        listed = await listing.objects(connection, JOB.resource, connection.namespace)
+        listed = await lookup.list_objects(connection, JOB.resource, connection.namespace)
     except AnsweredError:
         return set()
     return {each.job or each.metadata.name for each in map(_decode, listed)}
 
 
-async def free(connection: Connection, staying: Iterable[Belonging]) -> None:
+async def remove_owner_references(connection: Connection, staying: Iterable[OwnedObject]) -> None:
     """They do not go with their Framework. Raises RefusedError."""
     for each in staying:
         if not each.goes_with_a_framework:
             continue
         change = {"metadata": {"uid": each.uid, "ownerReferences": None}}
         try:
-            await lifecycle.merge(connection, each.kind.resource, each.name, change)
+            await lifecycle.merge_patch(connection, each.kind.resource, each.name, change)
         except (NotFoundError, ConflictError):
             continue  # it is gone already
         except AnsweredError as error:
@@ -215,7 +217,7 @@ async def free(connection: Connection, staying: Iterable[Belonging]) -> None:
             ) from error
 
 
-async def remove(connection: Connection, going: Iterable[Belonging]) -> None:
+async def delete_objects(connection: Connection, going: Iterable[OwnedObject]) -> None:
     """Each of them is asked to go, whatever becomes of the others. Raises RefusedError."""
     refusals = []
     for each in going:

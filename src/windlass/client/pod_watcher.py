@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from windlass.client import events, pods, watching
+from windlass.client import events, pods, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import GoneError
 from windlass.client.pods import ContainerStatus, Pod
@@ -18,11 +18,11 @@ from windlass.model.pods import ContainerWaiting
 
 T = TypeVar("T")
 
-GIVEN_UP = frozenset({"FailedMount", "FailedMapVolume", "FailedCreatePodSandBox", "Failed"})
+FATAL_REASONS = frozenset({"FailedMount", "FailedMapVolume", "FailedCreatePodSandBox", "Failed"})
 """Reasons of events: what fails for one of these may still come right, but not often."""
-GIVEN_UP_AFTER = 3
+FATAL_COUNT = 3
 """So many times."""
-LONGEST_MESSAGE = 500
+MAX_MESSAGE_LENGTH = 500
 """Of what an event or a container says."""
 
 Places = Mapping[str, str]
@@ -35,7 +35,7 @@ _is_unheard_of = re.compile(r"failed to sync (configmap|secret) cache").search
 _missing_claim = re.compile(r'persistentvolumeclaim "[^"]+" not found').search
 
 
-class Crew:
+class PodWatcher:
     """The pods of one Deployment or Job, or one pod alone."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Crew:
         self._pods: dict[str, Pod] = {}
         self.is_lost = False
         """There is none of them, or none any more."""
-        self._events: dict[str, events.Written] = {}
+        self._events: dict[str, events.ApiEvent] = {}
         """By their UIDs, the newest last."""
         self._changed = asyncio.Condition()
 
@@ -152,13 +152,13 @@ class Crew:
         if pod is None or pod.is_over:
             return False
         is_missing = _missing_claim(_unscheduled(pod)) is not None
-        return is_missing or are_hopeless(self._warnings_of(pod))
+        return is_missing or are_unrecoverable(self._warnings_of(pod))
 
-    def _warnings_of(self, pod: Pod) -> list[events.Written]:
+    def _warnings_of(self, pod: Pod) -> list[events.ApiEvent]:
         known = [each for each in self._events.values() if each.involved_object.uid == pod.uid]
         return [each for each in known if each.type == "Warning"]
 
-    def _explained(self, warning: events.Written) -> str:
+    def _explained(self, warning: events.ApiEvent) -> str:
         """Where the files are that cannot be had: an event says the name of the volume only."""
         said = _cut(warning.message)
         found = _volume_in(warning.message)
@@ -171,7 +171,7 @@ class Crew:
 
     async def _look_at_pods(self) -> None:
         fields = f"metadata.name={self._name}" if self._name else ""
-        found = watching.news(
+        found = watch.watch_objects(
             self._connection, PODS, label_selector=self._label_selector, field_selector=fields
         )
         async with contextlib.aclosing(found) as changes:
@@ -191,7 +191,9 @@ class Crew:
     async def _look_at_events(self) -> None:
         """All of one pod, and warnings only where it could be any of the namespace."""
         which = f"involvedObject.name={self._name}" if self._name else "type=Warning"
-        found = watching.news(self._connection, EVENTS, field_selector=f"involvedObject.kind=Pod,{which}")
+        found = watch.watch_objects(
+            self._connection, EVENTS, field_selector=f"involvedObject.kind=Pod,{which}"
+        )
         try:
             async with contextlib.aclosing(found) as changes:
                 async for change in changes:
@@ -214,9 +216,9 @@ class Crew:
             self._changed.notify_all()
 
 
-def are_hopeless(warnings: Sequence[events.Written]) -> bool:
+def are_unrecoverable(warnings: Sequence[events.ApiEvent]) -> bool:
     """These of one pod: does it fail for the same again and again?"""
-    told = [each for each in warnings if each.reason in GIVEN_UP and not _is_unheard_of(each.message)]
+    told = [each for each in warnings if each.reason in FATAL_REASONS and not _is_unheard_of(each.message)]
     # The same mount may fail in several words. An image that is not had at once is told in several, too.
     mounts: Counter[str] = Counter()
     for each in told:
@@ -225,7 +227,7 @@ def are_hopeless(warnings: Sequence[events.Written]) -> bool:
             mounts[found[1] if found else ""] += each.times
     of_any = mounts.pop("", 0)
     times = (of_any + max(mounts.values(), default=0), *(each.times for each in told))
-    return max(times) >= GIVEN_UP_AFTER
+    return max(times) >= FATAL_COUNT
 
 
 def blocking_reason(pod: Pod) -> str:
@@ -247,7 +249,7 @@ def failed_container(pod: Pod) -> ContainerStatus | None:
     return None
 
 
-def last_words(pod: Pod) -> str:
+def termination_message(pod: Pod) -> str:
     """Of a pod that has failed, by its own word; empty where it says nothing."""
     failed = failed_container(pod)
     ended = failed.state.terminated or failed.last_state.terminated if failed is not None else None
@@ -270,4 +272,4 @@ def _unscheduled(pod: Pod) -> str:
 def _cut(said: str) -> str:
     """In one line."""
     line = " ".join(said.split())
-    return line if len(line) <= LONGEST_MESSAGE else line[: LONGEST_MESSAGE - 1] + "…"
+    return line if len(line) <= MAX_MESSAGE_LENGTH else line[: MAX_MESSAGE_LENGTH - 1] + "…"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from windlass.client import listing, pods
+from windlass.client import lookup, pods
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError
 from windlass.client.pods import Pod
@@ -131,7 +131,7 @@ class Forward:
 
     async def _pod(self) -> Pod:
         """The one that is to be reached. Raises NotThereError, and what `Connection.send` raises."""
-        listed = await listing.objects(
+        listed = await lookup.list_objects(
             self._connection, PODS, self._connection.namespace, self._label_selector
         )
         running = [

@@ -11,19 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from windlass.client import (
-    connection,
-    deleting,
-    env,
-    events,
-    lifecycle,
-    listing,
-    lookup,
-    scaling,
-    tasks,
-    views,
-    waiting,
-)
+from windlass.client import connection, delete, env, events, lifecycle, lookup, scale, tasks, views, wait
 from windlass.client.companions import standalone
 from windlass.client.companions import status as companion_status
 from windlass.client.companions.status import CompanionView
@@ -42,7 +30,7 @@ from windlass.client.upload import items as upload_items
 from windlass.client.upload import pod_target, shares, transfer
 from windlass.client.upload.transfer import Uploaded
 from windlass.client.views import JobView
-from windlass.client.waiting import Until
+from windlass.client.wait import Until
 
 Paths = str | Path | Sequence[str | Path]
 Tell = Callable[[str], None]
@@ -138,7 +126,7 @@ class AsyncClient:
         {'worker': 4}
         """
         async with self._connected() as here:
-            return views.job_view((await scaling.scale(here, name, roles)).framework)
+            return views.job_view((await scale.scale(here, name, roles)).framework)
 
     async def suspend(self, name: str) -> JobView:
         """Take its pods away, and keep it for later.
@@ -177,7 +165,7 @@ class AsyncClient:
         >>> client.delete("digits")
         """
         async with self._connected() as here:
-            await deleting.delete(here, name, waits=wait, timeout=timeout, keeps_companions=keep_companions)
+            await delete.delete(here, name, waits=wait, timeout=timeout, keeps_companions=keep_companions)
 
     async def upload(
         self, project: str, *, share: str, code: Paths = (), data: Paths = (), timeout: float | None = 300
@@ -224,7 +212,7 @@ class AsyncClient:
         ['digits']
         """
         async with self._connected() as here:
-            found = await listing.frameworks_of(here, in_all_namespaces=all_namespaces)
+            found = await lookup.list_frameworks(here, in_all_namespaces=all_namespaces)
         return tuple(map(views.job_view, found))
 
     async def companions(self, name: str) -> tuple[CompanionView, ...]:
@@ -262,7 +250,7 @@ class AsyncClient:
             2
         """
         async with self._connected() as here:
-            return await waiting.wait(here, name, Until(until), timeout)
+            return await wait.wait(here, name, Until(until), timeout)
 
     async def watch(self, name: str) -> AsyncGenerator[JobView, None]:
         """The job now, and again whenever it has changed, until it has completed or is gone.
@@ -273,7 +261,7 @@ class AsyncClient:
         """
         async with self._connected() as here:
             framework = await lookup.find(here, name)
-            async with contextlib.aclosing(waiting.of(here, framework)) as changes:
+            async with contextlib.aclosing(wait.watch_job(here, framework)) as changes:
                 async for view in changes:
                     if view is None:
                         return

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from windlass.client import listing
+from windlass.client import lookup
 from windlass.client import pods as views
 from windlass.client.connection import Connection
 from windlass.client.errors import NotThereError
@@ -21,7 +21,7 @@ _TASK = re.compile(r"(?P<role>[a-z0-9]{1,63})-(?P<index>[0-9]{1,5})")
 _ROLE = re.compile(r"[a-z0-9]{1,63}")
 
 
-class Choice(msgspec.Struct, frozen=True):
+class TaskSelector(msgspec.Struct, frozen=True):
     """Which tasks of a job are meant: one, those of a role, or all."""
 
     role: str = ""
@@ -44,7 +44,7 @@ def parse_task(written: str) -> tuple[str, Task]:
     return job, Task(found["role"], int(found["index"]))
 
 
-def parse_choice(written: str, task: str = "") -> tuple[str, Choice]:
+def parse_choice(written: str, task: str = "") -> tuple[str, TaskSelector]:
     """Of `digits`, `digits/worker`, `digits/worker-1`, or of the name and the task apart. Raises ValueError."""
     job, _, name = written.partition("/")
     if name and task:
@@ -53,16 +53,16 @@ def parse_choice(written: str, task: str = "") -> tuple[str, Choice]:
     if not job:
         raise ValueError(f"found {written!r}, expected the name of a job")
     if not name:
-        return job, Choice()
+        return job, TaskSelector()
     found = _TASK.fullmatch(name)
     if found is not None:
-        return job, Choice(found["role"], int(found["index"]))
+        return job, TaskSelector(found["role"], int(found["index"]))
     if _ROLE.fullmatch(name):
-        return job, Choice(name)
+        return job, TaskSelector(name)
     raise ValueError(f"found {name!r}, expected a task, such as worker-1, or a role, such as worker")
 
 
-def check(framework: Framework, choice: Choice) -> None:
+def require_tasks(framework: Framework, choice: TaskSelector) -> None:
     """Raises NotThereError when the job has no such tasks."""
     if not choice.role:
         return
@@ -75,10 +75,10 @@ def check(framework: Framework, choice: Choice) -> None:
     if is_in_spec or is_in_status:
         return
     meant = choice.role if choice.index is None else str(Task(choice.role, choice.index))
-    raise NotThereError(f"{framework.name} has no task {meant}, it has {in_words(framework)}")
+    raise NotThereError(f"{framework.name} has no task {meant}, it has {describe_tasks(framework)}")
 
 
-def names_of(framework: Framework) -> tuple[str, ...]:
+def task_names(framework: Framework) -> tuple[str, ...]:
     """All that it is to have, in the order of the spec."""
     return tuple(
         names.host_name(role.name, index)
@@ -87,7 +87,7 @@ def names_of(framework: Framework) -> tuple[str, ...]:
     )
 
 
-def in_words(framework: Framework) -> str:
+def describe_tasks(framework: Framework) -> str:
     """`ps-0, worker-0..3`."""
     has = [
         f"{role.name}-0" if role.task_number == 1 else f"{role.name}-0..{role.task_number - 1}"
@@ -115,24 +115,26 @@ def status_of(framework: Framework, task: Task) -> TaskStatus | None:
 # The pods that run them
 
 
-def selector(framework: Framework) -> str:
+def pod_selector(framework: Framework) -> str:
     """The labels by which its pods are found."""
     return f"{names.FRAMEWORK_NAME}={framework.name}"
 
 
-async def pods(connection: Connection, framework: Framework, choice: Choice | None = None) -> list[Pod]:
+async def list_pods(
+    connection: Connection, framework: Framework, choice: TaskSelector | None = None
+) -> list[Pod]:
     """Those that are there, in the order of the roles in the spec and of the indices."""
-    listed = await listing.objects(connection, PODS, connection.namespace, selector(framework))
-    return chosen(framework, map(views.decode, listed), choice or Choice())
+    listed = await lookup.list_objects(connection, PODS, connection.namespace, pod_selector(framework))
+    return select_pods(framework, map(views.decode, listed), choice or TaskSelector())
 
 
-def chosen(framework: Framework, found: Iterable[Pod], choice: Choice) -> list[Pod]:
+def select_pods(framework: Framework, found: Iterable[Pod], choice: TaskSelector) -> list[Pod]:
     order = {role.name: at for at, role in enumerate(framework.spec.task_roles)}
     mine = [pod for pod in found if pod.is_of(framework) and choice.holds(pod.task)]
     return sorted(mine, key=lambda pod: (order.get(pod.task.role, len(order)), pod.task.role, pod.task.index))
 
 
-def container_of(pod: Pod, asked: str) -> str:
+def require_container(pod: Pod, asked: str) -> str:
     """The container that is meant. Raises NotThereError."""
     if not asked:
         return pod.default_container
@@ -143,7 +145,7 @@ def container_of(pod: Pod, asked: str) -> str:
     )
 
 
-def why_not_begun(pod: Pod, container: str) -> str:
+def waiting_reason(pod: Pod, container: str) -> str:
     """Why a container has not run yet, in the words of the scheduler or of the node; empty if nobody says."""
     status = pod.status_of(container)
     waiting = None if status is None else status.state.waiting

@@ -6,10 +6,10 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from windlass.client import pod_watcher, watching
+from windlass.client import pod_watcher, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import GoneError, RefusedError, TimedOutError
-from windlass.client.pod_watcher import Crew
+from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import Condition, Pod
 from windlass.k8s.metadata import ObjectMeta
 from windlass.kubeapi import requests
@@ -73,7 +73,7 @@ async def seen(
     connection: Connection, resource: Resource, wanted: Wanted, is_so: Callable[[Workload], bool]
 ) -> Workload:
     """As soon as it is so. One that has the same name later is another one. Raises GoneError and ApiError."""
-    news = watching.news(connection, resource, field_selector=f"metadata.name={wanted.name}")
+    news = watch.watch_objects(connection, resource, field_selector=f"metadata.name={wanted.name}")
     async with contextlib.aclosing(news) as changes:
         async for change in changes:
             bodies = change.items if isinstance(change, Listed) else (change.object,)
@@ -89,7 +89,7 @@ async def seen(
 
 async def until(
     work: Coroutine[Any, Any, T],
-    crew: Crew,
+    crew: PodWatcher,
     seconds: float | None,
     otherwise: str,
     *others: Coroutine[Any, Any, NoReturn],

@@ -17,7 +17,7 @@ from windlass.client.companions import status as companion_status
 from windlass.client.companions.status import State
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, GoneError, NotThereError, RefusedError, TimedOutError
-from windlass.client.pod_watcher import Crew
+from windlass.client.pod_watcher import PodWatcher
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import DEPLOYMENTS
@@ -251,16 +251,16 @@ LATE: dict[str, tuple[Json | None, str]] = {
 @pytest.fixture
 def short_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever time there is for it is over as soon as it was looked at."""
-    watched = Crew.watched
+    watched = PodWatcher.watched
 
-    async def briefly(self: Crew, *works: Coroutine[Any, Any, Any], **options: Any) -> Any:
+    async def briefly(self: PodWatcher, *works: Coroutine[Any, Any, Any], **options: Any) -> Any:
         async def time_is_over() -> NoReturn:
             await self.until(lambda: self.is_lost or bool(self.pods))
             raise TimeoutError
 
         return await watched(self, *works, time_is_over(), **options)
 
-    monkeypatch.setattr(Crew, "watched", briefly)
+    monkeypatch.setattr(PodWatcher, "watched", briefly)
 
 
 @pytest.mark.usefixtures("short_time")

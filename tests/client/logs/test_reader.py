@@ -19,7 +19,7 @@ from windlass.client.errors import ClientError, NotThereError
 from windlass.client.logs import reader
 from windlass.client.logs.container_log import LogOptions
 from windlass.client.logs.lines import Line
-from windlass.client.tasks import Choice
+from windlass.client.tasks import TaskSelector
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ class Following:
             self._follow(job, choice, LogOptions(follow=True, **wanted)), place.stage._loop
         )
 
-    async def _follow(self, job: str, choice: Choice, wanted: LogOptions) -> None:
+    async def _follow(self, job: str, choice: TaskSelector, wanted: LogOptions) -> None:
         async with self.place.connected() as connection:
             framework = await lookup.find(connection, job)
             lines = reader.read(connection, framework, choice, wanted, self.notes.append)

@@ -16,10 +16,10 @@ import pytest
 from in_process_cluster import ClusterNamespace
 
 from conformance.client import Json
-from windlass.client import connection, watching
+from windlass.client import connection, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, FaultyJobError, NotThereError, RefusedError, TimedOutError
-from windlass.client.pod_watcher import GIVEN_UP_AFTER, Crew
+from windlass.client.pod_watcher import FATAL_COUNT, PodWatcher
 from windlass.client.prerequisites import waits
 from windlass.client.submit import sources, submission
 from windlass.kubeapi.errors import ForbiddenError
@@ -309,7 +309,7 @@ def test_without_a_preflight(scene: Scene) -> None:
 def refused_mount(scene: Scene) -> None:
     pod = scene.wait_for("pods", "digits-preflight")
     said = 'MountVolume.SetUp failed for volume "data" : mount failed: exit status 32'
-    scene.tell(pod, "FailedMount", said, GIVEN_UP_AFTER)
+    scene.tell(pod, "FailedMount", said, FATAL_COUNT)
 
 
 def missing_file(scene: Scene) -> None:
@@ -395,11 +395,11 @@ def test_a_preflight_that_never_answers(scene: Scene) -> None:
 def test_an_image_may_take_longer(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = threading.Event()
 
-    def is_pulling(_: Crew) -> bool:
+    def is_pulling(_: PodWatcher) -> bool:
         asked.set()
         return True
 
-    monkeypatch.setattr(Crew, "is_pulling", property(is_pulling))
+    monkeypatch.setattr(PodWatcher, "is_pulling", property(is_pulling))
     going = scene.begin(NEEDS, preflight_seconds=0.1)
     assert asked.wait(SECONDS), "the time is over"
     scene.finish_preflight()
@@ -411,7 +411,7 @@ def test_who_pulls_an_image_has_mounted_the_volumes(scene: Scene) -> None:
     pod = scene.wait_for("pods", "digits-preflight")
 
     async def look(here: Connection) -> None:
-        crew = Crew(here, {}, name="digits-preflight")
+        crew = PodWatcher(here, {}, name="digits-preflight")
         looks = [asyncio.ensure_future(each) for each in crew.looks()]
         try:
             async with asyncio.timeout(SECONDS):
@@ -437,7 +437,7 @@ def test_who_pulls_an_image_has_mounted_the_volumes(scene: Scene) -> None:
 
 
 def test_who_may_not_read_events_can_still_submit(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    news = watching.news
+    news = watch.watch_objects
 
     async def partly(here: Connection, resource: Resource, **selectors: Any) -> AsyncGenerator[News, None]:
         if resource == EVENTS:
@@ -446,7 +446,7 @@ def test_who_may_not_read_events_can_still_submit(scene: Scene, monkeypatch: pyt
             async for change in changes:
                 yield change
 
-    monkeypatch.setattr(watching, "news", partly)
+    monkeypatch.setattr(watch, "watch_objects", partly)
     going = scene.begin(NEEDS)
     scene.finish_preflight()
     assert going.result().name == "digits"

@@ -14,7 +14,7 @@ import pytest
 from in_process_cluster import ClusterNamespace, InProcessCluster
 from operated import jobs
 
-from windlass.client import connection, waiting
+from windlass.client import connection, wait
 from windlass.client.connection import Connection
 from windlass.client.errors import (
     AlreadyThereError,
@@ -25,7 +25,7 @@ from windlass.client.errors import (
     RefusedError,
 )
 from windlass.client.submit import sources, submission
-from windlass.client.waiting import Until
+from windlass.client.wait import Until
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import CONFIG_MAPS
@@ -72,7 +72,7 @@ def submit(
 
 
 def until(place: ClusterNamespace, name: str, wanted: Until) -> None:
-    use(place, lambda here: waiting.wait(here, name, wanted))
+    use(place, lambda here: wait.wait(here, name, wanted))
 
 
 @pytest.fixture

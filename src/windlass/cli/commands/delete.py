@@ -1,4 +1,4 @@
-"""`windlass delete`: see `windlass.client.deleting`."""
+"""`windlass delete`: see `windlass.client.delete`."""
 
 from typing import TYPE_CHECKING
 
@@ -52,19 +52,19 @@ async def _delete(
     keeps_companions: bool,
 ) -> None:
     """All of them begin to go before one is waited for."""
-    from windlass.client import deleting
+    from windlass.client import delete
 
     going, refusals = await job_changes.each(
-        names, lambda name: deleting.begin_all(connection, name, keeps_companions=keeps_companions)
+        names, lambda name: delete.request_deletion(connection, name, keeps_companions=keeps_companions)
     )
     for each in going:
         if waits:
-            await deleting.until_all_gone(connection, each, timeout)
+            await delete.wait_for_deletion(connection, each, timeout)
         click.echo(f"{each.name} is {'deleted' if waits else 'being deleted'}")
         if each.companions:
-            click.echo(deleting.which_stay(each.companions, each.name, connection.namespace))
+            click.echo(delete.kept_companions_message(each.companions, each.name, connection.namespace))
         if each.staying:
-            click.echo(deleting.what_stays(each.staying, connection.namespace))
+            click.echo(delete.kept_storage_message(each.staying, connection.namespace))
         if each.hidden:
             unseen = f"you may not list {', '.join(each.hidden)}"
             click.echo(f"{unseen}: what there is of them for {each.name} stays", err=True)

@@ -14,7 +14,7 @@ from windlass.cli.terminal.tables import Column
 
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
-    from windlass.client.describing import Description
+    from windlass.client.describe import Description
     from windlass.client.events import Event
     from windlass.client.pods import Pod
     from windlass.model.framework import FrameworkSpec, RetryPolicySpec, TaskRoleSpec
@@ -59,9 +59,9 @@ def describe(name: str, where: Where) -> None:
 
 
 async def _describe(connection: "Connection", name: str) -> None:
-    from windlass.client import describing
+    from windlass.client import describe
 
-    found = await describing.describe(connection, name)
+    found = await describe.describe(connection, name)
     click.echo("\n".join(lines(found, datetime.now(UTC), tables.width())))
 
 
@@ -152,7 +152,7 @@ def _pod(pod: "Pod", now: datetime) -> list[str]:
 
     restarts = sum(each.restart_count for each in pod.container_statuses)
     phase = "Terminating" if pod.is_deleting else pod.status.phase
-    waits = tasks.why_not_begun(pod, pod.default_container) if phase == "Pending" else pod.status.reason
+    waits = tasks.waiting_reason(pod, pod.default_container) if phase == "Pending" else pod.status.reason
     age = tables.age(pod.metadata.creation_timestamp, now)
     return [pod.name, phase, str(restarts), age, pod.spec.node_name, waits]
 

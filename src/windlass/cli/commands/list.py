@@ -1,4 +1,4 @@
-"""`windlass list`: see `windlass.client.listing`."""
+"""`windlass list`: see `windlass.client.lookup`."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -45,10 +45,10 @@ def list(all_namespaces: bool, form: str, where: Where) -> None:  # noqa: A001 â
 async def _list(connection: "Connection", form: str, *, is_all: bool) -> None:
     import msgspec
 
-    from windlass.client import listing, views
+    from windlass.client import lookup, views
     from windlass.wire import codec
 
-    written = await listing.written_of(connection, in_all_namespaces=is_all)
+    written = await lookup.list_raw_frameworks(connection, in_all_namespaces=is_all)
     if form == "json":
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": written})
         click.echo(msgspec.json.format(body))

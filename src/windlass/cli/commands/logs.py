@@ -15,7 +15,7 @@ from windlass.cli.terminal import colours
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
     from windlass.client.logs.lines import Line
-    from windlass.client.tasks import Choice
+    from windlass.client.tasks import TaskSelector
     from windlass.model.framework import Framework
 
 LONGEST_LABEL = 40
@@ -91,7 +91,7 @@ def logs(
     async def show(connection: "Connection") -> None:
         framework = await lookup.find(connection, job)
         width = _width(framework, choice)
-        painted = colours.of_tasks(tasks.names_of(framework)) if is_coloured else {}
+        painted = colours.of_tasks(tasks.task_names(framework)) if is_coloured else {}
         form = _json if is_json else _text(choice, width, painted, has_times=timestamps)
         lines = reader.read(connection, framework, choice, options, note=_note)
         async with contextlib.aclosing(lines):
@@ -114,7 +114,7 @@ async def _write(
     out.flush()
 
 
-def _width(framework: "Framework", choice: "Choice") -> int:
+def _width(framework: "Framework", choice: "TaskSelector") -> int:
     """Of the longest name that can come."""
     longest = [
         len(f"{role.name}-{max(role.task_number - 1, 0)}")
@@ -140,7 +140,7 @@ def _json(line: "Line") -> bytes:
 
 
 def _text(
-    choice: "Choice", width: int, painted: Mapping[str, int], *, has_times: bool
+    choice: "TaskSelector", width: int, painted: Mapping[str, int], *, has_times: bool
 ) -> "Callable[[Line], bytes]":
     """As the container wrote it: who prints colours wants to see them."""
 

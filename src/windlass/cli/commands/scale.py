@@ -1,4 +1,4 @@
-"""`windlass scale`: see `windlass.client.scaling`."""
+"""`windlass scale`: see `windlass.client.scale`."""
 
 from typing import TYPE_CHECKING
 
@@ -37,9 +37,9 @@ def scale(name: str, roles: tuple[str, ...], where: Where) -> None:
 
 
 async def _scale(connection: "Connection", name: str, wanted: dict[str, int]) -> None:
-    from windlass.client import scaling
+    from windlass.client import scale
 
-    click.echo((await scaling.scale(connection, name, wanted)).message)
+    click.echo((await scale.scale(connection, name, wanted)).message)
 
 
 def _wanted(written: str) -> tuple[str, int]:

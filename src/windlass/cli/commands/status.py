@@ -59,15 +59,15 @@ async def _status(connection: "Connection", name: str, form: str) -> None:
     from windlass.client import lookup
     from windlass.client.companions import status as companion_status
 
-    framework = await lookup.find_if_any(connection, name)
+    framework = await lookup.find_or_none(connection, name)
     if form == "json":
         framework = framework or await lookup.find(connection, name)
-        click.echo(msgspec.json.format(await lookup.written(connection, framework)))
+        click.echo(msgspec.json.format(await lookup.read_raw(connection, framework)))
         return
     notes: list[str] = []
     found = await companion_status.read(connection, name, notes.append)
     if framework is None and not found:
-        raise await lookup.not_there(connection, name)
+        raise await lookup.not_found_error(connection, name)
     if framework is None:
         click.echo(
             f"there is no job {name} in the namespace {connection.namespace}; its companions are there:"

@@ -144,7 +144,7 @@ async def _print_json(connection: "Connection", created: "Sequence[Framework]") 
 
     from windlass.client import lookup
 
-    bodies = [await lookup.written(connection.at(each.namespace), each) for each in created]
+    bodies = [await lookup.read_raw(connection.at(each.namespace), each) for each in created]
     click.echo(created_objects.as_one([msgspec.json.decode(body) for body in bodies]))
 
 
@@ -185,7 +185,7 @@ async def _follow(
     connection: "Connection", created: "Sequence[Framework]", form: str, timeout: float | None
 ) -> int:
     """All of them to their ends; the first that did not succeed says what to exit with."""
-    from windlass.client.waiting import Until
+    from windlass.client.wait import Until
 
     codes = [
         await wait.follow(

@@ -1,4 +1,4 @@
-"""`windlass wait`: see `windlass.client.waiting`."""
+"""`windlass wait`: see `windlass.client.wait`."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from windlass.runner import exit_codes
 if TYPE_CHECKING:
     from windlass.client.connection import Connection
     from windlass.client.views import JobView
-    from windlass.client.waiting import Until
+    from windlass.client.wait import Until
     from windlass.model.framework import Framework
 
 EXITS = (
@@ -48,7 +48,7 @@ def wait(name: str, until: str, timeout: float | None, where: Where) -> None:
 async def _wait(connection: "Connection", name: str, until: str, timeout: float | None) -> int:
     from windlass.client import lookup
     from windlass.client.errors import NotInstalledError, NotThereError
-    from windlass.client.waiting import Until
+    from windlass.client.wait import Until
 
     try:
         framework = await lookup.find(connection, name)
@@ -71,9 +71,9 @@ async def follow(
     to_stderr: bool = False,
 ) -> int:
     """Says what becomes of this Framework; what to exit with. Raises ClientError and CommandError."""
-    from windlass.client import waiting
+    from windlass.client import wait
     from windlass.client.errors import CompletedError, GoneError
-    from windlass.client.waiting import Until
+    from windlass.client.wait import Until
 
     last = ""
 
@@ -85,7 +85,7 @@ async def follow(
         last = line
 
     try:
-        view = await waiting.wait_for(connection, framework, until, timeout, say)
+        view = await wait.wait_for(connection, framework, until, timeout, say)
     except GoneError as error:
         raise CommandError(str(error), exit_codes.OTHER_CODE) from error
     except CompletedError as error:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from windlass.client import listing, owned_objects
+from windlass.client import lookup, owned_objects
 from windlass.client.companions import resolution
 from windlass.client.companions import status as companion_status
 from windlass.client.connection import Connection
@@ -28,8 +28,8 @@ Tell = Callable[[str], None]
 
 _NOT_ALWAYS_WANTED = [
     kind
-    for kind in owned_objects.GOING
-    if kind.name in ("Secret", "ConfigMap") or kind in owned_objects.RIGHTS
+    for kind in owned_objects.DELETED_KINDS
+    if kind.name in ("Secret", "ConfigMap") or kind in owned_objects.RBAC_KINDS
 ]
 
 
@@ -118,7 +118,7 @@ async def _remove_all_but(
 ) -> None:
     """Whoever may not see them has made none."""
     try:
-        listed = await listing.objects(connection, resource, connection.namespace, selector)
+        listed = await lookup.list_objects(connection, resource, connection.namespace, selector)
     except (ForbiddenError, NotFoundError):
         return
     for each in listed:

@@ -5,7 +5,7 @@ import base64
 
 import msgspec
 
-from windlass.client import lifecycle, listing
+from windlass.client import lifecycle, lookup
 from windlass.client.companions.status import CompanionView
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError, RefusedError
@@ -46,7 +46,7 @@ async def renew(connection: Connection, view: CompanionView, user: str = ALL_USE
 
 async def _secret(connection: Connection, view: CompanionView) -> Json:
     """That which its pod reads, by its labels, as all that belongs to a companion."""
-    listed = await listing.objects(connection, SECRETS, connection.namespace, view.label_selector)
+    listed = await lookup.list_objects(connection, SECRETS, connection.namespace, view.label_selector)
     for each in listed:
         found: Json = msgspec.json.decode(each)
         if found["metadata"]["name"] in view.secrets:
@@ -71,7 +71,7 @@ async def _write(connection: Connection, view: CompanionView, secret: Json, hash
     texts = password_files.files(view.companion, hashes)
     data = {name: base64.b64encode(text.encode()).decode() for name, text in texts.items()}
     try:
-        await lifecycle.merge(
+        await lifecycle.merge_patch(
             connection, SECRETS, secret["metadata"]["name"], {"metadata": metadata, "data": data}
         )
     except ConflictError as error:
@@ -84,4 +84,4 @@ async def _replace_pod(connection: Connection, view: CompanionView, hashes: dict
         "metadata": {"uid": view.uid},
         "spec": {"template": {"metadata": {"annotations": annotations}}},
     }
-    await lifecycle.merge(connection, DEPLOYMENTS, view.name, change)
+    await lifecycle.merge_patch(connection, DEPLOYMENTS, view.name, change)

@@ -102,7 +102,7 @@ async def _start(connection: Connection, preparation: Preparation, tell: Tell) -
 
 async def _job_of(connection: Connection, name: str) -> Framework | None:
     """The one whose companions they are, if it is there."""
-    for found in await lookup.look_up(connection, name):
+    for found in await lookup.find_all(connection, name):
         if isinstance(found, Framework) and found.metadata.deletion_timestamp is None:
             return found
     return None

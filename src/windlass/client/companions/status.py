@@ -9,13 +9,13 @@ from typing import NoReturn, TypeVar
 
 import msgspec
 
-from windlass.client import embedded, listing, lookup, pod_watcher, pods, workload_watcher
+from windlass.client import embedded, lookup, pod_watcher, pods, workload_watcher
 from windlass.client.companions import objects as companion_objects
 from windlass.client.companions.objects import Deployment, Found, Service, ServicePort
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError, RefusedError, TimedOutError
 from windlass.client.owned_objects import LONGEST_LABEL
-from windlass.client.pod_watcher import Crew
+from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import ContainerStatus, Pod, PodSpec
 from windlass.client.port_forward import LOOPBACK, Forward
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError
@@ -99,7 +99,7 @@ def selector(job: str, companion: Companion) -> str:
 
 async def read(connection: Connection, job: str, note: Note = lambda _: None) -> tuple[CompanionView, ...]:
     """Those of one job, in the order of `Companion`. Raises what `Connection.send` raises, but for refusals."""
-    if not lookup.can_be_a_name(job) or len(job) > LONGEST_LABEL:
+    if not lookup.is_valid_name(job) or len(job) > LONGEST_LABEL:
         return ()
     labels = f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}"
     found = Found(
@@ -128,8 +128,8 @@ async def find(
     found = {view.companion: view for view in await read(connection, job, note)}
     if companion in found:
         return found[companion]
-    if not found and await lookup.find_if_any(connection, job) is None:
-        raise await lookup.not_there(connection, job, await _jobs_with_any(connection))
+    if not found and await lookup.find_or_none(connection, job) is None:
+        raise await lookup.not_found_error(connection, job, await _jobs_with_any(connection))
     has = f", it has {', '.join(found)}" if found else ""
     raise NotThereError(
         f"{job} has no {companion}{has}. Write `{companion}: {{}}` into its job file, and start it beside the job: "
@@ -142,7 +142,7 @@ async def until_ready(
 ) -> CompanionView:
     """As it is then. Raises ClientError: why it is not, with the last lines of its log."""
     view = await find(connection, job, companion)
-    crew = Crew(connection, {}, label_selector=view.label_selector)
+    crew = PodWatcher(connection, {}, label_selector=view.label_selector)
     otherwise = f"{companion} of {job} does not answer"
 
     async def crash() -> NoReturn:
@@ -181,7 +181,7 @@ def forward(
     )
 
 
-async def _answering(connection: Connection, view: CompanionView, crew: Crew) -> None:
+async def _answering(connection: Connection, view: CompanionView, crew: PodWatcher) -> None:
     """Whoever may not see the Deployment looks at the pod."""
     if view.uid:
         await workload_watcher.seen(connection, DEPLOYMENTS, view, lambda found: found.is_available)
@@ -194,7 +194,7 @@ async def _answering(connection: Connection, view: CompanionView, crew: Crew) ->
 
 async def _listed(connection: Connection, resource: Resource, labels: str, note: Note) -> list[msgspec.Raw]:
     try:
-        return await listing.objects(connection, resource, connection.namespace, labels)
+        return await lookup.list_objects(connection, resource, connection.namespace, labels)
     except ForbiddenError as error:
         note(f"its companions are not to be seen whole: {error.failure.message}")
         return []
@@ -291,7 +291,7 @@ def _standing(pod: Pod | None) -> tuple[State, str]:
     if pod.is_ready:
         return State.RUNNING, ""
     if _has_failed(pod):
-        last = pod_watcher.last_words(pod).splitlines()[-1:]
+        last = pod_watcher.termination_message(pod).splitlines()[-1:]
         return State.FAILED, ": ".join((_how_it_ended(pod), *last))
     blocking_reason = pod_watcher.blocking_reason(pod)
     return (State.WAITING, blocking_reason) if blocking_reason else (State.STARTING, "")

@@ -272,7 +272,7 @@ async def read(
     pods: list[Pod] = []
     events: list[Event] = []
     with contextlib.suppress(ForbiddenError):
-        pods = await tasks.pods(connection, framework)
+        pods = await tasks.list_pods(connection, framework)
     with contextlib.suppress(ForbiddenError):
         events = await happenings.read(connection, framework)
     found = explain(framework, pods, events, now())

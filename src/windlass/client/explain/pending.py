@@ -45,7 +45,7 @@ def _reason(status: TaskStatus, pods: dict[str, Pod], events: Sequence[Event]) -
         return ""
     if pod is None:
         return _last(events, lambda event: event.reason == _POSTPONED) or NO_POD
-    said = next(filter(None, (tasks.why_not_begun(pod, name) for name in pod.main_containers)), "")
+    said = next(filter(None, (tasks.waiting_reason(pod, name) for name in pod.main_containers)), "")
     is_said_by_a_word = said in ("", "ContainerCreating", "PodInitializing")
     if is_said_by_a_word:
         return _last(events, lambda event: event.is_warning and event.uid == pod.uid) or STARTING

@@ -61,7 +61,7 @@ def ignore_note(message: str) -> None:
 def check_container(pods: Sequence[Pod], options: LogOptions) -> None:
     """Raises NotThereError when none of the pods has the container that is asked for."""
     if options.container and pods and not any(sources_of(pod, options) for pod in pods):
-        tasks.container_of(pods[0], options.container)
+        tasks.require_container(pods[0], options.container)
 
 
 def sources_of(pod: Pod, options: LogOptions) -> list[Source]:

@@ -10,14 +10,14 @@ from typing import Any
 
 import msgspec
 
-from windlass.client import pods, tasks, watching
+from windlass.client import pods, tasks, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError
 from windlass.client.logs import container_log
 from windlass.client.logs.container_log import LogOptions, Note, Source
 from windlass.client.logs.lines import Cursor, Line
 from windlass.client.pods import ContainerStatus, Pod, Run
-from windlass.client.tasks import Choice
+from windlass.client.tasks import TaskSelector
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AccessError,
@@ -41,7 +41,7 @@ MOST_WAITING = 1000
 
 
 async def follow(
-    connection: Connection, framework: Framework, choice: Choice, options: LogOptions, note: Note
+    connection: Connection, framework: Framework, choice: TaskSelector, options: LogOptions, note: Note
 ) -> AsyncGenerator[Line, None]:
     following = _Following(connection, framework, choice, options, note)
     work = asyncio.create_task(following.work())
@@ -57,7 +57,12 @@ async def follow(
 
 class _Following:
     def __init__(
-        self, connection: Connection, framework: Framework, choice: Choice, options: LogOptions, note: Note
+        self,
+        connection: Connection,
+        framework: Framework,
+        choice: TaskSelector,
+        options: LogOptions,
+        note: Note,
     ) -> None:
         self.lines: asyncio.Queue[Line | None] = asyncio.Queue(MOST_WAITING)
         """None comes last."""
@@ -82,7 +87,7 @@ class _Following:
     async def _work(self) -> None:
         looking: set[asyncio.Task[None]] = set()
         try:
-            pods = await tasks.pods(self._connection, self._framework, self._choice)
+            pods = await tasks.list_pods(self._connection, self._framework, self._choice)
             container_log.check_container(pods, self._wanted)
             for pod in pods:
                 self._see(pod)
@@ -92,7 +97,7 @@ class _Following:
             for task in done:
                 task.result()
             # The watch of the pods may be behind that of the job.
-            for pod in await tasks.pods(self._connection, self._framework, self._choice):
+            for pod in await tasks.list_pods(self._connection, self._framework, self._choice):
                 self._see(pod)
             while self._reading:
                 await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
@@ -106,7 +111,7 @@ class _Following:
             self._connection.transport,
             PODS,
             namespace=self._connection.namespace,
-            label_selector=tasks.selector(self._framework),
+            label_selector=tasks.pod_selector(self._framework),
             receive=self._receive_pods,
             troubled=self._trouble,
         )
@@ -121,7 +126,7 @@ class _Following:
 
     async def _until_over(self) -> None:
         """The job has completed, or is gone. Raises ApiError when it cannot be looked at any more."""
-        async with contextlib.aclosing(watching.changes(self._connection, self._framework)) as changes:
+        async with contextlib.aclosing(watch.watch_framework(self._connection, self._framework)) as changes:
             async for framework in changes:
                 status = None if framework is None else framework.status
                 if framework is None or (status is not None and status.state is State.COMPLETED):

@@ -20,7 +20,7 @@ from windlass.client.logs import lines as log_lines
 from windlass.client.logs.container_log import LogOptions, Note, Source, ignore_note
 from windlass.client.logs.lines import Line
 from windlass.client.pods import Pod
-from windlass.client.tasks import Choice
+from windlass.client.tasks import TaskSelector
 from windlass.kubeapi.errors import AnsweredError, NotFoundError
 from windlass.model.framework import Framework
 from windlass.model.states import State
@@ -34,13 +34,13 @@ MOST_FOLLOWED = 500
 async def read(
     connection: Connection,
     framework: Framework,
-    choice: Choice | None = None,
+    choice: TaskSelector | None = None,
     options: LogOptions | None = None,
     note: Note = ignore_note,
 ) -> AsyncGenerator[Line, None]:
     """Raises NotThereError, and what `Connection.send` raises."""
-    choice, options = choice or Choice(), options or LogOptions()
-    tasks.check(framework, choice)
+    choice, options = choice or TaskSelector(), options or LogOptions()
+    tasks.require_tasks(framework, choice)
     if options.follow and not _is_completed(framework):
         _check_number(framework, choice)
         lines = log_follow.follow(connection, framework, choice, options, note)
@@ -70,7 +70,7 @@ def _is_completed(framework: Framework) -> bool:
     return framework.status is not None and framework.status.state is State.COMPLETED
 
 
-def _check_number(framework: Framework, choice: Choice) -> None:
+def _check_number(framework: Framework, choice: TaskSelector) -> None:
     roles = [role for role in framework.spec.task_roles if choice.role in ("", role.name)]
     number = 1 if choice.is_one else sum(role.task_number for role in roles)
     if number > MOST_FOLLOWED:
@@ -81,9 +81,9 @@ def _check_number(framework: Framework, choice: Choice) -> None:
 
 
 async def _read(
-    connection: Connection, framework: Framework, choice: Choice, options: LogOptions, note: Note
+    connection: Connection, framework: Framework, choice: TaskSelector, options: LogOptions, note: Note
 ) -> AsyncGenerator[Line, None]:
-    pods = await tasks.pods(connection, framework, choice)
+    pods = await tasks.list_pods(connection, framework, choice)
     container_log.check_container(pods, options)
     sources = [
         source
@@ -112,7 +112,7 @@ def _has_log(source: Source, options: LogOptions) -> bool:
     return status.has_run_before if options.previous else status.has_begun or status.has_run_before
 
 
-def _why_nothing(framework: Framework, choice: Choice, pods: Sequence[Pod], options: LogOptions) -> str:
+def _why_nothing(framework: Framework, choice: TaskSelector, pods: Sequence[Pod], options: LogOptions) -> str:
     """Why there is nothing to read, in one message."""
     who = f"{choice.role}-{choice.index}" if choice.is_one else f"{choice.role or framework.name}"
     if options.previous:
@@ -130,11 +130,11 @@ def _why_nothing(framework: Framework, choice: Choice, pods: Sequence[Pod], opti
         return f"{who} has no pod yet: `windlass why {framework.name}` says what it waits for"
     pod = pods[0]
     container = options.container or pod.default_container
-    reason = tasks.why_not_begun(pod, container)
+    reason = tasks.waiting_reason(pod, container)
     return f"{who} has not begun to write{f': {reason}' if reason else ''}"
 
 
-def _why_no_previous(framework: Framework, choice: Choice, pods: Sequence[Pod], who: str) -> str:
+def _why_no_previous(framework: Framework, choice: TaskSelector, pods: Sequence[Pod], who: str) -> str:
     retries = [
         status.retry_policy_status.total_retried_count
         for task, status in tasks.statuses(framework)

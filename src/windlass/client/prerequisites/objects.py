@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from windlass.client import lifecycle, owned_objects, watching
+from windlass.client import lifecycle, owned_objects, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotThereError, RefusedError
 from windlass.client.lifecycle import FIELD_MANAGER
-from windlass.client.owned_objects import Belonging
+from windlass.client.owned_objects import OwnedObject
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AlreadyExistsError,
@@ -28,8 +28,8 @@ from windlass.model.base import Json
 from windlass.model.companions import Companion
 from windlass.model.framework import Framework
 
-_KINDS = {kind.name: kind for kind in (*owned_objects.GOING, *owned_objects.STORAGE)}
-_RIGHTS = {kind.name for kind in owned_objects.RIGHTS}
+_KINDS = {kind.name: kind for kind in (*owned_objects.DELETED_KINDS, *owned_objects.STORAGE_KINDS)}
+_RIGHTS = {kind.name for kind in owned_objects.RBAC_KINDS}
 _CHANGEABLE = frozenset({"ConfigMap", "Deployment"})
 """Of what stays, these follow the job file. Claims and volumes are as they were made, and so is an address."""
 _ATTEMPTS = 5
@@ -58,8 +58,8 @@ class Object(msgspec.Struct, frozen=True):
         return not metadata.get("deletionTimestamp") and owners <= {owner}
 
     @property
-    def belonging(self) -> Belonging:
-        return Belonging(_KINDS[self.body["kind"]], self.name, self.uid)
+    def belonging(self) -> OwnedObject:
+        return OwnedObject(_KINDS[self.body["kind"]], self.name, self.uid)
 
     def __str__(self) -> str:
         return str(self.belonging)
@@ -130,7 +130,7 @@ async def give(connection: Connection, made: Sequence[Object], owner: Framework)
     }
     for each in made:
         change = {"metadata": {"uid": each.uid, "ownerReferences": [reference]}}
-        await lifecycle.merge(connection, each.belonging.kind.resource, each.name, change)
+        await lifecycle.merge_patch(connection, each.belonging.kind.resource, each.name, change)
 
 
 async def _create(connection: Connection, body: Json, record: Record) -> Object:
@@ -185,7 +185,7 @@ async def _patched(connection: Connection, body: Json) -> Object:
     """As `kubectl apply` would: what is as it was stays untouched. Raises NotFoundError and ConflictError."""
     resource, name = _KINDS[body["kind"]].resource, body["metadata"]["name"]
     try:
-        return _object(body, await lifecycle.merge(connection, resource, name, body), is_new=False)
+        return _object(body, await lifecycle.merge_patch(connection, resource, name, body), is_new=False)
     except (NotFoundError, ConflictError):
         raise
     except AnsweredError as error:
@@ -229,7 +229,7 @@ async def _remove(connection: Connection, found: Object, *, waits: bool) -> None
     with contextlib.suppress(NotFoundError, ConflictError):
         await connection.send(request)
     if waits:
-        await watching.until_gone(connection, kind.resource, found.name, found.uid)
+        await watch.wait_until_deleted(connection, kind.resource, found.name, found.uid)
 
 
 def _object(body: Json, answer: bytes, *, is_new: bool = True) -> Object:

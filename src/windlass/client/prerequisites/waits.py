@@ -5,10 +5,10 @@ A pod that comes to nothing is given up before its time is over, where that can 
 
 from collections.abc import Callable, Mapping
 
-from windlass.client import listing, pod_watcher, pods, workload_watcher
+from windlass.client import lookup, pod_watcher, pods, workload_watcher
 from windlass.client.connection import Connection
 from windlass.client.errors import RefusedError, TimedOutError
-from windlass.client.pod_watcher import Crew, Places
+from windlass.client.pod_watcher import Places, PodWatcher
 from windlass.client.prerequisites.objects import Object
 from windlass.client.workload_watcher import Workload
 from windlass.kubeapi.resources import PODS
@@ -23,7 +23,7 @@ WITHOUT = "which --no-preflight, in Python preflight=False, leaves out"
 
 async def until_served(connection: Connection, deployment: Object) -> None:
     """The NFS server can be mounted. Raises ClientError."""
-    crew = Crew(connection, {}, label_selector=_selector(deployment))
+    crew = PodWatcher(connection, {}, label_selector=_selector(deployment))
     try:
         await workload_watcher.until(
             _seen(connection, deployment, lambda found: found.is_available),
@@ -38,7 +38,7 @@ async def until_served(connection: Connection, deployment: Object) -> None:
 
 async def until_loaded(connection: Connection, job: Object, places: Places) -> None:
     """The Job has succeeded. Raises ClientError, with the last lines of what failed."""
-    crew = Crew(connection, places, label_selector=_selector(job))
+    crew = PodWatcher(connection, places, label_selector=_selector(job))
     ended = await workload_watcher.until(
         _seen(connection, job, lambda found: found.is_complete or found.failure is not None),
         crew,
@@ -53,7 +53,7 @@ async def until_loaded(connection: Connection, job: Object, places: Places) -> N
 
 async def until_checked(connection: Connection, pod: Object, places: Places, seconds: float) -> None:
     """Every file is where it is needed. Raises ClientError, which says what is not there."""
-    crew = Crew(connection, places, name=pod.name)
+    crew = PodWatcher(connection, places, name=pod.name)
     ended = await workload_watcher.until(
         crew.until_over(),
         crew,
@@ -62,7 +62,7 @@ async def until_checked(connection: Connection, pod: Object, places: Places, sec
         may_go_on=lambda: crew.is_pulling,
     )
     if ended.status.phase != PodPhase.SUCCEEDED:
-        said = pod_watcher.last_words(ended) or await workload_watcher.last_lines(connection, ended)
+        said = pod_watcher.termination_message(ended) or await workload_watcher.last_lines(connection, ended)
         raise RefusedError(f"the preflight has failed: {said or 'it does not say why'}")
 
 
@@ -82,12 +82,12 @@ def _selector(workload: Object) -> str:
 
 async def _last_words(connection: Connection, job: Object) -> str:
     """Of the newest pod that has failed: in which container, and what that wrote."""
-    listed = await listing.objects(connection, PODS, connection.namespace, _selector(job))
+    listed = await lookup.list_objects(connection, PODS, connection.namespace, _selector(job))
     failed = [pod for pod in map(pods.decode, listed) if pod.status.phase == PodPhase.FAILED]
     if not failed:
         return ""
     pod = max(failed, key=lambda each: str(each.metadata.creation_timestamp))
-    said = await workload_watcher.last_lines(connection, pod) or pod_watcher.last_words(pod)
+    said = await workload_watcher.last_lines(connection, pod) or pod_watcher.termination_message(pod)
     container = pod_watcher.failed_container(pod)
     ended = container.state.terminated if container is not None else None
     if container is None or ended is None:

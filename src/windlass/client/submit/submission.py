@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 import msgspec
 
-from windlass.client import deleting, embedded, lifecycle, listing, lookup, views
+from windlass.client import delete, embedded, lifecycle, lookup, views
 from windlass.client.connection import Connection
 from windlass.client.errors import AlreadyThereError, ClientError, FaultyJobError, NotThereError, RefusedError
 from windlass.client.prerequisites import apply as prerequisites_apply
@@ -154,7 +154,7 @@ async def plans(
         )
     for api_version in {job.framework["apiVersion"] for job in jobs}:
         if not await kinds.is_served(connection.send, api_version):
-            raise listing.not_installed(connection)
+            raise lookup.not_installed_error(connection)
     return planned
 
 
@@ -164,7 +164,7 @@ async def _plan(
     jobs = []
     for submission in source.contents.submissions:
         here = connection.at(submission.namespace)
-        found = await lookup.look_up(here, submission.name)
+        found = await lookup.find_all(here, submission.name)
         for each in found:
             insist_on_room(each, here.namespace, is_rerun=is_rerun)
         planned = await _planned(here, submission, source, preflight_seconds)
@@ -251,8 +251,8 @@ async def carry_out(connection: Connection, planned: Plan, tell: Tell) -> AsyncI
             here = connection.at(job.namespace)
             for old in job.replaced:
                 tell(f"{job.name}: the one that was there goes first")
-                await deleting.begin(here, old)
-                await deleting.until_gone(here, old, REPLACING_SECONDS)
+                await delete.delete_framework(here, old)
+                await delete.wait_for_framework_deletion(here, old, REPLACING_SECONDS)
             yield await _prepare_and_start(here, job, tell)
 
 
@@ -297,7 +297,7 @@ async def _start_with_code(
     try:
         await _bring_code(connection, job, created)
         tell(f"{job.name}: code: {job.archive}")
-        return await lifecycle.patch(connection, created, {"executionType": ExecutionType.START})
+        return await lifecycle.patch_spec(connection, created, {"executionType": ExecutionType.START})
     except AnsweredError as error:
         await _take_back(connection, created)
         raise RefusedError(
@@ -312,7 +312,7 @@ async def _start_with_code(
 async def _take_back(connection: Connection, created: Framework) -> None:
     """As well as it goes: what is told is why."""
     with contextlib.suppress(ClientError, ApiError):
-        await deleting.begin(connection, created)
+        await delete.delete_framework(connection, created)
 
 
 async def _bring_code(connection: Connection, job: PlannedJob, created: Framework) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from windlass.client import pods
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, GoneError, NotThereError, RefusedError, TimedOutError
-from windlass.client.pod_watcher import Crew
+from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import Pod
 from windlass.client.upload.shares import Claim, Mounted, Nfs
 from windlass.kubeapi import requests
@@ -135,7 +135,7 @@ async def _wait_until_running(
     timeout: float | None,
     noted: Callable[[str], None],
 ) -> None:
-    crew = Crew(connection, {}, name=pod.name)
+    crew = PodWatcher(connection, {}, name=pod.name)
     told: set[str] = set()
 
     def has_begun() -> bool:
@@ -155,7 +155,7 @@ async def _wait_until_running(
         ) from late
 
 
-def _has_begun(crew: Crew, share: Mounted) -> bool:
+def _has_begun(crew: PodWatcher, share: Mounted) -> bool:
     """Raises ClientError when it never will."""
     if crew.is_lost or any(pod.is_deleting for pod in crew.pods):
         raise GoneError(f"the pod that was to mount {said(share)} was deleted by somebody: run it again")

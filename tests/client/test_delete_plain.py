@@ -179,8 +179,8 @@ def test_a_part_of_a_job_is_not_taken_for_the_job(anywhere: ClusterNamespace) ->
 
 MISSING = {
     "nearly its name": ("web-predict-ckpt-198", f'Did you mean "{NAME}"?'),
-    "no name at all": ("Web_Predict", "names are made of lower-case letters"),
-    "the name of all": ("", "names are made of lower-case letters"),
+    "no name at all": ("Web_Predict", "names consist of lower-case letters"),
+    "the name of all": ("", "names consist of lower-case letters"),
     "longer than a label": ("x" * 100, f'there is no job "{"x" * 59}…"'),
 }
 

@@ -28,7 +28,7 @@ async def describe(connection: Connection, name: str) -> Description:
     pods: list[Pod] = []
     happened: list[Event] = []
     try:
-        pods = await tasks.pods(connection, framework)
+        pods = await tasks.list_pods(connection, framework)
     except ForbiddenError as error:
         unseen.append(f"pods: {error.failure.message}")
     notes: list[str] = []

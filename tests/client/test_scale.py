@@ -5,7 +5,7 @@ from typing import Any
 import builders
 import pytest
 
-from windlass.client import scaling
+from windlass.client import scale
 from windlass.client.errors import FaultyJobError
 
 CASES: dict[str, tuple[dict[str, Any], int, dict[str, int]]] = {
@@ -48,7 +48,7 @@ CASES: dict[str, tuple[dict[str, Any], int, dict[str, int]]] = {
 def test_the_policy_follows(case: str) -> None:
     before, number, expected = CASES[case]
     framework = builders.framework("job", builders.role("ps"), builders.role("worker", **before))
-    planned = scaling.scaling(framework, {"worker": number})
+    planned = scale.plan_scaling(framework, {"worker": number})
     changed = {each["path"].rpartition("/")[2]: each["value"] for each in planned.operations}
     assert changed == expected
     assert all(each["path"].startswith("/spec/taskRoles/1/") for each in planned.operations)
@@ -67,4 +67,4 @@ REFUSED = {
 def test_what_makes_no_sense_is_refused(case: str) -> None:
     wanted, message = REFUSED[case]
     with pytest.raises(FaultyJobError, match=message.replace("?", r"\?")):
-        scaling.scaling(builders.framework("job", builders.role("ps"), builders.role("worker")), wanted)
+        scale.plan_scaling(builders.framework("job", builders.role("ps"), builders.role("worker")), wanted)

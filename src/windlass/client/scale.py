@@ -22,7 +22,7 @@ _ATTEMPTS = 8
 _POLICY = "frameworkAttemptCompletionPolicy"
 
 
-class Scaling(msgspec.Struct, frozen=True):
+class ScalePlan(msgspec.Struct, frozen=True):
     """What is to be changed, and what is said of it."""
 
     operations: tuple[Json, ...]
@@ -34,8 +34,8 @@ async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) ->
     """Raises FaultyJobError for what makes no sense, CompletedError, and what `finding.find` raises."""
     for _ in range(_ATTEMPTS):
         framework = await lookup.find(connection, name)
-        lifecycle.insist_on_life(framework, "scaled")
-        planned = scaling(framework, wanted)
+        lifecycle.require_active(framework, "scaled")
+        planned = plan_scaling(framework, wanted)
         said = "; ".join(planned.notes)
         if not planned.operations:
             return lifecycle.Change(framework, f"{name}: {said}", has_happened=False)
@@ -46,7 +46,7 @@ async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) ->
     raise ClientError(f"{name} changes faster than it can be scaled. Run the command again.")
 
 
-async def _send(connection: Connection, framework: Framework, planned: Scaling) -> Framework:
+async def _send(connection: Connection, framework: Framework, planned: ScalePlan) -> Framework:
     version = {
         "op": "replace",
         "path": "/metadata/resourceVersion",
@@ -62,7 +62,7 @@ async def _send(connection: Connection, framework: Framework, planned: Scaling) 
     return codec.decode_framework(await connection.send(request))
 
 
-def scaling(framework: Framework, wanted: Mapping[str, int]) -> Scaling:
+def plan_scaling(framework: Framework, wanted: Mapping[str, int]) -> ScalePlan:
     """Raises FaultyJobError."""
     operations: list[Json] = []
     notes: list[str] = []
@@ -81,7 +81,7 @@ def scaling(framework: Framework, wanted: Mapping[str, int]) -> Scaling:
             notes.append(note)
         if framework.spec.task_roles[at].task_number == number:
             notes.append(f"{name} has {number} tasks already")
-    return Scaling(tuple(operations), tuple(notes))
+    return ScalePlan(tuple(operations), tuple(notes))
 
 
 def _changes(role: TaskRoleSpec, new: int) -> Iterator[tuple[str, Any, str]]:

@@ -7,7 +7,7 @@ import pytest
 from in_process_cluster import ClusterNamespace
 from operated import jobs
 
-from windlass.client import connection, lookup, views, waiting, watching
+from windlass.client import connection, lookup, views, wait, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import RefusedError, UnreachableError
 from windlass.client.views import JobState
@@ -39,7 +39,7 @@ def test_another_one_of_the_same_name_is_another_one(running: ClusterNamespace) 
     async def story(here: Connection) -> None:
         first = await lookup.find(here, "digits")
         seen: list[Framework | None] = []
-        async for found in watching.changes(here, first):
+        async for found in watch.watch_framework(here, first):
             seen.append(found)
             if len(seen) == 1:
                 await asyncio.to_thread(running.delete, "digits", "Foreground")
@@ -48,7 +48,7 @@ def test_another_one_of_the_same_name_is_another_one(running: ClusterNamespace) 
         assert seen[-1] is None
         assert {found.uid for found in seen if found is not None} == {first.uid}
         # And for who comes later still.
-        assert [found async for found in watching.changes(here, first)] == [None]
+        assert [found async for found in watch.watch_framework(here, first)] == [None]
 
     play(running, story)
 
@@ -73,7 +73,7 @@ def test_a_watch_that_is_cut_goes_on(running: ClusterNamespace, monkeypatch: pyt
     async def story(here: Connection) -> None:
         framework = await lookup.find(here, "digits")
         is_ended = False
-        async for found in watching.changes(here, framework):
+        async for found in watch.watch_framework(here, framework):
             assert found is not None
             if views.job_view(found).is_completed:
                 return
@@ -96,20 +96,20 @@ def test_what_does_not_pass_is_told(
 ) -> None:
     cut(HOPELESS[case], 1000, monkeypatch)
     with pytest.raises(RefusedError, match="no more"):
-        play(running, lambda here: waiting.wait(here, "digits"))
+        play(running, lambda here: wait.wait(here, "digits"))
 
 
 def test_trouble_that_lasts_is_told(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching, "LONGEST_TROUBLE_SECONDS", 0.5)
+    monkeypatch.setattr(watch, "MAX_OUTAGE_SECONDS", 0.5)
     cut(errors.NotSentError("nobody is there"), 1000, monkeypatch)
     with pytest.raises(UnreachableError, match="nobody is there"):
-        play(running, lambda here: waiting.wait(here, "digits"))
+        play(running, lambda here: wait.wait(here, "digits"))
 
 
 def test_a_surprise_is_told(running: ClusterNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     cut(ZeroDivisionError("a fault of ours"), 1, monkeypatch)
     with pytest.raises(ZeroDivisionError, match="a fault of ours"):
-        play(running, lambda here: waiting.wait(here, "digits"))
+        play(running, lambda here: wait.wait(here, "digits"))
 
 
 def test_nothing_is_asked_while_nothing_changes(
@@ -134,7 +134,7 @@ def test_nothing_is_asked_while_nothing_changes(
     async def story(here: Connection) -> None:
         framework = await lookup.find(here, "digits")
         done = asyncio.create_task(
-            waiting.wait_for(here, framework, seen=lambda view: changes.append(view.state))
+            wait.wait_for(here, framework, seen=lambda view: changes.append(view.state))
         )
         while not changes:
             await asyncio.sleep(0.01)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from windlass.client import lookup, views, watching
+from windlass.client import lookup, views, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import CompletedError, GoneError, NotInstalledError, TimedOutError
 from windlass.client.views import JobView
@@ -39,9 +39,9 @@ async def wait(
 
     Raises TimedOutError, GoneError, CompletedError, and what `finding.find` raises. One that is not there is deleted.
     """
-    framework = await lookup.find_if_any(connection, name)
+    framework = await lookup.find_or_none(connection, name)
     if framework is None:
-        missing = await lookup.not_there(connection, name)
+        missing = await lookup.not_found_error(connection, name)
         if until is not Until.DELETED or isinstance(missing, NotInstalledError):
             raise missing
         return JobView(
@@ -62,7 +62,7 @@ async def wait_for(
 
     async def look() -> JobView:
         nonlocal last
-        async with contextlib.aclosing(of(connection, framework)) as views_of_it:
+        async with contextlib.aclosing(watch_job(connection, framework)) as views_of_it:
             async for view in views_of_it:
                 if view is None:
                     return _of_a_gone_one(last, until)
@@ -72,17 +72,17 @@ async def wait_for(
                     return view
         raise AssertionError("a watch ends with None")
 
-    return await within(timeout, look(), lambda: _too_late(last, until, timeout))
+    return await with_timeout(timeout, look(), lambda: _too_late(last, until, timeout))
 
 
-async def of(connection: Connection, framework: Framework) -> AsyncGenerator[JobView | None, None]:
-    """As `watching.changes` gives them."""
-    async with contextlib.aclosing(watching.changes(connection, framework)) as changes:
+async def watch_job(connection: Connection, framework: Framework) -> AsyncGenerator[JobView | None, None]:
+    """As `watch.watch_framework` gives them."""
+    async with contextlib.aclosing(watch.watch_framework(connection, framework)) as changes:
         async for found in changes:
             yield None if found is None else views.job_view(found)
 
 
-async def within(timeout: float | None, work: Coroutine[Any, Any, T], too_late: Callable[[], str]) -> T:
+async def with_timeout(timeout: float | None, work: Coroutine[Any, Any, T], too_late: Callable[[], str]) -> T:
     """Raises TimedOutError."""
     try:
         async with asyncio.timeout(timeout):

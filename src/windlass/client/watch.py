@@ -22,7 +22,7 @@ from windlass.model.framework import Framework
 from windlass.wire import codec
 from windlass.wire.codec import Unreadable
 
-LONGEST_TROUBLE_SECONDS = 120.0
+MAX_OUTAGE_SECONDS = 120.0
 """An API server may be away for so long, as when it is upgraded: whoever waits for hours should not notice."""
 QUIET_SECONDS = 100.0
 """Longer than a failure follows on another while nothing goes: between two that are further apart, all went well."""
@@ -34,7 +34,7 @@ def _is_hopeless(error: ApiError) -> bool:
     return isinstance(error, _HOPELESS)
 
 
-async def news(
+async def watch_objects(
     connection: Connection,
     resource: Resource,
     *,
@@ -75,7 +75,7 @@ async def news(
         await asyncio.gather(work, return_exceptions=True)
 
 
-async def changes(
+async def watch_framework(
     connection: Connection, wanted: Framework | Unreadable, clock: Callable[[], float] = time.monotonic
 ) -> AsyncGenerator[Framework | None, None]:
     """The Framework now, and again whenever it has changed; None at last, when it is gone.
@@ -92,7 +92,7 @@ async def changes(
                     return
 
 
-async def until_gone(
+async def wait_until_deleted(
     connection: Connection,
     resource: Resource,
     name: str,
@@ -109,7 +109,7 @@ async def until_gone(
 def _of_one(
     connection: Connection, resource: Resource, name: str, clock: Callable[[], float]
 ) -> AsyncGenerator[News, None]:
-    return news(
+    return watch_objects(
         connection, resource, field_selector=f"metadata.name={name}", is_hopeless=_without_patience(clock)
     )
 
@@ -150,6 +150,6 @@ def _without_patience(clock: Callable[[], float]) -> Callable[[ApiError], bool]:
         now = clock()
         is_new = now - last > QUIET_SECONDS or not isinstance(error, NotSentError)
         began, last = now if is_new else began, now
-        return _is_hopeless(error) or now - began > LONGEST_TROUBLE_SECONDS
+        return _is_hopeless(error) or now - began > MAX_OUTAGE_SECONDS
 
     return is_hopeless
