@@ -405,7 +405,7 @@ def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -> None
 def test_the_ages_of_a_watch_are_of_their_time(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert watches.SECONDS_BETWEEN_BOOKMARKS > 0
+    assert watches.BOOKMARK_INTERVAL_SECONDS > 0
     accept = {
         "Accept": "application/json;as=Table;v=v1;g=meta.k8s.io",
         "Authorization": f"Bearer {server.token}",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from windlass.k8s.api_errors import ApiError
-from windlass.localcluster.apiserver.lifecycle import Lifecycle, written_time
+from windlass.localcluster.apiserver.lifecycle import Lifecycle, format_time
 from windlass.localcluster.apiserver.options import WriteOptions
 from windlass.localcluster.store_types import object_key
 from windlass.model.base import Json
@@ -53,8 +53,8 @@ class EventRecorder:
             event["involvedObject"]["fieldPath"] = field_path
         event |= {
             "source": {"component": self._component, "host": self._host},
-            "firstTimestamp": written_time(time),
-            "lastTimestamp": written_time(time),
+            "firstTimestamp": format_time(time),
+            "lastTimestamp": format_time(time),
             "count": 1,
         }
         self._put(event, lambda known: _counted(known, event))

@@ -22,11 +22,11 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from windlass.k8s import api_errors
-from windlass.localcluster.apiserver import bodies, credentials, pod_metrics, request_targets, responses
+from windlass.localcluster.apiserver import bodies, credentials, pod_metrics, request_info, responses
 from windlass.localcluster.apiserver.handlers import Api
 from windlass.localcluster.apiserver.kinds import definitions, table
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
-from windlass.localcluster.apiserver.meta_endpoints import Publications
+from windlass.localcluster.apiserver.meta_endpoints import MetaEndpoints
 from windlass.localcluster.apiserver.options import WriteOptions
 from windlass.localcluster.apiserver.pod_metrics import Meter, PodMetrics
 from windlass.localcluster.apiserver.registry import Registry
@@ -60,7 +60,7 @@ class ApiServer:
     ) -> None:
         self._data = data
         self.store = Store(data / "cluster.db", history, schedule=self._soon)
-        self.credentials = credentials.kept_in(data)
+        self.credentials = credentials.load_or_create(data)
         self.registry = Registry(table.KINDS)
         self.lifecycle = Lifecycle(
             self.store,
@@ -74,7 +74,7 @@ class ApiServer:
         # Somebody may be able to make room.
         self.on_store_failure: Callable[[], None] = lambda: None
         self._api = Api(self.lifecycle, self.watches, body_seconds, self._settled)
-        self._publications = Publications(self.registry, lambda: urlsplit(self.url).netloc)
+        self._meta_endpoints = MetaEndpoints(self.registry, lambda: urlsplit(self.url).netloc)
         self._pod_metrics: PodMetrics | None = None
         self._runners: list[web.ServerRunner] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -108,7 +108,7 @@ class ApiServer:
     def measure_pods_with(self, meter: Meter) -> None:
         """From now on, there is something to be told of what pods use."""
         self._pod_metrics = PodMetrics(self.lifecycle, meter)
-        self._publications.add(pod_metrics.KINDS)
+        self._meta_endpoints.add(pod_metrics.KINDS)
 
     async def listen_on(self, bound: socket.socket) -> None:
         """One more place where the same is asked for, with TLS and a token: a socket that listens elsewhere."""
@@ -184,12 +184,12 @@ class ApiServer:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            target = request_targets.parse(request.raw_path.partition("?")[0])
-            if target is None:
-                return self._publications.answer(request)
-            if self._pod_metrics is not None and target.group == pod_metrics.GROUP:
-                return await self._pod_metrics.answer(request, target)
-            response = await self._api.answer(request, target)
+            info = request_info.parse(request.raw_path.partition("?")[0])
+            if info is None:
+                return self._meta_endpoints.answer(request)
+            if self._pod_metrics is not None and info.group == pod_metrics.GROUP:
+                return await self._pod_metrics.answer(request, info)
+            response = await self._api.answer(request, info)
             await self._settled()
             return response
         except api_errors.ApiError as error:

@@ -101,8 +101,8 @@ def updated(old: Object, world: World | None = None, **spec: Any) -> Object:
 
 def told(new: Object) -> list[str]:
     stored = created(new)
-    faults = [*STRATEGY.validate_create(stored), *STRATEGY.validate(stored)]
-    return list(dict.fromkeys(map(str, faults)))
+    errors = [*STRATEGY.validate_create(stored), *STRATEGY.validate(stored)]
+    return list(dict.fromkeys(map(str, errors)))
 
 
 # What the server fills in
@@ -202,7 +202,7 @@ def test_an_update_takes_new_names_and_remembers_stored_versions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("new", "faults"),
+    ("new", "errors"),
     [
         (definition(), []),
         (with_spec(group="example"), [
@@ -263,8 +263,8 @@ def test_an_update_takes_new_names_and_remembers_stored_versions() -> None:
         ]),
     ],
 )  # fmt: skip
-def test_definitions(new: Object, faults: list[str]) -> None:
-    assert told(new) == faults
+def test_definitions(new: Object, errors: list[str]) -> None:
+    assert told(new) == errors
 
 
 def required(why: str, at: str = "type") -> str:
@@ -289,7 +289,7 @@ IN_KEYS = "this property is in x-kubernetes-list-map-keys, so it"
 
 
 @pytest.mark.parametrize(
-    ("schema", "faults"),
+    ("schema", "errors"),
     [
         (INTEGER, []),
         ({}, [required("must not be empty for specified object fields")]),
@@ -358,13 +358,13 @@ IN_KEYS = "this property is in x-kubernetes-list-map-keys, so it"
         ({**STRING, "x-kubernetes-map-type": "atomic"}, ['type: Invalid value: "string": must be object if x-kubernetes-map-type is specified']),
     ],
 )  # fmt: skip
-def test_schemas(schema: Object, faults: list[str]) -> None:
+def test_schemas(schema: Object, errors: list[str]) -> None:
     path = "spec.validation.openAPIV3Schema.properties[spec].properties[a]."
-    assert told(definition(fields(spec=fields(a=schema)))) == [path + fault for fault in faults]
+    assert told(definition(fields(spec=fields(a=schema)))) == [path + error for error in errors]
 
 
 @pytest.mark.parametrize(
-    ("schema", "faults"),
+    ("schema", "errors"),
     [
         (KEEPS | {"type": "object"}, []),
         (STRING, ['type: Invalid value: "string": must be object at the root']),
@@ -380,12 +380,12 @@ def test_schemas(schema: Object, faults: list[str]) -> None:
         ]),
     ],
 )  # fmt: skip
-def test_schemas_at_the_root(schema: Object, faults: list[str]) -> None:
-    assert told(definition(schema)) == [f"spec.validation.openAPIV3Schema.{fault}" for fault in faults]
+def test_schemas_at_the_root(schema: Object, errors: list[str]) -> None:
+    assert told(definition(schema)) == [f"spec.validation.openAPIV3Schema.{error}" for error in errors]
 
 
 @pytest.mark.parametrize(
-    ("change", "faults"),
+    ("change", "errors"),
     [
         ({"scope": "Cluster"}, ['spec.scope: Invalid value: "Cluster": field is immutable']),
         ({"group": "example.org"}, ['spec.group: Invalid value: "example.org": field is immutable']),
@@ -394,16 +394,16 @@ def test_schemas_at_the_root(schema: Object, faults: list[str]) -> None:
         ({"names": {"plural": "things", "kind": "Thing", "shortNames": ["th"]}}, []),
     ],
 )  # fmt: skip
-def test_what_may_not_change(change: Object, faults: list[str]) -> None:
+def test_what_may_not_change(change: Object, errors: list[str]) -> None:
     old = created(definition())
-    assert [str(fault) for fault in STRATEGY.validate_update(updated(old, **change), old)] == faults
+    assert [str(error) for error in STRATEGY.validate_update(updated(old, **change), old)] == errors
 
 
 def test_stored_version_must_remain() -> None:
     old = created(definition())
     new = updated(old, versions=[{**old["spec"]["versions"][0], "name": "v2"}])
-    (fault,) = STRATEGY.validate(new)
-    assert str(fault).startswith(
+    (error,) = STRATEGY.validate(new)
+    assert str(error).startswith(
         'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions; v1 was'
     )
 
@@ -454,11 +454,11 @@ def test_a_version_that_is_not_served_is_known_all_the_same() -> None:
 def test_a_status_is_a_field_like_any_other_without_the_subresource() -> None:
     plain, divided = definitions.kinds_of(created(with_second_version(subresources={"status": {}})))
     assert (plain.strategy.status_fields, divided.strategy.status_fields) == ((), ("status",))
-    assert plain.strategy.counts_generations
+    assert plain.strategy.has_generation
 
 
 @pytest.mark.parametrize(
-    ("size", "fault"),
+    ("size", "error"),
     [
         (1, []),
         (-1, [".spec.size: Invalid value: -1: should be a non-negative integer"]),
@@ -466,10 +466,10 @@ def test_a_status_is_a_field_like_any_other_without_the_subresource() -> None:
         ("x", ['.spec.size: Invalid value: "x": should be an integer']),
     ],
 )
-def test_a_scale_that_cannot_be(size: Any, fault: list[str]) -> None:
+def test_a_scale_that_cannot_be(size: Any, error: list[str]) -> None:
     scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size"}
     (kind,) = definitions.kinds_of(created(definition(subresources={"scale": scale})))
-    assert [str(one) for one in kind.strategy.validate({"spec": {"size": size}})] == fault
+    assert [str(one) for one in kind.strategy.validate({"spec": {"size": size}})] == error
     expected = ScalePaths(spec_replicas=".spec.size", status_replicas=".status.size")
     assert getattr(kind.strategy, "scale", None) == expected
 

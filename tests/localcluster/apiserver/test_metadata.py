@@ -19,7 +19,7 @@ STORED: Object = {
 }
 
 
-def faults(meta: Object, resource: str = "pods", **options: Any) -> list[str]:
+def errors(meta: Object, resource: str = "pods", **options: Any) -> list[str]:
     namespaced = options.pop("namespaced", True)
     rule = metadata.name_rule(resource)
     obj = {"metadata": ({"name": "x"} | ({"namespace": "n"} if namespaced else {})) | meta}
@@ -50,14 +50,14 @@ def faults(meta: Object, resource: str = "pods", **options: Any) -> list[str]:
     ],
 )
 def test_names(resource: str, name: str, is_right: bool) -> None:
-    assert (not faults({"name": name}, resource)) is is_right
+    assert (not errors({"name": name}, resource)) is is_right
 
 
 @pytest.mark.parametrize(
     ("base", "is_right"), [("job-", True), ("job.", False), ("-", False), ("Job-", False), ("job", True)]
 )
 def test_the_beginning_of_a_generated_name(base: str, is_right: bool) -> None:
-    assert (not faults({"generateName": base})) is is_right
+    assert (not errors({"generateName": base})) is is_right
 
 
 @pytest.mark.parametrize(
@@ -100,27 +100,27 @@ def test_the_beginning_of_a_generated_name(base: str, is_right: bool) -> None:
         ({"finalizers": ["example.com/ok", "kubernetes"]}, []),
     ],
 )
-def test_faults(meta: Object, expected: list[str]) -> None:
-    assert faults(meta) == expected
+def test_errors(meta: Object, expected: list[str]) -> None:
+    assert errors(meta) == expected
 
 
 def test_one_controller_at_most() -> None:
     owners = [
         {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": name, "controller": True} for name in "ab"
     ]
-    (fault,) = faults({"ownerReferences": owners})
-    assert fault.endswith(
+    (error,) = errors({"ownerReferences": owners})
+    assert error.endswith(
         'Only one reference can have Controller set to true. Found "true" in references for Pod/a and Pod/b'
     )
 
 
 def test_a_custom_resource_may_have_any_finalizer() -> None:
-    assert faults({"finalizers": ["lonely"]}, is_custom=True) == []
+    assert errors({"finalizers": ["lonely"]}, is_custom=True) == []
 
 
 def test_what_lives_in_no_namespace() -> None:
-    assert faults({}, namespaced=False) == []
-    assert faults({"namespace": "n"}, namespaced=False) == [
+    assert errors({}, namespaced=False) == []
+    assert errors({"namespace": "n"}, namespaced=False) == [
         "metadata.namespace: Forbidden: not allowed on this type"
     ]
 

@@ -101,7 +101,7 @@ def test_a_version_that_is_forgotten_is_refused(store: Store) -> None:
 
 
 def test_who_lies_too_far_behind_is_let_go(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watches, "MOST_WAITING_BYTES", 10_000)
+    monkeypatch.setattr(watches, "MAX_QUEUED_BYTES", 10_000)
     feed = Watches(store).open(watch(), bytes)
     for number in range(40):
         store.create("configmaps", f"default/{number}", config_map(str(number), data={"x": "x" * 1000}))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from windlass.localcluster.apiserver.lifecycle import written_time
+from windlass.localcluster.apiserver.lifecycle import format_time
 from windlass.localcluster.apiserver.options import WriteOptions
 from windlass.localcluster.controllers.event_ttl import Expiry
 from windlass.localcluster.server import ApiServer
@@ -30,7 +30,7 @@ def test_old_events_go(tmp_path: Path) -> None:
 
     tell("old", timedelta(hours=2))
     tell("new", timedelta(minutes=59))
-    tell("repeated", timedelta(hours=2), lastTimestamp=written_time(NOW - timedelta(minutes=5)))
+    tell("repeated", timedelta(hours=2), lastTimestamp=format_time(NOW - timedelta(minutes=5)))
     server.lifecycle.clock = lambda: NOW - timedelta(hours=9)
     server.lifecycle.create(maps, "default", {"metadata": {"name": "no-event"}}, WriteOptions())
     server.lifecycle.clock = lambda: NOW

@@ -52,7 +52,7 @@ def received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, 
 
 
 def changed(kind: Kind, change: Change, old: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
-    """What a change makes of an object. A patch that leaves no object of the kind is at fault as a whole."""
+    """What a change makes of an object. A patch that leaves no object of the kind is at error as a whole."""
     if not isinstance(change, Patch):
         return received(kind, change(old), options)
     changed = change(old)
@@ -83,8 +83,8 @@ def check_identity(kind: Kind, given: Object) -> None:
         if found and found != expected and field == "kind" and kind.is_custom:
             meta = given.get("metadata")
             name = str(meta.get("name", "")) if isinstance(meta, dict) else ""
-            fault = api_errors.invalid_value("kind", found, f"must be {expected}")
-            raise api_errors.invalid(kind.group, str(found), name, [fault])
+            error = api_errors.invalid_value("kind", found, f"must be {expected}")
+            raise api_errors.invalid(kind.group, str(found), name, [error])
         if found and found != expected:
             what = "API version" if field == "apiVersion" else field
             raise api_errors.bad_request(
@@ -114,16 +114,16 @@ def check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
     check_namespace(kind, meta, namespace)
 
 
-def check_freshness(kind: Kind, meta: Object, old: Object) -> None:
+def check_resource_version(kind: Kind, meta: Object, old: Object) -> None:
     version, uid = meta.get("resourceVersion"), meta.get("uid")
     name = old["name"]
-    if not version and not kind.strategy.allows_blind_update:
-        fault = FieldError(
+    if not version and not kind.strategy.allows_unconditional_update:
+        error = FieldError(
             "metadata.resourceVersion",
             "FieldValueInvalid",
             "Invalid value: 0: must be specified for an update",
         )
-        raise api_errors.invalid(kind.group, kind.plural, name, [fault])
+        raise api_errors.invalid(kind.group, kind.plural, name, [error])
     if uid and uid != old["uid"]:
         why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['uid']}"
         raise api_errors.conflict(kind.group, kind.plural, name, why)
@@ -137,26 +137,26 @@ def carry_over(new: Object, old: Object) -> None:
         new["metadata"].pop(field, None)
 
 
-def shape_faults(kind: Kind, new: Object) -> list[FieldError]:
+def shape_errors(kind: Kind, new: Object) -> list[FieldError]:
     """What the schema says of a custom resource. What a built-in kind requires is said by its strategy."""
     return kind.schema.validate(new) if kind.is_custom else []
 
 
-def status_faults(kind: Kind, new: Object) -> list[FieldError]:
+def status_errors(kind: Kind, new: Object) -> list[FieldError]:
     """Return what the schema says of the status of a custom resource.
 
     Kubernetes validates nothing else when a status is written, and names the fields in its messages from there.
     """
-    faults = [fault for fault in shape_faults(kind, new) if fault.field.startswith(("status", "<nil>"))]
+    errors = [error for error in shape_errors(kind, new) if error.field.startswith(("status", "<nil>"))]
     return [
-        msgspec.structs.replace(fault, message=fault.message.replace("status.", "", 1))
-        if f"{fault.field} in body" in fault.message
-        else fault
-        for fault in faults
+        msgspec.structs.replace(error, message=error.message.replace("status.", "", 1))
+        if f"{error.field} in body" in error.message
+        else error
+        for error in errors
     ]
 
 
-def metadata_faults(kind: Kind, new: Object) -> list[FieldError]:
+def metadata_errors(kind: Kind, new: Object) -> list[FieldError]:
     return metadata.validate_metadata(
         new,
         namespaced=kind.namespaced,
@@ -172,13 +172,13 @@ def keep_status(kind: Kind, new: Object, old: Object) -> None:
             new[field] = old[field]
 
 
-def with_status_alone(kind: Kind, new: Object, old: Object) -> Object:
+def with_new_status(kind: Kind, new: Object, old: Object) -> Object:
     result = {field: value for field, value in old.items() if field not in kind.strategy.status_fields}
     result["metadata"] = dict(old["metadata"])
     for field in kind.strategy.status_fields:
         if field in new:
             result[field] = new[field]
-    if kind.strategy.status_may_relabel:
+    if kind.strategy.status_updates_labels:
         for field in ("labels", "annotations", "finalizers"):
             result["metadata"].pop(field, None)
             if field in new["metadata"]:
@@ -186,25 +186,25 @@ def with_status_alone(kind: Kind, new: Object, old: Object) -> Object:
     return result
 
 
-def is_desired_otherwise(kind: Kind, new: Object, old: Object) -> bool:
+def is_spec_changed(kind: Kind, new: Object, old: Object) -> bool:
     is_annotated_otherwise = new["metadata"].get("annotations") != old["metadata"].get("annotations")
-    if kind.strategy.counts_annotations and is_annotated_otherwise:
+    if kind.strategy.annotations_change_generation and is_annotated_otherwise:
         return True
     fields = {*new, *old} - {"metadata", "apiVersion", *kind.strategy.status_fields}
     return any(_desired(kind, new, field) != _desired(kind, old, field) for field in fields)
 
 
 def _desired(kind: Kind, obj: Object, field: str) -> object:
-    uncounted = kind.strategy.uncounted_spec_fields
+    uncounted = kind.strategy.fields_without_generation
     if field == "spec" and uncounted:
         return {name: value for name, value in (obj.get("spec") or {}).items() if name not in uncounted}
     return obj.get(field)
 
 
-def refuse(kind: Kind, name: str, faults: list[FieldError]) -> None:
-    if faults:
+def refuse(kind: Kind, name: str, errors: list[FieldError]) -> None:
+    if errors:
         # The same may have been found in two ways.
-        raise api_errors.invalid(kind.group, kind.kind, name, list(dict.fromkeys(faults)))
+        raise api_errors.invalid(kind.group, kind.kind, name, list(dict.fromkeys(errors)))
 
 
 def check_preconditions(kind: Kind, meta: Object, options: DeleteOptions) -> None:

@@ -150,9 +150,9 @@ def _decode_yaml(body: bytes) -> Any:
     found = (
         [parsed.failure]
         if parsed.failure
-        else [fault for one in parsed.documents for fault in one.diagnostics]
+        else [error for one in parsed.documents for error in one.diagnostics]
     )
-    errors = [fault for fault in found if fault.severity == diagnostics.Severity.ERROR]
+    errors = [error for error in found if error.severity == diagnostics.Severity.ERROR]
     if errors:
         raise api_errors.bad_request(
             f"error converting YAML to JSON: yaml: line {errors[0].line}: {errors[0].message}"

@@ -46,7 +46,7 @@ class Credentials(msgspec.Struct, frozen=True):
         return context
 
 
-def kept_in(folder: Path) -> Credentials:
+def load_or_create(folder: Path) -> Credentials:
     """Those of a data directory, made if they are not there."""
     certificate, key, token = folder / "server.crt", folder / "server.key", folder / "token"
     if not (certificate.exists() and key.exists()):

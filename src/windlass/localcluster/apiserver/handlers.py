@@ -29,7 +29,7 @@ from windlass.localcluster.apiserver.options import (
     whole_number,
     write_options,
 )
-from windlass.localcluster.apiserver.request_targets import Target
+from windlass.localcluster.apiserver.request_info import RequestInfo
 from windlass.localcluster.apiserver.responses import Form
 from windlass.localcluster.apiserver.strategy import Change, Object
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
@@ -44,7 +44,7 @@ class Call(msgspec.Struct, frozen=True):
 
     request: web.BaseRequest
     kind: Kind
-    target: Target
+    info: RequestInfo
     query: dict[str, str]
     body: RequestBody
 
@@ -78,21 +78,21 @@ class Api:
             "DELETE": self._delete_collection,
         }
 
-    async def answer(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        kind = self._lifecycle.registry.find(target.group, target.version, target.plural)
-        if kind is None or not _is_a_path_of(kind, target):
+    async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
+        kind = self._lifecycle.registry.find(info.group, info.version, info.plural)
+        if kind is None or not _is_a_path_of(kind, info):
             raise api_errors.no_such_path()
-        _check_name(target.name)
-        _check_name(target.namespace)
+        _check_name(info.name)
+        _check_name(info.namespace)
         query = _query_of(request.query_string) if request.query_string else {}
-        call = Call(request, kind, target, query, await self._receive(request))
-        if target.subresource:
+        call = Call(request, kind, info, query, await self._receive(request))
+        if info.subresource:
             return await self._on_subresource(call)
-        methods = self._on_object if target.name else self._on_list
+        methods = self._on_object if info.name else self._on_list
         handler = methods.get(request.method)
-        is_list_of_all_namespaces = kind.namespaced and not target.namespace and not target.name
+        is_list_of_all_namespaces = kind.namespaced and not info.namespace and not info.name
         is_refused = (is_list_of_all_namespaces and request.method != "GET") or (
-            request.method == "DELETE" and not target.name and "deletecollection" not in discovery.verbs(kind)
+            request.method == "DELETE" and not info.name and "deletecollection" not in discovery.verbs(kind)
         )
         if handler is None or is_refused:
             raise api_errors.method_not_allowed()
@@ -102,7 +102,7 @@ class Api:
         return bodies.EMPTY if request.method == "GET" else await bodies.read(request, self._body_seconds)
 
     async def _get(self, call: Call) -> web.StreamResponse:
-        body = self._lifecycle.get(call.kind, call.target.namespace, call.target.name)
+        body = self._lifecycle.get(call.kind, call.info.namespace, call.info.name)
         form = call.form
         return responses.response(200, responses.object_body(call.kind, body, form, self._now()), form)
 
@@ -111,7 +111,7 @@ class Api:
         if is_true(call.query.get("watch", "")):
             return await self._watch(call, chosen)
         form = call.form
-        listed = lists.listed(self._lifecycle.store, call.kind, call.target.namespace, chosen, call.query)
+        listed = lists.listed(self._lifecycle.store, call.kind, call.info.namespace, chosen, call.query)
         return responses.response(200, responses.list_body(call.kind, listed, form, self._now()), form)
 
     async def _create(self, call: Call) -> web.StreamResponse:
@@ -120,18 +120,18 @@ class Api:
     def _store_new(self, call: Call, given: Object, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
         form = call.form
-        written = self._lifecycle.create(call.kind, call.target.namespace, given, options)
+        written = self._lifecycle.create(call.kind, call.info.namespace, given, options)
         shown = responses.object_body(call.kind, written.body, form, self._now())
         return responses.response(201, shown, form, written.warnings)
 
     async def _update(self, call: Call) -> web.StreamResponse:
         given = call.body.as_object()
-        if call.kind.strategy.creates_on_update and not call.target.subresource:
-            place = object_key(call.target.namespace, call.target.name)
+        if call.kind.strategy.allows_create_on_update and not call.info.subresource:
+            place = object_key(call.info.namespace, call.info.name)
             if self._lifecycle.store.get(call.kind.resource, place) is None:
                 meta = given.get("metadata")
                 if isinstance(meta, dict | None):
-                    admission.check_path(call.kind, dict(meta or {}), call.target.namespace, call.target.name)
+                    admission.check_path(call.kind, dict(meta or {}), call.info.namespace, call.info.name)
                 return self._store_new(call, given, "UpdateOptions")
         return self._write(call, lambda _: given, "UpdateOptions")
 
@@ -140,18 +140,18 @@ class Api:
 
     def _write(self, call: Call, change: Change, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
-        form, target = call.form, call.target
+        form, info = call.form, call.info
         written = self._lifecycle.update(
-            call.kind, target.namespace, target.name, change, options, target.subresource
+            call.kind, info.namespace, info.name, change, options, info.subresource
         )
         shown = responses.object_body(call.kind, written.body, form, self._now())
         return responses.response(200, shown, form, written.warnings)
 
     async def _delete(self, call: Call) -> web.StreamResponse:
         options = delete_options(call.query, call.body.as_options())
-        form, target, kind = call.form, call.target, call.kind
-        deleted = self._lifecycle.delete(kind, target.namespace, target.name, options)
-        if deleted.is_gone and not kind.strategy.returns_deleted:
+        form, info, kind = call.form, call.info, call.kind
+        deleted = self._lifecycle.delete(kind, info.namespace, info.name, options)
+        if deleted.is_gone and not kind.strategy.returns_deleted_object:
             return responses.response(200, bodies.encode(_went(kind, deleted.body)), form)
         is_accepted = not deleted.is_gone and options.orphan is False
         shown = responses.object_body(kind, deleted.body, form, self._now())
@@ -159,7 +159,7 @@ class Api:
 
     async def _delete_collection(self, call: Call) -> web.StreamResponse:
         options = delete_options(call.query, call.body.as_options())
-        kind, namespace, form = call.kind, call.target.namespace, call.form
+        kind, namespace, form = call.kind, call.info.namespace, call.form
         listed = lists.listed(self._lifecycle.store, kind, namespace, _selection(call), call.query)
         for body in listed.bodies:
             meta = bodies.decode_stored(body)["metadata"]
@@ -171,10 +171,10 @@ class Api:
         return responses.response(200, responses.list_body(kind, listed, form, self._now()), form)
 
     async def _on_subresource(self, call: Call) -> web.StreamResponse:
-        name, method = call.target.subresource, call.request.method
+        name, method = call.info.subresource, call.request.method
         if name not in call.kind.subresources:
             if call.kind.is_custom:
-                raise api_errors.not_found(call.kind.group, call.kind.plural, call.target.name)
+                raise api_errors.not_found(call.kind.group, call.kind.plural, call.info.name)
             raise api_errors.no_such_path()
         if name in ("status", "finalize"):
             handler = self._on_object.get(method)
@@ -184,7 +184,7 @@ class Api:
         served = subresources.SERVED[name]
         if method not in served.methods:
             raise api_errors.method_not_allowed()
-        obj = self._lifecycle.read(call.kind, call.target.namespace, call.target.name)
+        obj = self._lifecycle.read(call.kind, call.info.namespace, call.info.name)
         asked = subresources.Asked(
             call.request, call.kind, obj, call.query, call.body, self._lifecycle, self.runtime
         )
@@ -196,7 +196,7 @@ class Api:
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )
         response.enable_chunked_encoding()
-        show = responses.event_shower(call.kind, call.form, self._now)
+        show = responses.event_transform(call.kind, call.form, self._now)
         try:
             feed = self._watches.open(watch, show)
         except CompactedError:
@@ -224,13 +224,13 @@ class Api:
     async def _send(self, watch: Watch, feed: watches.Feed, response: web.StreamResponse) -> None:
         clock = asyncio.get_running_loop().time
         end = clock() + watch.seconds
-        pause = watches.SECONDS_BETWEEN_BOOKMARKS if watch.with_bookmarks else watch.seconds
+        pause = watches.BOOKMARK_INTERVAL_SECONDS if watch.with_bookmarks else watch.seconds
         while not feed.is_closed and not feed.is_behind:
             lines = await feed.take(min(pause, end - clock()))
             if not lines and watch.with_bookmarks and not feed.is_closed:
                 lines = watches.bookmark_line(watch.kind, self._lifecycle.store.committed_version)
             if lines:
-                async with asyncio.timeout(min(watches.SECONDS_TO_READ, max(end - clock(), 1))):
+                async with asyncio.timeout(min(watches.WRITE_TIMEOUT_SECONDS, max(end - clock(), 1))):
                     await response.write(lines)
             if clock() >= end:
                 return
@@ -247,10 +247,10 @@ def _query_of(text: str) -> dict[str, str]:
     return query
 
 
-def _is_a_path_of(kind: Kind, target: Target) -> bool:
+def _is_a_path_of(kind: Kind, info: RequestInfo) -> bool:
     if kind.namespaced:
-        return bool(target.namespace) or not target.name
-    return not target.namespace
+        return bool(info.namespace) or not info.name
+    return not info.namespace
 
 
 def _check_name(name: str) -> None:
@@ -273,7 +273,8 @@ def _watch_of(call: Call, chosen: selection.Selection) -> Watch:
     text = query.get("resourceVersion") or "0"
     version = resource_version(text)
     seconds = min(
-        whole_number("timeoutSeconds", query.get("timeoutSeconds") or "0"), 10 * watches.LONGEST_SECONDS
+        whole_number("timeoutSeconds", query.get("timeoutSeconds") or "0"),
+        10 * watches.DEFAULT_TIMEOUT_SECONDS,
     )
     sends_initial = query.get("sendInitialEvents", "")
     with_bookmarks = is_true(query.get("allowWatchBookmarks", ""))
@@ -282,12 +283,12 @@ def _watch_of(call: Call, chosen: selection.Selection) -> Watch:
         begins_with_all = False
     return Watch(
         kind=call.kind,
-        namespace=call.target.namespace,
+        namespace=call.info.namespace,
         selection=chosen,
         since=None if begins_with_all else version,
         with_bookmarks=with_bookmarks,
-        seconds=float(seconds) if seconds > 0 else watches.LONGEST_SECONDS,
-        marks_initial_end=is_true(sends_initial) and with_bookmarks,
+        seconds=float(seconds) if seconds > 0 else watches.DEFAULT_TIMEOUT_SECONDS,
+        sends_initial_events=is_true(sends_initial) and with_bookmarks,
     )
 
 

@@ -79,7 +79,7 @@ class Lifecycle:
     # The world that a strategy sees
 
     def now(self) -> str:
-        return written_time(self.clock())
+        return format_time(self.clock())
 
     def objects(self, group: str, plural: str) -> Iterator[Object]:
         return map(bodies.decode_stored, self.store.all(api_errors.resource_name(group, plural)))
@@ -111,24 +111,24 @@ class Lifecycle:
         generation = meta.get("generation")
         for field in _OURS:
             meta.pop(field, None)
-        if not kind.strategy.counts_generations and generation is not None:
+        if not kind.strategy.has_generation and generation is not None:
             meta["generation"] = generation
         meta["uid"] = self._new_uid()
         meta["creationTimestamp"] = self.now()
-        if kind.strategy.counts_generations:
+        if kind.strategy.has_generation:
             meta["generation"] = 1
-        if "status" in kind.subresources and not kind.strategy.takes_status_on_create:
+        if "status" in kind.subresources and not kind.strategy.keeps_status_on_create:
             for field in kind.strategy.status_fields:
                 new.pop(field, None)
         kind.strategy.default(new)
         kind.strategy.prepare_create(new, self)
-        faults = [
-            *admission.metadata_faults(kind, new),
+        errors = [
+            *admission.metadata_errors(kind, new),
             *kind.strategy.validate_create(new),
-            *admission.shape_faults(kind, new),
+            *admission.shape_errors(kind, new),
             *kind.strategy.validate(new),
         ]
-        admission.refuse(kind, meta.get("name", ""), faults)
+        admission.refuse(kind, meta.get("name", ""), errors)
         return self._store_new(kind, namespace, new, options, warnings)
 
     def _store_new(
@@ -170,18 +170,18 @@ class Lifecycle:
         )
         meta = new["metadata"]
         admission.check_path(kind, meta, namespace, name)
-        admission.check_freshness(kind, meta, old["metadata"])
+        admission.check_resource_version(kind, meta, old["metadata"])
         admission.carry_over(new, old)
         if subresource == "finalize":
             new = {**old, "metadata": dict(old["metadata"]), "spec": new.get("spec", {})}
-            faults = admission.shape_faults(kind, new)
+            errors = admission.shape_errors(kind, new)
         elif subresource == "status":
-            new = admission.with_status_alone(kind, new, old)
+            new = admission.with_new_status(kind, new, old)
             kind.strategy.prepare_status(new, old)
-            faults = [
+            errors = [
                 *metadata.validate_metadata_update(new, old),
-                *admission.metadata_faults(kind, new),
-                *admission.status_faults(kind, new),
+                *admission.metadata_errors(kind, new),
+                *admission.status_errors(kind, new),
                 *kind.strategy.validate_status(new, old),
             ]
         else:
@@ -189,14 +189,14 @@ class Lifecycle:
                 admission.keep_status(kind, new, old)
             kind.strategy.default(new)
             kind.strategy.prepare_update(new, old, self)
-            faults = [
+            errors = [
                 *metadata.validate_metadata_update(new, old),
-                *admission.metadata_faults(kind, new),
-                *admission.shape_faults(kind, new),
+                *admission.metadata_errors(kind, new),
+                *admission.shape_errors(kind, new),
                 *kind.strategy.validate(new),
                 *kind.strategy.validate_update(new, old),
             ]
-        admission.refuse(kind, name, faults)
+        admission.refuse(kind, name, errors)
         return self._store_changed(kind, namespace, stored, old, new, options, warnings)
 
     def amend(
@@ -223,7 +223,7 @@ class Lifecycle:
         warnings: tuple[str, ...],
     ) -> Written:
         new["apiVersion"] = old["apiVersion"]
-        if kind.strategy.counts_generations and admission.is_desired_otherwise(kind, new, old):
+        if kind.strategy.has_generation and admission.is_spec_changed(kind, new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         version = old["metadata"]["resourceVersion"]
         new["metadata"]["resourceVersion"] = version
@@ -245,7 +245,7 @@ class Lifecycle:
         obj = bodies.decode_stored(stored)
         meta = obj["metadata"]
         admission.check_preconditions(kind, meta, options)
-        refusal = kind.strategy.refusal_to_delete(obj)
+        refusal = kind.strategy.deletion_forbidden_reason(obj)
         if refusal:
             raise api_errors.forbidden(kind.group, kind.plural, name, refusal)
         old_meta = dict(meta)
@@ -267,7 +267,7 @@ class Lifecycle:
 
     def _last_state(self, kind: Kind, body: bytes, options: DeleteOptions) -> bytes:
         """Return a deleted object as clients see it: as it was, with the version of its deletion."""
-        if not kind.strategy.returns_deleted or options.is_dry_run:
+        if not kind.strategy.returns_deleted_object or options.is_dry_run:
             return body
         obj = bodies.decode_stored(body)
         obj["metadata"]["resourceVersion"] = str(self.store.version)
@@ -281,12 +281,12 @@ class Lifecycle:
         is_going = "deletionTimestamp" in meta
         if is_going and grace >= meta.get("deletionGracePeriodSeconds", 0):
             return
-        meta["deletionTimestamp"] = written_time(self.clock() + timedelta(seconds=min(grace, _LONGEST_GRACE)))
+        meta["deletionTimestamp"] = format_time(self.clock() + timedelta(seconds=min(grace, _LONGEST_GRACE)))
         kind.strategy.mark_deleted(obj, self)
-        if kind.strategy.marks_own_deletion:
+        if kind.strategy.marks_deletion_itself:
             return
         meta["deletionGracePeriodSeconds"] = grace
-        if kind.strategy.counts_generations and not is_going:
+        if kind.strategy.has_generation and not is_going:
             meta["generation"] = meta.get("generation", 0) + 1
 
     def _name(self, meta: Object) -> None:
@@ -317,7 +317,7 @@ def _name_of(given: Object) -> str:
     return str(meta.get("name", "")) if isinstance(meta, dict) else ""
 
 
-def written_time(time: datetime) -> str:
+def format_time(time: datetime) -> str:
     return _written_second(int(time.timestamp()))
 
 

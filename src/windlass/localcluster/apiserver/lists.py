@@ -98,20 +98,20 @@ _MATCHES = ("Exact", "NotOlderThan", "")
 def _check_options(query: Mapping[str, str]) -> None:
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     field = "resourceVersionMatch"
-    faults = []
+    errors = []
     if match and not version:
-        faults.append(
+        errors.append(
             api_errors.forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided")
         )
     if match and query.get("continue"):
-        faults.append(api_errors.forbidden_field(field, f"{field} is forbidden when continue is provided"))
+        errors.append(api_errors.forbidden_field(field, f"{field} is forbidden when continue is provided"))
     if match not in _MATCHES:
-        faults.append(api_errors.not_supported(field, match, _MATCHES))
+        errors.append(api_errors.not_supported(field, match, _MATCHES))
     if match == "Exact" and version == "0":
         why = f'{field} "exact" is forbidden for resourceVersion "0"'
-        faults.append(api_errors.forbidden_field(field, why))
-    if faults:
-        raise api_errors.invalid("meta.k8s.io", "ListOptions", "", faults)
+        errors.append(api_errors.forbidden_field(field, why))
+    if errors:
+        raise api_errors.invalid("meta.k8s.io", "ListOptions", "", errors)
     if version not in ("", "0") and query.get("continue"):
         raise api_errors.bad_request("specifying resource version is not allowed when using continue")
 

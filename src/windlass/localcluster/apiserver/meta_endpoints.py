@@ -17,7 +17,7 @@ from windlass.localcluster.apiserver.registry import Registry
 _HEALTH = ("healthz", "livez", "readyz")
 
 
-class Publications:
+class MetaEndpoints:
     def __init__(self, registry: Registry, address: Callable[[], str]) -> None:
         self._registry = registry
         self._added: tuple[Kind, ...] = ()
@@ -64,7 +64,7 @@ class Publications:
         return (*self._registry.kinds, *self._added)
 
     def _groups(self, root: str, accept: str) -> web.Response:
-        version = discovery.wants_aggregated(accept)
+        version = discovery.aggregated_version(accept)
         if version is not None:
             body = self._cached(
                 f"aggregated {root} {version}",

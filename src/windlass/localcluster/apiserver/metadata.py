@@ -64,16 +64,16 @@ def random_suffix(randomness: Callable[[int], int]) -> str:
 def validate_metadata(
     obj: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, is_custom: bool = False
 ) -> list[FieldError]:
-    """Every fault of the metadata of an object that is to be created or to replace another."""
+    """Every error of the metadata of an object that is to be created or to replace another."""
     metadata = obj.get("metadata") or {}
     return [
-        *_name_faults(metadata, name_rule),
-        *_namespace_faults(metadata, namespaced),
-        *_generation_faults(metadata),
-        *label_faults(metadata.get("labels"), "metadata.labels"),
-        *annotation_faults(metadata.get("annotations"), "metadata.annotations"),
-        *_owner_faults(metadata.get("ownerReferences") or []),
-        *_finalizer_faults(metadata.get("finalizers") or [], is_custom),
+        *_name_errors(metadata, name_rule),
+        *_namespace_errors(metadata, namespaced),
+        *_generation_errors(metadata),
+        *label_errors(metadata.get("labels"), "metadata.labels"),
+        *annotation_errors(metadata.get("annotations"), "metadata.annotations"),
+        *_owner_errors(metadata.get("ownerReferences") or []),
+        *_finalizer_errors(metadata.get("finalizers") or [], is_custom),
     ]
 
 
@@ -85,7 +85,7 @@ def is_going(body: bytes) -> bool:
     return k8s_metadata.decode_meta(body).metadata.deletion_timestamp is not None
 
 
-def with_list(obj: Object, field: str, items: list[object]) -> Object:
+def with_metadata_list(obj: Object, field: str, items: list[object]) -> Object:
     """The object with a list of its metadata replaced; an empty list is none."""
     meta = {key: value for key, value in obj["metadata"].items() if key != field}
     return {**obj, "metadata": {**meta, field: items} if items else meta}
@@ -105,9 +105,9 @@ def carry_over(new: Object, old: Mapping[str, Any]) -> None:
 def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
     """What may not change, once `carry_over` has kept what is not the client's to say."""
     metadata, former = new.get("metadata") or {}, old.get("metadata") or {}
-    faults: list[FieldError] = []
+    errors: list[FieldError] = []
     if former.get("deletionTimestamp"):
-        faults += _added_finalizer_faults(metadata.get("finalizers") or [], former.get("finalizers") or [])
+        errors += _added_finalizer_errors(metadata.get("finalizers") or [], former.get("finalizers") or [])
     for key in (
         "name",
         "namespace",
@@ -118,11 +118,11 @@ def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> 
     ):
         if metadata.get(key) != former.get(key):
             field = f"metadata.{key}"
-            faults.append(api_errors.invalid_value(field, metadata.get(key), "field is immutable"))
-    return faults
+            errors.append(api_errors.invalid_value(field, metadata.get(key), "field is immutable"))
+    return errors
 
 
-def label_faults(labels: Mapping[str, str] | None, field: str) -> Iterator[FieldError]:
+def label_errors(labels: Mapping[str, str] | None, field: str) -> Iterator[FieldError]:
     for key, value in (labels or {}).items():
         for problem in formats.qualified_name(key):
             yield api_errors.invalid_value(field, key, problem)
@@ -130,7 +130,7 @@ def label_faults(labels: Mapping[str, str] | None, field: str) -> Iterator[Field
             yield api_errors.invalid_value(field, value, problem)
 
 
-def annotation_faults(annotations: Mapping[str, str] | None, field: str) -> Iterator[FieldError]:
+def annotation_errors(annotations: Mapping[str, str] | None, field: str) -> Iterator[FieldError]:
     size = 0
     for key, value in (annotations or {}).items():
         for problem in formats.qualified_name(key.lower()):
@@ -140,7 +140,7 @@ def annotation_faults(annotations: Mapping[str, str] | None, field: str) -> Iter
         yield api_errors.too_long(field, _ANNOTATIONS_LIMIT)
 
 
-def finalizer_name_faults(name: str, field: str) -> Iterator[FieldError]:
+def finalizer_name_errors(name: str, field: str) -> Iterator[FieldError]:
     """A finalizer of a built-in kind: one of the standard ones, or a qualified name."""
     if "/" not in name and name not in _STANDARD_FINALIZERS:
         problem = "name is neither a standard finalizer name nor is it fully qualified"
@@ -152,7 +152,7 @@ def _without_dash(name: str) -> str:
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
 
 
-def _name_faults(metadata: Mapping[str, Any], rule: NameRule) -> Iterator[FieldError]:
+def _name_errors(metadata: Mapping[str, Any], rule: NameRule) -> Iterator[FieldError]:
     base = metadata.get("generateName")
     if base:
         for problem in rule(base, True):
@@ -165,7 +165,7 @@ def _name_faults(metadata: Mapping[str, Any], rule: NameRule) -> Iterator[FieldE
         yield api_errors.invalid_value("metadata.name", name, problem)
 
 
-def _namespace_faults(metadata: Mapping[str, Any], namespaced: bool) -> Iterator[FieldError]:
+def _namespace_errors(metadata: Mapping[str, Any], namespaced: bool) -> Iterator[FieldError]:
     namespace = metadata.get("namespace")
     if not namespaced:
         if namespace:
@@ -178,7 +178,7 @@ def _namespace_faults(metadata: Mapping[str, Any], namespaced: bool) -> Iterator
         yield api_errors.invalid_value("metadata.namespace", namespace, problem)
 
 
-def _generation_faults(metadata: Mapping[str, Any]) -> Iterator[FieldError]:
+def _generation_errors(metadata: Mapping[str, Any]) -> Iterator[FieldError]:
     generation = metadata.get("generation") or 0
     if generation < 0:
         yield api_errors.invalid_value(
@@ -186,7 +186,7 @@ def _generation_faults(metadata: Mapping[str, Any]) -> Iterator[FieldError]:
         )
 
 
-def _owner_faults(owners: list[dict[str, Any]]) -> Iterator[FieldError]:
+def _owner_errors(owners: list[dict[str, Any]]) -> Iterator[FieldError]:
     field = "metadata.ownerReferences"
     controller = ""
     for index, owner in enumerate(owners):
@@ -212,7 +212,7 @@ def _owner_faults(owners: list[dict[str, Any]]) -> Iterator[FieldError]:
             controller = name
 
 
-def _finalizer_faults(finalizers: list[str], is_custom: bool) -> Iterator[FieldError]:
+def _finalizer_errors(finalizers: list[str], is_custom: bool) -> Iterator[FieldError]:
     field = "metadata.finalizers"
     for finalizer in finalizers:
         for problem in formats.qualified_name(finalizer):
@@ -223,10 +223,10 @@ def _finalizer_faults(finalizers: list[str], is_custom: bool) -> Iterator[FieldE
     if is_custom:
         return
     for index, finalizer in enumerate(finalizers):
-        yield from finalizer_name_faults(finalizer, f"{field}[{index}]")
+        yield from finalizer_name_errors(finalizer, f"{field}[{index}]")
 
 
-def _added_finalizer_faults(new: list[str], old: list[str]) -> Iterator[FieldError]:
+def _added_finalizer_errors(new: list[str], old: list[str]) -> Iterator[FieldError]:
     added = sorted(set(new) - set(old))
     if added:
         shown = ", ".join(f'"{name}"' for name in added)

@@ -25,12 +25,12 @@ _VALIDATIONS = ("Ignore", "Warn", "Strict")
 def write_options(query: Mapping[str, str], what: str = "UpdateOptions") -> WriteOptions:
     dry_run = query.get("dryRun", "")
     if dry_run not in ("", "All"):
-        fault = api_errors.not_supported("dryRun", [dry_run], ["All"])
-        raise api_errors.invalid("meta.k8s.io", what, "", [fault])
+        error = api_errors.not_supported("dryRun", [dry_run], ["All"])
+        raise api_errors.invalid("meta.k8s.io", what, "", [error])
     validation = query.get("fieldValidation") or "Warn"
     if validation not in _VALIDATIONS:
-        fault = api_errors.not_supported("fieldValidation", validation, _VALIDATIONS)
-        raise api_errors.invalid("meta.k8s.io", what, "", [fault])
+        error = api_errors.not_supported("fieldValidation", validation, _VALIDATIONS)
+        raise api_errors.invalid("meta.k8s.io", what, "", [error])
     return WriteOptions(is_dry_run=dry_run == "All", field_validation=validation)
 
 

@@ -16,7 +16,7 @@ from windlass.localcluster.apiserver import bodies, lists, responses, selection
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.options import is_true
-from windlass.localcluster.apiserver.request_targets import Target
+from windlass.localcluster.apiserver.request_info import RequestInfo
 from windlass.localcluster.apiserver.schemas import structural
 from windlass.localcluster.apiserver.strategy import Strategy
 from windlass.localcluster.store_types import object_key
@@ -55,22 +55,22 @@ class PodMetrics:
         self._lifecycle = lifecycle
         self._meter = meter
 
-    async def answer(self, request: web.BaseRequest, target: Target) -> web.Response:
-        kind = next((each for each in KINDS if each.plural == target.plural), None)
-        if kind is None or target.version != VERSION or not _is_a_path_of(kind, target):
+    async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.Response:
+        kind = next((each for each in KINDS if each.plural == info.plural), None)
+        if kind is None or info.version != VERSION or not _is_a_path_of(kind, info):
             raise api_errors.no_such_path()
         query = dict(reversed(parse_qsl(request.query_string, keep_blank_values=True)))
-        is_watch = not target.name and is_true(query.get("watch", ""))
+        is_watch = not info.name and is_true(query.get("watch", ""))
         if request.method != "GET" or is_watch:
             raise api_errors.method_not_allowed()
         form = responses.form_of(request.headers.get("Accept", ""), query)
-        measured = self._lifecycle.registry.find("", "v1", target.plural)
+        measured = self._lifecycle.registry.find("", "v1", info.plural)
         assert measured is not None  # noqa: S101 — both stand in the table
-        if target.name:
-            return responses.response(200, bodies.encode(await self._one(kind, measured, target)), form)
+        if info.name:
+            return responses.response(200, bodies.encode(await self._one(kind, measured, info)), form)
         chosen = selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), measured)
         reading = await self._meter.reading()
-        listed = lists.listed(self._lifecycle.store, measured, target.namespace, chosen, {})
+        listed = lists.listed(self._lifecycle.store, measured, info.namespace, chosen, {})
         items = [_metrics(kind, decode_meta(body).metadata, reading) for body in listed.bodies]
         document = {
             "kind": kind.list_kind,
@@ -80,9 +80,9 @@ class PodMetrics:
         }
         return responses.response(200, bodies.encode(document), form)
 
-    async def _one(self, kind: Kind, measured: Kind, target: Target) -> dict[str, Any]:
+    async def _one(self, kind: Kind, measured: Kind, info: RequestInfo) -> dict[str, Any]:
         reading = await self._meter.reading()
-        place = object_key(target.namespace, target.name)
+        place = object_key(info.namespace, info.name)
         body = self._lifecycle.store.get(measured.resource, place)
         found = None if body is None else _metrics(kind, decode_meta(body).metadata, reading)
         if found is None:
@@ -90,10 +90,10 @@ class PodMetrics:
         return {"kind": kind.kind, "apiVersion": kind.api_version, **found}
 
 
-def _is_a_path_of(kind: Kind, target: Target) -> bool:
-    if target.subresource or "/" in target.name + target.namespace:
+def _is_a_path_of(kind: Kind, info: RequestInfo) -> bool:
+    if info.subresource or "/" in info.name + info.namespace:
         return False
-    return bool(target.namespace) or not target.name if kind.namespaced else not target.namespace
+    return bool(info.namespace) or not info.name if kind.namespaced else not info.namespace
 
 
 def _metrics(kind: Kind, meta: ObjectMeta, reading: Reading) -> dict[str, Any] | None:

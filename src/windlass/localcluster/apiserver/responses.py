@@ -82,7 +82,7 @@ def _items(kind: Kind, listed: Listed) -> list[bytes]:
     return [b"{" + body[skipped:] for body in listed.bodies]
 
 
-def event_shower(kind: Kind, form: Form, clock: Callable[[], datetime]) -> Show:
+def event_transform(kind: Kind, form: Form, clock: Callable[[], datetime]) -> Show:
     """How the objects of a watch are shown: the columns of a table are named in the first event only."""
     table = form.table
     if table is None:

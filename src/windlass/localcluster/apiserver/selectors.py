@@ -151,8 +151,8 @@ class _LabelParser:
         key = self._take()
         if not _is_word(key):
             _refuse_requirement(f"found '{key}', expected: identifier")
-        if faults := formats.qualified_name(key):
-            _refuse_requirement(f"<nil>: Invalid value: {api_errors.shown(key)}: {'; '.join(faults)}")
+        if errors := formats.qualified_name(key):
+            _refuse_requirement(f"<nil>: Invalid value: {api_errors.shown(key)}: {'; '.join(errors)}")
         if negated:
             return Absent(key)
         if self._next in (_END, ","):
@@ -208,9 +208,9 @@ def _bound(key: str, value: str) -> int:
 
 
 def _check_value(key: str, value: str, index: int) -> None:
-    if faults := formats.label_value(value):
+    if errors := formats.label_value(value):
         shown = api_errors.shown(value)
-        _refuse_requirement(f"values[{index}][{key}]: Invalid value: {shown}: {'; '.join(faults)}")
+        _refuse_requirement(f"values[{index}][{key}]: Invalid value: {shown}: {'; '.join(errors)}")
 
 
 def _integer(text: str) -> int | None:
@@ -279,7 +279,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
 def parse_fields(text: str, selectable: Collection[str], *, is_custom: bool = False) -> FieldSelector:
     """`selectable` says which fields may be named beside metadata.name and metadata.namespace."""
-    # Kubernetes looks at the terms in this order, which decides what is said of a selector with several faults.
+    # Kubernetes looks at the terms in this order, which decides what is said of a selector with several errors.
     terms = sorted(filter(None, _terms(text)))
     requirements = tuple(_field_requirement(term, text) for term in terms)
     for requirement in requirements:

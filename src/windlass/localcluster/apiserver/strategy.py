@@ -49,27 +49,27 @@ class Strategy:
     """The hooks of a kind like any other."""
 
     # Does metadata.generation count the changes of the spec?
-    counts_generations = False
+    has_generation = False
     # Fields of the spec whose changes are not counted.
-    uncounted_spec_fields: tuple[str, ...] = ()
+    fields_without_generation: tuple[str, ...] = ()
     # Are annotations part of what is desired?
-    counts_annotations = False
+    annotations_change_generation = False
     # What an update through the main path may not change, and one through /status changes alone.
     status_fields: tuple[str, ...] = ("status",)
     # May an update through /status change labels and annotations?
-    status_may_relabel = True
+    status_updates_labels = True
     # May an update leave out the resourceVersion, and so replace whatever is there?
-    allows_blind_update = True
+    allows_unconditional_update = True
     # Does an update create what is not there?
-    creates_on_update = False
+    allows_create_on_update = False
     # May whoever creates an object give its status as well?
-    takes_status_on_create = False
+    keeps_status_on_create = False
     # Does `mark_deleted` say all that changes in an object that is deleted but stays? (No grace, no generation.)
-    marks_own_deletion = False
+    marks_deletion_itself = False
     # Is an object told when it is deleted, and may it take its time?
     is_graceful = False
     # Is the answer to a delete the object that went, rather than a word that it went?
-    returns_deleted = False
+    returns_deleted_object = False
     # Where the scale subresource finds its numbers, if there is one.
     scale: ScalePaths | None = None
     # What happens to the dependents of an object when whoever deletes it does not say.
@@ -88,7 +88,7 @@ class Strategy:
         """Fill in what the server decides in an update through /status."""
 
     def validate(self, new: Object) -> Iterable[FieldError]:
-        """Every fault of an object that is to be created or to replace another (beyond types and metadata)."""
+        """Every error of an object that is to be created or to replace another (beyond types and metadata)."""
         return ()
 
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
@@ -96,18 +96,18 @@ class Strategy:
         return ()
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
-        """Return the faults that matter only when an object is created."""
+        """Return the errors that matter only when an object is created."""
         return ()
 
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
-        """Every fault of an object whose status is to be replaced."""
+        """Every error of an object whose status is to be replaced."""
         return ()
 
     def grace_seconds(self, old: Object, asked: int | None) -> int:
         """How long a deleted object stays, marked as going, before it is gone. 0: it goes at once."""
         return 0
 
-    def refusal_to_delete(self, old: Object) -> str:
+    def deletion_forbidden_reason(self, old: Object) -> str:
         """Why an object may not be deleted; nothing when it may."""
         return ""
 

@@ -123,12 +123,12 @@ def _check_binding(node: str, annotations: Any) -> None:
     is_text = isinstance(annotations, dict) and all(isinstance(value, str) for value in annotations.values())
     if not is_text:
         raise api_errors.bad_request("the annotations of a binding must be text")
-    faults = [
+    errors = [
         *(api_errors.invalid_value("target.name", node, problem) for problem in formats.dns_subdomain(node)),
-        *metadata.annotation_faults(annotations, "metadata.annotations"),
+        *metadata.annotation_errors(annotations, "metadata.annotations"),
     ]
-    if faults:
-        raise api_errors.invalid("", "Binding", "", faults)
+    if errors:
+        raise api_errors.invalid("", "Binding", "", errors)
 
 
 def _name_in(reference: Any) -> str:

@@ -21,14 +21,14 @@ from windlass.localcluster.store_types import Change
 logger = logging.getLogger(__name__)
 
 # How much may wait for a client that reads slowly.
-MOST_WAITING_BYTES = 8 * 1024 * 1024
+MAX_QUEUED_BYTES = 8 * 1024 * 1024
 # How much is handed to the connection in one piece.
 _PIECE_BYTES = 256 * 1024
 # How long a client may take to read what was sent to it.
-SECONDS_TO_READ = 30.0
-SECONDS_BETWEEN_BOOKMARKS = 30.0
+WRITE_TIMEOUT_SECONDS = 30.0
+BOOKMARK_INTERVAL_SECONDS = 30.0
 # When nothing else is asked for.
-LONGEST_SECONDS = 3600.0
+DEFAULT_TIMEOUT_SECONDS = 3600.0
 
 Show = Callable[[bytes], bytes]
 
@@ -44,7 +44,7 @@ class Watch(msgspec.Struct, frozen=True):
     with_bookmarks: bool
     seconds: float
     # As newer clients ask: first everything that there is, and then a bookmark which says that this was all.
-    marks_initial_end: bool = False
+    sends_initial_events: bool = False
 
 
 class Feed:
@@ -58,7 +58,7 @@ class Feed:
         self._prefix = f"{watch.namespace}/" if watch.namespace else ""
         self._lines: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._allowed_bytes = MOST_WAITING_BYTES
+        self._allowed_bytes = MAX_QUEUED_BYTES
         self._news = asyncio.Event()
         self.is_behind = False
         self.is_closed = False
@@ -142,7 +142,7 @@ class Watches:
             for body in self._store.all(watch.kind.resource, watch.namespace):
                 if watch.selection.matches(body):
                     yield _line(b"ADDED", show(body))
-            if watch.marks_initial_end:
+            if watch.sends_initial_events:
                 yield bookmark_line(watch.kind, self._store.version, is_initial_end=True)
             return
         for change in self._store.changes(watch.kind.resource, watch.namespace, watch.since):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from windlass.k8s.api_errors import ApiError
 from windlass.localcluster.apiserver import bodies
-from windlass.localcluster.apiserver.lifecycle import Lifecycle, written_time
+from windlass.localcluster.apiserver.lifecycle import Lifecycle, format_time
 from windlass.localcluster.apiserver.options import DeleteOptions
 from windlass.localcluster.apiserver.strategy import Object
 from windlass.localcluster.store_types import StoreError
@@ -31,7 +31,7 @@ class Expiry:
 
     def sweep(self) -> None:
         kind = self._lifecycle.registry.stored_as("events")
-        oldest = written_time(self._lifecycle.clock() - KEPT)
+        oldest = format_time(self._lifecycle.clock() - KEPT)
         for body in self._lifecycle.store.all("events"):
             event = bodies.decode_stored(body)
             if kind is not None and _last_told(event) < oldest:

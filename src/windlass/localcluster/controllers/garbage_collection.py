@@ -224,7 +224,7 @@ class Collector:
     def _drop_owners(self, kind: Kind, obj: Object, uids: set[str]) -> None:
         def without(old: Object) -> Object:
             kept = [one for one in old["metadata"].get("ownerReferences", ()) if one["uid"] not in uids]
-            return metadata.with_list(old, "ownerReferences", kept)
+            return metadata.with_metadata_list(old, "ownerReferences", kept)
 
         meta = obj["metadata"]
         self._lifecycle.amend(kind, meta.get("namespace", ""), meta["name"], without)
@@ -232,7 +232,7 @@ class Collector:
     def _drop_finalizer(self, kind: Kind, obj: Object, finalizer: str) -> None:
         def without(old: Object) -> Object:
             kept = [one for one in old["metadata"].get("finalizers", ()) if one != finalizer]
-            return metadata.with_list(old, "finalizers", kept)
+            return metadata.with_metadata_list(old, "finalizers", kept)
 
         meta = obj["metadata"]
         self._lifecycle.amend(kind, meta.get("namespace", ""), meta["name"], without)
@@ -255,7 +255,7 @@ class Collector:
             if count
             for body in self._store.all(other.resource, name)
         ]
-        conditions = namespaces.what_remains(left, self._lifecycle.now())
+        conditions = namespaces.deletion_conditions(left, self._lifecycle.now())
 
         def emptied(old: Object) -> Object:
             told = namespaces.with_conditions(old, conditions)

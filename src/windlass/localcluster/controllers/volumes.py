@@ -90,7 +90,7 @@ class Volumes:
         if PROTECTION not in finalizers or self._is_used(claim):
             return
         kept = [one for one in finalizers if one != PROTECTION]
-        self._amend(claim, lambda old: metadata.with_list(old, "finalizers", kept))
+        self._amend(claim, lambda old: metadata.with_metadata_list(old, "finalizers", kept))
 
     def _is_used(self, claim: Object) -> bool:
         meta = claim["metadata"]

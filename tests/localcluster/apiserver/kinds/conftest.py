@@ -42,7 +42,7 @@ class Cluster:
         _refuse(
             kind,
             new,
-            [*_metadata_faults(kind, new), *kind.strategy.validate_create(new), *kind.strategy.validate(new)],
+            [*_metadata_errors(kind, new), *kind.strategy.validate_create(new), *kind.strategy.validate(new)],
         )
         self.stored.append(new)
         return new
@@ -58,10 +58,10 @@ class Cluster:
             new["status"] = old["status"]
         kind.strategy.default(new)
         kind.strategy.prepare_update(new, old, self)
-        faults = [*metadata.validate_metadata_update(new, old), *_metadata_faults(kind, new)]
-        faults += [*kind.strategy.validate(new), *kind.strategy.validate_update(new, old)]
+        errors = [*metadata.validate_metadata_update(new, old), *_metadata_errors(kind, new)]
+        errors += [*kind.strategy.validate(new), *kind.strategy.validate_update(new, old)]
         assert old == before, "a hook changed the old object"
-        _refuse(kind, new, faults)
+        _refuse(kind, new, errors)
         return new
 
     def faults_of(self, given: Object) -> list[str]:
@@ -82,14 +82,14 @@ def _received(given: Object) -> tuple[Kind, Object]:
     return kind, new
 
 
-def _metadata_faults(kind: Kind, new: Object) -> list[api_errors.FieldError]:
+def _metadata_errors(kind: Kind, new: Object) -> list[api_errors.FieldError]:
     rule = metadata.name_rule(kind.resource)
     return metadata.validate_metadata(new, namespaced=kind.namespaced, name_rule=rule)
 
 
-def _refuse(kind: Kind, new: Object, faults: list[api_errors.FieldError]) -> None:
-    if faults:
-        raise api_errors.invalid(kind.group, kind.kind, new["metadata"].get("name", ""), faults)
+def _refuse(kind: Kind, new: Object, errors: list[api_errors.FieldError]) -> None:
+    if errors:
+        raise api_errors.invalid(kind.group, kind.kind, new["metadata"].get("name", ""), errors)
 
 
 def _said(act: Callable[[], object]) -> list[str]:

@@ -67,7 +67,7 @@ def test_defaults(cluster: Any, given: Object, expected: Object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "fault"),
+    ("given", "error"),
     [
         ({"parallelism": -1}, "spec.parallelism: Invalid value: -1: must be greater than or equal to 0"),
         (
@@ -81,14 +81,14 @@ def test_defaults(cluster: Any, given: Object, expected: Object) -> None:
         ({"manualSelector": True}, "spec.selector: Required value"),
     ],
 )
-def test_faults(cluster: Any, given: Object, fault: str) -> None:
-    assert fault in cluster.faults_of(job(**given))
+def test_errors(cluster: Any, given: Object, error: str) -> None:
+    assert error in cluster.faults_of(job(**given))
 
 
 def test_a_label_of_another_job(cluster: Any) -> None:
     given = job()
     given["spec"]["template"]["metadata"] = {"labels": {"job-name": "other"}}
-    assert [fault.partition(": ")[0] for fault in cluster.faults_of(given)] == [
+    assert [error.partition(": ")[0] for error in cluster.faults_of(given)] == [
         "spec.template.metadata.labels[job-name]"
     ]
 
@@ -116,6 +116,6 @@ def test_what_never_changes(cluster: Any, given: Object, change: Change, fields:
     if not fields:
         cluster.update(created, change)
         return
-    faults = cluster.faults_of_update(created, change)
-    assert [fault.partition(": ")[0] for fault in faults] == fields
-    assert all(fault.endswith("field is immutable") for fault in faults)
+    errors = cluster.faults_of_update(created, change)
+    assert [error.partition(": ")[0] for error in errors] == fields
+    assert all(error.endswith("field is immutable") for error in errors)

@@ -71,7 +71,7 @@ def test_what_may_change(cluster: Any, given: Object, change: Change) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "change", "faults"),
+    ("given", "change", "errors"),
     [
         pytest.param(
             pod(),
@@ -127,8 +127,8 @@ def test_what_may_change(cluster: Any, given: Object, change: Change) -> None:
         ),
     ],
 )
-def test_what_may_not_change(cluster: Any, given: Object, change: Change, faults: list[str]) -> None:
-    assert cluster.faults_of_update(cluster.create(given), change) == faults
+def test_what_may_not_change(cluster: Any, given: Object, change: Change, errors: list[str]) -> None:
+    assert cluster.faults_of_update(cluster.create(given), change) == errors
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_an_init_container_with_a_probe_is_a_sidecar_or_wrong(cluster: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("amounts", "fault"),
+    ("amounts", "error"),
     [
         (
             {"limits": {"nvidia.com/gpu": "500m"}},
@@ -213,9 +213,9 @@ def test_an_init_container_with_a_probe_is_a_sidecar_or_wrong(cluster: Any) -> N
         ({"limits": {"cpu": "-1"}}, 'limits[cpu]: Invalid value: "-1": must be greater than or equal to 0'),
     ],
 )
-def test_amounts_that_cannot_be_had(cluster: Any, amounts: Object, fault: str) -> None:
+def test_amounts_that_cannot_be_had(cluster: Any, amounts: Object, error: str) -> None:
     given = pod(containers=[{"name": "c", "image": "i", "resources": amounts}])
-    assert f"spec.containers[0].resources.{fault}" in cluster.faults_of(given)
+    assert f"spec.containers[0].resources.{error}" in cluster.faults_of(given)
 
 
 RUNNING: Object = {"running": {}}
@@ -243,6 +243,6 @@ def test_a_container_that_has_ended_for_good_stays_ended(
             "status": {"containerStatuses": [{"name": "c", "state": state}]},
         }
 
-    faults = [*map(str, PodStrategy().validate_status(with_state(after), with_state(before)))]
+    errors = [*map(str, PodStrategy().validate_status(with_state(after), with_state(before)))]
     problem = "may not be transitioned to non-terminated state"
-    assert faults == ([f"status.containerStatuses[0].state: Forbidden: {problem}"] if is_refused else [])
+    assert errors == ([f"status.containerStatuses[0].state: Forbidden: {problem}"] if is_refused else [])

@@ -93,7 +93,7 @@ def test_nothing_is_given_out_twice(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "fault"),
+    ("given", "error"),
     [
         (
             service(clusterIP="10.96.0.2"),
@@ -137,9 +137,9 @@ def test_nothing_is_given_out_twice(cluster: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_had(cluster: Any, given: Object, fault: str) -> None:
+def test_what_cannot_be_had(cluster: Any, given: Object, error: str) -> None:
     cluster.create(service("taken", type="NodePort"))
-    assert cluster.faults_of(given) == [fault]
+    assert cluster.faults_of(given) == [error]
 
 
 @pytest.mark.parametrize("address", ["10.96.9.9", "None"])

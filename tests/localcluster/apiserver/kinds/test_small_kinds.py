@@ -45,7 +45,7 @@ FIXED_NODE = "[]: Forbidden: node updates may only change labels, taints, or cap
 
 
 @pytest.mark.parametrize(
-    ("given", "change", "faults"),
+    ("given", "change", "errors"),
     [
         pytest.param(
             obj("ConfigMap", immutable=True, data={"a": "b"}),
@@ -95,8 +95,8 @@ FIXED_NODE = "[]: Forbidden: node updates may only change labels, taints, or cap
         ),
     ],
 )
-def test_what_may_not_change(cluster: Any, given: Object, change: Change, faults: list[str]) -> None:
-    assert cluster.faults_of_update(cluster.create(given), change) == faults
+def test_what_may_not_change(cluster: Any, given: Object, change: Change, errors: list[str]) -> None:
+    assert cluster.faults_of_update(cluster.create(given), change) == errors
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_bound_claim_may_grow(cluster: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "faults"),
+    ("given", "errors"),
     [
         pytest.param(
             obj("ConfigMap", data={"a": "x" * (1024 * 1024 + 1)}),
@@ -189,8 +189,8 @@ def test_a_bound_claim_may_grow(cluster: Any) -> None:
         ),
     ],
 )
-def test_faults(cluster: Any, given: Object, faults: list[str]) -> None:
-    assert cluster.faults_of(given) == faults
+def test_errors(cluster: Any, given: Object, errors: list[str]) -> None:
+    assert cluster.faults_of(given) == errors
 
 
 def test_text_becomes_data_and_wins(cluster: Any) -> None:
@@ -220,7 +220,7 @@ def test_finalizers_of_a_namespace_do_not_change_with_an_update(cluster: Any) ->
 
 
 @pytest.mark.parametrize(
-    ("deleted", "phase", "fault"),
+    ("deleted", "phase", "error"),
     [
         (False, "Active", None),
         (True, "Terminating", None),
@@ -228,9 +228,9 @@ def test_finalizers_of_a_namespace_do_not_change_with_an_update(cluster: Any) ->
         (True, "Active", "'Terminating' if `deletionTimestamp` is not empty"),
     ],
 )
-def test_the_phase_of_a_namespace(deleted: bool, phase: str, fault: str | None) -> None:
+def test_the_phase_of_a_namespace(deleted: bool, phase: str, error: str | None) -> None:
     new = {"metadata": {"deletionTimestamp": "t"} if deleted else {}, "status": {"phase": phase}}
-    expected = [f'status.Phase: Invalid value: "{phase}": may only be {fault}'] if fault else []
+    expected = [f'status.Phase: Invalid value: "{phase}": may only be {error}'] if error else []
     assert [*map(str, NamespaceStrategy().validate_status(new, new))] == expected
 
 

@@ -68,7 +68,7 @@ def test_defaults(cluster: Any, kind: str, given: Object, expected: Object) -> N
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 @pytest.mark.parametrize(
-    ("given", "faults"),
+    ("given", "errors"),
     [
         (
             {"selector": {"matchLabels": {"x": "y"}}},
@@ -87,12 +87,12 @@ def test_defaults(cluster: Any, kind: str, given: Object, expected: Object) -> N
         ),
     ],
 )
-def test_faults(cluster: Any, kind: str, given: Object, faults: list[str]) -> None:
-    assert cluster.faults_of(workload(kind, **given)) == faults
+def test_errors(cluster: Any, kind: str, given: Object, errors: list[str]) -> None:
+    assert cluster.faults_of(workload(kind, **given)) == errors
 
 
 @pytest.mark.parametrize(
-    ("given", "fault"),
+    ("given", "error"),
     [
         (
             {"strategy": {"type": "X"}},
@@ -112,8 +112,8 @@ def test_faults(cluster: Any, kind: str, given: Object, faults: list[str]) -> No
         ),
     ],
 )
-def test_a_deployment_that_could_not_roll(cluster: Any, given: Object, fault: str) -> None:
-    assert cluster.faults_of(workload("Deployment", **given)) == [fault]
+def test_a_deployment_that_could_not_roll(cluster: Any, given: Object, error: str) -> None:
+    assert cluster.faults_of(workload("Deployment", **given)) == [error]
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet"])
@@ -129,8 +129,8 @@ def test_a_selector_is_for_good(cluster: Any, kind: str) -> None:
 def test_little_of_a_stateful_set_changes(cluster: Any) -> None:
     created = cluster.create(workload("StatefulSet", serviceName="s"))
     cluster.update(created, lambda obj: obj["spec"].update(replicas=3))
-    (fault,) = cluster.faults_of_update(created, lambda obj: obj["spec"].update(serviceName="t"))
-    assert fault == 'spec.serviceName: Invalid value: "t": field is immutable'
+    (error,) = cluster.faults_of_update(created, lambda obj: obj["spec"].update(serviceName="t"))
+    assert error == 'spec.serviceName: Invalid value: "t": field is immutable'
 
 
 def test_a_mount_may_name_a_claim(cluster: Any) -> None:
@@ -188,4 +188,4 @@ def test_fewer_than_none_cannot_be_had(cluster: Any) -> None:
 )
 def test_the_counts_of_a_status_fit_each_other(status: dict[str, Any], fields: list[str]) -> None:
     found = workloads.DeploymentStrategy().validate_status({"status": status}, {})
-    assert [fault.field for fault in found] == fields
+    assert [error.field for error in found] == fields

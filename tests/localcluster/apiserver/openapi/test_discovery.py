@@ -324,4 +324,4 @@ V2BETA1 = discovery.aggregated_content_type("v2beta1")
     ],
 )
 def test_wants_aggregated(accept: str, wanted: str | None) -> None:
-    assert discovery.wants_aggregated(accept) == wanted
+    assert discovery.aggregated_version(accept) == wanted

@@ -46,7 +46,7 @@ def pruned(schema: Schema, spec: Any) -> tuple[Any, list[str]]:
 
 
 def told(schema: Schema, spec: Any) -> list[str]:
-    return [str(fault) for fault in structural.compile_schema(fields(spec=schema)).validate(custom(spec))]
+    return [str(error) for error in structural.compile_schema(fields(spec=schema)).validate(custom(spec))]
 
 
 # Pruning
@@ -194,7 +194,7 @@ def wrong(found: str, expected: str, at: str = "spec.a") -> str:
 
 
 @pytest.mark.parametrize(
-    ("schema", "value", "faults"),
+    ("schema", "value", "errors"),
     [
         (INTEGER, 1, []),
         (INTEGER, 1.0, []),
@@ -300,25 +300,25 @@ def wrong(found: str, expected: str, at: str = "spec.a") -> str:
         ]),
     ],
 )  # fmt: skip
-def test_validation(schema: Schema, value: Any, faults: list[str]) -> None:
-    assert told(fields(a=schema), {"a": value}) == faults
+def test_validation(schema: Schema, value: Any, errors: list[str]) -> None:
+    assert told(fields(a=schema), {"a": value}) == errors
 
 
 def test_pattern_with_nested_repetition_is_matched_in_linear_time() -> None:
     """A backtracking engine would not finish."""
-    (fault,) = told(fields(a={**STRING, "pattern": "(a+)+$"}), {"a": "a" * 100_000 + "b"})
-    assert fault.endswith("should match '(a+)+$'")
+    (error,) = told(fields(a={**STRING, "pattern": "(a+)+$"}), {"a": "a" * 100_000 + "b"})
+    assert error.endswith("should match '(a+)+$'")
 
 
 def test_the_schema_may_restrict_the_name() -> None:
     schema = structural.compile_schema(fields(metadata=fields(name={**STRING, "maxLength": 2})))
-    fault = "metadata.name: Too long: may not be more than 2 bytes"
-    assert [str(fault) for fault in schema.validate(custom({}))] == [fault]
+    error = "metadata.name: Too long: may not be more than 2 bytes"
+    assert [str(error) for error in schema.validate(custom({}))] == [error]
 
 
 def test_required_at_the_root() -> None:
     schema = structural.compile_schema({**fields(spec=fields()), "required": ["spec"]})
-    assert [str(fault) for fault in schema.validate({"kind": "Thing"})] == ["spec: Required value"]
+    assert [str(error) for error in schema.validate({"kind": "Thing"})] == ["spec: Required value"]
 
 
 @pytest.fixture(scope="module", params=["launcher", "frameworkcontroller"])
@@ -344,10 +344,10 @@ def test_a_framework_gets_its_defaults(framework_schema: Any) -> None:
 def test_a_framework_is_refused(framework_schema: Any) -> None:
     framework = custom({"executionType": "Go", "taskRoles": [{"name": "Worker", "taskNumber": -1}]})
     framework_schema.default(framework)
-    faults = {fault.field: fault.message for fault in framework_schema.validate(framework)}
-    assert faults["spec.executionType"].startswith('Unsupported value: "Go": supported values: "Create"')
-    assert faults["spec.taskRoles[0].name"].endswith("should match '^[a-z0-9]{1,63}$'")
-    assert faults["spec.taskRoles[0].taskNumber"].endswith("should be greater than or equal to 0")
+    errors = {error.field: error.message for error in framework_schema.validate(framework)}
+    assert errors["spec.executionType"].startswith('Unsupported value: "Go": supported values: "Create"')
+    assert errors["spec.taskRoles[0].name"].endswith("should match '^[a-z0-9]{1,63}$'")
+    assert errors["spec.taskRoles[0].taskNumber"].endswith("should be greater than or equal to 0")
 
 
 # What holds for every schema and every object

@@ -151,13 +151,13 @@ def test_defaults_are_copied() -> None:
     ],
 )
 def test_what_is_required(obj: dict[str, Any], missing: list[str]) -> None:
-    assert [str(fault) for fault in POD.validate(obj)] == [f"{path}: Required value" for path in missing]
+    assert [str(error) for error in POD.validate(obj)] == [f"{path}: Required value" for path in missing]
 
 
 def test_what_a_missing_part_requires_is_told() -> None:
-    faults = [fault.field for fault in DEFINITION.validate({"metadata": {"name": "one"}})]
+    errors = [error.field for error in DEFINITION.validate({"metadata": {"name": "one"}})]
     expected = ["spec.group", "spec.names.kind", "spec.names.plural", "spec.scope", "spec.versions"]
-    assert faults == expected
+    assert errors == expected
 
 
 def test_an_absent_flag_is_a_false_one() -> None:

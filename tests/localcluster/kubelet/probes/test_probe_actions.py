@@ -269,7 +269,7 @@ def test_a_body_without_end_does_not_matter() -> None:
 @pytest.fixture(scope="module")
 def server_context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
     folder: Path = tmp_path_factory.mktemp("certificate")
-    return credentials.kept_in(folder).server_context()
+    return credentials.load_or_create(folder).server_context()
 
 
 def test_an_encrypted_answer_of_anybody(server_context: ssl.SSLContext) -> None:

@@ -11,26 +11,26 @@ NOT_NEGATIVE = "must be greater than or equal to 0"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
-def each(field: str, value: object, problems: Iterable[str]) -> Iterator[FieldError]:
-    """A fault for each thing that is wrong with one value."""
+def invalid_values(field: str, value: object, problems: Iterable[str]) -> Iterator[FieldError]:
+    """A error for each thing that is wrong with one value."""
     for problem in problems:
         yield api_errors.invalid_value(field, value, problem)
 
 
-def named(field: str, value: str | None, rule: formats.Rule) -> Iterator[FieldError]:
+def required_name(field: str, value: str | None, rule: formats.Rule) -> Iterator[FieldError]:
     """A name that must be there and follow its rule."""
     if not value:
         yield api_errors.required(field)
         return
-    yield from each(field, value, rule(value))
+    yield from invalid_values(field, value, rule(value))
 
 
-def optionally_named(field: str, value: str | None, rule: formats.Rule) -> Iterator[FieldError]:
+def optional_name(field: str, value: str | None, rule: formats.Rule) -> Iterator[FieldError]:
     if value:
-        yield from each(field, value, rule(value))
+        yield from invalid_values(field, value, rule(value))
 
 
-def present(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[FieldError]:
+def required_fields(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[FieldError]:
     for key in keys:
         if not holder.get(key):
             yield api_errors.required(f"{path}.{key}")
@@ -42,7 +42,7 @@ def not_negative(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[F
             yield api_errors.invalid_value(f"{path}.{key}", holder[key], NOT_NEGATIVE)
 
 
-def one_of(field: str, value: str | None, choices: Iterable[str]) -> Iterator[FieldError]:
+def required_choice(field: str, value: str | None, choices: Iterable[str]) -> Iterator[FieldError]:
     """One of a few words, and there."""
     if not value:
         yield api_errors.required(field)
@@ -50,20 +50,20 @@ def one_of(field: str, value: str | None, choices: Iterable[str]) -> Iterator[Fi
         yield api_errors.not_supported(field, value, choices)
 
 
-def not_among(field: str, value: object) -> FieldError:
+def not_found(field: str, value: object) -> FieldError:
     """Names something that is not there."""
     return FieldError(field, "FieldValueNotFound", f"Not found: {api_errors.shown(value)}")
 
 
-def unchanged(field: str, new: object, old: object) -> Iterator[FieldError]:
+def immutable(field: str, new: object, old: object) -> Iterator[FieldError]:
     if new != old:
         yield api_errors.invalid_value(field, new, "field is immutable")
 
 
-def port(field: str, value: int | str) -> Iterator[FieldError]:
+def port_errors(field: str, value: int | str) -> Iterator[FieldError]:
     """A port by its number or its name."""
     problems = formats.port_name(value) if isinstance(value, str) else formats.port_number(value)
-    yield from each(field, value, problems)
+    yield from invalid_values(field, value, problems)
 
 
 def indexed(items: Iterable[Any] | None, path: str) -> Iterator[tuple[Any, str]]:
@@ -72,7 +72,7 @@ def indexed(items: Iterable[Any] | None, path: str) -> Iterator[tuple[Any, str]]
         yield item, f"{path}[{index}]"
 
 
-def reachable(field: str, address: str) -> Iterator[FieldError]:
+def non_special_ip(field: str, address: str) -> Iterator[FieldError]:
     """An address that does not mean something else to each machine."""
     if not formats.is_ip_address(address):
         yield api_errors.invalid_value(field, address, "must be a valid IP address")

@@ -28,7 +28,7 @@ _PROBE_NUMBERS = (
 )
 
 
-def faults(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+def errors(containers: list[Container], known_volumes: Volumes, path: str) -> Iterator[FieldError]:
     if not containers:
         yield api_errors.required(path)
         return
@@ -36,7 +36,7 @@ def faults(containers: list[Container], known_volumes: Volumes, path: str) -> It
     yield from _host_ports_taken_twice(containers, path)
 
 
-def init_faults(
+def init_errors(
     containers: list[Container], others: list[Container], known_volumes: Volumes, path: str
 ) -> Iterator[FieldError]:
     yield from _all(containers, known_volumes, path)
@@ -56,7 +56,7 @@ def init_faults(
                 yield api_errors.forbidden_field(f"{at}.{key}", problem)
 
 
-def image_faults(containers: list[Container], path: str) -> Iterator[FieldError]:
+def image_errors(containers: list[Container], path: str) -> Iterator[FieldError]:
     """What a pod's images must be beyond what a template's must."""
     for container, at in basics.indexed(containers, path):
         image = container.get("image", "")
@@ -70,35 +70,37 @@ def _all(containers: list[Container], known_volumes: Volumes, path: str) -> Iter
     names: set[str] = set()
     for container, at in basics.indexed(containers, path):
         name = container.get("name", "")
-        yield from basics.named(f"{at}.name", name, formats.dns_label)
+        yield from basics.required_name(f"{at}.name", name, formats.dns_label)
         if name in names:
             yield api_errors.duplicate(f"{at}.name", name)
         names.add(name)
-        yield from _container_faults(container, known_volumes, at)
+        yield from _container_errors(container, known_volumes, at)
 
 
-def _container_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
-    yield from basics.present(container, path, "image")
-    yield from _probe_and_hook_faults(container, path)
+def _container_errors(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+    yield from basics.required_fields(container, path, "image")
+    yield from _probe_and_hook_errors(container, path)
     if container.get("terminationMessagePolicy") not in _MESSAGE_POLICIES:
         field, value = f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy", "")
         yield api_errors.not_supported(field, value, _MESSAGE_POLICIES)
-    yield from _port_faults(container.get("ports"), f"{path}.ports")
-    yield from _environment_faults(container.get("env"), f"{path}.env")
-    yield from _environment_source_faults(container.get("envFrom"), f"{path}.envFrom")
-    yield from _mount_faults(container, known_volumes, f"{path}.volumeMounts")
-    yield from _device_faults(container, known_volumes, f"{path}.volumeDevices")
-    yield from basics.one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
-    yield from resources.faults(container.get("resources") or {}, f"{path}.resources")
-    yield from security.of_container(container.get("securityContext") or {}, f"{path}.securityContext")
+    yield from _port_errors(container.get("ports"), f"{path}.ports")
+    yield from _environment_errors(container.get("env"), f"{path}.env")
+    yield from _environment_source_errors(container.get("envFrom"), f"{path}.envFrom")
+    yield from _mount_errors(container, known_volumes, f"{path}.volumeMounts")
+    yield from _device_errors(container, known_volumes, f"{path}.volumeDevices")
+    yield from basics.required_choice(
+        f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES
+    )
+    yield from resources.errors(container.get("resources") or {}, f"{path}.resources")
+    yield from security.container_errors(container.get("securityContext") or {}, f"{path}.securityContext")
 
 
-def _port_faults(ports: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
+def _port_errors(ports: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for port, at in basics.indexed(ports, path):
         name = port.get("name", "")
         problems = formats.port_name(name) if name else []
-        yield from basics.each(f"{at}.name", name, problems)
+        yield from basics.invalid_values(f"{at}.name", name, problems)
         if name and not problems and name in names:
             yield api_errors.duplicate(f"{at}.name", name)
         names.add(name)
@@ -106,10 +108,12 @@ def _port_faults(ports: list[dict[str, Any]] | None, path: str) -> Iterator[Fiel
         if not number:
             yield api_errors.required(f"{at}.containerPort")
         else:
-            yield from basics.each(f"{at}.containerPort", number, formats.port_number(number))
+            yield from basics.invalid_values(f"{at}.containerPort", number, formats.port_number(number))
         if port.get("hostPort"):
-            yield from basics.each(f"{at}.hostPort", port["hostPort"], formats.port_number(port["hostPort"]))
-        yield from basics.one_of(f"{at}.protocol", port.get("protocol"), basics.PROTOCOLS)
+            yield from basics.invalid_values(
+                f"{at}.hostPort", port["hostPort"], formats.port_number(port["hostPort"])
+            )
+        yield from basics.required_choice(f"{at}.protocol", port.get("protocol"), basics.PROTOCOLS)
 
 
 def _host_ports_taken_twice(containers: list[Container], path: str) -> Iterator[FieldError]:
@@ -124,7 +128,7 @@ def _host_ports_taken_twice(containers: list[Container], path: str) -> Iterator[
             taken.add(place)
 
 
-def _mount_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+def _mount_errors(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
     places: set[str] = set()
     devices = {
         device.get("name"): device.get("devicePath") for device in container.get("volumeDevices") or ()
@@ -134,7 +138,7 @@ def _mount_faults(container: Container, known_volumes: Volumes, path: str) -> It
         if not name:
             yield api_errors.required(f"{at}.name")
         if name not in known_volumes:
-            yield basics.not_among(f"{at}.name", name)
+            yield basics.not_found(f"{at}.name", name)
         if not place:
             yield api_errors.required(f"{at}.mountPath")
         if place in places:
@@ -145,11 +149,11 @@ def _mount_faults(container: Container, known_volumes: Volumes, path: str) -> It
         if place in devices.values():
             problem = "must not already exist as a path in volumeDevices"
             yield api_errors.invalid_value(f"{at}.mountPath", place, problem)
-        yield from _sub_path_faults(mount, at, path)
-        yield from _propagation_faults(mount, container, path)
+        yield from _sub_path_errors(mount, at, path)
+        yield from _propagation_errors(mount, container, path)
 
 
-def _sub_path_faults(mount: Mapping[str, Any], at: str, path: str) -> Iterator[FieldError]:
+def _sub_path_errors(mount: Mapping[str, Any], at: str, path: str) -> Iterator[FieldError]:
     if mount.get("subPath"):
         yield from volumes.descending(mount["subPath"], f"{path}.subPath")
     if mount.get("subPathExpr"):
@@ -159,7 +163,7 @@ def _sub_path_faults(mount: Mapping[str, Any], at: str, path: str) -> Iterator[F
         yield from volumes.descending(mount["subPathExpr"], f"{path}.subPathExpr")
 
 
-def _propagation_faults(mount: Mapping[str, Any], container: Container, path: str) -> Iterator[FieldError]:
+def _propagation_errors(mount: Mapping[str, Any], container: Container, path: str) -> Iterator[FieldError]:
     propagation = mount.get("mountPropagation")
     if propagation is None:
         return
@@ -172,47 +176,51 @@ def _propagation_faults(mount: Mapping[str, Any], container: Container, path: st
         yield api_errors.forbidden_field(field, problem)
 
 
-def _device_faults(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
+def _device_errors(container: Container, known_volumes: Volumes, path: str) -> Iterator[FieldError]:
     for device, at in basics.indexed(container.get("volumeDevices"), path):
         name = device.get("name", "")
         if name not in known_volumes:
-            yield basics.not_among(f"{at}.name", name)
+            yield basics.not_found(f"{at}.name", name)
         elif "persistentVolumeClaim" not in known_volumes[name]:
             problem = "can only use volume source type of PersistentVolumeClaim for block mode"
             yield api_errors.invalid_value(f"{at}.name", name, problem)
-        yield from basics.present(device, at, "devicePath")
+        yield from basics.required_fields(device, at, "devicePath")
 
 
-def _environment_faults(variables: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
+def _environment_errors(variables: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
     for variable, at in basics.indexed(variables, path):
-        yield from basics.named(f"{at}.name", variable.get("name"), formats.environment_name)
+        yield from basics.required_name(f"{at}.name", variable.get("name"), formats.environment_name)
         if variable.get("valueFrom") is not None:
-            yield from _value_faults(variable, variable["valueFrom"], f"{at}.valueFrom")
+            yield from _value_errors(variable, variable["valueFrom"], f"{at}.valueFrom")
 
 
-def _environment_source_faults(sources: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
+def _environment_source_errors(sources: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
     """`envFrom`: whole ConfigMaps and Secrets."""
     for source, at in basics.indexed(sources, path):
-        yield from basics.optionally_named(f"{at}.prefix", source.get("prefix"), formats.environment_name)
+        yield from basics.optional_name(f"{at}.prefix", source.get("prefix"), formats.environment_name)
         given = [key for key in ("configMapRef", "secretRef") if key in source]
         for key in given:
-            yield from basics.named(f"{at}.{key}.name", source[key].get("name"), formats.dns_subdomain)
+            yield from basics.required_name(
+                f"{at}.{key}.name", source[key].get("name"), formats.dns_subdomain
+            )
         if not given:
             yield api_errors.invalid_value(path, "", "must specify one of: `configMapRef` or `secretRef`")
         elif len(given) > 1:
             yield api_errors.invalid_value(path, "", _MORE_THAN_ONE)
 
 
-def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def _value_errors(variable: Mapping[str, Any], source: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     given = [key for key in _VALUE_SOURCES if key in source]
     if "fieldRef" in given:
-        allowed = field_references.IN_ENVIRONMENT
-        yield from field_references.of_a_field(source["fieldRef"], f"{path}.fieldRef", allowed)
+        allowed = field_references.ENVIRONMENT_FIELDS
+        yield from field_references.field_ref_errors(source["fieldRef"], f"{path}.fieldRef", allowed)
     if "resourceFieldRef" in given:
-        yield from field_references.of_a_resource(source["resourceFieldRef"], f"{path}.resourceFieldRef")
+        yield from field_references.resource_field_ref_errors(
+            source["resourceFieldRef"], f"{path}.resourceFieldRef"
+        )
     for key in ("configMapKeyRef", "secretKeyRef"):
         if key in given:
-            yield from _key_faults(source[key], f"{path}.{key}")
+            yield from _key_errors(source[key], f"{path}.{key}")
     if not given:
         *others, last = (f"`{source}`" for source in _VALUE_SOURCES)
         problem = f"must specify one of: {', '.join(others)} or {last}"
@@ -223,29 +231,29 @@ def _value_faults(variable: Mapping[str, Any], source: Mapping[str, Any], path: 
         yield api_errors.invalid_value(path, "", _MORE_THAN_ONE)
 
 
-def _key_faults(reference: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def _key_errors(reference: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     name = reference.get("name", "")
-    yield from basics.each(f"{path}.name", name, formats.dns_subdomain(name))
-    yield from basics.named(f"{path}.key", reference.get("key"), formats.data_key)
+    yield from basics.invalid_values(f"{path}.name", name, formats.dns_subdomain(name))
+    yield from basics.required_name(f"{path}.key", reference.get("key"), formats.data_key)
 
 
-def _probe_and_hook_faults(container: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def _probe_and_hook_errors(container: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     lifecycle = container.get("lifecycle") or {}
     for hook in ("postStart", "preStop"):
         if hook in lifecycle:
-            yield from _handler_faults(lifecycle[hook], _HOOK_HANDLERS, f"{path}.lifecycle.{hook}")
+            yield from _handler_errors(lifecycle[hook], _HOOK_HANDLERS, f"{path}.lifecycle.{hook}")
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = container.get(name)
         if probe is None:
             continue
-        yield from _probe_faults(probe, f"{path}.{name}")
+        yield from _probe_errors(probe, f"{path}.{name}")
         if name != "readinessProbe" and probe.get("successThreshold") != 1:
             field = f"{path}.{name}.successThreshold"
             yield api_errors.invalid_value(field, probe.get("successThreshold"), "must be 1")
 
 
-def _probe_faults(probe: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    yield from _handler_faults(probe, _PROBE_HANDLERS, path)
+def _probe_errors(probe: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    yield from _handler_errors(probe, _PROBE_HANDLERS, path)
     yield from basics.not_negative(probe, path, *_PROBE_NUMBERS)
     grace = probe.get("terminationGracePeriodSeconds")
     if grace is not None and grace <= 0:
@@ -254,27 +262,27 @@ def _probe_faults(probe: Mapping[str, Any], path: str) -> Iterator[FieldError]:
         )
 
 
-def _handler_faults(handler: Mapping[str, Any], kinds: tuple[str, ...], path: str) -> Iterator[FieldError]:
+def _handler_errors(handler: Mapping[str, Any], kinds: tuple[str, ...], path: str) -> Iterator[FieldError]:
     given = [kind for kind in kinds if kind in handler]
     if not given:
         yield api_errors.required(path, "must specify a handler type")
         return
     first = given[0]
-    yield from _action_faults(first, handler[first] or {}, f"{path}.{first}")
+    yield from _action_errors(first, handler[first] or {}, f"{path}.{first}")
     for extra in given[1:]:
         yield api_errors.forbidden_field(f"{path}.{extra}", "may not specify more than 1 handler type")
 
 
-def _action_faults(kind: str, action: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def _action_errors(kind: str, action: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     if kind == "exec":
-        yield from basics.present(action, path, "command")
+        yield from basics.required_fields(action, path, "command")
     if kind == "httpGet":
-        yield from basics.present(action, path, "path")
+        yield from basics.required_fields(action, path, "path")
     if kind in ("httpGet", "tcpSocket", "grpc"):
-        yield from basics.port(f"{path}.port", action.get("port", 0))
+        yield from basics.port_errors(f"{path}.port", action.get("port", 0))
     if kind == "httpGet":
         if action.get("scheme") not in _SCHEMES:
             yield api_errors.not_supported(f"{path}.scheme", action.get("scheme", ""), _SCHEMES)
         for header in action.get("httpHeaders") or ():
             name = header.get("name", "")
-            yield from basics.each(f"{path}.httpHeaders", name, formats.http_header(name))
+            yield from basics.invalid_values(f"{path}.httpHeaders", name, formats.http_header(name))

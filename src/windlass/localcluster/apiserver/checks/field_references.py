@@ -8,7 +8,7 @@ from windlass.k8s import api_errors, formats, quantities
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 
-IN_ENVIRONMENT = (
+ENVIRONMENT_FIELDS = (
     "metadata.name",
     "metadata.namespace",
     "metadata.uid",
@@ -19,14 +19,14 @@ IN_ENVIRONMENT = (
     "status.podIP",
     "status.podIPs",
 )
-IN_VOLUMES = (
+VOLUME_FIELDS = (
     "metadata.annotations",
     "metadata.labels",
     "metadata.name",
     "metadata.namespace",
     "metadata.uid",
 )
-_KNOWN = {*IN_ENVIRONMENT, *IN_VOLUMES, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
+_KNOWN = {*ENVIRONMENT_FIELDS, *VOLUME_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase"}
 _WITH_KEY = ("metadata.annotations", "metadata.labels")
 _SUBSCRIPT = re.compile(r"(.*)\['(.*)'\]")
 
@@ -50,7 +50,9 @@ _DIVISORS = {
 }
 
 
-def of_a_field(reference: Mapping[str, Any], path: str, allowed: tuple[str, ...]) -> Iterator[FieldError]:
+def field_ref_errors(
+    reference: Mapping[str, Any], path: str, allowed: tuple[str, ...]
+) -> Iterator[FieldError]:
     version, field = reference.get("apiVersion", ""), reference.get("fieldPath", "")
     if not version or not field:
         yield api_errors.required(f"{path}.apiVersion" if not version else f"{path}.fieldPath")
@@ -62,12 +64,12 @@ def of_a_field(reference: Mapping[str, Any], path: str, allowed: tuple[str, ...]
     elif subscript:
         key = subscript[2]
         lowered = key.lower() if subscript[1] == "metadata.annotations" else key
-        yield from basics.each(path, key, formats.qualified_name(lowered))
+        yield from basics.invalid_values(path, key, formats.qualified_name(lowered))
     elif field not in allowed:
         yield api_errors.not_supported(f"{path}.fieldPath", field, allowed)
 
 
-def of_a_resource(
+def resource_field_ref_errors(
     reference: Mapping[str, Any], path: str, *, in_volume: bool = False
 ) -> Iterator[FieldError]:
     resource = reference.get("resource", "")

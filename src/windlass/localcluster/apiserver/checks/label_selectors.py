@@ -13,13 +13,13 @@ _NEEDS_VALUES = ("In", "NotIn")
 _TAKES_NO_VALUES = ("Exists", "DoesNotExist")
 
 
-def faults(selector: Selector, path: str) -> Iterator[FieldError]:
-    yield from metadata.label_faults(selector.get("matchLabels"), f"{path}.matchLabels")
+def errors(selector: Selector, path: str) -> Iterator[FieldError]:
+    yield from metadata.label_errors(selector.get("matchLabels"), f"{path}.matchLabels")
     for requirement, at in basics.indexed(selector.get("matchExpressions"), f"{path}.matchExpressions"):
-        yield from requirement_faults(requirement, at)
+        yield from requirement_errors(requirement, at)
 
 
-def requirement_faults(requirement: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def requirement_errors(requirement: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     operator, values = requirement.get("operator", ""), requirement.get("values")
     if operator in _NEEDS_VALUES and not values:
         yield api_errors.required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
@@ -29,7 +29,7 @@ def requirement_faults(requirement: Mapping[str, Any], path: str) -> Iterator[Fi
     if operator not in (*_NEEDS_VALUES, *_TAKES_NO_VALUES):
         yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
     key = requirement.get("key", "")
-    yield from basics.each(f"{path}.key", key, formats.qualified_name(key))
+    yield from basics.invalid_values(f"{path}.key", key, formats.qualified_name(key))
 
 
 def is_empty(selector: Selector) -> bool:

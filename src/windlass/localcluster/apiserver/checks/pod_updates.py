@@ -17,35 +17,35 @@ _MAY_CHANGE = (
 _LARGEST_INT32 = 2**31 - 1
 
 
-def faults(new: Spec, old: Spec) -> Iterator[FieldError]:
+def errors(new: Spec, old: Spec) -> Iterator[FieldError]:
     for key in ("containers", "initContainers"):
         if len(new.get(key) or ()) != len(old.get(key) or ()):
             problem = "pod updates may not add or remove containers"
             yield api_errors.forbidden_field(f"spec.{key}", problem)
             return
-    yield from _deadline_faults(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
-    yield from _toleration_faults(new.get("tolerations") or [], old.get("tolerations") or [])
-    yield from _gate_faults(new.get("schedulingGates") or [], old.get("schedulingGates") or [])
+    yield from _deadline_errors(new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
+    yield from _toleration_errors(new.get("tolerations") or [], old.get("tolerations") or [])
+    yield from _gate_errors(new.get("schedulingGates") or [], old.get("schedulingGates") or [])
     if _with_what_may_change(new, old) != old:
         yield api_errors.forbidden_field("spec", _MAY_CHANGE)
 
 
-def status_faults(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
+def status_errors(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[FieldError]:
     status, former = new.get("status") or {}, old.get("status") or {}
     policy = old["spec"].get("restartPolicy")
     for condition, at in basics.indexed(status.get("conditions"), "metadata.conditions"):
         kind = condition.get("type", "")
-        yield from basics.each(f"{at}.Type", kind, formats.qualified_name(kind))
+        yield from basics.invalid_values(f"{at}.Type", kind, formats.qualified_name(kind))
     nominated = status.get("nominatedNodeName", "")
     if nominated != former.get("nominatedNodeName", ""):
-        yield from basics.optionally_named("status.nominatedNodeName", nominated, formats.dns_subdomain)
+        yield from basics.optional_name("status.nominatedNodeName", nominated, formats.dns_subdomain)
     for key in ("containerStatuses", "initContainerStatuses"):
         yield from _resurrections(status.get(key) or [], former.get(key) or [], policy, f"status.{key}")
     for address, at in basics.indexed(status.get("podIPs"), "status.podIPs"):
-        yield from basics.each(at, address.get("ip", ""), formats.ip_address(address.get("ip", "")))
+        yield from basics.invalid_values(at, address.get("ip", ""), formats.ip_address(address.get("ip", "")))
 
 
-def _deadline_faults(new: int | None, old: int | None) -> Iterator[FieldError]:
+def _deadline_errors(new: int | None, old: int | None) -> Iterator[FieldError]:
     """A deadline may be set, and moved closer."""
     field = "spec.activeDeadlineSeconds"
     if new is None:
@@ -55,12 +55,12 @@ def _deadline_faults(new: int | None, old: int | None) -> Iterator[FieldError]:
             )
         return
     problems = formats.between(new, 0, _LARGEST_INT32)
-    yield from basics.each(field, new, problems)
+    yield from basics.invalid_values(field, new, problems)
     if not problems and old is not None and old < new:
         yield api_errors.invalid_value(field, new, "must be less than or equal to previous value")
 
 
-def _toleration_faults(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[FieldError]:
+def _toleration_errors(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[FieldError]:
     kept = [_without_seconds(toleration) for toleration in new]
     if any(_without_seconds(toleration) not in kept for toleration in old):
         problem = "existing toleration can not be modified except its tolerationSeconds"
@@ -71,7 +71,7 @@ def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
-def _gate_faults(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[FieldError]:
+def _gate_errors(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterator[FieldError]:
     for gate in new:
         if gate not in old:
             problem = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"

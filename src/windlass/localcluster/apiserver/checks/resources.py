@@ -23,20 +23,20 @@ _OTHERS_KNOWN = ("storage", *(f"{kind}.{name}" for kind in ("requests", "limits"
 _HUGE_PAGES = "hugepages-"
 
 
-def faults(resources: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def errors(resources: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """`resources` holds the limits and requests of a container."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in limits.items():
-        yield from _entry_faults(name, amount, f"{path}.limits[{name}]")
+        yield from _entry_errors(name, amount, f"{path}.limits[{name}]")
     for name, amount in requests.items():
-        yield from _entry_faults(name, amount, f"{path}.requests[{name}]")
-        yield from _comparison_faults(name, amount, limits.get(name), path)
+        yield from _entry_errors(name, amount, f"{path}.requests[{name}]")
+        yield from _comparison_errors(name, amount, limits.get(name), path)
     names = {*limits, *requests}
     if any(map(_is_huge_page, names)) and not names & {"cpu", "memory"}:
         yield api_errors.forbidden_field(path, "HugePages require cpu or memory")
 
 
-def amount_faults(name: str, amount: str, field: str) -> Iterator[FieldError]:
+def amount_errors(name: str, amount: str, field: str) -> Iterator[FieldError]:
     """Not negative, and whole where only whole ones can be had."""
     value = quantities.parse(amount)
     if value < 0:
@@ -45,12 +45,12 @@ def amount_faults(name: str, amount: str, field: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(field, quantities.canonical(amount), "must be an integer")
 
 
-def _entry_faults(name: str, amount: str, field: str) -> Iterator[FieldError]:
-    yield from _name_faults(name, field)
-    yield from amount_faults(name, amount, field)
+def _entry_errors(name: str, amount: str, field: str) -> Iterator[FieldError]:
+    yield from _name_errors(name, field)
+    yield from amount_errors(name, amount, field)
 
 
-def _comparison_faults(name: str, amount: str, limit: str | None, path: str) -> Iterator[FieldError]:
+def _comparison_errors(name: str, amount: str, limit: str | None, path: str) -> Iterator[FieldError]:
     may_overcommit = _is_native(name) and not _is_huge_page(name)
     if limit is None:
         if not may_overcommit:
@@ -69,9 +69,9 @@ def _comparison_faults(name: str, amount: str, limit: str | None, path: str) -> 
         )
 
 
-def _name_faults(name: str, field: str) -> Iterator[FieldError]:
+def _name_errors(name: str, field: str) -> Iterator[FieldError]:
     problems = formats.qualified_name(name)
-    yield from basics.each(field, name, problems)
+    yield from basics.invalid_values(field, name, problems)
     if "/" not in name:
         is_of_containers = name in _OF_CONTAINERS or _is_huge_page(name)
         if not problems and not is_of_containers and name not in (*_COUNTED, *_OTHERS_KNOWN):

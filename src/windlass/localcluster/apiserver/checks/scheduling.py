@@ -14,11 +14,11 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _WHEN_UNSATISFIABLE = ("DoNotSchedule", "ScheduleAnyway")
 
 
-def toleration_faults(tolerations: list[Item] | None, path: str) -> Iterator[FieldError]:
+def toleration_errors(tolerations: list[Item] | None, path: str) -> Iterator[FieldError]:
     for toleration, at in basics.indexed(tolerations, path):
         key, operator = toleration.get("key", ""), toleration.get("operator", "")
         value, effect = toleration.get("value", ""), toleration.get("effect", "")
-        yield from basics.optionally_named(f"{at}.key", key, formats.qualified_name)
+        yield from basics.optional_name(f"{at}.key", key, formats.qualified_name)
         if not key and operator != "Exists":
             problem = (
                 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
@@ -29,7 +29,9 @@ def toleration_faults(tolerations: list[Item] | None, path: str) -> Iterator[Fie
             yield api_errors.invalid_value(f"{at}.effect", effect, problem)
         if operator in ("", "Equal"):
             problems = formats.label_value(value)
-            yield from basics.each(f"{at}.operator", value, [";".join(problems)] if problems else [])
+            yield from basics.invalid_values(
+                f"{at}.operator", value, [";".join(problems)] if problems else []
+            )
         elif operator == "Exists":
             if value:
                 problem = "value must be empty when `operator` is 'Exists'"
@@ -40,23 +42,23 @@ def toleration_faults(tolerations: list[Item] | None, path: str) -> Iterator[Fie
             yield api_errors.not_supported(f"{at}.effect", effect, EFFECTS)
 
 
-def affinity_faults(affinity: Item, path: str) -> Iterator[FieldError]:
+def affinity_errors(affinity: Item, path: str) -> Iterator[FieldError]:
     node = affinity.get("nodeAffinity") or {}
     if node.get(_REQUIRED) is not None:
-        yield from _node_selector_faults(node[_REQUIRED], f"{path}.nodeAffinity.{_REQUIRED}")
+        yield from _node_selector_errors(node[_REQUIRED], f"{path}.nodeAffinity.{_REQUIRED}")
     for term, at in basics.indexed(node.get(_PREFERRED), f"{path}.nodeAffinity.{_PREFERRED}"):
-        yield from _weight_faults(term, at)
-        yield from _node_term_faults(term.get("preference") or {}, f"{at}.preference")
+        yield from _weight_errors(term, at)
+        yield from _node_term_errors(term.get("preference") or {}, f"{at}.preference")
     for kind in ("podAffinity", "podAntiAffinity"):
         pods = affinity.get(kind) or {}
         for term, at in basics.indexed(pods.get(_REQUIRED), f"{path}.{kind}.{_REQUIRED}"):
-            yield from _pod_term_faults(term, at)
+            yield from _pod_term_errors(term, at)
         for term, at in basics.indexed(pods.get(_PREFERRED), f"{path}.{kind}.{_PREFERRED}"):
-            yield from _weight_faults(term, at)
-            yield from _pod_term_faults(term.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
+            yield from _weight_errors(term, at)
+            yield from _pod_term_errors(term.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
 
 
-def spread_faults(constraints: list[Item] | None, path: str) -> Iterator[FieldError]:
+def spread_errors(constraints: list[Item] | None, path: str) -> Iterator[FieldError]:
     pairs = [(item.get("topologyKey", ""), item.get("whenUnsatisfiable", "")) for item in constraints or ()]
     for index, (constraint, at) in enumerate(basics.indexed(constraints, path)):
         skew, action = constraint.get("maxSkew", 0), constraint.get("whenUnsatisfiable", "")
@@ -71,35 +73,35 @@ def spread_faults(constraints: list[Item] | None, path: str) -> Iterator[FieldEr
             yield api_errors.duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", shown)
 
 
-def _weight_faults(term: Item, path: str) -> Iterator[FieldError]:
+def _weight_errors(term: Item, path: str) -> Iterator[FieldError]:
     weight = term.get("weight", 0)
     if not 1 <= weight <= 100:
         yield api_errors.invalid_value(f"{path}.weight", weight, "must be in the range 1-100")
 
 
-def _node_selector_faults(selector: Item, path: str) -> Iterator[FieldError]:
+def _node_selector_errors(selector: Item, path: str) -> Iterator[FieldError]:
     terms = selector.get("nodeSelectorTerms")
     if not terms:
         yield api_errors.required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
     for term, at in basics.indexed(terms, f"{path}.nodeSelectorTerms"):
-        yield from _node_term_faults(term, at)
+        yield from _node_term_errors(term, at)
 
 
-def _node_term_faults(term: Item, path: str) -> Iterator[FieldError]:
+def _node_term_errors(term: Item, path: str) -> Iterator[FieldError]:
     for requirement, at in basics.indexed(term.get("matchExpressions"), f"{path}.matchExpressions"):
         if requirement.get("operator") not in ("Gt", "Lt"):
-            yield from label_selectors.requirement_faults(requirement, at)
+            yield from label_selectors.requirement_errors(requirement, at)
             continue
         if len(requirement.get("values") or ()) != 1:
             problem = "must be specified single value when `operator` is 'Lt' or 'Gt'"
             yield api_errors.required(f"{at}.values", problem)
         key = requirement.get("key", "")
-        yield from basics.each(f"{at}.key", key, formats.qualified_name(key))
+        yield from basics.invalid_values(f"{at}.key", key, formats.qualified_name(key))
     for requirement, at in basics.indexed(term.get("matchFields"), f"{path}.matchFields"):
-        yield from _node_field_faults(requirement, at)
+        yield from _node_field_errors(requirement, at)
 
 
-def _node_field_faults(requirement: Item, path: str) -> Iterator[FieldError]:
+def _node_field_errors(requirement: Item, path: str) -> Iterator[FieldError]:
     operator, values = requirement.get("operator", ""), requirement.get("values") or ()
     if operator not in ("In", "NotIn"):
         yield api_errors.invalid_value(f"{path}.operator", operator, "not a valid selector operator")
@@ -112,14 +114,14 @@ def _node_field_faults(requirement: Item, path: str) -> Iterator[FieldError]:
         )
         return
     for value, at in basics.indexed(values, f"{path}.values"):
-        yield from basics.each(at, value, formats.dns_subdomain(value))
+        yield from basics.invalid_values(at, value, formats.dns_subdomain(value))
 
 
-def _pod_term_faults(term: Item, path: str) -> Iterator[FieldError]:
-    yield from label_selectors.faults(term.get("labelSelector") or {}, f"{path}.labelSelector")
+def _pod_term_errors(term: Item, path: str) -> Iterator[FieldError]:
+    yield from label_selectors.errors(term.get("labelSelector") or {}, f"{path}.labelSelector")
     for name in term.get("namespaces") or ():
-        yield from basics.each(f"{path}.namespace", name, formats.dns_label(name))
+        yield from basics.invalid_values(f"{path}.namespace", name, formats.dns_label(name))
     key = term.get("topologyKey", "")
     if not key:
         yield api_errors.required(f"{path}.topologyKey", "can not be empty")
-    yield from basics.each(f"{path}.topologyKey", key, formats.qualified_name(key))
+    yield from basics.invalid_values(f"{path}.topologyKey", key, formats.qualified_name(key))

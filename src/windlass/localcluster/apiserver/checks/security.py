@@ -12,7 +12,7 @@ _LARGEST_ID = 2**31 - 1
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
 
 
-def of_container(context: Context, path: str) -> Iterator[FieldError]:
+def container_errors(context: Context, path: str) -> Iterator[FieldError]:
     yield from _identifiers(context, path, "runAsUser", "runAsGroup")
     if context.get("allowPrivilegeEscalation") is not False:
         return
@@ -24,14 +24,14 @@ def of_container(context: Context, path: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(path, context, problem)
 
 
-def of_pod(spec: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def pod_errors(spec: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     """`path` is the spec's."""
     context, at = spec.get("securityContext") or {}, f"{path}.securityContext"
     if spec.get("hostNetwork"):
         yield from _host_ports_that_differ(spec.get("containers") or [], f"{path}.containers")
     yield from _identifiers(context, at, "fsGroup", "runAsUser", "runAsGroup")
     for group, field in basics.indexed(context.get("supplementalGroups"), f"{at}.supplementalGroups"):
-        yield from basics.each(field, group, formats.between(group, 0, _LARGEST_ID))
+        yield from basics.invalid_values(field, group, formats.between(group, 0, _LARGEST_ID))
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         problem = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield api_errors.invalid_value(f"{path}.shareProcessNamespace", True, problem)
@@ -44,7 +44,7 @@ def _identifiers(context: Context, path: str, *keys: str) -> Iterator[FieldError
     for key in keys:
         value = context.get(key)
         if value is not None:
-            yield from basics.each(f"{path}.{key}", value, formats.between(value, 0, _LARGEST_ID))
+            yield from basics.invalid_values(f"{path}.{key}", value, formats.between(value, 0, _LARGEST_ID))
 
 
 def _host_ports_that_differ(containers: list[dict[str, Any]], path: str) -> Iterator[FieldError]:

@@ -1,4 +1,4 @@
-"""Every fault of a service's spec."""
+"""Every error of a service's spec."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _TRAFFIC_POLICIES = ("Cluster", "Local")
 _LONGEST_AFFINITY = 86400
 
 
-def faults(spec: Spec) -> Iterator[FieldError]:
+def errors(spec: Spec) -> Iterator[FieldError]:
     kind = spec.get("type", "")
     is_headless = spec.get("clusterIPs") == [HEADLESS]
     if not spec.get("ports") and not is_headless and kind != "ExternalName":
@@ -28,44 +28,44 @@ def faults(spec: Spec) -> Iterator[FieldError]:
         problem = f"may not be set to 'None' for {kind} services"
         yield api_errors.invalid_value("spec.clusterIPs[0]", HEADLESS, problem)
     if kind == "ExternalName":
-        yield from _external_name_faults(spec)
-    yield from _port_faults(spec.get("ports") or [], kind)
-    yield from metadata.label_faults(spec.get("selector"), "spec.selector")
-    yield from basics.one_of("spec.sessionAffinity", spec.get("sessionAffinity"), _AFFINITIES)
-    yield from _affinity_faults(spec)
+        yield from _external_name_errors(spec)
+    yield from _port_errors(spec.get("ports") or [], kind)
+    yield from metadata.label_errors(spec.get("selector"), "spec.selector")
+    yield from basics.required_choice("spec.sessionAffinity", spec.get("sessionAffinity"), _AFFINITIES)
+    yield from _affinity_errors(spec)
     if kind != "ExternalName":
-        yield from _address_faults(spec)
+        yield from _address_errors(spec)
     for address, at in basics.indexed(spec.get("externalIPs"), "spec.externalIPs"):
         problems = formats.ip_address(address)
-        yield from basics.each(at, address, problems)
+        yield from basics.invalid_values(at, address, problems)
         if not problems:
-            yield from basics.reachable(at, address)
-    yield from basics.one_of("spec.type", kind, _TYPES)
-    yield from _traffic_faults(spec, kind)
+            yield from basics.non_special_ip(at, address)
+    yield from basics.required_choice("spec.type", kind, _TYPES)
+    yield from _traffic_errors(spec, kind)
 
 
-def _external_name_faults(spec: Spec) -> Iterator[FieldError]:
+def _external_name_errors(spec: Spec) -> Iterator[FieldError]:
     for key in ("clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if spec.get(key):
             yield api_errors.forbidden_field(f"spec.{key}", "may not be set for ExternalName services")
     name = spec.get("externalName", "").removesuffix(".")
-    yield from basics.named("spec.externalName", name, formats.dns_subdomain)
+    yield from basics.required_name("spec.externalName", name, formats.dns_subdomain)
 
 
-def _port_faults(ports: list[Spec], kind: str) -> Iterator[FieldError]:
+def _port_errors(ports: list[Spec], kind: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for port, at in basics.indexed(ports, "spec.ports"):
         name = port.get("name", "")
         if not name and len(ports) > 1:
             yield api_errors.required(f"{at}.name")
-        yield from basics.optionally_named(f"{at}.name", name, formats.dns_label)
+        yield from basics.optional_name(f"{at}.name", name, formats.dns_label)
         if name and name in names:
             yield api_errors.duplicate(f"{at}.name", name)
         names.add(name)
         number = port.get("port", 0)
-        yield from basics.each(f"{at}.port", number, formats.port_number(number))
-        yield from basics.one_of(f"{at}.protocol", port.get("protocol"), basics.PROTOCOLS)
-        yield from basics.port(f"{at}.targetPort", port.get("targetPort", 0))
+        yield from basics.invalid_values(f"{at}.port", number, formats.port_number(number))
+        yield from basics.required_choice(f"{at}.protocol", port.get("protocol"), basics.PROTOCOLS)
+        yield from basics.port_errors(f"{at}.targetPort", port.get("targetPort", 0))
         if kind == "ClusterIP" and port.get("nodePort"):
             yield api_errors.forbidden_field(f"{at}.nodePort", "may not be used when `type` is 'ClusterIP'")
     yield from _taken_twice(ports, "nodePort")
@@ -85,7 +85,7 @@ def _taken_twice(ports: list[Spec], key: str) -> Iterator[FieldError]:
         taken.add(place)
 
 
-def _affinity_faults(spec: Spec) -> Iterator[FieldError]:
+def _affinity_errors(spec: Spec) -> Iterator[FieldError]:
     if spec.get("sessionAffinity") != "ClientIP":
         return
     seconds = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"]
@@ -95,7 +95,7 @@ def _affinity_faults(spec: Spec) -> Iterator[FieldError]:
         yield api_errors.invalid_value(field, seconds, problem)
 
 
-def _address_faults(spec: Spec) -> Iterator[FieldError]:
+def _address_errors(spec: Spec) -> Iterator[FieldError]:
     address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
     if address and addresses[:1] != [address]:
         yield api_errors.invalid_value("spec.clusterIPs", addresses, "element [0] must match clusterIP")
@@ -113,12 +113,12 @@ def _address_faults(spec: Spec) -> Iterator[FieldError]:
         )
     for one, at in basics.indexed(addresses, "spec.clusterIPs"):
         if one != HEADLESS or at != "spec.clusterIPs[0]":
-            yield from basics.each(at, one, formats.ip_address(one))
+            yield from basics.invalid_values(at, one, formats.ip_address(one))
     if len(addresses) > 2:
         yield api_errors.invalid_value("spec.clusterIPs", addresses, "may only hold up to 2 values")
 
 
-def _traffic_faults(spec: Spec, kind: str) -> Iterator[FieldError]:
+def _traffic_errors(spec: Spec, kind: str) -> Iterator[FieldError]:
     outside, inside = spec.get("externalTrafficPolicy"), spec.get("internalTrafficPolicy")
     if outside is not None and kind not in ("LoadBalancer", "NodePort"):
         problem = "may only be set for externally-accessible services"

@@ -24,10 +24,10 @@ _SHORTEST_TOKEN_SECONDS = 600
 Source = Mapping[str, Any]
 
 
-def faults(volumes: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
+def errors(volumes: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
     names: set[str] = set()
     for volume, at in basics.indexed(volumes, path):
-        found = [*_volume_faults(volume, at)]
+        found = [*_volume_errors(volume, at)]
         name = volume.get("name", "")
         if name in names:
             found.append(api_errors.duplicate(f"{at}.name", name))
@@ -38,10 +38,10 @@ def faults(volumes: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
 
 def usable(volumes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The volumes that a mount may name: a broken one is as good as absent."""
-    return {volume["name"]: volume for volume in reversed(volumes) if not [*_volume_faults(volume, "")]}
+    return {volume["name"]: volume for volume in reversed(volumes) if not [*_volume_errors(volume, "")]}
 
 
-def _volume_faults(volume: Source, path: str) -> Iterator[FieldError]:
+def _volume_errors(volume: Source, path: str) -> Iterator[FieldError]:
     known = [key for key in _SOURCES if key in volume]
     sources = known + [key for key in volume if key not in (*_SOURCES, "name")]
     for extra in sources[1:]:
@@ -49,7 +49,7 @@ def _volume_faults(volume: Source, path: str) -> Iterator[FieldError]:
     if sources:
         first = sources[0]
         yield from _SOURCES.get(first, _nothing)(volume[first] or {}, f"{path}.{first}")
-    yield from basics.named(f"{path}.name", volume.get("name"), formats.dns_label)
+    yield from basics.required_name(f"{path}.name", volume.get("name"), formats.dns_label)
 
 
 def _nothing(source: Source, path: str) -> Iterator[FieldError]:  # noqa: ARG001
@@ -72,23 +72,23 @@ def _host_path(source: Source, path: str) -> Iterator[FieldError]:
 
 
 def _secret(source: Source, path: str) -> Iterator[FieldError]:
-    yield from basics.present(source, path, "secretName")
+    yield from basics.required_fields(source, path, "secretName")
     yield from _mode(source, "defaultMode", path)
     yield from _items(source, path)
 
 
 def _config_map(source: Source, path: str) -> Iterator[FieldError]:
-    yield from basics.present(source, path, "name")
+    yield from basics.required_fields(source, path, "name")
     yield from _mode(source, "defaultMode", path)
     yield from _items(source, path)
 
 
 def _claim(source: Source, path: str) -> Iterator[FieldError]:
-    yield from basics.present(source, path, "claimName")
+    yield from basics.required_fields(source, path, "claimName")
 
 
 def _nfs(source: Source, path: str) -> Iterator[FieldError]:
-    yield from basics.present(source, path, "server", "path")
+    yield from basics.required_fields(source, path, "server", "path")
     if not source.get("path", "").startswith("/"):
         yield api_errors.invalid_value(f"{path}.path", source.get("path", ""), "must be an absolute path")
 
@@ -112,7 +112,7 @@ def _projected(source: Source, path: str) -> Iterator[FieldError]:
 def _projection(projection: Source, path: str) -> Iterator[FieldError]:
     for kind in ("secret", "configMap"):
         if kind in projection:
-            yield from basics.present(projection[kind], f"{path}.{kind}", "name")
+            yield from basics.required_fields(projection[kind], f"{path}.{kind}", "name")
             yield from _items(projection[kind], f"{path}.{kind}")
     for file in (projection.get("downwardAPI") or {}).get("items") or ():
         yield from _downward_file(file, f"{path}.downwardAPI")
@@ -124,7 +124,7 @@ def _projection(projection: Source, path: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
     if seconds > _LONGEST_TOKEN_SECONDS:
         yield api_errors.invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
-    yield from basics.present(token, f"{path}.serviceAccountToken", "path")
+    yield from basics.required_fields(token, f"{path}.serviceAccountToken", "path")
 
 
 def _taken_twice(projection: Source, taken: set[str], path: str) -> Iterator[FieldError]:
@@ -140,23 +140,23 @@ def _taken_twice(projection: Source, taken: set[str], path: str) -> Iterator[Fie
 
 def _items(source: Source, path: str) -> Iterator[FieldError]:
     for item, at in basics.indexed(source.get("items"), f"{path}.items"):
-        yield from basics.present(item, at, "key", "path")
+        yield from basics.required_fields(item, at, "key", "path")
         yield from _file_path(item.get("path", ""), f"{at}.path")
         yield from _mode(item, "mode", at)
 
 
 def _downward_file(file: Source, path: str) -> Iterator[FieldError]:
-    yield from basics.present(file, path, "path")
+    yield from basics.required_fields(file, path, "path")
     yield from _file_path(file.get("path", ""), f"{path}.path")
     if "fieldRef" in file:
-        yield from field_references.of_a_field(
-            file["fieldRef"], f"{path}.fieldRef", field_references.IN_VOLUMES
+        yield from field_references.field_ref_errors(
+            file["fieldRef"], f"{path}.fieldRef", field_references.VOLUME_FIELDS
         )
         if "resourceFieldRef" in file:
             problem = "fieldRef and resourceFieldRef can not be specified simultaneously"
             yield api_errors.invalid_value(path, "resource", problem)
     elif "resourceFieldRef" in file:
-        yield from field_references.of_a_resource(
+        yield from field_references.resource_field_ref_errors(
             file["resourceFieldRef"], f"{path}.resourceFieldRef", in_volume=True
         )
     else:

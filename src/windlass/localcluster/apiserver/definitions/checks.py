@@ -53,32 +53,32 @@ _AT_THE_ROOT_BESIDE_A_STATUS = frozenset(
 )
 
 
-def name_faults(definition: Object) -> Iterator[FieldError]:
+def name_errors(definition: Object) -> Iterator[FieldError]:
     spec, name = definition.get("spec") or {}, definition["metadata"].get("name", "")
     names = spec.get("names") or {}
     if name and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
         yield api_errors.invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
 
 
-def spec_faults(spec: Object) -> Iterator[FieldError]:
-    """Return every fault of a spec, in the order in which Kubernetes reports them."""
+def spec_errors(spec: Object) -> Iterator[FieldError]:
+    """Return every error of a spec, in the order in which Kubernetes reports them."""
     versions = spec.get("versions") or []
     common = {field: path for field, path in _COMMON.items() if _is_common(versions, field)}
-    yield from _group_faults(spec.get("group"))
-    yield from _choice_faults("spec.scope", spec.get("scope"), _SCOPES, is_required=True)
+    yield from _group_errors(spec.get("group"))
+    yield from _choice_errors("spec.scope", spec.get("scope"), _SCOPES, is_required=True)
     for index, version in enumerate(versions):
         if (version.get("schema") or {}).get("openAPIV3Schema") is None:
             yield api_errors.required(f"spec.versions[{index}].schema.openAPIV3Schema")
     for index, version in enumerate(versions):
-        yield from _version_faults(version, f"spec.versions[{index}]", common)
-    yield from _storage_faults(versions)
-    yield from _names_faults(spec.get("names") or {})
+        yield from _version_errors(version, f"spec.versions[{index}]", common)
+    yield from _storage_errors(versions)
+    yield from _names_errors(spec.get("names") or {})
     for field, path in common.items():
-        yield from _part_faults(versions[0], field, path)
-    yield from _conversion_faults(spec.get("conversion") or {})
+        yield from _part_errors(versions[0], field, path)
+    yield from _conversion_errors(spec.get("conversion") or {})
 
 
-def preservation_faults(spec: Object) -> Iterator[FieldError]:
+def preservation_errors(spec: Object) -> Iterator[FieldError]:
     if spec.get("preserveUnknownFields"):
         why = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema"
@@ -87,7 +87,7 @@ def preservation_faults(spec: Object) -> Iterator[FieldError]:
         yield api_errors.invalid_value("spec.preserveUnknownFields", True, why)
 
 
-def stored_version_faults(definition: Object) -> Iterator[FieldError]:
+def stored_version_errors(definition: Object) -> Iterator[FieldError]:
     """Objects may be stored in each of `status.storedVersions`, so every one must remain in the spec."""
     stored = (definition.get("status") or {}).get("storedVersions") or []
     versions = definition["spec"].get("versions") or []
@@ -111,7 +111,7 @@ def stored_version_faults(definition: Object) -> Iterator[FieldError]:
             yield api_errors.invalid_value(f"{field}[{index}]", name, why)
 
 
-def update_faults(new: Object, old: Object) -> Iterator[FieldError]:
+def update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     """What may not change: where the objects are stored, and under which name."""
     fixed = ["group", "names.plural"]
     if definitions_names.is_established(old):
@@ -133,7 +133,7 @@ def _is_common(versions: list[Object], field: str) -> bool:
     return bool(versions) and all(version.get(field) == versions[0].get(field) for version in versions)
 
 
-def _group_faults(group: str | None) -> Iterator[FieldError]:
+def _group_errors(group: str | None) -> Iterator[FieldError]:
     if not group:
         yield api_errors.required("spec.group")
     elif problems := formats.dns_subdomain(group):
@@ -142,7 +142,7 @@ def _group_faults(group: str | None) -> Iterator[FieldError]:
         yield api_errors.invalid_value("spec.group", group, "should be a domain with at least one dot")
 
 
-def _choice_faults(
+def _choice_errors(
     path: str, value: str | None, choices: tuple[str, ...], *, is_required: bool = False
 ) -> Iterator[FieldError]:
     if not value and is_required:
@@ -151,7 +151,7 @@ def _choice_faults(
         yield api_errors.not_supported(path, value, choices)
 
 
-def _version_faults(version: Object, path: str, common: dict[str, str]) -> Iterator[FieldError]:
+def _version_errors(version: Object, path: str, common: dict[str, str]) -> Iterator[FieldError]:
     name = version.get("name", "")
     if problems := formats.dns_1035_label(name):
         yield api_errors.invalid_value(f"{path}.name", name, ",".join(problems))
@@ -160,7 +160,7 @@ def _version_faults(version: Object, path: str, common: dict[str, str]) -> Itera
         yield api_errors.invalid_value(f"{path}.deprecationWarning", warning, problem)
     for field in _COMMON:
         if field not in common:
-            yield from _part_faults(version, field, f"{path}.{field}")
+            yield from _part_errors(version, field, f"{path}.{field}")
 
 
 def _warning_problems(warning: str | None, is_deprecated: bool) -> Iterator[str]:
@@ -174,7 +174,7 @@ def _warning_problems(warning: str | None, is_deprecated: bool) -> Iterator[str]
         yield f"must be <= {_LONGEST_WARNING} characters long"
 
 
-def _storage_faults(versions: list[Object]) -> Iterator[FieldError]:
+def _storage_errors(versions: list[Object]) -> Iterator[FieldError]:
     names = [version.get("name", "") for version in versions]
     shown = [{key: version.get(key) for key in ("name", "served", "storage")} for version in versions]
     if len(set(names)) < len(names):
@@ -187,7 +187,7 @@ def _storage_faults(versions: list[Object]) -> Iterator[FieldError]:
         yield api_errors.invalid_value("spec.version", names[0], ",".join(problems))
 
 
-def _names_faults(names: Object) -> Iterator[FieldError]:
+def _names_errors(names: Object) -> Iterator[FieldError]:
     for field in ("plural", "singular", "kind", "listKind"):
         if not names.get(field):
             yield api_errors.required(f"spec.names.{field}")
@@ -208,32 +208,32 @@ def _names_faults(names: Object) -> Iterator[FieldError]:
                 yield api_errors.invalid_value(f"spec.names.{field}[{index}]", name, ",".join(problems))
 
 
-def _part_faults(version: Object, field: str, path: str) -> Iterator[FieldError]:
+def _part_errors(version: Object, field: str, path: str) -> Iterator[FieldError]:
     """What is wrong with the schema, the subresources or the columns of a version."""
     value = version.get(field)
     if not value:
         return
     if field == "subresources":
-        yield from _scale_faults(value.get("scale"), path)
+        yield from _scale_errors(value.get("scale"), path)
     elif field == "additionalPrinterColumns":
         for index, column in enumerate(value):
-            yield from _column_faults(column, f"{path}[{index}]")
+            yield from _column_errors(column, f"{path}[{index}]")
     elif value.get("openAPIV3Schema") is not None:
         has_status = (version.get("subresources") or {}).get("status") is not None
-        yield from _root_faults(value["openAPIV3Schema"], f"{path}.openAPIV3Schema", has_status)
+        yield from _root_errors(value["openAPIV3Schema"], f"{path}.openAPIV3Schema", has_status)
 
 
-def _root_faults(schema: Object, path: str, has_status: bool) -> Iterator[FieldError]:
+def _root_errors(schema: Object, path: str, has_status: bool) -> Iterator[FieldError]:
     others = [key for key in schema if key not in _AT_THE_ROOT_BESIDE_A_STATUS]
     if has_status and others:
         why = f"{others[0]} is not allowed at the root of the schema if the status subresource is enabled"
         yield api_errors.invalid_value(path, others[0], why)
     if schema.get("nullable"):
         yield api_errors.forbidden_field(f"{path}.nullable", "nullable cannot be true at the root")
-    yield from schemas.schema_faults(schema, path)
+    yield from schemas.schema_errors(schema, path)
 
 
-def _scale_faults(scale: Object | None, path: str) -> Iterator[FieldError]:
+def _scale_errors(scale: Object | None, path: str) -> Iterator[FieldError]:
     places = {
         "specReplicasPath": ((".spec.",), "should be a json path under .spec"),
         "statusReplicasPath": ((".status.",), "should be a json path under .status"),
@@ -244,13 +244,13 @@ def _scale_faults(scale: Object | None, path: str) -> Iterator[FieldError]:
         if not value:
             continue
         at = f"{path}.scale.{field}"
-        if faults := list(_json_path_faults(value, at)):
-            yield from faults
+        if errors := list(_json_path_errors(value, at)):
+            yield from errors
         elif not value.startswith(prefixes):
             yield api_errors.invalid_value(at, value, why)
 
 
-def _column_faults(column: Object, path: str) -> Iterator[FieldError]:
+def _column_errors(column: Object, path: str) -> Iterator[FieldError]:
     if not column.get("name"):
         yield api_errors.required(f"{path}.name")
     types = f"must be one of {','.join(_COLUMN_TYPES)}"
@@ -264,17 +264,17 @@ def _column_faults(column: Object, path: str) -> Iterator[FieldError]:
     if not column.get("jsonPath"):
         yield api_errors.required(f"{path}.JSONPath")
     else:
-        yield from _json_path_faults(column["jsonPath"], f"{path}.JSONPath")
+        yield from _json_path_errors(column["jsonPath"], f"{path}.JSONPath")
 
 
-def _json_path_faults(value: str, path: str) -> Iterator[FieldError]:
+def _json_path_errors(value: str, path: str) -> Iterator[FieldError]:
     if not value.startswith("."):
         yield api_errors.invalid_value(path, value, "must be a simple json path starting with .")
 
 
-def _conversion_faults(conversion: Object) -> Iterator[FieldError]:
+def _conversion_errors(conversion: Object) -> Iterator[FieldError]:
     strategy = conversion.get("strategy")
-    yield from _choice_faults("spec.conversion.strategy", strategy, _CONVERSIONS)
+    yield from _choice_errors("spec.conversion.strategy", strategy, _CONVERSIONS)
     if strategy == "Webhook":
         why = "conversion webhooks are not supported here: versions may differ in nothing but their schemas"
         yield api_errors.invalid_value("spec.conversion.strategy", strategy, why)

@@ -37,7 +37,7 @@ _OF_VALUE_VALIDATION = {
 """What a schema below allOf, anyOf, oneOf or not may not say: there, values are only judged."""
 
 _UNREADABLE = (*_NOT_SUPPORTED, "items", _PRESERVES)
-"""With a fault of one of these, there is no schema to look at further."""
+"""With a error of one of these, there is no schema to look at further."""
 
 _NO_TYPE = {
     "root": "must not be empty at the root",
@@ -46,18 +46,18 @@ _NO_TYPE = {
 }
 
 
-def schema_faults(schema: JsonSchema, path: str) -> list[FieldError]:
-    """Every fault of a whole openAPIV3Schema."""
-    faults = list(_openapi_faults(schema, path, _Place(is_root=True)))
-    if any(fault.field.rpartition(".")[2] in _UNREADABLE for fault in faults):
-        return faults
+def schema_errors(schema: JsonSchema, path: str) -> list[FieldError]:
+    """Every error of a whole openAPIV3Schema."""
+    errors = list(_openapi_errors(schema, path, _Place(is_root=True)))
+    if any(error.field.rpartition(".")[2] in _UNREADABLE for error in errors):
+        return errors
     not_structural = [
-        *_structural_faults(schema, path, "root"),
-        *_completeness_faults(schema, schema, path, path),
+        *_structural_errors(schema, path, "root"),
+        *_completeness_errors(schema, schema, path, path),
     ]
     if not_structural:
-        return [*faults, *sorted(not_structural, key=str)]
-    return faults or list(_default_faults(schema, path))
+        return [*errors, *sorted(not_structural, key=str)]
+    return errors or list(_default_errors(schema, path))
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,8 +88,8 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
 # What may stand in a schema
 
 
-def _openapi_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[FieldError]:
-    yield from _unsupported_faults(schema, path, place)
+def _openapi_errors(schema: JsonSchema, path: str, place: _Place) -> Iterator[FieldError]:
+    yield from _unsupported_errors(schema, path, place)
     if schema.get("uniqueItems"):
         why = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         yield api_errors.forbidden_field(f"{path}.uniqueItems", why)
@@ -98,19 +98,19 @@ def _openapi_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[Fi
         why = "additionalProperties and properties are mutual exclusive"
         yield api_errors.forbidden_field(f"{path}.additionalProperties", why)
     if isinstance(additional, dict):
-        yield from _openapi_faults(additional, f"{path}.additionalProperties", place.of_additional())
+        yield from _openapi_errors(additional, f"{path}.additionalProperties", place.of_additional())
     for name, value in properties.items():
         is_identity = name in _IDENTITY and (place.is_root or bool(schema.get(_EMBEDDED)))
         below = place.of_property(name, is_identity=is_identity)
-        yield from _openapi_faults(value, f"{path}.properties[{name}]", below)
+        yield from _openapi_errors(value, f"{path}.properties[{name}]", below)
     if isinstance(schema.get("items"), dict):
-        yield from _openapi_faults(schema["items"], f"{path}.items", place.below())
+        yield from _openapi_errors(schema["items"], f"{path}.items", place.below())
     for branch, at in _value_validations(schema, path):
-        yield from _openapi_faults(branch, at, place.below())
-    yield from _extension_faults(schema, path)
+        yield from _openapi_errors(branch, at, place.below())
+    yield from _extension_errors(schema, path)
 
 
-def _unsupported_faults(schema: JsonSchema, path: str, place: _Place) -> Iterator[FieldError]:
+def _unsupported_errors(schema: JsonSchema, path: str, place: _Place) -> Iterator[FieldError]:
     name = schema.get("type")
     if name and name not in _TYPES:
         yield api_errors.not_supported(f"{path}.type", name, _TYPES)
@@ -128,7 +128,7 @@ def _unsupported_faults(schema: JsonSchema, path: str, place: _Place) -> Iterato
         yield api_errors.forbidden_field(f"{path}.{_EMBEDDED}", "must not be used inside of resource meta")
 
 
-def _extension_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
+def _extension_errors(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     if schema.get(_PRESERVES) is False:
         yield api_errors.invalid_value(f"{path}.{_PRESERVES}", False, "must be true or undefined")
     for extension, kind, choices in (
@@ -151,9 +151,9 @@ def _extension_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
             else api_errors.invalid_value(at, list_type, why)
         )
     if list_type == "map":
-        yield from _map_faults(schema, path)
+        yield from _map_errors(schema, path)
     if list_type == "set":
-        yield from _set_faults(schema, path)
+        yield from _set_errors(schema, path)
     if list_type in ("set", "map") and _items_of(schema).get("nullable"):
         why = f"cannot be nullable when {_LIST_TYPE} is {list_type}"
         yield api_errors.forbidden_field(f"{path}.items.nullable", why)
@@ -173,7 +173,7 @@ def _items_of(schema: JsonSchema) -> JsonSchema:
     return items if isinstance(items, dict) else {}
 
 
-def _set_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
+def _set_errors(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     items = _items_of(schema)
     extension = {"array": _LIST_TYPE, "object": _MAP_TYPE}.get(items.get("type", ""), "")
     found = items.get(extension, "atomic" if extension == _LIST_TYPE else None)
@@ -182,7 +182,7 @@ def _set_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(f"{path}.items.{extension}", found or "null", why)
 
 
-def _map_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
+def _map_errors(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     keys, items = schema.get(_MAP_KEYS) or [], _items_of(schema)
     if not keys:
         yield api_errors.required(f"{path}.{_MAP_KEYS}", f"must not be empty if {_LIST_TYPE} is map")
@@ -200,10 +200,10 @@ def _map_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
             why = "entries must all be names of item properties"
             yield api_errors.invalid_value(f"{path}.{_MAP_KEYS}", keys, why)
         else:
-            yield from _map_key_faults(items, key, f"{path}.items.properties[{key}]")
+            yield from _map_key_errors(items, key, f"{path}.items.properties[{key}]")
 
 
-def _map_key_faults(items: JsonSchema, key: str, path: str) -> Iterator[FieldError]:
+def _map_key_errors(items: JsonSchema, key: str, path: str) -> Iterator[FieldError]:
     schema = items["properties"][key]
     if schema.get("type") in ("array", "object"):
         why = f"must be a scalar type if parent array's {_LIST_TYPE} is map"
@@ -226,24 +226,24 @@ def _value_validations(schema: JsonSchema, path: str) -> Iterator[tuple[JsonSche
 # Does it say of every field what it is
 
 
-def _structural_faults(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
+def _structural_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
     if schema.get("type") == "array" and schema.get("items") is None:
         yield api_errors.required(f"{path}.items", "must be specified")
     if isinstance(schema.get("items"), dict):
-        yield from _structural_faults(schema["items"], f"{path}.items", "item")
+        yield from _structural_errors(schema["items"], f"{path}.items", "item")
     for name, value in (schema.get("properties") or {}).items():
-        yield from _structural_faults(value, f"{path}.properties[{name}]", "field")
+        yield from _structural_errors(value, f"{path}.properties[{name}]", "field")
     additional = schema.get("additionalProperties")
     if additional is not None and level == "root":
         yield api_errors.forbidden_field(f"{path}.additionalProperties", "must not be used at the root")
     if isinstance(additional, dict):
-        yield from _structural_faults(additional, f"{path}.additionalProperties", "field")
-    yield from _type_faults(schema, path, level)
-    yield from _identity_faults(schema, path, level)
-    yield from _judging_faults(schema, path, is_judging=False, may_have_idiom=True)
+        yield from _structural_errors(additional, f"{path}.additionalProperties", "field")
+    yield from _type_errors(schema, path, level)
+    yield from _identity_errors(schema, path, level)
+    yield from _judging_errors(schema, path, is_judging=False, may_have_idiom=True)
 
 
-def _type_faults(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
+def _type_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
     name, is_embedded = schema.get("type"), bool(schema.get(_EMBEDDED))
     if schema.get(_INT_OR_STRING):
         for extension in (_PRESERVES, _EMBEDDED):
@@ -264,7 +264,7 @@ def _type_faults(schema: JsonSchema, path: str, level: str) -> Iterator[FieldErr
         yield api_errors.required(f"{path}.properties", why)
 
 
-def _identity_faults(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
+def _identity_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
     properties = schema.get("properties") or {}
     if level == "root" or schema.get(_EMBEDDED):
         for name, kind in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
@@ -282,7 +282,7 @@ def _identity_faults(schema: JsonSchema, path: str, level: str) -> Iterator[Fiel
         yield api_errors.forbidden_field(f"{path}.properties[metadata]", why)
 
 
-def _judging_faults(
+def _judging_errors(
     schema: JsonSchema, path: str, *, is_judging: bool, may_have_idiom: bool
 ) -> Iterator[FieldError]:
     """What is wrong with the parts of a schema that only judge values.
@@ -293,7 +293,7 @@ def _judging_faults(
     for branch, at in _value_validations(schema, path):
         if not (has_idiom and at.startswith(f"{path}.anyOf[")):
             may_have_it_below = not is_judging and at == f"{path}.allOf[0]"
-            yield from _nested_faults(branch, at, may_have_idiom=may_have_it_below)
+            yield from _nested_errors(branch, at, may_have_idiom=may_have_it_below)
     if schema.get("pattern"):
         try:
             patterns.compile_search(schema["pattern"])
@@ -302,12 +302,12 @@ def _judging_faults(
             yield api_errors.invalid_value(f"{path}.pattern", schema["pattern"], why)
 
 
-def _nested_faults(schema: JsonSchema, path: str, *, may_have_idiom: bool = False) -> Iterator[FieldError]:
-    yield from _judging_faults(schema, path, is_judging=True, may_have_idiom=may_have_idiom)
+def _nested_errors(schema: JsonSchema, path: str, *, may_have_idiom: bool = False) -> Iterator[FieldError]:
+    yield from _judging_errors(schema, path, is_judging=True, may_have_idiom=may_have_idiom)
     if isinstance(schema.get("items"), dict):
-        yield from _nested_faults(schema["items"], f"{path}.items")
+        yield from _nested_errors(schema["items"], f"{path}.items")
     for name, value in (schema.get("properties") or {}).items():
-        yield from _nested_faults(value, f"{path}.properties[{name}]")
+        yield from _nested_errors(value, f"{path}.properties[{name}]")
     for key, why in _OF_VALUE_VALIDATION.items():
         if schema.get(key) or (key in ("default", "additionalProperties") and schema.get(key) is not None):
             yield api_errors.forbidden_field(f"{path}.{key}", why)
@@ -316,14 +316,14 @@ def _nested_faults(schema: JsonSchema, path: str, *, may_have_idiom: bool = Fals
         yield api_errors.forbidden_field(f"{path}.properties[metadata]", why)
 
 
-def _completeness_faults(judging: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[FieldError]:
+def _completeness_errors(judging: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[FieldError]:
     """A field that the root judges somewhere (`at`) must be said to be there (`path`)."""
     for branch, branch_at in _value_validations(judging, at):
-        yield from _branch_faults(branch, schema, path, branch_at)
+        yield from _branch_errors(branch, schema, path, branch_at)
 
 
-def _branch_faults(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[FieldError]:
-    yield from _completeness_faults(branch, schema, path, at)
+def _branch_errors(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[FieldError]:
+    yield from _completeness_errors(branch, schema, path, at)
     pairs = [(f".properties[{name}]", value) for name, value in (branch.get("properties") or {}).items()]
     known = {f".properties[{name}]": value for name, value in (schema.get("properties") or {}).items()}
     if isinstance(branch.get("items"), dict):
@@ -331,7 +331,7 @@ def _branch_faults(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -
         known |= {".items": _items_of(schema)} if schema.get("items") else {}
     for step, value in pairs:
         if step in known:
-            yield from _branch_faults(value, known[step], path + step, at + step)
+            yield from _branch_errors(value, known[step], path + step, at + step)
         else:
             yield api_errors.required(path + step, f"because it is defined in {at}{step}")
 
@@ -339,17 +339,17 @@ def _branch_faults(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -
 # Are the defaults valid
 
 
-def _default_faults(schema: JsonSchema, path: str) -> Iterator[FieldError]:
+def _default_errors(schema: JsonSchema, path: str) -> Iterator[FieldError]:
     default = schema.get("default")
     if default is not None:
         pruned = {"value": copy.deepcopy(default)}
         whole = structural.compile_schema({"type": "object", "properties": {"value": schema}})
         if whole.prune(pruned):
             yield api_errors.invalid_value(f"{path}.default", default, "must not have unknown fields")
-        for fault in structural_checks.compile_validation(schema)(default):
-            field = f"{path}.default.{fault.field}" if fault.field not in ("", "<nil>") else f"{path}.default"
-            yield msgspec.structs.replace(fault, field=field)
+        for error in structural_checks.compile_validation(schema)(default):
+            field = f"{path}.default.{error.field}" if error.field not in ("", "<nil>") else f"{path}.default"
+            yield msgspec.structs.replace(error, field=field)
     if isinstance(schema.get("items"), dict):
-        yield from _default_faults(schema["items"], f"{path}.items")
+        yield from _default_errors(schema["items"], f"{path}.items")
     for name, value in (schema.get("properties") or {}).items():
-        yield from _default_faults(value, f"{path}.properties[{name}]")
+        yield from _default_errors(value, f"{path}.properties[{name}]")

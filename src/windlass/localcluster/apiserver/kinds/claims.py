@@ -20,7 +20,7 @@ PROTECTION = "kubernetes.io/pvc-protection"
 
 
 class ClaimStrategy(Strategy):
-    returns_deleted = True
+    returns_deleted_object = True
 
     def default(self, new: Object) -> None:
         resources = (new.get("spec") or {}).get("resources") or {}
@@ -33,7 +33,7 @@ class ClaimStrategy(Strategy):
         new["status"] = {"phase": "Pending"}
 
     def validate(self, new: Object) -> Iterator[FieldError]:
-        return spec_faults(new.get("spec") or {}, "spec")
+        return spec_errors(new.get("spec") or {}, "spec")
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = copy.deepcopy(new["spec"]), old["spec"]
@@ -49,30 +49,30 @@ class ClaimStrategy(Strategy):
             yield api_errors.forbidden_field("spec.resources.requests.storage", problem)
 
 
-def spec_faults(spec: Object, path: str) -> Iterator[FieldError]:
+def spec_errors(spec: Object, path: str) -> Iterator[FieldError]:
     modes = spec.get("accessModes")
     if not modes:
         yield api_errors.required(f"{path}.accessModes", "at least 1 access mode is required")
-    yield from label_selectors.faults(spec.get("selector") or {}, f"{path}.selector")
+    yield from label_selectors.errors(spec.get("selector") or {}, f"{path}.selector")
     for mode in modes or ():
         if mode not in _MODES:
             yield api_errors.not_supported(f"{path}.accessModes", mode, _MODES)
-    yield from _storage_faults(spec, f"{path}.resources[storage]")
+    yield from _storage_errors(spec, f"{path}.resources[storage]")
     name = spec.get("storageClassName")
-    yield from basics.optionally_named(f"{path}.storageClassName", name, formats.dns_subdomain)
+    yield from basics.optional_name(f"{path}.storageClassName", name, formats.dns_subdomain)
     mode = spec.get("volumeMode")
     if mode is not None and mode not in _VOLUME_MODES:
         yield api_errors.not_supported(f"{path}.volumeMode", mode, _VOLUME_MODES)
 
 
-def _storage_faults(spec: Object, field: str) -> Iterator[FieldError]:
+def _storage_errors(spec: Object, field: str) -> Iterator[FieldError]:
     storage = _storage(spec)
     if not storage:
         yield api_errors.required(field)
     elif quantities.parse(storage) <= 0:
         yield api_errors.invalid_value(field, storage, "must be greater than zero")
     else:
-        yield from check_resources.amount_faults("storage", storage, field)
+        yield from check_resources.amount_errors("storage", storage, field)
 
 
 def _storage(spec: Object) -> str:

@@ -37,10 +37,10 @@ _schema = typed.compile_type("V1CustomResourceDefinition", DEFAULTS)
 
 
 class DefinitionStrategy(Strategy):
-    counts_generations = True
-    allows_blind_update = False
-    marks_own_deletion = True
-    status_may_relabel = False
+    has_generation = True
+    allows_unconditional_update = False
+    marks_deletion_itself = True
+    status_updates_labels = False
 
     def default(self, new: Object) -> None:
         spec = new.setdefault("spec", {})
@@ -74,26 +74,26 @@ class DefinitionStrategy(Strategy):
         status["conditions"] = [*conditions, {**_TERMINATING, "lastTransitionTime": world.now()}]
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
-        return checks.name_faults(new)
+        return checks.name_errors(new)
 
     def validate(self, new: Object) -> Iterable[FieldError]:
-        faults = [
-            *checks.spec_faults(new["spec"]),
-            *checks.stored_version_faults(new),
-            *_group_faults(new),
-            *checks.preservation_faults(new["spec"]),
+        errors = [
+            *checks.spec_errors(new["spec"]),
+            *checks.stored_version_errors(new),
+            *_group_errors(new),
+            *checks.preservation_errors(new["spec"]),
         ]
         # Stored definitions are compiled at each start: reject one that is incomplete or cannot be compiled.
-        return faults or _schema.validate(new) or _compile_faults(new)
+        return errors or _schema.validate(new) or _compile_errors(new)
 
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return checks.update_faults(new, old)
+        return checks.update_errors(new, old)
 
 
 class CustomStrategy(Strategy):
-    counts_generations = True
-    allows_blind_update = False
-    status_may_relabel = False
+    has_generation = True
+    allows_unconditional_update = False
+    status_updates_labels = False
 
     def __init__(self, *, has_status: bool, scale: ScalePaths | None = None) -> None:
         # Without the subresource, a status is a field like any other.
@@ -102,14 +102,14 @@ class CustomStrategy(Strategy):
 
     def validate(self, new: Object) -> Iterable[FieldError]:
         if self.scale is not None:
-            yield from _replica_faults(new, self.scale.spec_replicas)
-            yield from _replica_faults(new, self.scale.status_replicas)
+            yield from _replica_errors(new, self.scale.spec_replicas)
+            yield from _replica_errors(new, self.scale.status_replicas)
 
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
-        return _replica_faults(new, self.scale.status_replicas) if self.scale is not None else ()
+        return _replica_errors(new, self.scale.status_replicas) if self.scale is not None else ()
 
 
-def _replica_faults(obj: Object, path: str) -> Iterator[FieldError]:
+def _replica_errors(obj: Object, path: str) -> Iterator[FieldError]:
     value = scales.value_at(obj, path)
     if value is None:
         return
@@ -121,7 +121,7 @@ def _replica_faults(obj: Object, path: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(path, value, f"should be less than or equal to {_MOST_REPLICAS}")
 
 
-def _group_faults(definition: Object) -> Iterable[FieldError]:
+def _group_errors(definition: Object) -> Iterable[FieldError]:
     group = (definition.get("spec") or {}).get("group") or ""
     is_protected = group.endswith((".k8s.io", ".kubernetes.io"))
     if is_protected and not (definition["metadata"].get("annotations") or {}).get(_APPROVAL):
@@ -129,7 +129,7 @@ def _group_faults(definition: Object) -> Iterable[FieldError]:
         yield api_errors.required(field, "protected groups must have approval annotation")
 
 
-def _compile_faults(definition: Object) -> Iterable[FieldError]:
+def _compile_errors(definition: Object) -> Iterable[FieldError]:
     try:
         kinds_of(definition)
     except RecursionError:

@@ -25,7 +25,7 @@ _COUNTS = (
 
 
 class JobStrategy(Strategy):
-    counts_generations = True
+    has_generation = True
     # Kubernetes keeps the pods of a job unless it is told otherwise, as its first releases did.
     default_propagation = "Orphan"
 
@@ -53,19 +53,19 @@ class JobStrategy(Strategy):
         spec = new.get("spec") or {}
         labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
         if not spec.get("manualSelector"):
-            yield from _generation_faults(new["metadata"], spec.get("selector"), labels or {})
+            yield from _generation_errors(new["metadata"], spec.get("selector"), labels or {})
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         template = spec.get("template") or {}
         labels = (template.get("metadata") or {}).get("labels")
         yield from basics.not_negative(spec, "spec", *_COUNTS)
-        yield from _mode_faults(spec)
-        yield from pod_specs.template_faults(template, "spec.template")
-        yield from _restart_policy_faults((template.get("spec") or {}).get("restartPolicy"))
+        yield from _mode_errors(spec)
+        yield from pod_specs.template_errors(template, "spec.template")
+        yield from _restart_policy_errors((template.get("spec") or {}).get("restartPolicy"))
         if spec.get("selector") is None:
             yield api_errors.required("spec.selector")
-        yield from label_selectors.faults(spec.get("selector") or {}, "spec.selector")
+        yield from label_selectors.errors(spec.get("selector") or {}, "spec.selector")
         yield from label_selectors.mismatch(spec.get("selector"), labels, "spec.template.metadata.labels")
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
@@ -75,7 +75,7 @@ class JobStrategy(Strategy):
         )
         fixed = ("selector", "template", "completionMode", "podFailurePolicy", "backoffLimitPerIndex")
         for key in fixed if is_scaled else ("completions", *fixed):
-            yield from basics.unchanged(f"spec.{key}", spec.get(key), former.get(key))
+            yield from basics.immutable(f"spec.{key}", spec.get(key), former.get(key))
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         yield from basics.not_negative(new.get("status") or {}, "status", "active", "succeeded", "failed")
@@ -98,7 +98,7 @@ def _label(new: Object) -> None:
         new["metadata"]["labels"] = dict(labels)
 
 
-def _generation_faults(
+def _generation_errors(
     meta: Mapping[str, Any], selector: Mapping[str, Any] | None, labels: Mapping[str, str]
 ) -> Iterator[FieldError]:
     """The generated labels, which nobody else may have set to something else."""
@@ -113,16 +113,16 @@ def _generation_faults(
         yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 
-def _mode_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
+def _mode_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     mode = spec.get("completionMode")
-    yield from basics.one_of("spec.completionMode", mode, _COMPLETION_MODES)
+    yield from basics.required_choice("spec.completionMode", mode, _COMPLETION_MODES)
     if mode == "Indexed" and spec.get("completions") is None:
         yield api_errors.required("spec.completions", "when completion mode is Indexed")
     if spec.get("backoffLimitPerIndex") is not None and mode != "Indexed":
         yield api_errors.required("spec.backoffLimitPerIndex", "requires indexed completion mode")
 
 
-def _restart_policy_faults(policy: str | None) -> Iterator[FieldError]:
+def _restart_policy_errors(policy: str | None) -> Iterator[FieldError]:
     field = "spec.template.spec.restartPolicy"
     if policy in (None, "Always"):
         yield api_errors.required(field, 'valid values: "OnFailure", "Never"')

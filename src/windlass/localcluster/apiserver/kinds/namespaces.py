@@ -19,7 +19,7 @@ _FOR_GOOD = ("default", "kube-system", "kube-public")
 
 
 class NamespaceStrategy(Strategy):
-    marks_own_deletion = True
+    marks_deletion_itself = True
 
     def default(self, new: Object) -> None:
         """Set the label by which selectors name a namespace."""
@@ -39,8 +39,8 @@ class NamespaceStrategy(Strategy):
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         for name in (new.get("spec") or {}).get("finalizers") or ():
-            yield from basics.each("spec.finalizers", name, formats.qualified_name(name))
-            yield from metadata.finalizer_name_faults(name, "spec.finalizers")
+            yield from basics.invalid_values("spec.finalizers", name, formats.qualified_name(name))
+            yield from metadata.finalizer_name_errors(name, "spec.finalizers")
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         is_going = bool(new["metadata"].get("deletionTimestamp"))
@@ -50,7 +50,7 @@ class NamespaceStrategy(Strategy):
             problem = f"may only be '{expected}' if `deletionTimestamp` is {state}"
             yield api_errors.invalid_value("status.Phase", phase, problem)
 
-    def refusal_to_delete(self, old: Object) -> str:
+    def deletion_forbidden_reason(self, old: Object) -> str:
         return "this namespace may not be deleted" if old["metadata"]["name"] in _FOR_GOOD else ""
 
     def mark_deleted(self, new: Object, world: World) -> None:
@@ -60,7 +60,7 @@ class NamespaceStrategy(Strategy):
         return bool((obj.get("spec") or {}).get("finalizers"))
 
 
-def what_remains(left: list[tuple[Kind, Object]], now: str) -> list[Object]:
+def deletion_conditions(left: list[tuple[Kind, Object]], now: str) -> list[Object]:
     """What a namespace that is going says of the objects, by their metadata, that are still in it."""
     kinds = Counter(f"{kind.plural}.{kind.group}" for kind, _ in left)
     finalizers = Counter(finalizer for _, meta in left for finalizer in meta.get("finalizers", ()))
@@ -110,7 +110,7 @@ def finalized(namespace: Object) -> Object:
         if one not in ("foregroundDeletion", "orphan")
     ]
     spec = {**spec, "finalizers": kept} if kept else {}
-    return metadata.with_list({**namespace, "spec": spec}, "finalizers", others)
+    return metadata.with_metadata_list({**namespace, "spec": spec}, "finalizers", others)
 
 
 def with_conditions(namespace: Object, conditions: list[Object]) -> Object:

@@ -33,7 +33,7 @@ _MAY_CHANGE = "node updates may only change labels, taints, or capacity"
 
 
 class NodeStrategy(Strategy):
-    takes_status_on_create = True
+    keeps_status_on_create = True
 
     def default(self, new: Object) -> None:
         """Set both podCIDR and podCIDRs, of which podCIDR is the first, when a client sets one of them."""
@@ -52,8 +52,8 @@ class NodeStrategy(Strategy):
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
-        yield from _taint_faults(spec.get("taints"))
-        yield from _range_faults(spec.get("podCIDRs") or [])
+        yield from _taint_errors(spec.get("taints"))
+        yield from _range_errors(spec.get("podCIDRs") or [])
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = new.get("spec") or {}, old.get("spec") or {}
@@ -70,7 +70,7 @@ class NodeStrategy(Strategy):
         status = new.get("status") or {}
         for key in ("capacity", "allocatable"):
             for name, amount in (status.get(key) or {}).items():
-                yield from resources.amount_faults(name, amount, f"status.{key}.{name}")
+                yield from resources.amount_errors(name, amount, f"status.{key}.{name}")
         seen: list[Any] = []
         for address, at in basics.indexed(status.get("addresses"), "status.addresses"):
             if address in seen:
@@ -78,22 +78,22 @@ class NodeStrategy(Strategy):
             seen.append(address)
 
 
-def _taint_faults(taints: list[dict[str, Any]] | None) -> Iterator[FieldError]:
+def _taint_errors(taints: list[dict[str, Any]] | None) -> Iterator[FieldError]:
     seen: set[tuple[str, str]] = set()
     for taint, at in basics.indexed(taints, "metadata.taints"):
         key, value, effect = (taint.get(field, "") for field in ("key", "value", "effect"))
-        yield from basics.each(f"{at}.key", key, formats.qualified_name(key))
+        yield from basics.invalid_values(f"{at}.key", key, formats.qualified_name(key))
         problems = formats.label_value(value)
-        yield from basics.each(f"{at}.value", value, [";".join(problems)] if problems else [])
-        yield from basics.one_of(f"{at}.effect", effect, scheduling.EFFECTS)
+        yield from basics.invalid_values(f"{at}.value", value, [";".join(problems)] if problems else [])
+        yield from basics.required_choice(f"{at}.effect", effect, scheduling.EFFECTS)
         if (key, effect) in seen:
-            fault = api_errors.duplicate(at, taint)
+            error = api_errors.duplicate(at, taint)
             problem = "taints must be unique by key and effect pair"
-            yield FieldError(fault.field, fault.reason, f"{fault.message}: {problem}")
+            yield FieldError(error.field, error.reason, f"{error.message}: {problem}")
         seen.add((key, effect))
 
 
-def _range_faults(ranges: list[str]) -> Iterator[FieldError]:
+def _range_errors(ranges: list[str]) -> Iterator[FieldError]:
     for written, at in basics.indexed(ranges, "spec.podCIDRs"):
         if not _is_range(written):
             yield api_errors.invalid_value(at, ranges, "must be valid CIDR")

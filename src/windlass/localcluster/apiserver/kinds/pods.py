@@ -28,9 +28,9 @@ _Amounts = dict[str, Decimal]
 
 
 class PodStrategy(Strategy):
-    counts_generations = True
-    uncounted_spec_fields = ("nodeName",)
-    returns_deleted = True
+    has_generation = True
+    fields_without_generation = ("nodeName",)
+    returns_deleted_object = True
     is_graceful = True
 
     def default(self, new: Object) -> None:
@@ -56,19 +56,19 @@ class PodStrategy(Strategy):
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
-        yield from pod_specs.faults(spec, "spec")
+        yield from pod_specs.errors(spec, "spec")
         if not spec.get("serviceAccountName"):
-            yield from _token_faults(spec)
-        yield from containers.image_faults(spec.get("containers") or [], "spec.containers")
-        yield from containers.image_faults(spec.get("initContainers") or [], "spec.initContainers")
+            yield from _token_errors(spec)
+        yield from containers.image_errors(spec.get("containers") or [], "spec.containers")
+        yield from containers.image_errors(spec.get("initContainers") or [], "spec.initContainers")
         if spec.get("ephemeralContainers"):
             yield api_errors.forbidden_field("spec.ephemeralContainers", "cannot be set on create")
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        return pod_updates.faults(new["spec"], old["spec"])
+        return pod_updates.errors(new["spec"], old["spec"])
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
-        return pod_updates.status_faults(new, old)
+        return pod_updates.status_errors(new, old)
 
     def grace_seconds(self, old: Object, asked: int | None) -> int:
         already: int | None = old["metadata"].get("deletionGracePeriodSeconds")
@@ -125,7 +125,7 @@ def _not_negative(seconds: int) -> int:
     return seconds if seconds >= 0 else 1
 
 
-def _token_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
+def _token_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     for index, volume in enumerate(spec.get("volumes") or ()):
         for number, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             if "serviceAccountToken" in source:

@@ -15,17 +15,17 @@ _SUBJECTS = ("ServiceAccount", "User", "Group")
 class RoleStrategy(Strategy):
     """Roles, and those of the whole cluster."""
 
-    creates_on_update = True
+    allows_create_on_update = True
 
     def default(self, new: Object) -> None:
         new.setdefault("rules", None)
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         for rule, at in basics.indexed(new.get("rules"), "rules"):
-            yield from _rule_faults(rule, at, is_namespaced=new["kind"] == "Role")
+            yield from _rule_errors(rule, at, is_namespaced=new["kind"] == "Role")
         if new.get("aggregationRule") is not None:
-            yield from _aggregation_faults(new["aggregationRule"])
-        # Kubernetes derives this check from its types, and reports such faults last.
+            yield from _aggregation_errors(new["aggregationRule"])
+        # Kubernetes derives this check from its types, and reports such errors last.
         for rule, at in basics.indexed(new.get("rules"), "rules"):
             if not rule.get("verbs"):
                 yield api_errors.required(f"{at}.verbs")
@@ -34,7 +34,7 @@ class RoleStrategy(Strategy):
 class BindingStrategy(Strategy):
     """Bindings of roles, in a namespace and in the whole cluster."""
 
-    creates_on_update = True
+    allows_create_on_update = True
 
     def default(self, new: Object) -> None:
         for subject in new.get("subjects") or ():
@@ -49,29 +49,29 @@ class BindingStrategy(Strategy):
         kinds = ("Role", "ClusterRole") if is_namespaced else ("ClusterRole",)
         if role.get("kind") not in kinds:
             yield api_errors.not_supported("roleRef.kind", role.get("kind", ""), kinds)
-        yield from basics.optionally_named("roleRef.name", role.get("name"), formats.path_segment)
+        yield from basics.optional_name("roleRef.name", role.get("name"), formats.path_segment)
         for subject, at in basics.indexed(new.get("subjects"), "subjects"):
-            yield from _subject_faults(subject, at, is_namespaced)
-        # Kubernetes derives the following checks from its types, and reports such faults last.
-        yield from basics.present(role, "roleRef", "name")
+            yield from _subject_errors(subject, at, is_namespaced)
+        # Kubernetes derives the following checks from its types, and reports such errors last.
+        yield from basics.required_fields(role, "roleRef", "name")
         for subject, at in basics.indexed(new.get("subjects"), "subjects"):
-            yield from basics.present(subject, at, "name")
+            yield from basics.required_fields(subject, at, "name")
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         if new.get("roleRef") != old.get("roleRef"):
             yield api_errors.invalid_value("roleRef", new.get("roleRef"), "field is immutable")
 
 
-def _aggregation_faults(aggregation: Mapping[str, Any]) -> Iterator[FieldError]:
+def _aggregation_errors(aggregation: Mapping[str, Any]) -> Iterator[FieldError]:
     path, selectors = "aggregationRule.clusterRoleSelectors", aggregation.get("clusterRoleSelectors")
     if not selectors:
         problem = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         yield api_errors.required(path, problem)
     for selector, at in basics.indexed(selectors, path):
-        yield from label_selectors.faults(selector, at)
+        yield from label_selectors.errors(selector, at)
 
 
-def _rule_faults(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> Iterator[FieldError]:
+def _rule_errors(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> Iterator[FieldError]:
     urls = rule.get("nonResourceURLs")
     if urls:
         field = f"{path}.nonResourceURLs"
@@ -88,12 +88,12 @@ def _rule_faults(rule: Mapping[str, Any], path: str, *, is_namespaced: bool) -> 
         yield api_errors.required(f"{path}.resources", "resource rules must supply at least one resource")
 
 
-def _subject_faults(subject: Mapping[str, Any], path: str, is_namespaced: bool) -> Iterator[FieldError]:
+def _subject_errors(subject: Mapping[str, Any], path: str, is_namespaced: bool) -> Iterator[FieldError]:
     kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
     if kind not in _SUBJECTS:
         yield api_errors.not_supported(f"{path}.kind", kind, _SUBJECTS)
     elif kind == "ServiceAccount":
-        yield from basics.optionally_named(f"{path}.name", subject.get("name"), formats.dns_subdomain)
+        yield from basics.optional_name(f"{path}.name", subject.get("name"), formats.dns_subdomain)
         if group:
             yield api_errors.not_supported(f"{path}.apiGroup", group, [""])
         if not is_namespaced and not subject.get("namespace"):

@@ -43,18 +43,18 @@ def with_scale(obj: Mapping[str, Any], paths: ScalePaths, scale: Mapping[str, An
     """The object with as many replicas as a `Scale` asks for, in the version that the scale is about."""
     name, replicas = obj["metadata"]["name"], value_at(scale, ".spec.replicas") or 0
     if not isinstance(replicas, int) or replicas < 0:
-        fault = api_errors.invalid_value("spec.replicas", replicas, basics.NOT_NEGATIVE)
-        raise api_errors.invalid("autoscaling", "Scale", name, [fault])
+        error = api_errors.invalid_value("spec.replicas", replicas, basics.NOT_NEGATIVE)
+        raise api_errors.invalid("autoscaling", "Scale", name, [error])
     scaled: Object = json_patch.independent(dict(obj))
     *parents, last = paths.spec_replicas.removeprefix(".").split(".")
     holder = scaled
     for key in parents:
         holder = holder.setdefault(key, {})
         if not isinstance(holder, dict):
-            fault = api_errors.invalid_value(
+            error = api_errors.invalid_value(
                 paths.spec_replicas, name, "there is no object to hold the replicas"
             )
-            raise api_errors.invalid("autoscaling", "Scale", name, [fault])
+            raise api_errors.invalid("autoscaling", "Scale", name, [error])
     holder[last] = replicas
     version = value_at(scale, ".metadata.resourceVersion")
     if version:

@@ -70,7 +70,7 @@ def give_ports(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
     taken |= {("TCP", other["healthCheckNodePort"]) for other in others if other.get("healthCheckNodePort")}
     for port, at in basics.indexed(spec.get("ports"), "spec.ports"):
         if port.get("nodePort"):
-            yield from _node_port_faults(port, taken, f"{at}.nodePort")
+            yield from _node_port_errors(port, taken, f"{at}.nodePort")
             taken.add(_place(port))
     for port in spec.get("ports") or ():
         if not port.get("nodePort"):
@@ -93,7 +93,7 @@ def _free_port(protocol: str, taken: set[tuple[str, int]]) -> int | None:
     return next((number for number in _PORTS if (protocol, number) not in taken), None)
 
 
-def _node_port_faults(port: Spec, taken: set[tuple[str, int]], field: str) -> Iterator[FieldError]:
+def _node_port_errors(port: Spec, taken: set[tuple[str, int]], field: str) -> Iterator[FieldError]:
     number = port["nodePort"]
     if number not in _PORTS:
         valid = f"{_PORTS.start}-{_PORTS.stop - 1}"

@@ -16,8 +16,8 @@ _OF_THE_OUTSIDE = ("externalTrafficPolicy", "healthCheckNodePort")
 
 
 class ServiceStrategy(Strategy):
-    creates_on_update = True
-    returns_deleted = True
+    allows_create_on_update = True
+    returns_deleted_object = True
 
     def prepare_create(self, new: Object, world: World) -> None:
         spec = new.setdefault("spec", {})
@@ -47,7 +47,7 @@ class ServiceStrategy(Strategy):
             yield api_errors.forbidden_field("status.loadBalancer.ingress", problem)
 
     def validate(self, new: Object) -> Iterator[FieldError]:
-        return services.faults(new.get("spec") or {})
+        return services.errors(new.get("spec") or {})
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = new["spec"], old["spec"]
@@ -88,19 +88,19 @@ def _give_addresses(new: Object, world: World) -> None:
     spec, meta = new["spec"], new["metadata"]
     if spec.get("type") == "ExternalName":
         return
-    # Nothing is given to what has faults: they are told first.
-    if [*services.faults(spec)]:
+    # Nothing is given to what has errors: they are told first.
+    if [*services.errors(spec)]:
         return
     others = [
         service["spec"]
         for service in world.objects("", "services")
         if service["metadata"]["uid"] != meta["uid"]
     ]
-    faults = [*service_addresses.give_family(spec), *service_addresses.give_address(spec, others)]
+    errors = [*service_addresses.give_family(spec), *service_addresses.give_address(spec, others)]
     if spec["type"] in _OPEN_TO_THE_OUTSIDE and spec.get("allocateLoadBalancerNodePorts", True):
-        faults += service_addresses.give_ports(spec, others)
-    if faults:
-        raise api_errors.invalid("", "Service", meta.get("name", ""), faults)
+        errors += service_addresses.give_ports(spec, others)
+    if errors:
+        raise api_errors.invalid("", "Service", meta.get("name", ""), errors)
 
 
 def _drop_what_the_type_no_longer_has(spec: Object, former: Object) -> None:

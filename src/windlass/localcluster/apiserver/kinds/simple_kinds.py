@@ -26,9 +26,9 @@ _LONGEST_MESSAGE = 1024
 _TIMES = ("eventTime", "firstTimestamp", "lastTimestamp")
 
 
-def _data_key_faults(data: Iterable[str], field: str) -> Iterator[FieldError]:
+def _data_key_errors(data: Iterable[str], field: str) -> Iterator[FieldError]:
     for key in data:
-        yield from basics.each(f"{field}[{key}]", key, formats.data_key(key))
+        yield from basics.invalid_values(f"{field}[{key}]", key, formats.data_key(key))
 
 
 def _decoded_size(data: Mapping[str, str]) -> int:
@@ -36,7 +36,7 @@ def _decoded_size(data: Mapping[str, str]) -> int:
     return sum(len(base64.b64decode(value)) for value in data.values())
 
 
-def _immutability_faults(
+def _immutability_errors(
     new: Mapping[str, Any], old: Mapping[str, Any], *fields: str
 ) -> Iterator[FieldError]:
     if not old.get("immutable"):
@@ -51,18 +51,18 @@ def _immutability_faults(
 class ConfigMapStrategy(Strategy):
     def validate(self, new: Object) -> Iterator[FieldError]:
         data, binary = new.get("data") or {}, new.get("binaryData") or {}
-        yield from _data_key_faults(data, "data")
+        yield from _data_key_errors(data, "data")
         for key in data:
             if key in binary:
                 yield api_errors.invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
-        yield from _data_key_faults(binary, "binaryData")
+        yield from _data_key_errors(binary, "binaryData")
         size = sum(len(value.encode()) for value in data.values()) + _decoded_size(binary)
         if size > _MAX_DATA_BYTES:
             # The whole object is too long, and Kubernetes has no better name for it.
             yield api_errors.too_long("[]", _MAX_DATA_BYTES)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        return _immutability_faults(new, old, "data", "binaryData")
+        return _immutability_errors(new, old, "data", "binaryData")
 
 
 class SecretStrategy(Strategy):
@@ -73,23 +73,23 @@ class SecretStrategy(Strategy):
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         data: dict[str, str] = new.get("data") or {}
-        yield from _data_key_faults(data, "data")
+        yield from _data_key_errors(data, "data")
         if _decoded_size(data) > _MAX_DATA_BYTES:
             yield api_errors.too_long("data", _MAX_DATA_BYTES)
-        yield from _type_faults(new, data)
+        yield from _type_errors(new, data)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
-        yield from basics.unchanged("type", new.get("type"), old.get("type"))
-        yield from _immutability_faults(new, old, "data")
+        yield from basics.immutable("type", new.get("type"), old.get("type"))
+        yield from _immutability_errors(new, old, "data")
 
 
-def _type_faults(new: Object, data: dict[str, str]) -> Iterator[FieldError]:
+def _type_errors(new: Object, data: dict[str, str]) -> Iterator[FieldError]:
     match new.get("type"):
         case "kubernetes.io/service-account-token":
             if not (new["metadata"].get("annotations") or {}).get(_SERVICE_ACCOUNT):
                 yield api_errors.required(f"metadata.annotations[{_SERVICE_ACCOUNT}]")
         case "kubernetes.io/dockercfg" | "kubernetes.io/dockerconfigjson" as kind:
-            yield from _docker_faults(data, _DOCKER_KEYS[kind])
+            yield from _docker_errors(data, _DOCKER_KEYS[kind])
         case "kubernetes.io/basic-auth":
             if "username" not in data and "password" not in data:
                 # The two field names are as odd in Kubernetes.
@@ -104,7 +104,7 @@ def _type_faults(new: Object, data: dict[str, str]) -> Iterator[FieldError]:
                     yield api_errors.required(f"data[{key}]")
 
 
-def _docker_faults(data: dict[str, str], key: str) -> Iterator[FieldError]:
+def _docker_errors(data: dict[str, str], key: str) -> Iterator[FieldError]:
     if key not in data:
         yield api_errors.required(f"data[{key}]")
         return
@@ -116,7 +116,7 @@ def _docker_faults(data: dict[str, str], key: str) -> Iterator[FieldError]:
 
 
 class EndpointsStrategy(Strategy):
-    creates_on_update = True
+    allows_create_on_update = True
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         for subset, at in basics.indexed(new.get("subsets"), "subsets"):
@@ -124,31 +124,31 @@ class EndpointsStrategy(Strategy):
                 yield api_errors.required(at, "must specify `addresses` or `notReadyAddresses`")
             for key in ("addresses", "notReadyAddresses"):
                 for address, address_at in basics.indexed(subset.get(key), f"{at}.{key}"):
-                    yield from _address_faults(address, address_at)
+                    yield from _address_errors(address, address_at)
             several = len(subset.get("ports") or ()) > 1
             for port, port_at in basics.indexed(subset.get("ports"), f"{at}.ports"):
-                yield from _port_faults(port, several, port_at)
+                yield from _port_errors(port, several, port_at)
 
 
-def _address_faults(address: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def _address_errors(address: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     ip = address.get("ip", "")
-    yield from basics.each(f"{path}.ip", ip, formats.ip_address(ip))
-    yield from basics.optionally_named(f"{path}.hostname", address.get("hostname"), formats.dns_label)
-    yield from basics.optionally_named(f"{path}.nodeName", address.get("nodeName"), formats.dns_subdomain)
-    yield from basics.reachable(f"{path}.ip", ip)
+    yield from basics.invalid_values(f"{path}.ip", ip, formats.ip_address(ip))
+    yield from basics.optional_name(f"{path}.hostname", address.get("hostname"), formats.dns_label)
+    yield from basics.optional_name(f"{path}.nodeName", address.get("nodeName"), formats.dns_subdomain)
+    yield from basics.non_special_ip(f"{path}.ip", ip)
 
 
-def _port_faults(port: Mapping[str, Any], several: bool, path: str) -> Iterator[FieldError]:
+def _port_errors(port: Mapping[str, Any], several: bool, path: str) -> Iterator[FieldError]:
     if several and not port.get("name"):
         yield api_errors.required(f"{path}.name")
-    yield from basics.optionally_named(f"{path}.name", port.get("name"), formats.dns_label)
+    yield from basics.optional_name(f"{path}.name", port.get("name"), formats.dns_label)
     number = port.get("port", 0)
-    yield from basics.each(f"{path}.port", number, formats.port_number(number))
-    yield from basics.one_of(f"{path}.protocol", port.get("protocol"), basics.PROTOCOLS)
+    yield from basics.invalid_values(f"{path}.port", number, formats.port_number(number))
+    yield from basics.required_choice(f"{path}.protocol", port.get("protocol"), basics.PROTOCOLS)
 
 
 class EventStrategy(Strategy):
-    creates_on_update = True
+    allows_create_on_update = True
 
     def default(self, new: Object) -> None:
         """Write a time that is not set as null."""
@@ -168,14 +168,14 @@ class EventStrategy(Strategy):
                 "involvedObject.namespace", about, "does not match event.namespace"
             )
         if is_of_the_new_sort:
-            yield from _word_faults(new)
+            yield from _word_errors(new)
 
 
-def _word_faults(new: Object) -> Iterator[FieldError]:
+def _word_errors(new: Object) -> Iterator[FieldError]:
     controller = new.get("reportingComponent") or ""
     if not controller:
         yield api_errors.required("reportingComponent")
-    yield from basics.each("reportingComponent", controller, formats.qualified_name(controller))
+    yield from basics.invalid_values("reportingComponent", controller, formats.qualified_name(controller))
     for key in ("reportingInstance", "action", "reason"):
         word = new.get(key) or ""
         if not word:
@@ -187,8 +187,8 @@ def _word_faults(new: Object) -> Iterator[FieldError]:
 
 
 class LeaseStrategy(Strategy):
-    creates_on_update = True
-    allows_blind_update = False
+    allows_create_on_update = True
+    allows_unconditional_update = False
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
@@ -201,4 +201,4 @@ class LeaseStrategy(Strategy):
 
 
 class ServiceAccountStrategy(Strategy):
-    returns_deleted = True
+    returns_deleted_object = True

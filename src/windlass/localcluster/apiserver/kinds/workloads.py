@@ -21,7 +21,7 @@ class _WorkloadStrategy(Strategy):
     """A kind with replicas of a pod template, which its selector must match."""
 
     scale = scales.BUILT_IN_PATHS
-    counts_generations = True
+    has_generation = True
     # The status of a new object.
     initial_status: Object = {}
     # Counts in the status that cannot be greater than status.replicas.
@@ -37,7 +37,7 @@ class _WorkloadStrategy(Strategy):
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         for key in self.immutable_fields:
-            yield from basics.unchanged(f"spec.{key}", new["spec"].get(key), old["spec"].get(key))
+            yield from basics.immutable(f"spec.{key}", new["spec"].get(key), old["spec"].get(key))
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
         status = new.get("status") or {}
@@ -55,8 +55,8 @@ class _WorkloadStrategy(Strategy):
 
 
 class DeploymentStrategy(_WorkloadStrategy):
-    counts_annotations = True
-    status_may_relabel = False
+    annotations_change_generation = True
+    status_updates_labels = False
     partial_counts = ("updatedReplicas", "readyReplicas", "availableReplicas")
 
     def default(self, new: Object) -> None:
@@ -70,19 +70,19 @@ class DeploymentStrategy(_WorkloadStrategy):
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         yield from basics.not_negative(spec, "spec", "replicas")
-        yield from _template_faults(spec, "deployment", "ReplicaSet")
-        yield from _deployment_faults(spec)
+        yield from _template_errors(spec, "deployment", "ReplicaSet")
+        yield from _deployment_errors(spec)
 
 
 class ReplicaSetStrategy(_WorkloadStrategy):
-    status_may_relabel = False
+    status_updates_labels = False
     initial_status = {"replicas": 0}
     partial_counts = ("fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         yield from basics.not_negative(spec, "spec", "replicas", "minReadySeconds")
-        yield from _template_faults(spec, "deployment", "ReplicaSet")
+        yield from _template_errors(spec, "deployment", "ReplicaSet")
 
 
 class StatefulSetStrategy(_WorkloadStrategy):
@@ -107,16 +107,16 @@ class StatefulSetStrategy(_WorkloadStrategy):
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
-        yield from _stateful_set_faults(spec)
+        yield from _stateful_set_errors(spec)
         yield from basics.not_negative(spec, "spec", "replicas", "minReadySeconds")
-        yield from _template_faults(_with_claims_as_volumes(spec), "statefulset", "StatefulSet")
+        yield from _template_errors(_with_claims_as_volumes(spec), "statefulset", "StatefulSet")
 
 
-def _deployment_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
+def _deployment_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     strategy = spec.get("strategy") or {}
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
     if kind == "RollingUpdate":
-        yield from _rolling_faults(rolling or {}, "spec.strategy.rollingUpdate")
+        yield from _rolling_errors(rolling or {}, "spec.strategy.rollingUpdate")
     elif kind == "Recreate":
         if rolling is not None:
             problem = "may not be specified when strategy `type` is 'Recreate'"
@@ -132,7 +132,7 @@ def _deployment_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
         yield api_errors.invalid_value("spec.progressDeadlineSeconds", deadline, problem)
 
 
-def _stateful_set_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
+def _stateful_set_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
     policy = spec.get("podManagementPolicy", "")
     if policy not in _POD_MANAGEMENT_POLICIES:
         problem = "must be 'OrderedReady' or 'Parallel'"
@@ -150,18 +150,18 @@ def _stateful_set_faults(spec: Mapping[str, Any]) -> Iterator[FieldError]:
         yield api_errors.invalid_value("spec.updateStrategy", strategy, problem)
 
 
-def _template_faults(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[FieldError]:
+def _template_errors(spec: Mapping[str, Any], kind: str, owner: str) -> Iterator[FieldError]:
     selector, template = spec.get("selector"), spec.get("template") or {}
     labels, pod = (template.get("metadata") or {}).get("labels"), template.get("spec") or {}
     if selector is None:
         yield api_errors.required("spec.selector")
     else:
-        yield from label_selectors.faults(selector, "spec.selector")
+        yield from label_selectors.errors(selector, "spec.selector")
         if label_selectors.is_empty(selector):
             problem = f"empty selector is invalid for {kind}"
             yield api_errors.invalid_value("spec.selector", selector, problem)
     yield from label_selectors.mismatch(selector, labels, "spec.template.metadata.labels")
-    yield from pod_specs.template_faults(template, "spec.template")
+    yield from pod_specs.template_errors(template, "spec.template")
     if pod.get("restartPolicy") != "Always":
         field = "spec.template.spec.restartPolicy"
         yield api_errors.not_supported(field, pod.get("restartPolicy", ""), ["Always"])
@@ -184,11 +184,11 @@ def _with_claims_as_volumes(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {**spec, "template": {**template, "spec": {**pod, "volumes": [*volumes, *claims]}}}
 
 
-def _rolling_faults(rolling: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def _rolling_errors(rolling: Mapping[str, Any], path: str) -> Iterator[FieldError]:
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     for key, value in (("maxUnavailable", unavailable), ("maxSurge", surge)):
         if isinstance(value, str):
-            yield from basics.each(f"{path}.{key}", value, formats.percentage(value))
+            yield from basics.invalid_values(f"{path}.{key}", value, formats.percentage(value))
         else:
             yield from basics.not_negative(rolling, path, key)
     if _count_or_percentage(unavailable) == 0 and _count_or_percentage(surge) == 0:

@@ -151,7 +151,7 @@ def aggregated_content_type(version: AggregatedVersion) -> str:
     return f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 
 
-def wants_aggregated(accept_header: str) -> AggregatedVersion | None:
+def aggregated_version(accept_header: str) -> AggregatedVersion | None:
     """Which form of aggregated discovery the client likes best, or None where it would rather have the plain one."""
     for media_type, parameters in _accepted(accept_header):
         if media_type not in ("application/json", "application/*", "*/*"):

@@ -118,10 +118,10 @@ def check(request: TableRequest, include: str) -> None:
 
 def _check_include(include: str) -> None:
     if include not in _INCLUDES:
-        fault = api_errors.invalid_value(
+        error = api_errors.invalid_value(
             "includeObject", include, "must be 'Metadata', 'Object', 'None', or empty"
         )
-        raise api_errors.bad_request(f"Unable to convert to Table as requested: {fault}")
+        raise api_errors.bad_request(f"Unable to convert to Table as requested: {error}")
 
 
 def object_as(

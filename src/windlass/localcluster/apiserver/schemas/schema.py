@@ -23,5 +23,5 @@ class Schema(Protocol):
         ...
 
     def validate(self, obj: dict[str, Any]) -> list[FieldError]:
-        """Every fault in types, required fields, ranges and patterns."""
+        """Every error in types, required fields, ranges and patterns."""
         ...

@@ -44,7 +44,7 @@ _ALMOST_NOTHING = 1e-9
 
 
 def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[FieldError]]:
-    """Every fault of a whole object."""
+    """Every error of a whole object."""
     checks = [_check_of(_compile(openapi)), *structural_extensions.compile_checks(openapi)]
 
     def validate(obj: Any) -> list[FieldError]:

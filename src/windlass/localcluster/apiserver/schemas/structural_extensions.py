@@ -1,7 +1,7 @@
 """What Kubernetes' own extensions of OpenAPI ask of a custom resource: lists that are sets or maps, embedded objects.
 
 A check looks at a value and tells its problems, each with the path from that value on (`.name`, `[0].name`) and with
-what makes a fault of it once the whole path is known. What accepts every value is no check at all.
+what makes a error of it once the whole path is known. What accepts every value is no check at all.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +18,7 @@ Check = Callable[[Any], list[Problem]]
 
 
 def compile_checks(openapi: JsonSchema) -> list[Check]:
-    """The checks of a whole object, in the order in which Kubernetes tells their faults."""
+    """The checks of a whole object, in the order in which Kubernetes tells their errors."""
     checks = (_everywhere(openapi, _embedded_check), _everywhere(openapi, _list_check))
     return [check for check in checks if check is not None]
 

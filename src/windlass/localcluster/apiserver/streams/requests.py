@@ -44,27 +44,27 @@ def log_options(query: Mapping[str, str], pod_name: str) -> LogOptions:
         since_time=_time(query, "sinceTime"),
         limit_bytes=_integer(query, "limitBytes"),
     )
-    faults = _log_faults(options)
-    if faults:
-        raise api_errors.invalid("", "PodLogOptions", pod_name, faults)
+    errors = _log_errors(options)
+    if errors:
+        raise api_errors.invalid("", "PodLogOptions", pod_name, errors)
     return options
 
 
-def _log_faults(options: LogOptions) -> list[api_errors.FieldError]:
-    faults = []
+def _log_errors(options: LogOptions) -> list[api_errors.FieldError]:
+    errors = []
     if options.tail_lines is not None and options.tail_lines < 0:
         detail = "must be greater than or equal to 0"
-        faults.append(api_errors.invalid_value("tailLines", options.tail_lines, detail))
+        errors.append(api_errors.invalid_value("tailLines", options.tail_lines, detail))
     if options.limit_bytes is not None and options.limit_bytes < 1:
-        faults.append(api_errors.invalid_value("limitBytes", options.limit_bytes, "must be greater than 0"))
+        errors.append(api_errors.invalid_value("limitBytes", options.limit_bytes, "must be greater than 0"))
     if options.since_seconds is not None and options.since_time is not None:
         detail = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        faults.append(api_errors.forbidden_field("[]", detail))
+        errors.append(api_errors.forbidden_field("[]", detail))
     elif options.since_seconds is not None and options.since_seconds < 1:
-        faults.append(
+        errors.append(
             api_errors.invalid_value("sinceSeconds", options.since_seconds, "must be greater than 0")
         )
-    return faults
+    return errors
 
 
 def streams(query: Mapping[str, str]) -> Streams:

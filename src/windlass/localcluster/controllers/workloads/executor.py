@@ -62,7 +62,7 @@ class Actor:
             references = old["metadata"].get("ownerReferences", [])
             if any(one.get("controller") for one in references):
                 return old
-            return metadata.with_list(old, "ownerReferences", [*references, reference])
+            return metadata.with_metadata_list(old, "ownerReferences", [*references, reference])
 
         self._amend(self.kind(_PODS), pod["metadata"], adopted)
 
@@ -71,14 +71,14 @@ class Actor:
 
         def released(old: Json) -> Json:
             kept = [one for one in old["metadata"].get("ownerReferences", ()) if one["uid"] != owner]
-            return metadata.with_list(old, "ownerReferences", kept)
+            return metadata.with_metadata_list(old, "ownerReferences", kept)
 
         self._amend(self.kind(_PODS), {"namespace": namespace, "name": pod.name, "uid": pod.uid}, released)
 
     def untrack(self, namespace: str, name: str, uid: str) -> None:
         def untracked(old: Json) -> Json:
             kept = [one for one in old["metadata"].get("finalizers", ()) if one != TRACKING]
-            return metadata.with_list(old, "finalizers", kept)
+            return metadata.with_metadata_list(old, "finalizers", kept)
 
         self._amend(self.kind(_PODS), {"namespace": namespace, "name": name, "uid": uid}, untracked)
 

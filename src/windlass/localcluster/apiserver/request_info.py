@@ -9,7 +9,7 @@ import msgspec
 _OF_NAMESPACES = ("status", "finalize")
 
 
-class Target(msgspec.Struct, frozen=True):
+class RequestInfo(msgspec.Struct, frozen=True):
     """`/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE`, with "" for what is not there."""
 
     group: str
@@ -20,12 +20,12 @@ class Target(msgspec.Struct, frozen=True):
     subresource: str = ""
 
 
-def parse(path: str) -> Target | None:
-    """The target of a path as it was sent, or None if it is no path of an object or a list."""
+def parse(path: str) -> RequestInfo | None:
+    """The info of a path as it was sent, or None if it is no path of an object or a list."""
     return _parse_again(path) if len(path) <= _LONGEST_REMEMBERED else _parse(path)
 
 
-def _parse(path: str) -> Target | None:
+def _parse(path: str) -> RequestInfo | None:
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:
         case ["api", version, *rest] if rest:
@@ -40,25 +40,25 @@ _parse_again = functools.lru_cache(maxsize=1024)(_parse)
 _LONGEST_REMEMBERED = 256
 
 
-def _below(group: str, version: str, parts: list[str]) -> Target | None:
+def _below(group: str, version: str, parts: list[str]) -> RequestInfo | None:
     match parts:
         case ["namespaces"] | ["namespaces", _]:
-            return Target(group, version, "namespaces", name=parts[1] if len(parts) > 1 else "")
+            return RequestInfo(group, version, "namespaces", name=parts[1] if len(parts) > 1 else "")
         case ["namespaces", name, subresource] if subresource in _OF_NAMESPACES:
-            return Target(group, version, "namespaces", name=name, subresource=subresource)
+            return RequestInfo(group, version, "namespaces", name=name, subresource=subresource)
         case ["namespaces", namespace, plural, *rest]:
-            return _named(Target(group, version, plural, namespace), rest)
+            return _named(RequestInfo(group, version, plural, namespace), rest)
         case [plural, *rest]:
-            return _named(Target(group, version, plural), rest)
+            return _named(RequestInfo(group, version, plural), rest)
     return None
 
 
-def _named(target: Target, parts: list[str]) -> Target | None:
+def _named(info: RequestInfo, parts: list[str]) -> RequestInfo | None:
     match parts:
         case []:
-            return target
+            return info
         case [name]:
-            return msgspec.structs.replace(target, name=name)
+            return msgspec.structs.replace(info, name=name)
         case [name, subresource]:
-            return msgspec.structs.replace(target, name=name, subresource=subresource)
+            return msgspec.structs.replace(info, name=name, subresource=subresource)
     return None
