@@ -31,7 +31,7 @@ def test_every_named_test_exists() -> None:
 
 def test_every_area_has_mutations() -> None:
     areas = {mutation.file.partition("/")[0] for mutation in mutate.read_mutations()}
-    assert areas == {"decide", "localcluster", "controller", "objects", "render"}
+    assert areas == {"decide", "localcluster", "controller", "k8s", "objects", "render"}
 
 
 def test_an_edit_is_found_at_any_indentation() -> None:

@@ -101,6 +101,41 @@ _REPLACED = Rule("replace")
 _VERSION = re.compile(r"^([A-Z][a-z]+)?V\d+((alpha|beta)\d+)?")
 
 
+_POD_LISTS = RULES["V1PodSpec"] | RULES["V1Container"]
+_UNIONS = frozenset({"env", "volumes"})
+"""Lists whose items have one of several types: merging two items of different types would make an invalid one."""
+
+
+def merge_pod_template(original: Object, patch: Object) -> Object:
+    """Return a pod template with a patch by a user merged into it. Neither argument changes.
+
+    It differs from a strategic merge patch in three ways: an item of `env` or `volumes` replaces the one of the same
+    name, new items of a list come last, so that the main container stays the first, and there are no directives.
+    """
+    result = {key: value for key, value in original.items() if not (key in patch and patch[key] is None)}
+    for key, value in patch.items():
+        if value is not None:
+            result[key] = _merged_template_field(key, original.get(key), value)
+    return result
+
+
+def _merged_template_field(field: str, original: Any, patch: Any) -> Any:
+    if isinstance(patch, dict):
+        return merge_pod_template(original if isinstance(original, dict) else {}, patch)
+    if not isinstance(patch, list):
+        return patch
+    rule = _POD_LISTS.get(field, _REPLACED)
+    result = list(original) if rule.key and isinstance(original, list) else []
+    positions = {item.get(rule.key): index for index, item in enumerate(result) if isinstance(item, dict)}
+    for item in patch:
+        position = positions.get(item.get(rule.key)) if isinstance(item, dict) else None
+        if position is None:
+            result.append(merge_pod_template({}, item) if isinstance(item, dict) else item)
+        else:
+            result[position] = merge_pod_template({} if field in _UNIONS else result[position], item)
+    return result
+
+
 @json_patch.refusing_bottomless
 def strategic_merge_patch(obj: Object, patch: Any, type_name: str) -> Object:
     """The object, of a type of `kubernetes_types`, after the patch."""

@@ -2,10 +2,11 @@
 
 import msgspec
 
-from windlass.k8s import metadata
-from windlass.localcluster.apiserver import bodies, selectors
+from windlass.k8s import label_selectors, metadata
+from windlass.k8s.label_selectors import LabelSelector
+from windlass.localcluster.apiserver import bodies, field_selectors
+from windlass.localcluster.apiserver.field_selectors import FieldSelector
 from windlass.localcluster.apiserver.kinds.kind import Kind
-from windlass.localcluster.apiserver.selectors import FieldSelector, LabelSelector
 
 _NAMES = frozenset({"metadata.name", "metadata.namespace"})
 
@@ -41,6 +42,6 @@ class Selection(msgspec.Struct, frozen=True):
 
 def parse(labels: str, fields: str, kind: Kind) -> Selection:
     return Selection(
-        selectors.parse_labels(labels),
-        selectors.parse_fields(fields, kind.selectable, is_custom=kind.is_custom),
+        label_selectors.parse(labels),
+        field_selectors.parse(fields, kind.selectable, is_custom=kind.is_custom),
     )

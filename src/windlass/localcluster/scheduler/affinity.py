@@ -1,15 +1,13 @@
 """Match a pod's nodeSelector and node affinity against a node. Pure."""
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from windlass.k8s.label_selectors import requirement_of
 from windlass.model.base import Json
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_NUMBERS = range(-(2**63), 2**63)
 Item = Mapping[str, Any]
 
 
@@ -53,8 +51,9 @@ def matches(term: Item, node: Json) -> bool:
     expressions, fields = term.get("matchExpressions") or (), [*_fields(term)]
     if not expressions and not fields:
         return False
-    return all(_is_met(one, labels) for one in expressions) and all(
-        _is_met(one, {"metadata.name": node["metadata"]["name"]}) for one in fields
+    name = {"metadata.name": node["metadata"]["name"]}
+    return all(requirement_of(one).matches(labels) for one in expressions) and all(
+        requirement_of(one).matches(name) for one in fields
     )
 
 
@@ -65,32 +64,3 @@ def _node_affinity(spec: Json) -> Item:
 
 def _fields(term: Item) -> Iterator[Item]:
     yield from term.get("matchFields") or ()
-
-
-def _is_met(requirement: Item, labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(requirement.get("key", "")), requirement.get("values") or ()
-    match requirement.get("operator"):
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return _is_less(_numbers(values), _numbers((value,)))
-        case "Lt":
-            return _is_less(_numbers((value,)), _numbers(values))
-        case _:
-            return False
-
-
-def _is_less(lower: list[int], upper: list[int]) -> bool:
-    """Return whether both lists hold one number and the first number is less."""
-    return len(lower) == len(upper) == 1 and lower[0] < upper[0]
-
-
-def _numbers(values: Any) -> list[int]:
-    """Return the values that are 64-bit integers. Other values are not compared."""
-    return [int(value) for value in values if value and _NUMBER.fullmatch(value) and int(value) in _NUMBERS]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from windlass.k8s.strategic_merge import merge_pod_template
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.feature_annotations import Runtime
@@ -9,7 +10,7 @@ from windlass.model.job import Job, Role, Value
 from windlass.model.resources import Resources
 from windlass.render import code as coding
 from windlass.render.code import Code
-from windlass.render.framework import affinity, pod_merge
+from windlass.render.framework import affinity
 from windlass.render.storage import volumes
 from windlass.render.storage.nfs_shares import Share
 from windlass.wire import commands
@@ -31,7 +32,7 @@ def template(
     say otherwise."""
     spec = coding.with_code(_spec(job, role, share, has_mounts=has_mounts), code)
     pod: Json = {"metadata": {"labels": dict(job.labels)}, "spec": spec} if job.labels else {"spec": spec}
-    whole = pod_merge.merged(pod_merge.merged(pod, job.pod), role.pod)
+    whole = merge_pod_template(merge_pod_template(pod, job.pod), role.pod)
     nodes = affinity.nodes_of(job)
     return whole if nodes is None else {**whole, "spec": affinity.held_to(whole.get("spec") or {}, nodes)}
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from windlass.k8s import api_errors
 from windlass.k8s.api_errors import FieldError
+from windlass.k8s.label_selectors import from_object
 from windlass.localcluster.apiserver.checks import basics, label_selectors, pod_specs
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults
 from windlass.localcluster.apiserver.strategy import Object, Strategy, World
@@ -109,7 +110,7 @@ def _generation_errors(
             yield api_errors.required(field, problem)
         elif labels[label] != value:
             yield api_errors.invalid_value(field, labels, problem)
-    if selector is not None and not label_selectors.matches(selector, expected):
+    if selector is not None and not from_object(selector).matches(expected):
         yield api_errors.invalid_value("spec.selector", selector, "`selector` not auto-generated")
 
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, json_patch
-from windlass.localcluster.apiserver.checks import basics, label_selectors
+from windlass.k8s.label_selectors import format_object
+from windlass.localcluster.apiserver.checks import basics
 from windlass.localcluster.apiserver.strategy import Object, ScalePaths
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -29,7 +30,7 @@ def scale_of(obj: Mapping[str, Any], paths: ScalePaths) -> Object:
     status = {"replicas": value_at(obj, paths.status_replicas) or 0}
     selector = value_at(obj, paths.selector) if paths.selector else None
     if selector:
-        status["selector"] = label_selectors.written(selector) if isinstance(selector, dict) else selector
+        status["selector"] = format_object(selector) if isinstance(selector, dict) else selector
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from windlass.localcluster.apiserver.checks import label_selectors
+from windlass.k8s import label_selectors
 from windlass.localcluster.apiserver.printing import accessors, pod_columns
 from windlass.localcluster.apiserver.printing.accessors import Object
 
@@ -127,11 +127,13 @@ def _service_ports(service: Object) -> str:
 
 
 def _service_selector(service: Object) -> str:
-    return label_selectors.written({"matchLabels": accessors.at(service, "spec", "selector")}) or "<none>"
+    return (
+        label_selectors.format_object({"matchLabels": accessors.at(service, "spec", "selector")}) or "<none>"
+    )
 
 
 def _selector(workload: Object) -> str:
-    return label_selectors.written(accessors.at(workload, "spec", "selector") or {})
+    return label_selectors.format_object(accessors.at(workload, "spec", "selector") or {})
 
 
 def _endpoint_addresses(endpoints: Object) -> str:

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
+from windlass.k8s import label_selectors
 from windlass.k8s.api_errors import ApiError
 from windlass.k8s.metadata import decode_owners
 from windlass.localcluster.apiserver import bodies
-from windlass.localcluster.apiserver.checks import label_selectors
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.controllers import loops
 from windlass.localcluster.controllers.loops import ObjectRef
@@ -226,7 +226,7 @@ class Workloads:
 
     def _is_released(self, workload: Json, pod: Pod) -> bool:
         """Somebody took away the labels by which its owner knows it, to have it apart."""
-        is_known = label_selectors.matches(workload["spec"]["selector"], pod.labels)
+        is_known = label_selectors.from_object(workload["spec"]["selector"]).matches(pod.labels)
         if is_known or pod.is_going:
             return False
         meta = workload["metadata"]
@@ -256,7 +256,7 @@ class Workloads:
                     workload, meta["name"]
                 )
                 labels = meta.get("labels") or {}
-                is_known = label_selectors.matches(workload["spec"]["selector"], labels)
+                is_known = label_selectors.from_object(workload["spec"]["selector"]).matches(labels)
                 if is_known and has_its_name and not is_going:
                     yield workload
 

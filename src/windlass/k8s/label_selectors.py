@@ -1,11 +1,10 @@
-"""Label and field selectors: which objects a list, a watch or a deletion is about.
+"""Label selectors, as text (`app=x,tier in (a,b)`) and as an object (`matchLabels`, `matchExpressions`).
 
-A selector is parsed once for each request and asked once for each object and each event, so that all work that can be
-done beforehand is done when it is parsed. What is wrong with a selector is said in the words of Kubernetes.
+A selector is parsed once and then matched against many objects. Errors have the words of kube-apiserver.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -16,13 +15,13 @@ _TOKEN = re.compile(r"!=|==|[=!(),<>]|[^ \t\r\n=!(),<>]+")
 _SYMBOLS = frozenset({"!=", "==", "=", "!", "(", ")", ",", "<", ">"})
 _END = ""
 
-_LONGEST_INTEGER = 63
+_MAX_DIGITS = 63
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_MAX_INTEGER = 2**63 - 1
+_INT64 = range(-(2**63), 2**63)
 
 
 class OneOf(msgspec.Struct, frozen=True):
-    """`key in (…)`, and `key=value` as one of one."""
+    """`key in (…)` and `key=value`."""
 
     key: str
     values: frozenset[str]
@@ -32,7 +31,7 @@ class OneOf(msgspec.Struct, frozen=True):
 
 
 class NoneOf(msgspec.Struct, frozen=True):
-    """`key notin (…)` and `key!=value`, which an object without the label fulfils."""
+    """`key notin (…)` and `key!=value`. An object without the label matches."""
 
     key: str
     values: frozenset[str]
@@ -107,13 +106,62 @@ class LabelSelector(msgspec.Struct, frozen=True):
         return True
 
 
-def parse_labels(text: str) -> LabelSelector:
-    return LabelSelector(_LabelParser(text).requirements())
+def parse(text: str) -> LabelSelector:
+    """Parse a selector in its textual form. Raise `ApiError` if it is invalid."""
+    return LabelSelector(_Parser(text).requirements())
 
 
-class _LabelParser:
-    """Reads a selector from left to right. `_END` stands for the end of the text."""
+def from_object(selector: Mapping[str, Any]) -> LabelSelector:
+    """Return the selector of an object with `matchLabels` and `matchExpressions`. An empty one matches everything."""
+    labels = selector.get("matchLabels") or {}
+    return LabelSelector(
+        (
+            *(OneOf(key, frozenset((value,))) for key, value in labels.items()),
+            *map(requirement_of, selector.get("matchExpressions") or ()),
+        )
+    )
 
+
+def requirement_of(expression: Mapping[str, Any]) -> LabelRequirement:
+    """Return the requirement of a valid expression with `key`, `operator` and `values`."""
+    key, values = expression.get("key", ""), frozenset(expression.get("values") or ())
+    match expression.get("operator"):
+        case "In":
+            return OneOf(key, values)
+        case "NotIn":
+            return NoneOf(key, values)
+        case "Exists":
+            return Present(key)
+        case "Gt" | "Lt" as operator:
+            bounds = [_integer(value) for value in values]
+            if len(bounds) != 1 or bounds[0] is None:
+                return OneOf(key, frozenset())
+            return Above(key, bounds[0]) if operator == "Gt" else Below(key, bounds[0])
+        case _:
+            return Absent(key)
+
+
+def format_object(selector: Mapping[str, Any]) -> str:
+    """Return the textual form of a selector with `matchLabels` and `matchExpressions`, sorted by key."""
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    terms += [(each["key"], _format(each)) for each in selector.get("matchExpressions") or ()]
+    return ",".join(term for _, term in sorted(terms, key=lambda pair: pair[0]))
+
+
+def _format(expression: Mapping[str, Any]) -> str:
+    key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
+    match expression["operator"]:
+        case "In":
+            return f"{key} in ({values})"
+        case "NotIn":
+            return f"{key} notin ({values})"
+        case "Exists":
+            return str(key)
+        case _:
+            return f"!{key}"
+
+
+class _Parser:
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = [*_TOKEN.findall(text), _END]
         self._position = 0
@@ -151,8 +199,8 @@ class _LabelParser:
         key = self._take()
         if not _is_word(key):
             _refuse_requirement(f"found '{key}', expected: identifier")
-        if errors := formats.qualified_name(key):
-            _refuse_requirement(f"<nil>: Invalid value: {api_errors.shown(key)}: {'; '.join(errors)}")
+        if problems := formats.qualified_name(key):
+            _refuse_requirement(f"<nil>: Invalid value: {api_errors.shown(key)}: {'; '.join(problems)}")
         if negated:
             return Absent(key)
         if self._next in (_END, ","):
@@ -183,7 +231,7 @@ class _LabelParser:
             _refuse_requirement(f"found '{self._next}', expected: ',', ')' or identifier")
         values: set[str] = set()
         while True:
-            # Between two commas, or a comma and a parenthesis, stands the empty value.
+            # Between two commas, or a comma and a parenthesis, is the empty value.
             values.add(self._take() if _is_word(self._next) else "")
             separator = self._take()
             if separator == ")":
@@ -208,16 +256,16 @@ def _bound(key: str, value: str) -> int:
 
 
 def _check_value(key: str, value: str, index: int) -> None:
-    if errors := formats.label_value(value):
+    if problems := formats.label_value(value):
         shown = api_errors.shown(value)
-        _refuse_requirement(f"values[{index}][{key}]: Invalid value: {shown}: {'; '.join(errors)}")
+        _refuse_requirement(f"values[{index}][{key}]: Invalid value: {shown}: {'; '.join(problems)}")
 
 
 def _integer(text: str) -> int | None:
-    if len(text) > _LONGEST_INTEGER or not _INTEGER.fullmatch(text):
+    if len(text) > _MAX_DIGITS or not _INTEGER.fullmatch(text):
         return None
     number = int(text)
-    return number if -_MAX_INTEGER <= number <= _MAX_INTEGER else None
+    return number if number in _INT64 else None
 
 
 def _refuse(message: str) -> NoReturn:
@@ -226,103 +274,3 @@ def _refuse(message: str) -> NoReturn:
 
 def _refuse_requirement(message: str) -> NoReturn:
     _refuse(f"unable to parse requirement: {message}")
-
-
-# Fields that a selector calls by another name than the object does.
-_PATHS = {"source": "source.component", "status.successful": "status.succeeded"}
-# What counts as the value of a field that an object does not have; nothing, for most of them.
-_WHEN_MISSING = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.successful": "0"}
-
-
-class FieldRequirement(msgspec.Struct, frozen=True):
-    field: str
-    equal: bool
-    value: str
-    path: tuple[str, ...]
-    when_missing: str
-
-    def matches(self, obj: Mapping[str, Any]) -> bool:
-        found: Any = obj
-        for key in self.path:
-            found = found.get(key) if isinstance(found, dict) else None
-        text = found if isinstance(found, str) else _shown(found, self.when_missing)
-        return (text == self.value) is self.equal
-
-
-def _shown(value: Any, when_missing: str) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value) if isinstance(value, int) else when_missing
-
-
-class FieldSelector(msgspec.Struct, frozen=True):
-    requirements: tuple[FieldRequirement, ...] = ()
-
-    @property
-    def is_everything(self) -> bool:
-        return not self.requirements
-
-    @property
-    def name(self) -> str | None:
-        """The metadata.name that an object must have, if one is asked for."""
-        for requirement in self.requirements:
-            if requirement.field == "metadata.name" and requirement.equal:
-                return requirement.value
-        return None
-
-    def matches(self, obj: Mapping[str, Any]) -> bool:
-        for requirement in self.requirements:  # noqa: SIM110 - twice as fast as all() and a generator
-            if not requirement.matches(obj):
-                return False
-        return True
-
-
-def parse_fields(text: str, selectable: Collection[str], *, is_custom: bool = False) -> FieldSelector:
-    """`selectable` says which fields may be named beside metadata.name and metadata.namespace."""
-    # Kubernetes looks at the terms in this order, which decides what is said of a selector with several errors.
-    terms = sorted(filter(None, _terms(text)))
-    requirements = tuple(_field_requirement(term, text) for term in terms)
-    for requirement in requirements:
-        field = requirement.field
-        if field not in ("metadata.name", "metadata.namespace") and field not in selectable:
-            _refuse(_unknown_field(field, selectable, is_custom))
-    return FieldSelector(requirements)
-
-
-def _unknown_field(field: str, selectable: Collection[str], is_custom: bool) -> str:
-    if "status.successful" in selectable:
-        return f"field label {api_errors.shown(field)} not supported for Job"
-    if selectable or is_custom:
-        return f"field label not supported: {field}"
-    return (
-        f'{api_errors.shown(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'
-    )
-
-
-def _terms(text: str) -> list[str]:
-    """The text between the commas, except those after a backslash."""
-    return [match[0] for match in re.finditer(r"(?:[^\\,]|\\.|\\\Z)+", text, re.DOTALL)]
-
-
-def _field_requirement(term: str, text: str) -> FieldRequirement:
-    found = re.search(r"!=|==|=", term)
-    if found is None:
-        _refuse(f"invalid selector: '{text}'; can't understand '{term}'")
-    field = term[: found.start()]
-    path = tuple(_PATHS.get(field, field).split("."))
-    value = _unescaped(term[found.end() :])
-    return FieldRequirement(field, found[0] != "!=", value, path, _WHEN_MISSING.get(field, ""))
-
-
-def _unescaped(value: str) -> str:
-    r"""A value in which `\\`, `\,` and `\=` stand for what follows the backslash."""
-
-    def plain(match: re.Match[str]) -> str:
-        sequence = match[0]
-        if sequence in ("\\\\", "\\,", "\\="):
-            return sequence[1]
-        if sequence.startswith("\\"):
-            _refuse(f"invalid field selector: invalid escape sequence: {sequence}")
-        _refuse(f"invalid field selector: unescaped character in value: {ord(sequence)}")
-
-    return re.sub(r"\\.?|[,=]", plain, value, flags=re.DOTALL)

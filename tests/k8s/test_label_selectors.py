@@ -1,4 +1,4 @@
-"""Label and field selectors. The messages in the tables are those of a kube-apiserver."""
+"""Label selectors. The messages in the tables are those of a kube-apiserver."""
 
 import contextlib
 from typing import Any
@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.k8s import api_errors
-from windlass.localcluster.apiserver import selectors
+from windlass.k8s import api_errors, label_selectors
 
 LABELS = {"app": "web", "tier": "front", "n": "7", "example.com/role": "a.b_c", "in": "notin", "empty": ""}
 
@@ -86,13 +85,13 @@ NO_INTEGER = "for 'Gt', 'Lt' operators, the value must be an integer"
         ("in", True),
     ],
 )
-def test_labels_match(text: str, expected: bool) -> None:
-    assert selectors.parse_labels(text).matches(LABELS) is expected
+def test_selector_matches_labels(text: str, expected: bool) -> None:
+    assert label_selectors.parse(text).matches(LABELS) is expected
 
 
 @pytest.mark.parametrize(("text", "expected"), [("", True), (" ", True), ("a", False), ("!a", False)])
-def test_a_selector_of_everything(text: str, expected: bool) -> None:
-    assert selectors.parse_labels(text).is_everything is expected
+def test_only_empty_selector_matches_everything(text: str, expected: bool) -> None:
+    assert label_selectors.parse(text).is_everything is expected
 
 
 @pytest.mark.parametrize(
@@ -109,8 +108,8 @@ def test_a_selector_of_everything(text: str, expected: bool) -> None:
         ("!a=b", "found '=', expected: ',' or 'end of string'"),
     ],
 )
-def test_a_selector_of_labels_that_cannot_be_read(text: str, message: str) -> None:
-    assert refusal_of_labels(text) == (400, "BadRequest", message)
+def test_invalid_selector_is_rejected(text: str, message: str) -> None:
+    assert rejection_of(text) == (400, "BadRequest", message)
 
 
 @pytest.mark.parametrize(
@@ -159,146 +158,71 @@ def test_a_selector_of_labels_that_cannot_be_read(text: str, message: str) -> No
         ),
     ],
 )
-def test_a_requirement_of_labels_that_cannot_be_read(text: str, message: str) -> None:
-    assert refusal_of_labels(text) == (400, "BadRequest", f"unable to parse requirement: {message}")
+def test_invalid_requirement_is_rejected(text: str, message: str) -> None:
+    assert rejection_of(text) == (400, "BadRequest", f"unable to parse requirement: {message}")
 
 
-def refusal_of_labels(text: str) -> tuple[int, str, str]:
+def rejection_of(text: str) -> tuple[int, str, str]:
     with pytest.raises(api_errors.ApiError) as raised:
-        selectors.parse_labels(text)
+        label_selectors.parse(text)
     return raised.value.code, raised.value.reason, raised.value.message
 
 
 @given(st.text(alphabet="ab1-/.=!<>(), \tin", max_size=12))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     with contextlib.suppress(api_errors.ApiError):
-        assert selectors.parse_labels(text).is_everything is (not text.strip())
-
-
-POD = {
-    "metadata": {"name": "a,b=c\\d", "namespace": "default"},
-    "spec": {"nodeName": "n1", "hostNetwork": True, "containers": []},
-    "status": {"phase": "Running", "succeeded": 2},
-    "source": {"component": "kubelet"},
-}
-POD_FIELDS = (
-    "spec.nodeName",
-    "spec.hostNetwork",
-    "spec.unschedulable",
-    "spec.containers",
-    "status.phase",
-    "source",
-)
+        assert label_selectors.parse(text).is_everything is (not text.strip())
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("selector", "text", "expected"),
     [
-        ("", True),
-        (",", True),
-        ("status.phase=Running", True),
-        ("status.phase==Running", True),
-        ("status.phase!=Running", False),
-        ("status.phase=Pending", False),
-        ("status.phase!=Pending", True),
-        ("status.phase=Running,spec.nodeName=n1", True),
-        (",status.phase=Running,,spec.nodeName=n2,", False),
-        ("spec.nodeName=", False),
-        (r"metadata.name=a\,b\=c\\d", True),
-        (r"metadata.name!=a\,b\=c\\d,status.phase=Running", False),
-        ("metadata.name=a", False),
-        ("metadata.namespace=default", True),
-        ("spec.hostNetwork=true", True),
-        ("spec.unschedulable=false", True),
-        ("spec.containers=", True),
-        ("source=kubelet", True),
+        ({}, "", True),
+        ({"matchLabels": {"app": "web", "tier": "front"}}, "app=web,tier=front", True),
+        ({"matchLabels": {"app": "db"}}, "app=db", False),
+        (
+            {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]},
+            "app in (db,web)",
+            True,
+        ),
+        (
+            {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]},
+            "app notin (web)",
+            False,
+        ),
+        ({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["web"]}]}, "x notin (web)", True),
+        ({"matchExpressions": [{"key": "app", "operator": "Exists"}]}, "app", True),
+        ({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, "!app", False),
+        (
+            {
+                "matchLabels": {"tier": "front"},
+                "matchExpressions": [
+                    {"key": "app", "operator": "Exists"},
+                    {"key": "zone", "operator": "DoesNotExist"},
+                ],
+            },
+            "app,tier=front,!zone",
+            True,
+        ),
     ],
 )
-def test_fields_match(text: str, expected: bool) -> None:
-    assert selectors.parse_fields(text, POD_FIELDS).matches(POD) is expected
+def test_selector_object(selector: dict[str, Any], text: str, expected: bool) -> None:
+    assert label_selectors.from_object(selector).matches(LABELS) is expected
+    assert label_selectors.format_object(selector) == text
 
 
 @pytest.mark.parametrize(
-    ("obj", "expected"),
+    ("operator", "values", "expected"),
     [
-        ({}, True),
-        ({"spec": None}, True),
-        ({"spec": "odd"}, True),
-        ({"spec": {}}, True),
-        ({"spec": {"nodeName": ""}}, True),
-        ({"spec": {"nodeName": "n1"}}, False),
+        ("Gt", ["6"], True),
+        ("Gt", ["7"], False),
+        ("Lt", ["8"], True),
+        ("Lt", ["7"], False),
+        ("Gt", ["x"], False),
+        ("Gt", [], False),
+        ("Lt", ["9223372036854775808"], False),
     ],
 )
-def test_a_missing_field_is_empty(obj: dict[str, Any], expected: bool) -> None:
-    assert selectors.parse_fields("spec.nodeName=", POD_FIELDS).matches(obj) is expected
-
-
-@pytest.mark.parametrize(("succeeded", "text"), [({}, "0"), ({"succeeded": 2}, "2")])
-def test_jobs_by_their_successes(succeeded: dict[str, int], text: str) -> None:
-    selector = selectors.parse_fields(f"status.successful={text}", ("status.successful",))
-    assert selector.matches({"status": succeeded})
-    assert not selector.matches({"status": {"succeeded": 1}})
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("", None),
-        ("metadata.name=a", "a"),
-        ("status.phase=Running,metadata.name==a", "a"),
-        ("metadata.name!=a", None),
-        (r"metadata.name=a\,b", "a,b"),
-        ("metadata.namespace=a", None),
-    ],
-)
-def test_the_name_that_is_asked_for(text: str, name: str | None) -> None:
-    assert selectors.parse_fields(text, POD_FIELDS).name == name
-
-
-def test_the_requirements_of_a_field_selector() -> None:
-    requirements = selectors.parse_fields(r"status.phase!=A\,B,metadata.name=x", POD_FIELDS).requirements
-    assert [(each.field, each.equal, each.value) for each in requirements] == [
-        ("metadata.name", True, "x"),
-        ("status.phase", False, "A,B"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("foo", "invalid selector: 'foo'; can't understand 'foo'"),
-        ("metadata.name=x,foo", "invalid selector: 'metadata.name=x,foo'; can't understand 'foo'"),
-        ("foo=bar", "field label not supported: foo"),
-        ("=x", "field label not supported: "),
-        (" metadata.name=x", "field label not supported:  metadata.name"),
-        ("zoo=x,foo=x", "field label not supported: foo"),
-        ("metadata.name=a\\", "invalid field selector: invalid escape sequence: \\"),
-        ("metadata.name=a\\x", "invalid field selector: invalid escape sequence: \\x"),
-        ("metadata.name=a=b", "invalid field selector: unescaped character in value: 61"),
-    ],
-)
-def test_a_selector_of_fields_that_cannot_be_read(text: str, message: str) -> None:
-    with pytest.raises(api_errors.ApiError) as raised:
-        selectors.parse_fields(text, POD_FIELDS)
-    assert (raised.value.code, raised.value.reason, raised.value.message) == (400, "BadRequest", message)
-
-
-@pytest.mark.parametrize(
-    ("selectable", "is_custom", "message"),
-    [
-        ((), False, '"foo" is not a known field selector: only "metadata.name", "metadata.namespace"'),
-        ((), True, "field label not supported: foo"),
-        (("status.phase",), False, "field label not supported: foo"),
-        (("status.successful",), False, 'field label "foo" not supported for Job'),
-    ],
-)
-def test_an_unknown_field(selectable: tuple[str, ...], is_custom: bool, message: str) -> None:
-    with pytest.raises(api_errors.ApiError) as raised:
-        selectors.parse_fields("foo=bar", selectable, is_custom=is_custom)
-    assert (raised.value.code, raised.value.reason, raised.value.message) == (400, "BadRequest", message)
-
-
-@given(st.text(max_size=10))
-def test_any_escaped_value_comes_back(value: str) -> None:
-    escaped = value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
-    assert selectors.parse_fields(f"metadata.name={escaped}", ()).name == value
+def test_number_requirement(operator: str, values: list[str], expected: bool) -> None:
+    requirement = label_selectors.requirement_of({"key": "n", "operator": operator, "values": values})
+    assert requirement.matches(LABELS) is expected
