@@ -89,7 +89,7 @@ class EventRecorder:
         }
 
     def _put(self, event: Json, repeated: Callable[[Json], Json]) -> None:
-        kind = self._lifecycle.registry.stored_as(_EVENTS)
+        kind = self._lifecycle.registry.find_by_resource(_EVENTS)
         assert kind is not None  # noqa: S101 — it stands in the table
         name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
         try:

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from windlass.k8s import api_errors
 from windlass.localcluster.apiserver import bodies, credentials, pod_metrics, request_info, responses
-from windlass.localcluster.apiserver.handlers import Api
+from windlass.localcluster.apiserver.handlers import ResourceHandlers
 from windlass.localcluster.apiserver.kinds import definitions, table
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.meta_endpoints import MetaEndpoints
@@ -73,7 +73,7 @@ class ApiServer:
         self.url = ""
         # Somebody may be able to make room.
         self.on_store_failure: Callable[[], None] = lambda: None
-        self._api = Api(self.lifecycle, self.watches, body_seconds, self._settled)
+        self._api = ResourceHandlers(self.lifecycle, self.watches, body_seconds, self._settled)
         self._meta_endpoints = MetaEndpoints(self.registry, lambda: urlsplit(self.url).netloc)
         self._pod_metrics: PodMetrics | None = None
         self._runners: list[web.ServerRunner] = []
@@ -186,10 +186,10 @@ class ApiServer:
         try:
             info = request_info.parse(request.raw_path.partition("?")[0])
             if info is None:
-                return self._meta_endpoints.answer(request)
+                return self._meta_endpoints.handle(request)
             if self._pod_metrics is not None and info.group == pod_metrics.GROUP:
-                return await self._pod_metrics.answer(request, info)
-            response = await self._api.answer(request, info)
+                return await self._pod_metrics.handle(request, info)
+            response = await self._api.handle(request, info)
             await self._settled()
             return response
         except api_errors.ApiError as error:
@@ -248,8 +248,8 @@ class ApiServer:
 
 def refuse(error: api_errors.ApiError, request: web.BaseRequest) -> web.Response:
     wants_yaml = bodies.media_type_of(request.headers.get("Accept", "")) == bodies.YAML
-    form = responses.Form(bodies.YAML) if wants_yaml else responses.PLAIN
-    response = responses.response(error.code, bodies.encode(error.status()), form)
+    representation = responses.Representation(bodies.YAML) if wants_yaml else responses.DEFAULT
+    response = responses.response(error.code, bodies.encode(error.status()), representation)
     response.headers.update(error.headers)
     if error.code in (408, 413):
         # The rest of the body is not read, so nothing else can come on this connection.

@@ -13,7 +13,7 @@ from server_process import RunningServer, serving
 from windlass.localcluster.apiserver import bodies, selection, watches
 from windlass.localcluster.apiserver.kinds import table
 from windlass.localcluster.apiserver.kinds.kind import Kind
-from windlass.localcluster.apiserver.watches import Feed, Watch, Watches
+from windlass.localcluster.apiserver.watches import Watch, Watches, WatchStream
 from windlass.localcluster.store import Store
 from windlass.localcluster.store_types import CompactedError
 
@@ -49,8 +49,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
     one.close()
 
 
-def taken(feed: Feed) -> list[tuple[str, str, str]]:
-    lines = asyncio.run(feed.take(0)).splitlines()
+def taken(stream: WatchStream) -> list[tuple[str, str, str]]:
+    lines = asyncio.run(stream.take(0)).splitlines()
     events = [json.loads(line) for line in lines]
     return [
         (event["type"], event["object"]["metadata"]["name"], event["object"]["metadata"]["resourceVersion"])
@@ -62,29 +62,29 @@ def test_what_was_before_and_what_comes_meet_without_a_gap(store: Store) -> None
     all_watches = Watches(store)
     store.create("configmaps", "default/a", config_map("a"))
     store.create("configmaps", "default/b", config_map("b"))
-    feed = all_watches.open(watch(since=1), bytes)
+    stream = all_watches.open(watch(since=1), bytes)
     store.delete("configmaps", "default/a", expected=1)
 
-    assert taken(feed) == [("ADDED", "b", "2"), ("DELETED", "a", "3")]
+    assert taken(stream) == [("ADDED", "b", "2"), ("DELETED", "a", "3")]
 
 
 def test_an_object_that_stops_matching_is_gone_for_this_watch(store: Store) -> None:
-    feed = Watches(store).open(watch(labels="app=blue"), bytes)
+    stream = Watches(store).open(watch(labels="app=blue"), bytes)
     store.create("configmaps", "default/a", config_map("a", {"app": "red"}))
     store.update("configmaps", "default/a", config_map("a", {"app": "blue"}), expected=1)
     store.update("configmaps", "default/a", config_map("a", {"app": "blue"}, data={}), expected=2)
     store.update("configmaps", "default/a", config_map("a", {"app": "red"}), expected=3)
     store.delete("configmaps", "default/a", expected=4)
 
-    assert taken(feed) == [("ADDED", "a", "2"), ("MODIFIED", "a", "3"), ("DELETED", "a", "4")]
+    assert taken(stream) == [("ADDED", "a", "2"), ("MODIFIED", "a", "3"), ("DELETED", "a", "4")]
 
 
 def test_one_namespace_hears_nothing_of_another(store: Store) -> None:
-    feed = Watches(store).open(watch(namespace="ns"), bytes)
+    stream = Watches(store).open(watch(namespace="ns"), bytes)
     store.create("configmaps", "ns-a/a", config_map("a"))
     store.create("configmaps", "ns/b", config_map("b"))
 
-    assert taken(feed) == [("ADDED", "b", "2")]
+    assert taken(stream) == [("ADDED", "b", "2")]
 
 
 def test_a_version_that_is_forgotten_is_refused(store: Store) -> None:
@@ -102,34 +102,34 @@ def test_a_version_that_is_forgotten_is_refused(store: Store) -> None:
 
 def test_who_lies_too_far_behind_is_let_go(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "MAX_QUEUED_BYTES", 10_000)
-    feed = Watches(store).open(watch(), bytes)
+    stream = Watches(store).open(watch(), bytes)
     for number in range(40):
         store.create("configmaps", f"default/{number}", config_map(str(number), data={"x": "x" * 1000}))
 
-    assert feed.is_behind
-    assert len(asyncio.run(feed.take(0))) < 12_000
+    assert stream.is_overflowed
+    assert len(asyncio.run(stream.take(0))) < 12_000
 
 
 def test_who_left_costs_nothing(store: Store) -> None:
     all_watches, asked = Watches(store), watch()
-    feed = all_watches.open(asked, bytes)
-    all_watches.leave(asked, feed)
+    stream = all_watches.open(asked, bytes)
+    all_watches.remove(asked, stream)
     store.create("configmaps", "default/a", config_map("a"))
 
-    assert taken(feed) == []
+    assert taken(stream) == []
 
 
 def test_nobody_hears_of_what_is_not_committed(tmp_path: Path) -> None:
     scheduled: list[Any] = []
     store = Store(tmp_path / "cluster.db", schedule=scheduled.append)
-    feed = Watches(store).open(watch(), bytes)
+    stream = Watches(store).open(watch(), bytes)
     store.create("configmaps", "default/a", config_map("a"))
     store.create("configmaps", "default/b", config_map("b"))
-    assert taken(feed) == []
+    assert taken(stream) == []
     assert len(scheduled) == 1
 
     scheduled.pop()()
-    assert taken(feed) == [("ADDED", "a", "1"), ("ADDED", "b", "2")]
+    assert taken(stream) == [("ADDED", "a", "1"), ("ADDED", "b", "2")]
     store.close()
 
 
@@ -175,8 +175,8 @@ def test_show_is_asked_once_for_each_event(store: Store) -> None:
         shown.append(body)
         return body
 
-    feed = Watches(store).open(watch(), show)
+    stream = Watches(store).open(watch(), show)
     created = store.create("configmaps", "default/a", config_map("a"))
 
     assert shown == [created]
-    assert bodies.decode_stored(asyncio.run(feed.take(0)).splitlines()[0])["type"] == "ADDED"
+    assert bodies.decode_stored(asyncio.run(stream.take(0)).splitlines()[0])["type"] == "ADDED"

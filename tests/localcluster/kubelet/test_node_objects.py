@@ -28,7 +28,7 @@ class World:
         node_objects.keep(self.lifecycle, nodes.nodes(Machine(**facts), count, self.lifecycle.now()))
 
     def create(self, resource: str, obj: Json) -> None:
-        kind = self.server.registry.stored_as(resource)
+        kind = self.server.registry.find_by_resource(resource)
         assert kind is not None
         namespace = "default" if kind.namespaced else ""
         self.lifecycle.create(kind, namespace, obj, WriteOptions())
@@ -40,7 +40,7 @@ class World:
             self.change("pods", name, lambda pod: {**pod, "status": {**pod["status"], "phase": phase}})
 
     def change(self, resource: str, name: str, change: Any) -> None:
-        kind = self.server.registry.stored_as(resource)
+        kind = self.server.registry.find_by_resource(resource)
         assert kind is not None
         self.lifecycle.amend(kind, "default" if kind.namespaced else "", name, change)
 

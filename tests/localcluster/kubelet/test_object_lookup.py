@@ -60,7 +60,7 @@ class Cluster:
         return others
 
     def _kind(self, resource: str) -> Any:
-        return self.server.registry.stored_as(resource)
+        return self.server.registry.find_by_resource(resource)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ class Cluster:
         self.scheduler = Scheduler(self.lifecycle)
 
     def kind(self, resource: str) -> Any:
-        return self.server.registry.stored_as(resource)
+        return self.server.registry.find_by_resource(resource)
 
     def create(self, resource: str, obj: Json, namespace: str = "default") -> None:
         self.lifecycle.create(self.kind(resource), namespace, obj, WriteOptions())

@@ -19,7 +19,7 @@ _STALE = "the object has been modified; please apply your changes to the latest 
 _metadata_schema = typed.compile_type("V1ObjectMeta", {})
 
 
-def as_version(kind: Kind, obj: Object) -> Object:
+def convert_to_version(kind: Kind, obj: Object) -> Object:
     """An object as one version of its kind shows it now."""
     if kind.reads_through_schema:
         kind.schema.prune(obj)
@@ -29,7 +29,7 @@ def as_version(kind: Kind, obj: Object) -> Object:
     return {**obj, "apiVersion": kind.api_version}
 
 
-def received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
+def decode(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
     """The object that was sent: of this kind, without what the kind does not know, and with its defaults."""
     check_identity(kind, given)
     meta = given.get("metadata")
@@ -51,13 +51,15 @@ def received(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, 
     return new, warnings if options.field_validation == "Warn" else ()
 
 
-def changed(kind: Kind, change: Change, old: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
+def apply_change(
+    kind: Kind, change: Change, old: Object, options: WriteOptions
+) -> tuple[Object, tuple[str, ...]]:
     """What a change makes of an object. A patch that leaves no object of the kind is at error as a whole."""
     if not isinstance(change, Patch):
-        return received(kind, change(old), options)
+        return decode(kind, change(old), options)
     changed = change(old)
     try:
-        return received(kind, changed, options)
+        return decode(kind, changed, options)
     except ApiError as error:
         if error.code != 400 or options.field_validation == "Strict":
             raise
@@ -201,7 +203,7 @@ def _desired(kind: Kind, obj: Object, field: str) -> object:
     return obj.get(field)
 
 
-def refuse(kind: Kind, name: str, errors: list[FieldError]) -> None:
+def raise_if_invalid(kind: Kind, name: str, errors: list[FieldError]) -> None:
     if errors:
         # The same may have been found in two ways.
         raise api_errors.invalid(kind.group, kind.kind, name, list(dict.fromkeys(errors)))

@@ -30,7 +30,7 @@ GATEWAY = "10.86.0.1"
 ADDRESSES = (*LOOPBACK, GATEWAY)
 _DAYS = 3650
 # What is shorter was cut off, and must not open the door to everybody.
-_SHORTEST_TOKEN = 32
+_MIN_TOKEN_LENGTH = 32
 
 
 class Credentials(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ def load_or_create(folder: Path) -> Credentials:
     certificate, key, token = folder / "server.crt", folder / "server.key", folder / "token"
     if not (certificate.exists() and key.exists()):
         _make_certificate(certificate, key)
-    if not token.exists() or len(token.read_text()) < _SHORTEST_TOKEN:
+    if not token.exists() or len(token.read_text()) < _MIN_TOKEN_LENGTH:
         write_private(token, secrets.token_urlsafe(32).encode())
     return Credentials(certificate, key, token.read_text())
 

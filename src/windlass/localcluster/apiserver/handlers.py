@@ -24,19 +24,19 @@ from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.apiserver.openapi import discovery
 from windlass.localcluster.apiserver.options import (
     delete_options,
-    is_true,
-    resource_version,
-    whole_number,
+    parse_boolean,
+    parse_integer,
+    parse_resource_version,
     write_options,
 )
 from windlass.localcluster.apiserver.request_info import RequestInfo
-from windlass.localcluster.apiserver.responses import Form
+from windlass.localcluster.apiserver.responses import Representation
 from windlass.localcluster.apiserver.strategy import Change, Object
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
 from windlass.localcluster.apiserver.watches import Watch, Watches
 from windlass.localcluster.store_types import CompactedError, object_key
 
-Settled = Callable[[], Awaitable[None]]
+WaitCommitted = Callable[[], Awaitable[None]]
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -49,23 +49,23 @@ class Call(msgspec.Struct, frozen=True):
     body: RequestBody
 
     @property
-    def form(self) -> Form:
-        return responses.form_of(self.request.headers.get("Accept", ""), self.query)
+    def representation(self) -> Representation:
+        return responses.negotiate(self.request.headers.get("Accept", ""), self.query)
 
 
-class Api:
+class ResourceHandlers:
     def __init__(
         self,
         lifecycle: Lifecycle,
         watches: Watches,
         body_seconds: float,
-        settled: Settled,
+        wait_committed: WaitCommitted,
     ) -> None:
         self._lifecycle = lifecycle
         self._watches = watches
         self.runtime: PodRuntime | None = None
         self._body_seconds = body_seconds
-        self._settled = settled
+        self._wait_committed = wait_committed
         self._on_object: dict[str, Callable[[Call], Awaitable[web.StreamResponse]]] = {
             "GET": self._get,
             "PUT": self._update,
@@ -78,9 +78,9 @@ class Api:
             "DELETE": self._delete_collection,
         }
 
-    async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest, info: RequestInfo) -> web.StreamResponse:
         kind = self._lifecycle.registry.find(info.group, info.version, info.plural)
-        if kind is None or not _is_a_path_of(kind, info):
+        if kind is None or not _has_valid_scope(kind, info):
             raise api_errors.no_such_path()
         _check_name(info.name)
         _check_name(info.namespace)
@@ -103,26 +103,32 @@ class Api:
 
     async def _get(self, call: Call) -> web.StreamResponse:
         body = self._lifecycle.get(call.kind, call.info.namespace, call.info.name)
-        form = call.form
-        return responses.response(200, responses.object_body(call.kind, body, form, self._now()), form)
+        representation = call.representation
+        return responses.response(
+            200, responses.object_body(call.kind, body, representation, self._now()), representation
+        )
 
     async def _list_or_watch(self, call: Call) -> web.StreamResponse:
-        chosen = _selection(call)
-        if is_true(call.query.get("watch", "")):
-            return await self._watch(call, chosen)
-        form = call.form
-        listed = lists.listed(self._lifecycle.store, call.kind, call.info.namespace, chosen, call.query)
-        return responses.response(200, responses.list_body(call.kind, listed, form, self._now()), form)
+        selected = _selection(call)
+        if parse_boolean(call.query.get("watch", "")):
+            return await self._watch(call, selected)
+        representation = call.representation
+        listed = lists.list_objects(
+            self._lifecycle.store, call.kind, call.info.namespace, selected, call.query
+        )
+        return responses.response(
+            200, responses.list_body(call.kind, listed, representation, self._now()), representation
+        )
 
     async def _create(self, call: Call) -> web.StreamResponse:
         return self._store_new(call, call.body.as_object(), "CreateOptions")
 
     def _store_new(self, call: Call, given: Object, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
-        form = call.form
+        representation = call.representation
         written = self._lifecycle.create(call.kind, call.info.namespace, given, options)
-        shown = responses.object_body(call.kind, written.body, form, self._now())
-        return responses.response(201, shown, form, written.warnings)
+        shown = responses.object_body(call.kind, written.body, representation, self._now())
+        return responses.response(201, shown, representation, written.warnings)
 
     async def _update(self, call: Call) -> web.StreamResponse:
         given = call.body.as_object()
@@ -140,27 +146,29 @@ class Api:
 
     def _write(self, call: Call, change: Change, options_kind: str) -> web.StreamResponse:
         options = write_options(call.query, options_kind)
-        form, info = call.form, call.info
+        representation, info = call.representation, call.info
         written = self._lifecycle.update(
             call.kind, info.namespace, info.name, change, options, info.subresource
         )
-        shown = responses.object_body(call.kind, written.body, form, self._now())
-        return responses.response(200, shown, form, written.warnings)
+        shown = responses.object_body(call.kind, written.body, representation, self._now())
+        return responses.response(200, shown, representation, written.warnings)
 
     async def _delete(self, call: Call) -> web.StreamResponse:
         options = delete_options(call.query, call.body.as_options())
-        form, info, kind = call.form, call.info, call.kind
+        representation, info, kind = call.representation, call.info, call.kind
         deleted = self._lifecycle.delete(kind, info.namespace, info.name, options)
         if deleted.is_gone and not kind.strategy.returns_deleted_object:
-            return responses.response(200, bodies.encode(_went(kind, deleted.body)), form)
+            return responses.response(
+                200, bodies.encode(_deletion_status(kind, deleted.body)), representation
+            )
         is_accepted = not deleted.is_gone and options.orphan is False
-        shown = responses.object_body(kind, deleted.body, form, self._now())
-        return responses.response(202 if is_accepted else 200, shown, form)
+        shown = responses.object_body(kind, deleted.body, representation, self._now())
+        return responses.response(202 if is_accepted else 200, shown, representation)
 
     async def _delete_collection(self, call: Call) -> web.StreamResponse:
         options = delete_options(call.query, call.body.as_options())
-        kind, namespace, form = call.kind, call.info.namespace, call.form
-        listed = lists.listed(self._lifecycle.store, kind, namespace, _selection(call), call.query)
+        kind, namespace, representation = call.kind, call.info.namespace, call.representation
+        listed = lists.list_objects(self._lifecycle.store, kind, namespace, _selection(call), call.query)
         for body in listed.bodies:
             meta = bodies.decode_stored(body)["metadata"]
             try:
@@ -168,7 +176,9 @@ class Api:
             except api_errors.ApiError as error:
                 if error.code != 404:
                     raise
-        return responses.response(200, responses.list_body(kind, listed, form, self._now()), form)
+        return responses.response(
+            200, responses.list_body(kind, listed, representation, self._now()), representation
+        )
 
     async def _on_subresource(self, call: Call) -> web.StreamResponse:
         name, method = call.info.subresource, call.request.method
@@ -181,53 +191,55 @@ class Api:
             if handler is None or method == "DELETE":
                 raise api_errors.method_not_allowed()
             return await handler(call)
-        served = subresources.SERVED[name]
-        if method not in served.methods:
+        subresource = subresources.HANDLERS[name]
+        if method not in subresource.methods:
             raise api_errors.method_not_allowed()
         obj = self._lifecycle.read(call.kind, call.info.namespace, call.info.name)
-        asked = subresources.Asked(
+        subresource_call = subresources.SubresourceCall(
             call.request, call.kind, obj, call.query, call.body, self._lifecycle, self.runtime
         )
-        return await served.answer(asked)
+        return await subresource.handle(subresource_call)
 
-    async def _watch(self, call: Call, chosen: selection.Selection) -> web.StreamResponse:
-        watch = _watch_of(call, chosen)
+    async def _watch(self, call: Call, selected: selection.Selection) -> web.StreamResponse:
+        watch = _watch_of(call, selected)
         response = web.StreamResponse(
             headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
         )
         response.enable_chunked_encoding()
-        show = responses.event_transform(call.kind, call.form, self._now)
+        transform = responses.event_transform(call.kind, call.representation, self._now)
         try:
-            feed = self._watches.open(watch, show)
+            stream = self._watches.open(watch, transform)
         except CompactedError:
             await response.prepare(call.request)
-            await response.write(watches.error_line(watches.too_old(watch.since or 0, self._lifecycle.store)))
+            await response.write(
+                watches.error_line(watches.expired_status(watch.since or 0, self._lifecycle.store))
+            )
             await response.write_eof()
             return response
         transport = call.request.transport
         if transport is not None:
-            feed.let_go = transport.abort
+            stream.abort = transport.abort
         try:
             # What it begins with may have been written in this very turn.
-            await self._settled()
+            await self._wait_committed()
             await response.prepare(call.request)
-            await self._send(watch, feed, response)
+            await self._send(watch, stream, response)
             await response.write_eof()
         except (ConnectionError, TimeoutError):
             # Gone, or so slow that it must come back: what it has not read is not kept.
             if transport is not None:
                 transport.abort()
         finally:
-            self._watches.leave(watch, feed)
+            self._watches.remove(watch, stream)
         return response
 
-    async def _send(self, watch: Watch, feed: watches.Feed, response: web.StreamResponse) -> None:
+    async def _send(self, watch: Watch, stream: watches.WatchStream, response: web.StreamResponse) -> None:
         clock = asyncio.get_running_loop().time
         end = clock() + watch.seconds
         pause = watches.BOOKMARK_INTERVAL_SECONDS if watch.with_bookmarks else watch.seconds
-        while not feed.is_closed and not feed.is_behind:
-            lines = await feed.take(min(pause, end - clock()))
-            if not lines and watch.with_bookmarks and not feed.is_closed:
+        while not stream.is_closed and not stream.is_overflowed:
+            lines = await stream.take(min(pause, end - clock()))
+            if not lines and watch.with_bookmarks and not stream.is_closed:
                 lines = watches.bookmark_line(watch.kind, self._lifecycle.store.committed_version)
             if lines:
                 async with asyncio.timeout(min(watches.WRITE_TIMEOUT_SECONDS, max(end - clock(), 1))):
@@ -247,7 +259,7 @@ def _query_of(text: str) -> dict[str, str]:
     return query
 
 
-def _is_a_path_of(kind: Kind, info: RequestInfo) -> bool:
+def _has_valid_scope(kind: Kind, info: RequestInfo) -> bool:
     if kind.namespaced:
         return bool(info.namespace) or not info.name
     return not info.namespace
@@ -268,31 +280,31 @@ def _selection(call: Call) -> selection.Selection:
     return selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), call.kind)
 
 
-def _watch_of(call: Call, chosen: selection.Selection) -> Watch:
+def _watch_of(call: Call, selected: selection.Selection) -> Watch:
     query = call.query
     text = query.get("resourceVersion") or "0"
-    version = resource_version(text)
+    version = parse_resource_version(text)
     seconds = min(
-        whole_number("timeoutSeconds", query.get("timeoutSeconds") or "0"),
+        parse_integer("timeoutSeconds", query.get("timeoutSeconds") or "0"),
         10 * watches.DEFAULT_TIMEOUT_SECONDS,
     )
     sends_initial = query.get("sendInitialEvents", "")
-    with_bookmarks = is_true(query.get("allowWatchBookmarks", ""))
-    begins_with_all = text == "0" or is_true(sends_initial)
-    if sends_initial and not is_true(sends_initial):
+    with_bookmarks = parse_boolean(query.get("allowWatchBookmarks", ""))
+    begins_with_all = text == "0" or parse_boolean(sends_initial)
+    if sends_initial and not parse_boolean(sends_initial):
         begins_with_all = False
     return Watch(
         kind=call.kind,
         namespace=call.info.namespace,
-        selection=chosen,
+        selection=selected,
         since=None if begins_with_all else version,
         with_bookmarks=with_bookmarks,
         seconds=float(seconds) if seconds > 0 else watches.DEFAULT_TIMEOUT_SECONDS,
-        sends_initial_events=is_true(sends_initial) and with_bookmarks,
+        sends_initial_events=parse_boolean(sends_initial) and with_bookmarks,
     )
 
 
-def _went(kind: Kind, body: bytes) -> Object:
+def _deletion_status(kind: Kind, body: bytes) -> Object:
     meta = bodies.decode_stored(body)["metadata"]
     details = {"name": meta["name"], "group": kind.group, "kind": kind.plural, "uid": meta["uid"]}
     if not kind.group:

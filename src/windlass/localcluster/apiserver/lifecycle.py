@@ -24,7 +24,7 @@ from windlass.localcluster.store_types import AlreadyExistsError, object_key
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 # Of a longer one the end could not be written.
-_LONGEST_GRACE = 100 * 365 * 24 * 3600
+_MAX_GRACE = 100 * 365 * 24 * 3600
 # What the server alone says of a new object, whatever the client sent.
 _OURS = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
@@ -32,14 +32,14 @@ _OURS = (
 )
 
 
-class Written(msgspec.Struct, frozen=True):
+class WriteResult(msgspec.Struct, frozen=True):
     """What a write came to: the object as it is now."""
 
     body: bytes
     warnings: tuple[str, ...] = ()
 
 
-class Deleted(msgspec.Struct, frozen=True):
+class DeleteResult(msgspec.Struct, frozen=True):
     """What a deletion came to: is the object gone, and what it is or was."""
 
     is_gone: bool
@@ -76,7 +76,7 @@ class Lifecycle:
         else:
             self._namespaces[name] = metadata.is_going(body)
 
-    # The world that a strategy sees
+    # The cluster that a strategy sees
 
     def now(self) -> str:
         return format_time(self.clock())
@@ -97,11 +97,11 @@ class Lifecycle:
 
     # Writing
 
-    def create(self, kind: Kind, namespace: str, given: Object, options: WriteOptions) -> Written:
-        if kind.is_going:
+    def create(self, kind: Kind, namespace: str, given: Object, options: WriteOptions) -> WriteResult:
+        if kind.is_terminating:
             why = "create not allowed while custom resource definition is terminating"
             raise api_errors.forbidden(kind.group, kind.plural, _name_of(given), why)
-        new, warnings = admission.received(kind, given, options)
+        new, warnings = admission.decode(kind, given, options)
         meta = new["metadata"]
         admission.check_namespace(kind, meta, namespace)
         self._check_namespace_takes(kind, namespace, meta.get("name", ""))
@@ -128,20 +128,20 @@ class Lifecycle:
             *admission.shape_errors(kind, new),
             *kind.strategy.validate(new),
         ]
-        admission.refuse(kind, meta.get("name", ""), errors)
+        admission.raise_if_invalid(kind, meta.get("name", ""), errors)
         return self._store_new(kind, namespace, new, options, warnings)
 
     def _store_new(
         self, kind: Kind, namespace: str, new: Object, options: WriteOptions, warnings: tuple[str, ...]
-    ) -> Written:
+    ) -> WriteResult:
         name = new["metadata"]["name"]
         place = object_key(namespace, name)
         if options.is_dry_run:
             if self.store.get(kind.resource, place) is not None:
                 raise self._taken(kind, place, name)
-            return Written(bodies.encode(new), warnings)
+            return WriteResult(bodies.encode(new), warnings)
         try:
-            return Written(self.store.create(kind.resource, place, new), warnings)
+            return WriteResult(self.store.create(kind.resource, place, new), warnings)
         except AlreadyExistsError as error:
             raise self._taken(kind, place, name) from error
 
@@ -160,13 +160,13 @@ class Lifecycle:
         change: Change,
         options: WriteOptions,
         subresource: str = "",
-    ) -> Written:
+    ) -> WriteResult:
         """Replace an object by what `change` makes of it."""
         stored = self.get(kind, namespace, name)
         old = bodies.decode_stored(stored)
         # A second copy, since what `change` returns may hold parts of what it was given.
-        new, warnings = admission.changed(
-            kind, change, admission.as_version(kind, bodies.decode_stored(stored)), options
+        new, warnings = admission.apply_change(
+            kind, change, admission.convert_to_version(kind, bodies.decode_stored(stored)), options
         )
         meta = new["metadata"]
         admission.check_path(kind, meta, namespace, name)
@@ -196,7 +196,7 @@ class Lifecycle:
                 *kind.strategy.validate(new),
                 *kind.strategy.validate_update(new, old),
             ]
-        admission.refuse(kind, name, errors)
+        admission.raise_if_invalid(kind, name, errors)
         return self._store_changed(kind, namespace, stored, old, new, options, warnings)
 
     def amend(
@@ -206,7 +206,7 @@ class Lifecycle:
         name: str,
         change: Change,
         options: WriteOptions = WriteOptions(),  # noqa: B008 — a frozen value
-    ) -> Written:
+    ) -> WriteResult:
         """What the cluster itself does to an object, which no rule for clients forbids."""
         stored = self.get(kind, namespace, name)
         old, copied = bodies.decode_stored(stored), bodies.decode_stored(stored)
@@ -221,26 +221,26 @@ class Lifecycle:
         new: Object,
         options: WriteOptions,
         warnings: tuple[str, ...],
-    ) -> Written:
+    ) -> WriteResult:
         new["apiVersion"] = old["apiVersion"]
         if kind.strategy.has_generation and admission.is_spec_changed(kind, new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         version = old["metadata"]["resourceVersion"]
         new["metadata"]["resourceVersion"] = version
         if new == old:
-            return Written(stored, warnings)
+            return WriteResult(stored, warnings)
         if options.is_dry_run:
-            return Written(bodies.encode(new), warnings)
+            return WriteResult(bodies.encode(new), warnings)
         place = object_key(namespace, new["metadata"]["name"])
-        if _may_go(kind, new):
+        if _is_removable(kind, new):
             # The object as its last change left it is never stored: the deletion is that change.
             self.store.delete(kind.resource, place, int(version))
-            return Written(bodies.encode(new), warnings)
-        return Written(self.store.update(kind.resource, place, new, int(version)), warnings)
+            return WriteResult(bodies.encode(new), warnings)
+        return WriteResult(self.store.update(kind.resource, place, new, int(version)), warnings)
 
     # Deleting
 
-    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> Deleted:
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions) -> DeleteResult:
         stored = self.get(kind, namespace, name)
         obj = bodies.decode_stored(stored)
         meta = obj["metadata"]
@@ -252,18 +252,18 @@ class Lifecycle:
         self._mark(kind, obj, options)
         version = int(old_meta["resourceVersion"])
         place = object_key(namespace, name)
-        if _may_go(kind, obj):
+        if _is_removable(kind, obj):
             if not options.is_dry_run:
                 self.store.delete(kind.resource, place, version)
             if not kind.strategy.is_graceful:
-                return Deleted(True, self._last_state(kind, stored, options))
+                return DeleteResult(True, self._last_state(kind, stored, options))
             if "deletionTimestamp" in old_meta:
                 # It was going already: that it goes now is one more change.
                 meta["resourceVersion"] = str(self.store.version)
-            return Deleted(True, bodies.encode(obj))
+            return DeleteResult(True, bodies.encode(obj))
         if meta == old_meta or options.is_dry_run:
-            return Deleted(False, bodies.encode(obj))
-        return Deleted(False, self.store.update(kind.resource, place, obj, version))
+            return DeleteResult(False, bodies.encode(obj))
+        return DeleteResult(False, self.store.update(kind.resource, place, obj, version))
 
     def _last_state(self, kind: Kind, body: bytes, options: DeleteOptions) -> bytes:
         """Return a deleted object as clients see it: as it was, with the version of its deletion."""
@@ -278,15 +278,15 @@ class Lifecycle:
         meta = obj["metadata"]
         _set_propagation(kind, meta, options)
         grace = kind.strategy.grace_seconds(obj, options.grace_seconds)
-        is_going = "deletionTimestamp" in meta
-        if is_going and grace >= meta.get("deletionGracePeriodSeconds", 0):
+        is_terminating = "deletionTimestamp" in meta
+        if is_terminating and grace >= meta.get("deletionGracePeriodSeconds", 0):
             return
-        meta["deletionTimestamp"] = format_time(self.clock() + timedelta(seconds=min(grace, _LONGEST_GRACE)))
+        meta["deletionTimestamp"] = format_time(self.clock() + timedelta(seconds=min(grace, _MAX_GRACE)))
         kind.strategy.mark_deleted(obj, self)
         if kind.strategy.marks_deletion_itself:
             return
         meta["deletionGracePeriodSeconds"] = grace
-        if kind.strategy.has_generation and not is_going:
+        if kind.strategy.has_generation and not is_terminating:
             meta["generation"] = meta.get("generation", 0) + 1
 
     def _name(self, meta: Object) -> None:
@@ -297,10 +297,10 @@ class Lifecycle:
     def _check_namespace_takes(self, kind: Kind, namespace: str, name: str) -> None:
         if not kind.namespaced:
             return
-        is_going = self._namespaces.get(namespace)
-        if is_going is None:
+        is_terminating = self._namespaces.get(namespace)
+        if is_terminating is None:
             raise api_errors.not_found("", "namespaces", namespace)
-        if not is_going:
+        if not is_terminating:
             return
         why = f"unable to create new content in namespace {namespace} because it is being terminated"
         error = api_errors.forbidden(kind.group, kind.plural, name, why)
@@ -346,7 +346,7 @@ def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:
         meta["finalizers"] = finalizers
 
 
-def _may_go(kind: Kind, obj: Object) -> bool:
+def _is_removable(kind: Kind, obj: Object) -> bool:
     meta = obj["metadata"]
     is_held = bool(meta.get("finalizers")) or kind.strategy.is_held(obj)
     return "deletionTimestamp" in meta and not is_held and meta.get("deletionGracePeriodSeconds", 0) == 0

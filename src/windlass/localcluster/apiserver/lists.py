@@ -8,7 +8,7 @@ import msgspec
 
 from windlass.k8s import api_errors, metadata
 from windlass.localcluster.apiserver.kinds.kind import Kind
-from windlass.localcluster.apiserver.options import resource_version, whole_number
+from windlass.localcluster.apiserver.options import parse_integer, parse_resource_version
 from windlass.localcluster.apiserver.selection import Selection
 from windlass.localcluster.store import Store
 from windlass.localcluster.store_types import CompactedError, Page, object_key
@@ -17,7 +17,7 @@ from windlass.localcluster.store_types import CompactedError, Page, object_key
 _BATCH = 500
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListResult(msgspec.Struct, frozen=True):
     """Objects and the metadata of their list."""
 
     bodies: list[bytes]
@@ -31,10 +31,10 @@ class _Token(msgspec.Struct, frozen=True):
     after: str
 
 
-def listed(
+def list_objects(
     store: Store, kind: Kind, namespace: str, selection: Selection, query: Mapping[str, str]
-) -> Listed:
-    limit = max(whole_number("limit", query.get("limit") or "0"), 0)
+) -> ListResult:
+    limit = max(parse_integer("limit", query.get("limit") or "0"), 0)
     _check_options(query)
     token = _decode_token(query["continue"]) if query.get("continue") else None
     if token and not token.after.startswith(f"{namespace}/" if namespace else ""):
@@ -51,7 +51,7 @@ def listed(
         metadata["continue"] = _encode_token(_Token(page.version, page.last))
         if selection.is_everything:
             metadata["remainingItemCount"] = page.remaining
-    return Listed(page.bodies, metadata)
+    return ListResult(page.bodies, metadata)
 
 
 def _selected(
@@ -119,7 +119,7 @@ def _check_options(query: Mapping[str, str]) -> None:
 def _exact_version(store: Store, query: Mapping[str, str]) -> int | None:
     text = query.get("resourceVersion") or "0"
     match = query.get("resourceVersionMatch", "")
-    version = resource_version(text)
+    version = parse_resource_version(text)
     if version > store.version:
         message = f"Too large resource version: {version}, current: {store.version}"
         raise api_errors.ApiError(504, "Timeout", f"Timeout: {message}", {"retryAfterSeconds": 1})

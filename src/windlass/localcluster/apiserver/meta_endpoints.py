@@ -30,7 +30,7 @@ class MetaEndpoints:
         self._added = kinds
         self._made.clear()
 
-    def answer(self, request: web.BaseRequest) -> web.Response:
+    def handle(self, request: web.BaseRequest) -> web.Response:
         """Raises 404 for a path that is not one of these."""
         parts = request.path.strip("/").split("/")
         if request.method not in ("GET", "HEAD"):

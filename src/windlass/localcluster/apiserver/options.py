@@ -9,7 +9,7 @@ from windlass.k8s import api_errors
 
 _VERSION = re.compile("[0-9]{1,18}")
 _INT64 = range(-(2**63), 2**63)
-_LONGEST_NUMBER = 20
+_MAX_NUMBER = 20
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
@@ -99,31 +99,31 @@ def delete_options(query: Mapping[str, str], body: object) -> DeleteOptions:
 def _from_query(query: Mapping[str, str]) -> dict[str, object]:
     found: dict[str, object] = {}
     if grace := query.get("gracePeriodSeconds"):
-        found["gracePeriodSeconds"] = whole_number("gracePeriodSeconds", grace)
+        found["gracePeriodSeconds"] = parse_integer("gracePeriodSeconds", grace)
     if propagation := query.get("propagationPolicy"):
         found["propagationPolicy"] = propagation
     if orphan := query.get("orphanDependents"):
-        found["orphanDependents"] = is_true(orphan)
+        found["orphanDependents"] = parse_boolean(orphan)
     return found
 
 
-def resource_version(text: str) -> int:
+def parse_resource_version(text: str) -> int:
     if not _VERSION.fullmatch(text):
         raise api_errors.bad_request(f"Invalid value: {api_errors.shown(text[:100])}: not a resource version")
     return int(text)
 
 
-def whole_number(name: str, text: str) -> int:
+def parse_integer(name: str, text: str) -> int:
     try:
-        number = int(text[:_LONGEST_NUMBER])
+        number = int(text[:_MAX_NUMBER])
     except ValueError:
         number = _INT64.stop
-    if number in _INT64 and len(text) <= _LONGEST_NUMBER:
+    if number in _INT64 and len(text) <= _MAX_NUMBER:
         return number
     raise api_errors.bad_request(
         f'strconv.ParseInt: parsing "{text[:100]}": invalid syntax ({name} must be a whole number of 64 bits)'
     )
 
 
-def is_true(text: str) -> bool:
+def parse_boolean(text: str) -> bool:
     return text.lower() in ("1", "t", "true")

@@ -15,7 +15,7 @@ from windlass.localcluster import usage
 from windlass.localcluster.apiserver import bodies, lists, responses, selection
 from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
-from windlass.localcluster.apiserver.options import is_true
+from windlass.localcluster.apiserver.options import parse_boolean
 from windlass.localcluster.apiserver.request_info import RequestInfo
 from windlass.localcluster.apiserver.schemas import structural
 from windlass.localcluster.apiserver.strategy import Strategy
@@ -55,22 +55,24 @@ class PodMetrics:
         self._lifecycle = lifecycle
         self._meter = meter
 
-    async def answer(self, request: web.BaseRequest, info: RequestInfo) -> web.Response:
+    async def handle(self, request: web.BaseRequest, info: RequestInfo) -> web.Response:
         kind = next((each for each in KINDS if each.plural == info.plural), None)
-        if kind is None or info.version != VERSION or not _is_a_path_of(kind, info):
+        if kind is None or info.version != VERSION or not _has_valid_scope(kind, info):
             raise api_errors.no_such_path()
         query = dict(reversed(parse_qsl(request.query_string, keep_blank_values=True)))
-        is_watch = not info.name and is_true(query.get("watch", ""))
+        is_watch = not info.name and parse_boolean(query.get("watch", ""))
         if request.method != "GET" or is_watch:
             raise api_errors.method_not_allowed()
-        form = responses.form_of(request.headers.get("Accept", ""), query)
+        representation = responses.negotiate(request.headers.get("Accept", ""), query)
         measured = self._lifecycle.registry.find("", "v1", info.plural)
         assert measured is not None  # noqa: S101 — both stand in the table
         if info.name:
-            return responses.response(200, bodies.encode(await self._one(kind, measured, info)), form)
-        chosen = selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), measured)
+            return responses.response(
+                200, bodies.encode(await self._one(kind, measured, info)), representation
+            )
+        selected = selection.parse(query.get("labelSelector", ""), query.get("fieldSelector", ""), measured)
         reading = await self._meter.reading()
-        listed = lists.listed(self._lifecycle.store, measured, info.namespace, chosen, {})
+        listed = lists.list_objects(self._lifecycle.store, measured, info.namespace, selected, {})
         items = [_metrics(kind, decode_meta(body).metadata, reading) for body in listed.bodies]
         document = {
             "kind": kind.list_kind,
@@ -78,7 +80,7 @@ class PodMetrics:
             "metadata": {},
             "items": [item for item in items if item is not None],
         }
-        return responses.response(200, bodies.encode(document), form)
+        return responses.response(200, bodies.encode(document), representation)
 
     async def _one(self, kind: Kind, measured: Kind, info: RequestInfo) -> dict[str, Any]:
         reading = await self._meter.reading()
@@ -90,7 +92,7 @@ class PodMetrics:
         return {"kind": kind.kind, "apiVersion": kind.api_version, **found}
 
 
-def _is_a_path_of(kind: Kind, info: RequestInfo) -> bool:
+def _has_valid_scope(kind: Kind, info: RequestInfo) -> bool:
     if info.subresource or "/" in info.name + info.namespace:
         return False
     return bool(info.namespace) or not info.name if kind.namespaced else not info.namespace

@@ -19,9 +19,9 @@ from windlass.k8s import types as k8s_types
 from windlass.localcluster.apiserver.strategy import Object
 
 _MAGIC = b"k8s\0"
-_DEEPEST = 100
+_MAX_DEPTH = 100
 # Zero, false or empty means something here: in Go they are pointers.
-_MEANT = frozenset(
+_POINTER_FIELDS = frozenset(
     (
         *("activeDeadlineSeconds", "allowPrivilegeEscalation", "automountServiceAccountToken"),
         *("backoffLimit", "blockOwnerDeletion", "completions", "controller", "defaultMode"),
@@ -48,7 +48,7 @@ _SIGNED = ("int32", "int64")
 Fields = dict[str, tuple[str, str, str]]
 
 
-class _UnreadableError(Exception):
+class _MalformedError(Exception):
     """The bytes are not what they are said to be."""
 
 
@@ -61,7 +61,7 @@ def decode(body: bytes) -> Object:
         name = _message_name(api_version, kind)
         obj: Object = {"apiVersion": api_version, "kind": kind}
         return obj | _message(raw, name, 0)
-    except (_UnreadableError, IndexError, UnicodeDecodeError, OverflowError, ValueError) as error:
+    except (_MalformedError, IndexError, UnicodeDecodeError, OverflowError, ValueError) as error:
         raise api_errors.bad_request(f"the body is not Kubernetes' protobuf: {error}") from error
 
 
@@ -89,15 +89,15 @@ def _envelope(data: bytes) -> tuple[str, str, bytes]:
 
 
 def _message(data: bytes, name: str, depth: int) -> Object:
-    if depth > _DEEPEST:
-        raise _UnreadableError("it is nested too deeply")
+    if depth > _MAX_DEPTH:
+        raise _MalformedError("it is nested too deeply")
     fields = _fields()[name]
     found: Object = {}
     for number, value in _entries(data):
         if str(number) not in fields:
             # Of a newer release. What is reported back, or empty, may be left out; what is asked for may not.
             if value and not name.endswith("Status"):
-                raise _UnreadableError(f"{name} has no field {number} that is known here; send JSON")
+                raise _MalformedError(f"{name} has no field {number} that is known here; send JSON")
             continue
         field, shape, kind = fields[str(number)]
         if shape == "map":
@@ -110,7 +110,9 @@ def _message(data: bytes, name: str, depth: int) -> Object:
 
 
 def _put(found: Object, name: str, field: str, kind: str, value: Any) -> None:
-    if value is None or (value in ("", 0, False) and not isinstance(value, dict) and field not in _MEANT):
+    if value is None or (
+        value in ("", 0, False) and not isinstance(value, dict) and field not in _POINTER_FIELDS
+    ):
         return
     if isinstance(value, dict) and field not in _json_fields(name):
         # In JSON, what is in this message stands beside the others.
@@ -180,7 +182,7 @@ def _int_or_string(data: bytes) -> int | str:
 def _entries(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a message: their numbers, and a whole number or bytes for each."""
     if isinstance(data, int):
-        raise _UnreadableError("a number stands where a message is expected")
+        raise _MalformedError("a number stands where a message is expected")
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -194,7 +196,7 @@ def _entries(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
         else:
             size = {1: 8, 5: 4}.get(form, len(data))
         if at + size > len(data):
-            raise _UnreadableError("it is cut off")
+            raise _MalformedError("it is cut off")
         yield number, data[at : at + size]
         at += size
 
@@ -203,7 +205,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
-            raise _UnreadableError("it is cut off")
+            raise _MalformedError("it is cut off")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift

@@ -28,10 +28,10 @@ class Registry:
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         return self._by_path.get((group, version, plural))
 
-    def called(self, api_version: str, kind: str) -> Kind | None:
+    def find_by_kind(self, api_version: str, kind: str) -> Kind | None:
         return self._by_name.get((api_version, kind))
 
-    def stored_as(self, resource: str) -> Kind | None:
+    def find_by_resource(self, resource: str) -> Kind | None:
         return self._by_resource.get(resource)
 
     def define(self, definition: str, kinds: tuple[Kind, ...]) -> None:

@@ -25,7 +25,7 @@ class Patch(msgspec.Struct, frozen=True):
         return self.apply(obj)
 
 
-class World(Protocol):
+class ClusterView(Protocol):
     """What a hook may ask of the cluster around its object."""
 
     def now(self) -> str:
@@ -78,10 +78,10 @@ class Strategy:
     def default(self, new: Object) -> None:
         """Fill in defaults that depend on other fields, on create and on update, before the two hooks below."""
 
-    def prepare_create(self, new: Object, world: World) -> None:
+    def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         """Fill in what the server decides. A status sent by the client has been removed before."""
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+    def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         """Fill in what the server decides, and carry over immutable fields that a client may leave out."""
 
     def prepare_status(self, new: Object, old: Object) -> None:
@@ -111,7 +111,7 @@ class Strategy:
         """Why an object may not be deleted; nothing when it may."""
         return ""
 
-    def mark_deleted(self, new: Object, world: World) -> None:
+    def mark_deleted(self, new: Object, cluster: ClusterView) -> None:
         """What else changes in an object that is deleted but stays for a while."""
 
     def is_held(self, obj: Object) -> bool:

@@ -17,7 +17,7 @@ from windlass.localcluster.apiserver.strategy import Object
 from windlass.localcluster.apiserver.streams import handlers
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SubresourceCall(msgspec.Struct, frozen=True):
     """A request for a subresource of an object that exists."""
 
     request: web.BaseRequest
@@ -42,80 +42,80 @@ class Asked(msgspec.Struct, frozen=True):
         return bodies.decode_stored(written.body)
 
 
-async def _scale(asked: Asked) -> web.StreamResponse:
-    paths = asked.kind.strategy.scale
+async def _scale(call: SubresourceCall) -> web.StreamResponse:
+    paths = call.kind.strategy.scale
     if paths is None:
         raise api_errors.no_such_path()
-    method = asked.request.method
+    method = call.request.method
     if method == "GET":
-        return _answer(200, scales.scale_of(asked.obj, paths))
+        return _respond(200, scales.scale_of(call.obj, paths))
     if method == "PUT":
-        given = asked.body.as_object()
+        given = call.body.as_object()
     else:
-        given = asked.body.as_patch("V1Scale")(scales.scale_of(asked.obj, paths))
-    changed = asked.update(lambda old: scales.with_scale(old, paths, given))
-    return _answer(200, scales.scale_of(changed, paths))
+        given = call.body.as_patch("V1Scale")(scales.scale_of(call.obj, paths))
+    changed = call.update(lambda old: scales.with_scale(old, paths, given))
+    return _respond(200, scales.scale_of(changed, paths))
 
 
-async def _binding(asked: Asked) -> web.StreamResponse:
-    given = asked.body.as_object()
+async def _binding(call: SubresourceCall) -> web.StreamResponse:
+    given = call.body.as_object()
     if not isinstance(given.get("metadata"), dict | None):
         raise api_errors.bad_request("metadata must be an object")
-    if (_name_in(given.get("metadata")) or asked.name) != asked.name:
+    if (_name_in(given.get("metadata")) or call.name) != call.name:
         raise api_errors.bad_request("name in URL does not match name in Binding object")
     node = _name_in(given.get("target"))
     if not node:
         raise api_errors.bad_request("target.name: Required value")
     annotations = (given.get("metadata") or {}).get("annotations") or {}
     _check_binding(node, annotations)
-    options = write_options(asked.query)
-    asked.lifecycle.amend(
-        asked.kind,
-        asked.namespace,
-        asked.name,
-        lambda pod: pods.bind(pod, node, annotations, asked.lifecycle),
+    options = write_options(call.query)
+    call.lifecycle.amend(
+        call.kind,
+        call.namespace,
+        call.name,
+        lambda pod: pods.bind(pod, node, annotations, call.lifecycle),
         options,
     )
-    return _answer(201, _success())
+    return _respond(201, _success())
 
 
-async def _eviction(asked: Asked) -> web.StreamResponse:
+async def _eviction(call: SubresourceCall) -> web.StreamResponse:
     """An eviction is a deletion: there are no disruption budgets to refuse it."""
-    given = asked.body.as_object()
-    options = delete_options(asked.query, given.get("deleteOptions"))
-    asked.lifecycle.delete(asked.kind, asked.namespace, asked.name, options)
-    return _answer(201, _success())
+    given = call.body.as_object()
+    options = delete_options(call.query, given.get("deleteOptions"))
+    call.lifecycle.delete(call.kind, call.namespace, call.name, options)
+    return _respond(201, _success())
 
 
-async def _log(asked: Asked) -> web.StreamResponse:
-    return await handlers.serve_log(asked.request, asked.obj, asked.runtime)
+async def _log(call: SubresourceCall) -> web.StreamResponse:
+    return await handlers.serve_log(call.request, call.obj, call.runtime)
 
 
-async def _exec(asked: Asked) -> web.StreamResponse:
-    return await handlers.serve_exec(asked.request, asked.obj, asked.runtime)
+async def _exec(call: SubresourceCall) -> web.StreamResponse:
+    return await handlers.serve_exec(call.request, call.obj, call.runtime)
 
 
-async def _attach(asked: Asked) -> web.StreamResponse:
-    return await handlers.serve_attach(asked.request, asked.obj, asked.runtime)
+async def _attach(call: SubresourceCall) -> web.StreamResponse:
+    return await handlers.serve_attach(call.request, call.obj, call.runtime)
 
 
-async def _port_forward(asked: Asked) -> web.StreamResponse:
-    return await handlers.serve_port_forward(asked.request, asked.obj, asked.runtime)
+async def _port_forward(call: SubresourceCall) -> web.StreamResponse:
+    return await handlers.serve_port_forward(call.request, call.obj, call.runtime)
 
 
-class Served(msgspec.Struct, frozen=True):
+class SubresourceHandler(msgspec.Struct, frozen=True):
     methods: tuple[str, ...]
-    answer: Callable[[Asked], Awaitable[web.StreamResponse]]
+    handle: Callable[[SubresourceCall], Awaitable[web.StreamResponse]]
 
 
-SERVED = {
-    "attach": Served(("GET", "POST"), _attach),
-    "binding": Served(("POST",), _binding),
-    "eviction": Served(("POST",), _eviction),
-    "exec": Served(("GET", "POST"), _exec),
-    "log": Served(("GET",), _log),
-    "portforward": Served(("GET", "POST"), _port_forward),
-    "scale": Served(("GET", "PATCH", "PUT"), _scale),
+HANDLERS = {
+    "attach": SubresourceHandler(("GET", "POST"), _attach),
+    "binding": SubresourceHandler(("POST",), _binding),
+    "eviction": SubresourceHandler(("POST",), _eviction),
+    "exec": SubresourceHandler(("GET", "POST"), _exec),
+    "log": SubresourceHandler(("GET",), _log),
+    "portforward": SubresourceHandler(("GET", "POST"), _port_forward),
+    "scale": SubresourceHandler(("GET", "PATCH", "PUT"), _scale),
 }
 
 
@@ -139,5 +139,5 @@ def _success() -> Object:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _answer(code: int, obj: Object) -> web.Response:
+def _respond(code: int, obj: Object) -> web.Response:
     return responses.response(code, bodies.encode(obj))

@@ -30,7 +30,7 @@ BOOKMARK_INTERVAL_SECONDS = 30.0
 # When nothing else is asked for.
 DEFAULT_TIMEOUT_SECONDS = 3600.0
 
-Show = Callable[[bytes], bytes]
+Transform = Callable[[bytes], bytes]
 
 
 class Watch(msgspec.Struct, frozen=True):
@@ -47,34 +47,34 @@ class Watch(msgspec.Struct, frozen=True):
     sends_initial_events: bool = False
 
 
-class Feed:
+class WatchStream:
     """The lines that wait for one client."""
 
-    def __init__(self, watch: Watch, show: Show, began: int) -> None:
+    def __init__(self, watch: Watch, transform: Transform, began: int) -> None:
         self._watch = watch
         # What it begins with holds all up to this version: only what comes after is news.
         self._began = max(began, watch.since or 0)
-        self._show = show
+        self._transform = transform
         self._prefix = f"{watch.namespace}/" if watch.namespace else ""
         self._lines: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._allowed_bytes = MAX_QUEUED_BYTES
         self._news = asyncio.Event()
-        self.is_behind = False
+        self.is_overflowed = False
         self.is_closed = False
         # Called when the client is let go in the middle of whatever is being sent to it.
-        self.let_go: Callable[[], None] = lambda: None
+        self.abort: Callable[[], None] = lambda: None
 
-    def offer(self, change: Change) -> None:
+    def add_change(self, change: Change) -> None:
         is_news = change.version > self._began and change.key.startswith(self._prefix)
-        if not is_news or self.is_behind or self.is_closed:
+        if not is_news or self.is_overflowed or self.is_closed:
             return
-        line = event_line(change, self._watch.selection, self._show)
+        line = event_line(change, self._watch.selection, self._transform)
         if line is not None:
             self._add(line)
-            self._drop_if_behind()
+            self._abort_if_overflowed()
 
-    def begin_with(self, line: bytes) -> None:
+    def add_initial(self, line: bytes) -> None:
         """All of the beginning is sent, however much it is: the limit is for what comes while the client reads."""
         self._lines.append(line)
         self._waiting_bytes += len(line)
@@ -86,11 +86,11 @@ class Feed:
         self._waiting_bytes += len(line)
         self._news.set()
 
-    def _drop_if_behind(self) -> None:
+    def _abort_if_overflowed(self) -> None:
         if self._waiting_bytes > self._allowed_bytes:
-            self.is_behind = True
+            self.is_overflowed = True
             self._lines.clear()
-            self.let_go()
+            self.abort()
 
     def close(self) -> None:
         self.is_closed = True
@@ -113,63 +113,67 @@ class Feed:
 
 
 class Watches:
-    """Hands every change of the store to the feeds that it concerns."""
+    """Hands every change of the store to the streams that it concerns."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._feeds: dict[str, set[Feed]] = {}
+        self._streams: dict[str, set[WatchStream]] = {}
         store.listen(self._on_change)
 
-    def open(self, watch: Watch, show: Show) -> Feed:
-        feed = Feed(watch, show, self._store.version)
-        for line in self._begin(watch, show):
-            feed.begin_with(line)
-        self._feeds.setdefault(watch.kind.resource, set()).add(feed)
-        return feed
+    def open(self, watch: Watch, transform: Transform) -> WatchStream:
+        stream = WatchStream(watch, transform, self._store.version)
+        for line in self._begin(watch, transform):
+            stream.add_initial(line)
+        self._streams.setdefault(watch.kind.resource, set()).add(stream)
+        return stream
 
-    def leave(self, watch: Watch, feed: Feed) -> None:
-        self._feeds[watch.kind.resource].discard(feed)
+    def remove(self, watch: Watch, stream: WatchStream) -> None:
+        self._streams[watch.kind.resource].discard(stream)
 
     def close(self, resource: str | None = None) -> None:
         """End every watch, or those of one kind."""
-        for name, feeds in self._feeds.items():
+        for name, streams in self._streams.items():
             if resource is None or name == resource:
-                for feed in feeds:
-                    feed.close()
+                for stream in streams:
+                    stream.close()
 
-    def _begin(self, watch: Watch, show: Show) -> Iterator[bytes]:
+    def _begin(self, watch: Watch, transform: Transform) -> Iterator[bytes]:
         if watch.since is None:
             for body in self._store.all(watch.kind.resource, watch.namespace):
                 if watch.selection.matches(body):
-                    yield _line(b"ADDED", show(body))
+                    yield _line(b"ADDED", transform(body))
             if watch.sends_initial_events:
                 yield bookmark_line(watch.kind, self._store.version, is_initial_end=True)
             return
         for change in self._store.changes(watch.kind.resource, watch.namespace, watch.since):
-            line = event_line(change, watch.selection, show)
+            line = event_line(change, watch.selection, transform)
             if line is not None:
                 yield line
 
     def _on_change(self, change: Change) -> None:
-        for feed in self._feeds.get(change.resource, ()):
+        for stream in self._streams.get(change.resource, ()):
             try:
-                feed.offer(change)
+                stream.add_change(change)
             except Exception:
                 # Others must not miss it because one asked for something that cannot be shown.
                 logger.exception("a watch of %s is ended", change.resource)
-                feed.close()
+                stream.close()
 
 
-def event_line(change: Change, selection: Selection, show: Show) -> bytes | None:
+def event_line(change: Change, selection: Selection, transform: Transform) -> bytes | None:
     """What one change is to somebody who sees only what the selection matches."""
     was_seen = change.before is not None and selection.matches(change.before)
     if change.after is None:
-        return _gone(change.before, change.version, show) if was_seen and change.before is not None else None
+        return (
+            _deleted_line(change.before, change.version, transform)
+            if was_seen and change.before is not None
+            else None
+        )
     is_seen = selection.matches(change.after)
     if is_seen:
-        return _line(b"MODIFIED" if was_seen else b"ADDED", show(change.after))
+        return _line(b"MODIFIED" if was_seen else b"ADDED", transform(change.after))
     if was_seen and change.before is not None:
-        return _gone(change.before, change.version, show)
+        return _deleted_line(change.before, change.version, transform)
     return None
 
 
@@ -185,7 +189,7 @@ def error_line(status: dict[str, object]) -> bytes:
     return _line(b"ERROR", bodies.encode(status))
 
 
-def too_old(since: int, store: Store) -> dict[str, object]:
+def expired_status(since: int, store: Store) -> dict[str, object]:
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -201,8 +205,8 @@ def _line(kind: bytes, body: bytes) -> bytes:
     return b'{"type":"' + kind + b'","object":' + body + b"}\n"
 
 
-def _gone(body: bytes, version: int, show: Show) -> bytes:
+def _deleted_line(body: bytes, version: int, transform: Transform) -> bytes:
     """An object that goes out of sight is shown as it last was, with the version at which it went."""
     obj = bodies.decode_stored(body)
     obj["metadata"]["resourceVersion"] = str(version)
-    return _line(b"DELETED", show(bodies.encode(obj)))
+    return _line(b"DELETED", transform(bodies.encode(obj)))

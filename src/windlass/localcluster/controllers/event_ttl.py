@@ -30,7 +30,7 @@ class Expiry:
                 logger.warning("old events could not be removed: %s", error)
 
     def sweep(self) -> None:
-        kind = self._lifecycle.registry.stored_as("events")
+        kind = self._lifecycle.registry.find_by_resource("events")
         oldest = format_time(self._lifecycle.clock() - KEPT)
         for body in self._lifecycle.store.all("events"):
             event = bodies.decode_stored(body)

@@ -121,7 +121,7 @@ class Collector:
 
     def _look_at(self, ref: ObjectRef) -> None:
         resource, key = ref
-        kind = self._lifecycle.registry.stored_as(resource)
+        kind = self._lifecycle.registry.find_by_resource(resource)
         body = self._store.get(resource, key)
         if kind is None or body is None:
             return
@@ -165,7 +165,7 @@ class Collector:
 
     def _dependents(self, uid: str) -> Iterator[tuple[Kind, Object]]:
         for resource, key in self._store.owned_by(uid):
-            kind = self._lifecycle.registry.stored_as(resource)
+            kind = self._lifecycle.registry.find_by_resource(resource)
             body = self._store.get(resource, key)
             if kind is not None and body is not None:
                 yield kind, bodies.decode_stored(body)
@@ -216,7 +216,7 @@ class Collector:
 
     def _owner_ref(self, reference: OwnerReference, namespace: str) -> ObjectRef | None:
         """Where an owner stands: in the namespace of its dependent, or in none. None: there is no telling."""
-        kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
+        kind = self._lifecycle.registry.find_by_kind(reference.api_version, reference.kind)
         if kind is None or (kind.namespaced and not namespace):
             return None
         return kind.resource, object_key(namespace if kind.namespaced else "", reference.name)
@@ -265,7 +265,7 @@ class Collector:
 
     def _empty_definition(self, kind: Kind, obj: Object) -> None:
         name = obj["metadata"]["name"]
-        custom = self._lifecycle.registry.stored_as(name)
+        custom = self._lifecycle.registry.find_by_resource(name)
         if custom is not None:
             self._delete_all(custom, "")
             if self._store.count(custom.resource):

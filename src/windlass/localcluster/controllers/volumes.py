@@ -98,7 +98,7 @@ class Volumes:
         return any(meta["name"] in claim_names(pod["spec"]) for pod in pods if not _is_finished(pod))
 
     def _amend(self, claim: Object, change: Amendment) -> None:
-        kind = self._lifecycle.registry.stored_as(_CLAIMS)
+        kind = self._lifecycle.registry.find_by_resource(_CLAIMS)
         meta = claim["metadata"]
         # By now somebody may have taken it away.
         if kind is None or self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}") is None:

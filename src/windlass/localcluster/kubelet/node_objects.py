@@ -99,6 +99,6 @@ def _failed(pod: Json, now: str) -> Json:
 
 
 def _kind(lifecycle: Lifecycle, resource: str) -> Kind:
-    kind = lifecycle.registry.stored_as(resource)
+    kind = lifecycle.registry.find_by_resource(resource)
     assert kind is not None  # noqa: S101 — they stand in the table
     return kind

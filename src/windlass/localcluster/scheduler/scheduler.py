@@ -177,7 +177,7 @@ class Scheduler:
         self._events.record_series(pending.pod, "Warning", "FailedScheduling", "Scheduling", message)
 
     def _kind(self, resource: str) -> Kind:
-        kind = self._lifecycle.registry.stored_as(resource)
+        kind = self._lifecycle.registry.find_by_resource(resource)
         assert kind is not None  # noqa: S101 — they stand in the table
         return kind
 

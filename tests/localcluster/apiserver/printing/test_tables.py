@@ -222,7 +222,7 @@ def _as(kind: str, version: str = "v1", group: str = "meta.k8s.io", more: str = 
     ],
 )
 def test_what_is_wanted(accept: str, expected: TableRequest | None) -> None:
-    assert tables.wanted(accept) == expected
+    assert tables.table_request(accept) == expected
 
 
 @pytest.mark.parametrize(
@@ -262,39 +262,41 @@ def test_unknown_form_is_not_acceptable(accept: str) -> None:
 
 def _refusal(accept: str) -> str:
     with pytest.raises(api_errors.ApiError) as caught:
-        tables.wanted(accept)
+        tables.table_request(accept)
     assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
     return caught.value.message
 
 
 def test_a_list_in_each_form() -> None:
     pods, metadata = [_object("a", spec={}), _object("b", spec={})], {"resourceVersion": "7", "continue": "c"}
-    partial = tables.list_as(_PARTIAL_LIST, _PODS, pods, metadata, now=_NOW)
+    partial = tables.convert_list(_PARTIAL_LIST, _PODS, pods, metadata, now=_NOW)
     assert partial == {
         "kind": "PartialObjectMetadataList",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
         "items": [tables.partial(pod) for pod in pods],
     }
-    assert [row["cells"][0] for row in tables.list_as(_TABLE, _PODS, pods, metadata, now=_NOW)["rows"]] == [
+    assert [
+        row["cells"][0] for row in tables.convert_list(_TABLE, _PODS, pods, metadata, now=_NOW)["rows"]
+    ] == [
         "a",
         "b",
     ]
     with pytest.raises(
         api_errors.ApiError, match=r"you requested PartialObjectMetadata, but .* is a list"
     ) as caught:
-        tables.list_as(_PARTIAL, _PODS, pods, metadata, now=_NOW)
+        tables.convert_list(_PARTIAL, _PODS, pods, metadata, now=_NOW)
     assert caught.value.code == 406
 
 
 def test_an_object_in_each_form() -> None:
     pod = _object("a", {"resourceVersion": "5"}, spec={})
-    assert tables.object_as(_PARTIAL, _PODS, pod, now=_NOW)["metadata"] is pod["metadata"]
-    first = tables.object_as(_TABLE, _PODS, pod, now=_NOW)
-    later = tables.object_as(_TABLE, _PODS, pod, with_columns=False, now=_NOW)
+    assert tables.convert_object(_PARTIAL, _PODS, pod, now=_NOW)["metadata"] is pod["metadata"]
+    first = tables.convert_object(_TABLE, _PODS, pod, now=_NOW)
+    later = tables.convert_object(_TABLE, _PODS, pod, with_columns=False, now=_NOW)
     assert first["metadata"] == later["metadata"] == {"resourceVersion": "5"}
     assert (len(first["rows"]), first["rows"]) == (1, later["rows"])
     assert (first["columnDefinitions"] is None, later["columnDefinitions"]) == (False, None)
     with pytest.raises(api_errors.ApiError, match="is not a list") as caught:
-        tables.object_as(_PARTIAL_LIST, _PODS, pod, now=_NOW)
+        tables.convert_object(_PARTIAL_LIST, _PODS, pod, now=_NOW)
     assert caught.value.code == 406

@@ -81,7 +81,7 @@ _CONTAINERS = {"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [
     ],
 )
 def test_containers(spec: dict[str, Any], asked: str, expected: str) -> None:
-    assert requests.container({"metadata": {"name": "web"}, "spec": spec}, asked) == expected
+    assert requests.container_name({"metadata": {"name": "web"}, "spec": spec}, asked) == expected
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_containers(spec: dict[str, Any], asked: str, expected: str) -> None:
 )
 def test_containers_that_there_are_not(asked: str, refusal: str) -> None:
     with pytest.raises(api_errors.ApiError) as caught:
-        requests.container({"metadata": {"name": "web"}, "spec": _CONTAINERS}, asked)
+        requests.container_name({"metadata": {"name": "web"}, "spec": _CONTAINERS}, asked)
     assert (caught.value.code, caught.value.message) == (400, refusal)
 
 

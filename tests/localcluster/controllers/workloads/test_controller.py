@@ -53,7 +53,7 @@ class Cluster:
         self.server.store.close()
 
     def kind(self, name: str) -> Any:
-        return self.server.registry.stored_as(RESOURCES.get(name, name))
+        return self.server.registry.find_by_resource(RESOURCES.get(name, name))
 
     async def create(self, body: dict[str, Any]) -> dict[str, Any]:
         given = copy.deepcopy(body)

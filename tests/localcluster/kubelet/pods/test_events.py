@@ -34,7 +34,7 @@ class World:
         self.lifecycle.clock = lambda: NOW + later
 
     def create_pod(self, namespace: str) -> Json:
-        kind = self.server.registry.stored_as("pods")
+        kind = self.server.registry.find_by_resource("pods")
         assert kind is not None
         containers = [{"name": "main", "image": "tf:1"}]
         spec = {"containers": containers, "initContainers": [{"name": "fetch", "image": "git"}]}
@@ -178,7 +178,7 @@ def test_a_long_message_is_cut(world: World) -> None:
 
 
 def test_a_namespace_that_is_going_gets_none(world: World) -> None:
-    namespaces = world.server.registry.stored_as("namespaces")
+    namespaces = world.server.registry.find_by_resource("namespaces")
     assert namespaces is not None
     world.lifecycle.create(namespaces, "", {"metadata": {"name": "gone"}}, WriteOptions())
     pod = world.create_pod("gone")

@@ -15,11 +15,11 @@ Spec = Mapping[str, Any]
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
-_MOST_NAMESERVERS = 3
+_MAX_NAMESERVERS = 3
 # Current releases allow 32 search paths of 2048 characters together.
-_MOST_SEARCHES = 32
-_LONGEST_SEARCHES = 2048
-_LARGEST_INT32 = 2**31 - 1
+_MAX_SEARCHES = 32
+_MAX_SEARCHES = 2048
+_MAX_INT32 = 2**31 - 1
 
 
 def errors(spec: Spec, path: str) -> Iterator[FieldError]:
@@ -79,7 +79,7 @@ def _name_errors(spec: Spec, path: str) -> Iterator[FieldError]:
 def _deadline_errors(spec: Spec, path: str) -> Iterator[FieldError]:
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None:
-        problems = formats.between(deadline, 1, _LARGEST_INT32)
+        problems = formats.between(deadline, 1, _MAX_INT32)
         yield from basics.invalid_values(f"{path}.activeDeadlineSeconds", deadline, problems)
 
 
@@ -104,8 +104,8 @@ def _dns_errors(spec: Spec, path: str) -> Iterator[FieldError]:
     if not config:
         return
     nameservers, searches = config.get("nameservers") or [], config.get("searches") or []
-    if len(nameservers) > _MOST_NAMESERVERS:
-        problem = f"must not have more than {_MOST_NAMESERVERS} nameservers"
+    if len(nameservers) > _MAX_NAMESERVERS:
+        problem = f"must not have more than {_MAX_NAMESERVERS} nameservers"
         yield api_errors.invalid_value(f"{path}.nameservers", nameservers, problem)
     for server, at in basics.indexed(nameservers, f"{path}.nameservers"):
         yield from basics.invalid_values(at, server, formats.ip_address(server))
@@ -116,13 +116,11 @@ def _dns_errors(spec: Spec, path: str) -> Iterator[FieldError]:
 
 
 def _search_errors(searches: list[str], path: str) -> Iterator[FieldError]:
-    if len(searches) > _MOST_SEARCHES:
-        problem = f"must not have more than {_MOST_SEARCHES} search paths"
+    if len(searches) > _MAX_SEARCHES:
+        problem = f"must not have more than {_MAX_SEARCHES} search paths"
         yield api_errors.invalid_value(path, searches, problem)
-    if len(" ".join(searches)) > _LONGEST_SEARCHES:
-        problem = (
-            f"must not have more than {_LONGEST_SEARCHES} characters (including spaces) in the search list"
-        )
+    if len(" ".join(searches)) > _MAX_SEARCHES:
+        problem = f"must not have more than {_MAX_SEARCHES} characters (including spaces) in the search list"
         yield api_errors.invalid_value(path, searches, problem)
     for search, at in basics.indexed(searches, path):
         yield from basics.invalid_values(at, search, formats.search_domain(search.removesuffix(".")))

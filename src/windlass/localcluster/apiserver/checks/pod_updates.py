@@ -14,7 +14,7 @@ _MAY_CHANGE = (
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-_LARGEST_INT32 = 2**31 - 1
+_MAX_INT32 = 2**31 - 1
 
 
 def errors(new: Spec, old: Spec) -> Iterator[FieldError]:
@@ -54,7 +54,7 @@ def _deadline_errors(new: int | None, old: int | None) -> Iterator[FieldError]:
                 field, "null", "must not update from a positive integer to nil value"
             )
         return
-    problems = formats.between(new, 0, _LARGEST_INT32)
+    problems = formats.between(new, 0, _MAX_INT32)
     yield from basics.invalid_values(field, new, problems)
     if not problems and old is not None and old < new:
         yield api_errors.invalid_value(field, new, "must be less than or equal to previous value")

@@ -8,7 +8,7 @@ from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics
 
 Context = Mapping[str, Any]
-_LARGEST_ID = 2**31 - 1
+_MAX_ID = 2**31 - 1
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
 
 
@@ -31,7 +31,7 @@ def pod_errors(spec: Mapping[str, Any], path: str) -> Iterator[FieldError]:
         yield from _host_ports_that_differ(spec.get("containers") or [], f"{path}.containers")
     yield from _identifiers(context, at, "fsGroup", "runAsUser", "runAsGroup")
     for group, field in basics.indexed(context.get("supplementalGroups"), f"{at}.supplementalGroups"):
-        yield from basics.invalid_values(field, group, formats.between(group, 0, _LARGEST_ID))
+        yield from basics.invalid_values(field, group, formats.between(group, 0, _MAX_ID))
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         problem = "ShareProcessNamespace and HostPID cannot both be enabled"
         yield api_errors.invalid_value(f"{path}.shareProcessNamespace", True, problem)
@@ -44,7 +44,7 @@ def _identifiers(context: Context, path: str, *keys: str) -> Iterator[FieldError
     for key in keys:
         value = context.get(key)
         if value is not None:
-            yield from basics.invalid_values(f"{path}.{key}", value, formats.between(value, 0, _LARGEST_ID))
+            yield from basics.invalid_values(f"{path}.{key}", value, formats.between(value, 0, _MAX_ID))
 
 
 def _host_ports_that_differ(containers: list[dict[str, Any]], path: str) -> Iterator[FieldError]:

@@ -18,8 +18,8 @@ _HOST_PATH_TYPES = (
     "Socket",
 )
 _MODE = "must be a number between 0 and 0777 (octal), both inclusive"
-_LONGEST_TOKEN_SECONDS = 2**32
-_SHORTEST_TOKEN_SECONDS = 600
+_MAX_TOKEN_SECONDS = 2**32
+_MIN_TOKEN_SECONDS = 600
 
 Source = Mapping[str, Any]
 
@@ -120,9 +120,9 @@ def _projection(projection: Source, path: str) -> Iterator[FieldError]:
     if token is None:
         return
     seconds, field = token.get("expirationSeconds", 0), f"{path}.serviceAccountToken.expirationSeconds"
-    if seconds < _SHORTEST_TOKEN_SECONDS:
+    if seconds < _MIN_TOKEN_SECONDS:
         yield api_errors.invalid_value(field, seconds, "may not specify a duration less than 10 minutes")
-    if seconds > _LONGEST_TOKEN_SECONDS:
+    if seconds > _MAX_TOKEN_SECONDS:
         yield api_errors.invalid_value(field, seconds, "may not specify a duration larger than 2^32 seconds")
     yield from basics.required_fields(token, f"{path}.serviceAccountToken", "path")
 

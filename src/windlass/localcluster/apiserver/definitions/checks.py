@@ -18,14 +18,14 @@ _SCOPES = ("Cluster", "Namespaced")
 _CONVERSIONS = ("None", "Webhook")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_LONGEST_WARNING = 256
+_MAX_WARNING = 256
 _COMMON = {
     "schema": "spec.validation",
     "subresources": "spec.subresources",
     "additionalPrinterColumns": "spec.additionalPrinterColumns",
 }
 # What would be lost if the schema of the status were taken out of the whole.
-_AT_THE_ROOT_BESIDE_A_STATUS = frozenset(
+_ROOT_KEYS_WITH_STATUS = frozenset(
     {
         *(
             "description",
@@ -170,8 +170,8 @@ def _warning_problems(warning: str | None, is_deprecated: bool) -> Iterator[str]
         yield "can only be set for deprecated versions"
     elif not warning:
         yield "must not be an empty string"
-    elif len(warning) > _LONGEST_WARNING:
-        yield f"must be <= {_LONGEST_WARNING} characters long"
+    elif len(warning) > _MAX_WARNING:
+        yield f"must be <= {_MAX_WARNING} characters long"
 
 
 def _storage_errors(versions: list[Object]) -> Iterator[FieldError]:
@@ -224,7 +224,7 @@ def _part_errors(version: Object, field: str, path: str) -> Iterator[FieldError]
 
 
 def _root_errors(schema: Object, path: str, has_status: bool) -> Iterator[FieldError]:
-    others = [key for key in schema if key not in _AT_THE_ROOT_BESIDE_A_STATUS]
+    others = [key for key in schema if key not in _ROOT_KEYS_WITH_STATUS]
     if has_status and others:
         why = f"{others[0]} is not allowed at the root of the schema if the status subresource is enabled"
         yield api_errors.invalid_value(path, others[0], why)

@@ -7,7 +7,7 @@ that one waits until it is updated.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from windlass.localcluster.apiserver.strategy import Object, World
+from windlass.localcluster.apiserver.strategy import ClusterView, Object
 
 _GROUP = "apiextensions.k8s.io"
 _PLURAL = "customresourcedefinitions"
@@ -19,14 +19,14 @@ def is_established(definition: Object) -> bool:
     return _has_condition(definition, "Established", "True")
 
 
-def is_refused(definition: Object) -> bool:
+def has_rejected_names(definition: Object) -> bool:
     return _has_condition(definition, "Established", "False")
 
 
-def accept(new: Object, world: World) -> None:
+def accept_names(new: Object, cluster: ClusterView) -> None:
     """Take the names that no other definition of the group has, and say whether those were all."""
     status, wanted = new["status"], new["spec"].get("names") or {}
-    others = [one for one in world.objects(_GROUP, _PLURAL) if _may_clash(one, new)]
+    others = [one for one in cluster.objects(_GROUP, _PLURAL) if _may_clash(one, new)]
     accepted = {"categories": wanted["categories"]} if wanted.get("categories") else {}
     why = ("True", "NoConflicts", "no conflicts found")
     for fields in (_RESOURCE_NAMES, _KIND_NAMES):
@@ -38,12 +38,12 @@ def accept(new: Object, world: World) -> None:
             elif wanted.get(field):
                 accepted[field] = wanted[field]
     status["acceptedNames"] = accepted
-    _set_condition(status, "NamesAccepted", *why, world)
+    _set_condition(status, "NamesAccepted", *why, cluster)
     if why[0] == "True":
         told = ("True", "InitialNamesAccepted", "the initial names have been accepted")
-        _set_condition(status, "Established", *told, world)
+        _set_condition(status, "Established", *told, cluster)
     elif not is_established(new):
-        _set_condition(status, "Established", "False", "NotAccepted", "not all names are accepted", world)
+        _set_condition(status, "Established", "False", "NotAccepted", "not all names are accepted", cluster)
 
 
 def _may_clash(other: Object, new: Object) -> bool:
@@ -62,9 +62,11 @@ def _has_condition(definition: Object, kind: str, status: str) -> bool:
     return any(one.get("type") == kind and one.get("status") == status for one in conditions)
 
 
-def _set_condition(status: Object, kind: str, value: str, reason: str, message: str, world: World) -> None:
+def _set_condition(
+    status: Object, kind: str, value: str, reason: str, message: str, cluster: ClusterView
+) -> None:
     former = next((one for one in status["conditions"] if one["type"] == kind), None)
-    since = former["lastTransitionTime"] if former and former["status"] == value else world.now()
+    since = former["lastTransitionTime"] if former and former["status"] == value else cluster.now()
     said = {"status": value, "lastTransitionTime": since, "reason": reason, "message": message}
     others = [one for one in status["conditions"] if one["type"] != kind]
     status["conditions"] = [*others, {"type": kind, **said}]

@@ -27,7 +27,7 @@ _INT_OR_STRING = "x-kubernetes-int-or-string"
 _LIST_TYPE = "x-kubernetes-list-type"
 _MAP_TYPE = "x-kubernetes-map-type"
 _MAP_KEYS = "x-kubernetes-list-map-keys"
-_OF_VALUE_VALIDATION = {
+_FORBIDDEN_IN_VALUE_VALIDATION = {
     **dict.fromkeys(("type", "title", "description", _MAP_KEYS), "must be empty to be structural"),
     **dict.fromkeys(
         ("additionalProperties", "default", _LIST_TYPE, _MAP_TYPE), "must be undefined to be structural"
@@ -240,7 +240,7 @@ def _structural_errors(schema: JsonSchema, path: str, level: str) -> Iterator[Fi
         yield from _structural_errors(additional, f"{path}.additionalProperties", "field")
     yield from _type_errors(schema, path, level)
     yield from _identity_errors(schema, path, level)
-    yield from _judging_errors(schema, path, is_judging=False, may_have_idiom=True)
+    yield from _value_validation_errors(schema, path, is_nested=False, may_have_idiom=True)
 
 
 def _type_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
@@ -282,8 +282,8 @@ def _identity_errors(schema: JsonSchema, path: str, level: str) -> Iterator[Fiel
         yield api_errors.forbidden_field(f"{path}.properties[metadata]", why)
 
 
-def _judging_errors(
-    schema: JsonSchema, path: str, *, is_judging: bool, may_have_idiom: bool
+def _value_validation_errors(
+    schema: JsonSchema, path: str, *, is_nested: bool, may_have_idiom: bool
 ) -> Iterator[FieldError]:
     """What is wrong with the parts of a schema that only judge values.
 
@@ -292,7 +292,7 @@ def _judging_errors(
     has_idiom = may_have_idiom and schema.get("anyOf") == _INTEGER_OR_STRING
     for branch, at in _value_validations(schema, path):
         if not (has_idiom and at.startswith(f"{path}.anyOf[")):
-            may_have_it_below = not is_judging and at == f"{path}.allOf[0]"
+            may_have_it_below = not is_nested and at == f"{path}.allOf[0]"
             yield from _nested_errors(branch, at, may_have_idiom=may_have_it_below)
     if schema.get("pattern"):
         try:
@@ -303,12 +303,12 @@ def _judging_errors(
 
 
 def _nested_errors(schema: JsonSchema, path: str, *, may_have_idiom: bool = False) -> Iterator[FieldError]:
-    yield from _judging_errors(schema, path, is_judging=True, may_have_idiom=may_have_idiom)
+    yield from _value_validation_errors(schema, path, is_nested=True, may_have_idiom=may_have_idiom)
     if isinstance(schema.get("items"), dict):
         yield from _nested_errors(schema["items"], f"{path}.items")
     for name, value in (schema.get("properties") or {}).items():
         yield from _nested_errors(value, f"{path}.properties[{name}]")
-    for key, why in _OF_VALUE_VALIDATION.items():
+    for key, why in _FORBIDDEN_IN_VALUE_VALIDATION.items():
         if schema.get(key) or (key in ("default", "additionalProperties") and schema.get(key) is not None):
             yield api_errors.forbidden_field(f"{path}.{key}", why)
     if "metadata" in (schema.get("properties") or {}):

@@ -8,7 +8,7 @@ from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, label_selectors
 from windlass.localcluster.apiserver.checks import resources as check_resources
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults
-from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
@@ -24,9 +24,9 @@ class ClaimStrategy(Strategy):
 
     def default(self, new: Object) -> None:
         resources = (new.get("spec") or {}).get("resources") or {}
-        pod_spec_defaults.write_amounts(resources, "limits", "requests")
+        pod_spec_defaults.canonicalize_quantities(resources, "limits", "requests")
 
-    def prepare_create(self, new: Object, world: World) -> None:
+    def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         meta = new["metadata"]
         if PROTECTION not in meta.get("finalizers", ()):
             meta["finalizers"] = [*meta.get("finalizers", ()), PROTECTION]

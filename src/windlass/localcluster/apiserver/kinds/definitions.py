@@ -13,7 +13,7 @@ from windlass.localcluster.apiserver.kinds import scales
 from windlass.localcluster.apiserver.kinds.kind import Column, Kind
 from windlass.localcluster.apiserver.schemas import structural, typed
 from windlass.localcluster.apiserver.schemas.defaults import DEFAULTS
-from windlass.localcluster.apiserver.strategy import Object, ScalePaths, Strategy, World
+from windlass.localcluster.apiserver.strategy import ClusterView, Object, ScalePaths, Strategy
 
 _AGE = Column(
     name="Age", type="date", path=".metadata.creationTimestamp", description="When the object was created"
@@ -32,7 +32,7 @@ _TERMINATING = {
     "reason": "InstanceDeletionPending",
     "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 }
-_MOST_REPLICAS = 2**31 - 1
+_MAX_REPLICAS = 2**31 - 1
 _schema = typed.compile_type("V1CustomResourceDefinition", DEFAULTS)
 
 
@@ -55,23 +55,23 @@ class DefinitionStrategy(Strategy):
             version.setdefault("served", False)
             version.setdefault("storage", False)
 
-    def prepare_create(self, new: Object, world: World) -> None:
+    def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         new["status"] = {"conditions": []}
-        definitions_names.accept(new, world)
+        definitions_names.accept_names(new, cluster)
         _remember_stored_version(new)
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+    def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         new.setdefault("status", {"conditions": []})
         if new["spec"].get("names") != new["status"].get("acceptedNames"):
-            definitions_names.accept(new, world)
+            definitions_names.accept_names(new, cluster)
         _remember_stored_version(new)
 
-    def mark_deleted(self, new: Object, world: World) -> None:
+    def mark_deleted(self, new: Object, cluster: ClusterView) -> None:
         meta, status = new["metadata"], new.setdefault("status", {})
         if CLEANUP not in meta.get("finalizers", ()):
             meta["finalizers"] = [*meta.get("finalizers", ()), CLEANUP]
         conditions = [one for one in status.get("conditions") or () if one["type"] != "Terminating"]
-        status["conditions"] = [*conditions, {**_TERMINATING, "lastTransitionTime": world.now()}]
+        status["conditions"] = [*conditions, {**_TERMINATING, "lastTransitionTime": cluster.now()}]
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
         return checks.name_errors(new)
@@ -117,8 +117,8 @@ def _replica_errors(obj: Object, path: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(path, value, "should be an integer")
     elif value < 0:
         yield api_errors.invalid_value(path, value, "should be a non-negative integer")
-    elif value > _MOST_REPLICAS:
-        yield api_errors.invalid_value(path, value, f"should be less than or equal to {_MOST_REPLICAS}")
+    elif value > _MAX_REPLICAS:
+        yield api_errors.invalid_value(path, value, f"should be less than or equal to {_MAX_REPLICAS}")
 
 
 def _group_errors(definition: Object) -> Iterable[FieldError]:
@@ -138,7 +138,7 @@ def _compile_errors(definition: Object) -> Iterable[FieldError]:
 
 def kinds_of(definition: Object) -> tuple[Kind, ...]:
     """A row for each version of a valid definition; none while its names are not accepted."""
-    if definitions_names.is_refused(definition):
+    if definitions_names.has_rejected_names(definition):
         return ()
     spec = definition["spec"]
     return tuple(_kind(definition, version) for version in spec["versions"])
@@ -166,7 +166,7 @@ def _kind(definition: Object, version: Object) -> Kind:
         selectable=tuple(
             field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
         ),
-        is_going="deletionTimestamp" in meta,
+        is_terminating="deletionTimestamp" in meta,
         is_served=bool(version.get("served")),
         reads_through_schema=meta.get("generation", 1) > 1,
         strategy=CustomStrategy(has_status=has_status, scale=_scale_paths(scale) if scale else None),

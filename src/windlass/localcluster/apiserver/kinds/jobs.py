@@ -8,7 +8,7 @@ from windlass.k8s.api_errors import FieldError
 from windlass.k8s.label_selectors import from_object
 from windlass.localcluster.apiserver.checks import basics, label_selectors, pod_specs
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults
-from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
 _RESTART_POLICIES = ("OnFailure", "Never")
 _COMPLETION_MODES = ("Indexed", "NonIndexed")
@@ -39,15 +39,15 @@ class JobStrategy(Strategy):
         spec.setdefault("backoffLimit", _NO_BACKOFF_LIMIT if has_index_limits else _BACKOFF_LIMIT)
         replaces_failed_only = spec.get("podFailurePolicy") is not None
         spec.setdefault("podReplacementPolicy", "Failed" if replaces_failed_only else "TerminatingOrFailed")
-        pod_spec_defaults.fill(spec.setdefault("template", {}).setdefault("spec", {}))
+        pod_spec_defaults.set_defaults(spec.setdefault("template", {}).setdefault("spec", {}))
 
-    def prepare_create(self, new: Object, world: World) -> None:
+    def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         if not new["spec"].get("manualSelector"):
             _generate_labels(new)
         _label(new)
         new["status"] = {}
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+    def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         _label(new)
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:

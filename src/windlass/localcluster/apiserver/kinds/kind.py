@@ -44,7 +44,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     selectable: tuple[str, ...] = ()
     strategy: Strategy
     # Is the definition of a custom kind being deleted, so that nothing new comes in?
-    is_going: bool = False
+    is_terminating: bool = False
     # A version that is not served has no path, but there may be objects of its kind.
     is_served: bool = True
     # Is it made when it is asked for, and never written or watched?

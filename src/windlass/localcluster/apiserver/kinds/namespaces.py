@@ -8,7 +8,7 @@ from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver import metadata
 from windlass.localcluster.apiserver.checks import basics
 from windlass.localcluster.apiserver.kinds.kind import Kind
-from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
 _OWN_FINALIZER = "kubernetes"
 _NAME_LABEL = "kubernetes.io/metadata.name"
@@ -26,14 +26,14 @@ class NamespaceStrategy(Strategy):
         if name := new["metadata"].get("name"):
             new["metadata"].setdefault("labels", {})[_NAME_LABEL] = name
 
-    def prepare_create(self, new: Object, world: World) -> None:
+    def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         finalizers = (new.get("spec") or {}).get("finalizers") or []
         if _OWN_FINALIZER not in finalizers:
             finalizers = [*finalizers, _OWN_FINALIZER]
         new["spec"] = {"finalizers": finalizers}
         new["status"] = {"phase": "Active"}
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+    def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         """Keep spec.finalizers: they change through /finalize only."""
         new["spec"] = old.get("spec", {})
 
@@ -43,17 +43,20 @@ class NamespaceStrategy(Strategy):
             yield from metadata.finalizer_name_errors(name, "spec.finalizers")
 
     def validate_status(self, new: Object, old: Object) -> Iterator[FieldError]:
-        is_going = bool(new["metadata"].get("deletionTimestamp"))
-        phase, expected = (new.get("status") or {}).get("phase", ""), "Terminating" if is_going else "Active"
+        is_terminating = bool(new["metadata"].get("deletionTimestamp"))
+        phase, expected = (
+            (new.get("status") or {}).get("phase", ""),
+            "Terminating" if is_terminating else "Active",
+        )
         if phase != expected:
-            state = "not empty" if is_going else "empty"
+            state = "not empty" if is_terminating else "empty"
             problem = f"may only be '{expected}' if `deletionTimestamp` is {state}"
             yield api_errors.invalid_value("status.Phase", phase, problem)
 
     def deletion_forbidden_reason(self, old: Object) -> str:
         return "this namespace may not be deleted" if old["metadata"]["name"] in _FOR_GOOD else ""
 
-    def mark_deleted(self, new: Object, world: World) -> None:
+    def mark_deleted(self, new: Object, cluster: ClusterView) -> None:
         new["status"] = {**(new.get("status") or {}), "phase": "Terminating"}
 
     def is_held(self, obj: Object) -> bool:

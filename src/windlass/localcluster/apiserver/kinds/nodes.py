@@ -8,9 +8,9 @@ from typing import Any
 from windlass.k8s import api_errors, formats
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, resources, scheduling
-from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
-_NOTHING_KNOWN: Object = {
+_EMPTY_STATUS: Object = {
     "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
     "nodeInfo": dict.fromkeys(
         (
@@ -43,17 +43,17 @@ class NodeStrategy(Strategy):
         elif spec.get("podCIDRs"):
             spec["podCIDR"] = spec["podCIDRs"][0]
 
-    def prepare_create(self, new: Object, world: World) -> None:
-        new["status"] = {**copy.deepcopy(_NOTHING_KNOWN), **new.get("status", {})}
-        _offer_all(new["status"])
+    def prepare_create(self, new: Object, cluster: ClusterView) -> None:
+        new["status"] = {**copy.deepcopy(_EMPTY_STATUS), **new.get("status", {})}
+        _default_allocatable(new["status"])
 
     def prepare_status(self, new: Object, old: Object) -> None:
-        _offer_all(new.setdefault("status", {}))
+        _default_allocatable(new.setdefault("status", {}))
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         yield from _taint_errors(spec.get("taints"))
-        yield from _range_errors(spec.get("podCIDRs") or [])
+        yield from _cidr_errors(spec.get("podCIDRs") or [])
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
         spec, former = new.get("spec") or {}, old.get("spec") or {}
@@ -93,9 +93,9 @@ def _taint_errors(taints: list[dict[str, Any]] | None) -> Iterator[FieldError]:
         seen.add((key, effect))
 
 
-def _range_errors(ranges: list[str]) -> Iterator[FieldError]:
+def _cidr_errors(ranges: list[str]) -> Iterator[FieldError]:
     for written, at in basics.indexed(ranges, "spec.podCIDRs"):
-        if not _is_range(written):
+        if not _is_cidr(written):
             yield api_errors.invalid_value(at, ranges, "must be valid CIDR")
     families = [":" in written for written in ranges]
     if len(families) != len(set(families)):
@@ -103,7 +103,7 @@ def _range_errors(ranges: list[str]) -> Iterator[FieldError]:
         yield api_errors.invalid_value("spec.podCIDRs", ranges, problem)
 
 
-def _is_range(written: str) -> bool:
+def _is_cidr(written: str) -> bool:
     try:
         ipaddress.ip_network(written, strict=False)
     except ValueError:
@@ -111,7 +111,7 @@ def _is_range(written: str) -> bool:
     return "/" in written
 
 
-def _offer_all(status: Object) -> None:
+def _default_allocatable(status: Object) -> None:
     """What a node has can be had, unless somebody said how much of it."""
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])

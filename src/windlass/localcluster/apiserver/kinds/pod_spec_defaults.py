@@ -15,15 +15,15 @@ _REFERENCE = re.compile(
 )
 
 
-def fill(spec: Object) -> None:
+def set_defaults(spec: Object) -> None:
     _mirror_service_account(spec)
-    for container in containers_of(spec):
+    for container in all_containers(spec):
         if not container.get("imagePullPolicy"):
             container["imagePullPolicy"] = pull_policy(container.get("image", ""))
         if spec.get("hostNetwork"):
             _open_host_ports(container)
-        write_amounts(container.get("resources") or {}, "limits", "requests")
-    write_amounts(spec, "overhead")
+        canonicalize_quantities(container.get("resources") or {}, "limits", "requests")
+    canonicalize_quantities(spec, "overhead")
     for volume in spec.get("volumes") or ():
         if not volume.keys() - {"name"}:
             volume["emptyDir"] = {}
@@ -31,13 +31,13 @@ def fill(spec: Object) -> None:
             volume["emptyDir"]["sizeLimit"] = quantities.canonical(volume["emptyDir"]["sizeLimit"])
 
 
-def containers_of(spec: Object) -> Iterator[dict[str, Any]]:
+def all_containers(spec: Object) -> Iterator[dict[str, Any]]:
     """Init containers too."""
     yield from spec.get("containers") or ()
     yield from spec.get("initContainers") or ()
 
 
-def write_amounts(holder: Object, *keys: str) -> None:
+def canonicalize_quantities(holder: Object, *keys: str) -> None:
     """Write each amount as the API does: `1000m` of a CPU is 1."""
     for key in keys:
         if holder.get(key):

@@ -12,7 +12,7 @@ from windlass.k8s import api_errors, quantities
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import containers, pod_specs, pod_updates
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults
-from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
 _GATED = {
     "reason": "SchedulingGated",
@@ -22,7 +22,7 @@ _GATED = {
 _PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _PASSING_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATED_SECONDS = 300
-_SHORTEST_GRACE = 1
+_MIN_GRACE = 1
 _COUNTED = ("cpu", "memory")
 _Amounts = dict[str, Decimal]
 
@@ -36,14 +36,14 @@ class PodStrategy(Strategy):
     def default(self, new: Object) -> None:
         _fill(new.setdefault("spec", {}))
 
-    def prepare_create(self, new: Object, world: World) -> None:
+    def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         spec = new["spec"]
         _fill_priority(new["metadata"].get("name", ""), spec)
         new["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
         if spec.get("schedulingGates"):
-            new["status"]["conditions"] = [_scheduled("False", world) | _GATED]
+            new["status"]["conditions"] = [_scheduled("False", cluster) | _GATED]
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+    def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         for key in ("priority", "preemptionPolicy"):
             if key in old["spec"]:
                 new["spec"].setdefault(key, old["spec"][key])
@@ -81,7 +81,7 @@ class PodStrategy(Strategy):
         return _not_negative(old["spec"].get("terminationGracePeriodSeconds", 0) if asked is None else asked)
 
 
-def bind(pod: Object, node: str, annotations: Mapping[str, str], world: World) -> Object:
+def bind(pod: Object, node: str, annotations: Mapping[str, str], cluster: ClusterView) -> Object:
     """The pod on its node, as pods/binding leaves it; raises when it cannot go there.
 
     The node is what an ordinary update may never change: whoever stores this does so without `validate_update`.
@@ -96,7 +96,7 @@ def bind(pod: Object, node: str, annotations: Mapping[str, str], world: World) -
         bound["metadata"].setdefault("annotations", {}).update(annotations)
     conditions = bound.setdefault("status", {}).setdefault("conditions", [])
     conditions[:] = [condition for condition in conditions if condition.get("type") != "PodScheduled"]
-    conditions.append(_scheduled("True", world))
+    conditions.append(_scheduled("True", cluster))
     return bound
 
 
@@ -111,12 +111,12 @@ def _what_prevents_binding(pod: Object) -> str:
     return ""
 
 
-def _scheduled(status: str, world: World) -> Object:
+def _scheduled(status: str, cluster: ClusterView) -> Object:
     return {
         "type": "PodScheduled",
         "status": status,
         "lastProbeTime": None,
-        "lastTransitionTime": world.now(),
+        "lastTransitionTime": cluster.now(),
     }
 
 
@@ -137,9 +137,9 @@ def _token_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 def _fill(spec: Object) -> None:
     spec.setdefault("enableServiceLinks", True)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
-        spec["terminationGracePeriodSeconds"] = _SHORTEST_GRACE
-    pod_spec_defaults.fill(spec)
-    for container in pod_spec_defaults.containers_of(spec):
+        spec["terminationGracePeriodSeconds"] = _MIN_GRACE
+    pod_spec_defaults.set_defaults(spec)
+    for container in pod_spec_defaults.all_containers(spec):
         resources = container.get("resources") or {}
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
@@ -185,7 +185,7 @@ def _qos_class(spec: dict[str, Any]) -> str:
     requests: _Amounts = {}
     limits: _Amounts = {}
     all_are_limited = True
-    for container in pod_spec_defaults.containers_of(spec):
+    for container in pod_spec_defaults.all_containers(spec):
         resources = container.get("resources") or {}
         _add(requests, _asked(resources.get("requests") or {}))
         own_limits = _asked(resources.get("limits") or {})

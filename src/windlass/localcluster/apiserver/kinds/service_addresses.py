@@ -21,7 +21,7 @@ _PORTS = range(30000, 32768)
 Spec = Mapping[str, Any]
 
 
-def give_family(spec: Object) -> Iterator[FieldError]:
+def set_ip_families(spec: Object) -> Iterator[FieldError]:
     """Set the address families and their policy. The cluster has IPv4 addresses only.
 
     A headless service without a selector gets no addresses from the cluster and may therefore have both families.
@@ -41,7 +41,7 @@ def give_family(spec: Object) -> Iterator[FieldError]:
             yield api_errors.invalid_value(at, family, "not configured on this cluster")
 
 
-def give_address(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
+def allocate_cluster_ip(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
     wanted = spec.get("clusterIP")
     if wanted == HEADLESS:
         return
@@ -65,13 +65,18 @@ def give_address(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
     yield api_errors.invalid_value(field, value, f"failed to allocate IP {wanted}: {problem}")
 
 
-def give_ports(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
-    taken = {_place(port) for other in others for port in other.get("ports") or () if port.get("nodePort")}
+def allocate_node_ports(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
+    taken = {
+        _protocol_and_port(port)
+        for other in others
+        for port in other.get("ports") or ()
+        if port.get("nodePort")
+    }
     taken |= {("TCP", other["healthCheckNodePort"]) for other in others if other.get("healthCheckNodePort")}
     for port, at in basics.indexed(spec.get("ports"), "spec.ports"):
         if port.get("nodePort"):
             yield from _node_port_errors(port, taken, f"{at}.nodePort")
-            taken.add(_place(port))
+            taken.add(_protocol_and_port(port))
     for port in spec.get("ports") or ():
         if not port.get("nodePort"):
             number = _free_port(port.get("protocol", ""), taken)
@@ -79,7 +84,7 @@ def give_ports(spec: Object, others: Iterable[Spec]) -> Iterator[FieldError]:
                 yield api_errors.forbidden_field("spec.ports", "all node ports are taken")
                 return
             port["nodePort"] = number
-            taken.add(_place(port))
+            taken.add(_protocol_and_port(port))
     needs_health_check = spec["type"] == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
     if needs_health_check and not spec.get("healthCheckNodePort"):
         number = _free_port("TCP", taken)
@@ -99,9 +104,9 @@ def _node_port_errors(port: Spec, taken: set[tuple[str, int]], field: str) -> It
         valid = f"{_PORTS.start}-{_PORTS.stop - 1}"
         problem = f"provided port is not in the valid range. The range of valid ports is {valid}"
         yield api_errors.invalid_value(field, number, problem)
-    elif _place(port) in taken:
+    elif _protocol_and_port(port) in taken:
         yield api_errors.invalid_value(field, number, "provided port is already allocated")
 
 
-def _place(port: Spec) -> tuple[str, int]:
+def _protocol_and_port(port: Spec) -> tuple[str, int]:
     return port.get("protocol", ""), port["nodePort"]

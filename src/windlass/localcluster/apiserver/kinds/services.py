@@ -7,32 +7,32 @@ from windlass.k8s import api_errors
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import services
 from windlass.localcluster.apiserver.kinds import service_addresses
-from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
 _AFFINITY_SECONDS = 10800
-_OPEN_TO_THE_OUTSIDE = ("NodePort", "LoadBalancer")
-_OF_ADDRESSES = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
-_OF_THE_OUTSIDE = ("externalTrafficPolicy", "healthCheckNodePort")
+_EXTERNAL_TYPES = ("NodePort", "LoadBalancer")
+_CLUSTER_IP_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
+_EXTERNAL_TRAFFIC_FIELDS = ("externalTrafficPolicy", "healthCheckNodePort")
 
 
 class ServiceStrategy(Strategy):
     allows_create_on_update = True
     returns_deleted_object = True
 
-    def prepare_create(self, new: Object, world: World) -> None:
+    def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         spec = new.setdefault("spec", {})
         _fill(spec)
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
         new["status"] = {"loadBalancer": {}}
-        _give_addresses(new, world)
+        _allocate(new, cluster)
 
-    def prepare_update(self, new: Object, old: Object, world: World) -> None:
+    def prepare_update(self, new: Object, old: Object, cluster: ClusterView) -> None:
         spec, former = new.setdefault("spec", {}), old["spec"]
-        _drop_what_the_type_no_longer_has(spec, former)
+        _drop_fields_of_former_type(spec, former)
         _fill(spec)
         _carry_over(spec, former)
-        _give_addresses(new, world)
+        _allocate(new, cluster)
 
     def prepare_status(self, new: Object, old: Object) -> None:
         if old["spec"].get("type") != "LoadBalancer":
@@ -76,7 +76,7 @@ def _fill(spec: Object) -> None:
     for port in spec.get("ports") or ():
         if port.get("targetPort") in (None, 0, ""):
             port["targetPort"] = port.get("port", 0)
-    if kind in _OPEN_TO_THE_OUTSIDE:
+    if kind in _EXTERNAL_TYPES:
         spec.setdefault("externalTrafficPolicy", "Cluster")
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
@@ -84,7 +84,7 @@ def _fill(spec: Object) -> None:
         spec.setdefault("internalTrafficPolicy", "Cluster")
 
 
-def _give_addresses(new: Object, world: World) -> None:
+def _allocate(new: Object, cluster: ClusterView) -> None:
     spec, meta = new["spec"], new["metadata"]
     if spec.get("type") == "ExternalName":
         return
@@ -93,22 +93,22 @@ def _give_addresses(new: Object, world: World) -> None:
         return
     others = [
         service["spec"]
-        for service in world.objects("", "services")
+        for service in cluster.objects("", "services")
         if service["metadata"]["uid"] != meta["uid"]
     ]
-    errors = [*service_addresses.give_family(spec), *service_addresses.give_address(spec, others)]
-    if spec["type"] in _OPEN_TO_THE_OUTSIDE and spec.get("allocateLoadBalancerNodePorts", True):
-        errors += service_addresses.give_ports(spec, others)
+    errors = [*service_addresses.set_ip_families(spec), *service_addresses.allocate_cluster_ip(spec, others)]
+    if spec["type"] in _EXTERNAL_TYPES and spec.get("allocateLoadBalancerNodePorts", True):
+        errors += service_addresses.allocate_node_ports(spec, others)
     if errors:
         raise api_errors.invalid("", "Service", meta.get("name", ""), errors)
 
 
-def _drop_what_the_type_no_longer_has(spec: Object, former: Object) -> None:
+def _drop_fields_of_former_type(spec: Object, former: Object) -> None:
     """Who changes the type of a service sends along what the server filled in for the old one."""
     if former["type"] != "ExternalName" and spec.get("type") == "ExternalName":
-        _drop_unchanged(spec, former, _OF_ADDRESSES)
-    if former["type"] in _OPEN_TO_THE_OUTSIDE and spec.get("type") not in _OPEN_TO_THE_OUTSIDE:
-        _drop_unchanged(spec, former, _OF_THE_OUTSIDE)
+        _drop_unchanged(spec, former, _CLUSTER_IP_FIELDS)
+    if former["type"] in _EXTERNAL_TYPES and spec.get("type") not in _EXTERNAL_TYPES:
+        _drop_unchanged(spec, former, _EXTERNAL_TRAFFIC_FIELDS)
         given = {port.get("nodePort") for port in former.get("ports") or ()}
         for port in spec.get("ports") or ():
             if port.get("nodePort") in given:
@@ -143,7 +143,7 @@ def _carry_over(spec: Object, former: Object) -> None:
     for key in ("ipFamilies", "ipFamilyPolicy"):
         if key in former:
             spec.setdefault(key, former[key])
-    if spec.get("type") in _OPEN_TO_THE_OUTSIDE:
+    if spec.get("type") in _EXTERNAL_TYPES:
         _keep_node_ports(spec.get("ports") or [], former.get("ports") or [])
 
 

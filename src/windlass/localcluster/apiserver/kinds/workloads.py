@@ -7,7 +7,7 @@ from windlass.k8s import api_errors, formats
 from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.checks import basics, label_selectors, pod_specs
 from windlass.localcluster.apiserver.kinds import pod_spec_defaults, scales
-from windlass.localcluster.apiserver.strategy import Object, Strategy, World
+from windlass.localcluster.apiserver.strategy import ClusterView, Object, Strategy
 
 _DEFAULT_ROLLING_PERCENTAGE = "25%"
 _POD_MANAGEMENT_POLICIES = ("OrderedReady", "Parallel")
@@ -30,9 +30,9 @@ class _WorkloadStrategy(Strategy):
 
     def default(self, new: Object) -> None:
         spec: Object = new.setdefault("spec", {})
-        pod_spec_defaults.fill(spec.setdefault("template", {}).setdefault("spec", {}))
+        pod_spec_defaults.set_defaults(spec.setdefault("template", {}).setdefault("spec", {}))
 
-    def prepare_create(self, new: Object, world: World) -> None:
+    def prepare_create(self, new: Object, cluster: ClusterView) -> None:
         new["status"] = dict(self.initial_status)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
@@ -103,7 +103,7 @@ class StatefulSetStrategy(_WorkloadStrategy):
             claim.setdefault("apiVersion", "v1")
             claim.setdefault("kind", "PersistentVolumeClaim")
             resources = (claim.get("spec") or {}).get("resources") or {}
-            pod_spec_defaults.write_amounts(resources, "limits", "requests")
+            pod_spec_defaults.canonicalize_quantities(resources, "limits", "requests")
 
     def validate(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}

@@ -53,7 +53,7 @@ class Subresource(msgspec.Struct, frozen=True):
 _OBJECT_VERBS = ("get", "patch", "update")
 _CONNECT_VERBS = ("create", "get")
 # Those that differ from `status`. One that names no kind has the kind of its parent.
-_PECULIAR = {
+_SUBRESOURCES = {
     "scale": Subresource(_OBJECT_VERBS, "autoscaling", "v1", "Scale"),
     "log": Subresource(("get",)),
     "exec": Subresource(_CONNECT_VERBS, "", "v1", "PodExecOptions"),
@@ -66,7 +66,7 @@ _PECULIAR = {
 
 
 def subresource(kind: Kind, name: str) -> Subresource:
-    found = _PECULIAR.get(name, Subresource(_OBJECT_VERBS))
+    found = _SUBRESOURCES.get(name, Subresource(_OBJECT_VERBS))
     if found.kind:
         return found
     return Subresource(found.verbs, kind.group, kind.version, kind.kind)

@@ -135,11 +135,11 @@ def _operation(operation: Operation, path: Path, dialect: Dialect) -> Document:
     if dialect is Dialect.SWAGGER:
         _add_body_v2(document, operation)
         document["produces"] = list(operation.media_types)
-        success: Document = {"schema": _response_schema(operation.answers[:1], dialect)}
+        success: Document = {"schema": _response_schema(operation.responses[:1], dialect)}
         default: Document = {"schema": failure}
     else:
         _add_body_v3(document, operation)
-        schema = _response_schema(operation.answers, dialect)
+        schema = _response_schema(operation.responses, dialect)
         success = {"content": {name: {"schema": schema} for name in operation.media_types}}
         default = {"content": {"application/json": {"schema": failure}}}
     document["responses"] = {str(code): {"description": "OK"} | success for code in operation.successes} | {

@@ -82,7 +82,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[str, ...] = ()
     body: Body | None = None
     # The definitions that may come back when all went well; without any it is a text.
-    answers: tuple[str, ...] = ()
+    responses: tuple[str, ...] = ()
     media_types: tuple[str, ...] = _ANSWERS
     successes: tuple[int, ...] = (200,)
 
@@ -113,12 +113,12 @@ def paths(kind: Kind) -> Iterator[Path]:
     on_object = [verb for verb in verbs if verb in ("get", "update", "patch", "delete")]
     yield Path(f"{collection}/{{name}}", tag, tuple(_operation(kind, verb) for verb in on_object))
     for name in discovery.subresources_in_order(kind):
-        yield Path(f"{collection}/{{name}}/{name}", tag, tuple(_below(kind, name)))
+        yield Path(f"{collection}/{{name}}/{name}", tag, tuple(_subresource_operations(kind, name)))
 
 
 def _operation(kind: Kind, verb: str, everywhere: bool = False) -> Operation:
     own = schemas.kind_definition_name(kind)
-    answers = {
+    responses = {
         "list": (schemas.list_definition_name(kind),),
         # An object that has to wait for its finalizers is still there, and is the answer.
         "delete": (_STATUS, own),
@@ -126,7 +126,7 @@ def _operation(kind: Kind, verb: str, everywhere: bool = False) -> Operation:
     }
     id_end = ("Collection" if verb == "deletecollection" else "") + _id_kind(kind, everywhere)
     target = discovery.Subresource((), kind.group, kind.version, kind.kind)
-    return _operation_on(kind, target, verb, id_end, own, answers.get(verb, (own,)))
+    return _operation_on(kind, target, verb, id_end, own, responses.get(verb, (own,)))
 
 
 def _operation_on(
@@ -135,7 +135,7 @@ def _operation_on(
     verb: str,
     id_end: str,
     definition: str,
-    answers: tuple[str, ...],
+    responses: tuple[str, ...],
 ) -> Operation:
     return Operation(
         method=_METHODS[verb],
@@ -146,12 +146,12 @@ def _operation_on(
         kind=target.kind,
         query=_QUERIES[verb],
         body=_body(kind, verb, definition),
-        answers=answers,
+        responses=responses,
         successes=_SUCCESSES.get(verb, (200,)),
     )
 
 
-def _below(kind: Kind, name: str) -> Iterator[Operation]:
+def _subresource_operations(kind: Kind, name: str) -> Iterator[Operation]:
     found = discovery.subresource(kind, name)
     is_own_kind = (found.group, found.version, found.kind) == (kind.group, kind.version, kind.kind)
     definition = (
@@ -160,8 +160,8 @@ def _below(kind: Kind, name: str) -> Iterator[Operation]:
     id_end = _id_kind(kind) + name.capitalize()
     for verb in found.verbs:
         # The response to a create on a subresource is a Status.
-        answers = (_STATUS if verb == "create" else definition,)
-        operation = _operation_on(kind, found, verb, id_end, definition, answers)
+        responses = (_STATUS if verb == "create" else definition,)
+        operation = _operation_on(kind, found, verb, id_end, definition, responses)
         if name == "log":
             yield _textual(operation, query=_LOG_QUERY, media_types=("text/plain",))
         elif name in _STREAMS:
@@ -173,7 +173,7 @@ def _below(kind: Kind, name: str) -> Iterator[Operation]:
 
 
 def _textual(operation: Operation, **changes: object) -> Operation:
-    return msgspec.structs.replace(operation, body=None, answers=(), successes=(200,), **changes)
+    return msgspec.structs.replace(operation, body=None, responses=(), successes=(200,), **changes)
 
 
 def _body(kind: Kind, verb: str, definition: str) -> Body | None:

@@ -121,10 +121,10 @@ _SHARED_KINDS = {
     "V1Scale": ("autoscaling", "v1", "Scale"),
 }
 _ALWAYS = ("V1DeleteOptions", "V1ListMeta", "V1ObjectMeta", "V1Status")
-_BELOW = {"scale": "V1Scale", "eviction": "V1Eviction", "binding": "V1Binding"}
+_SUBRESOURCE_TYPES = {"scale": "V1Scale", "eviction": "V1Eviction", "binding": "V1Binding"}
 
 # What `kubectl explain` says of a built-in kind.
-_ABOUT = {
+_DESCRIPTIONS = {
     "CoreV1Event": "Something that happened to an object, told for people to read.",
     "V1ClusterRole": "Rules that grant access in every namespace.",
     "V1ClusterRoleBinding": "Who has the rules of a ClusterRole.",
@@ -162,15 +162,18 @@ _NAMED_SCALARS = {"date-time": TIME, "quantity": QUANTITY, "int-or-string": INT_
 def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:
     """Every schema that a document about these kinds may refer to, by name."""
     roots = [kind.type_name for kind in kinds if not kind.is_custom]
-    below = [_BELOW[name] for kind in kinds for name in kind.subresources if name in _BELOW]
+    below = [
+        _SUBRESOURCE_TYPES[name] for kind in kinds for name in kind.subresources if name in _SUBRESOURCE_TYPES
+    ]
     found = {
-        definition_name(name): type_schema(name, dialect) for name in _reached([*roots, *below, *_ALWAYS])
+        definition_name(name): type_schema(name, dialect)
+        for name in _reachable_types([*roots, *below, *_ALWAYS])
     }
     found |= _common(dialect)
     for kind in kinds:
         name = kind_definition_name(kind)
         schema = _custom_schema(kind, dialect) if kind.is_custom else found[name]
-        found[name] = _of_kind(schema, kind.group, kind.version, kind.kind)
+        found[name] = _with_group_version_kind(schema, kind.group, kind.version, kind.kind)
         found[list_definition_name(kind)] = _list_schema(kind, dialect)
     return dict(sorted(found.items()))
 
@@ -209,8 +212,8 @@ def reference(name: str, dialect: Dialect) -> Schema:
 def type_schema(name: str, dialect: Dialect) -> Schema:
     declared = _types()[name]
     schema: Schema = {"type": "object"}
-    if name in _ABOUT:
-        schema["description"] = _ABOUT[name]
+    if name in _DESCRIPTIONS:
+        schema["description"] = _DESCRIPTIONS[name]
     if declared.required:
         schema["required"] = list(declared.required)
     if declared.fields:
@@ -218,7 +221,7 @@ def type_schema(name: str, dialect: Dialect) -> Schema:
             field: _field(holds, dialect, _merge_extensions(name, field))
             for field, holds in declared.fields.items()
         }
-    return _of_kind(schema, *_SHARED_KINDS[name]) if name in _SHARED_KINDS else schema
+    return _with_group_version_kind(schema, *_SHARED_KINDS[name]) if name in _SHARED_KINDS else schema
 
 
 @functools.cache
@@ -226,7 +229,7 @@ def _types() -> dict[str, Type]:
     return _SHARED | k8s_types.types()
 
 
-def _reached(roots: Iterable[str]) -> set[str]:
+def _reachable_types(roots: Iterable[str]) -> set[str]:
     found: set[str] = set()
     waiting = list(roots)
     while waiting:
@@ -274,7 +277,7 @@ def _common(dialect: Dialect) -> dict[str, Schema]:
     }
 
 
-def _of_kind(schema: Schema, group: str, version: str, kind: str) -> Schema:
+def _with_group_version_kind(schema: Schema, group: str, version: str, kind: str) -> Schema:
     named = {"group": group, "version": version, "kind": kind}
     return schema | {"x-kubernetes-group-version-kind": [named]}
 
@@ -300,4 +303,4 @@ def _list_schema(kind: Kind, dialect: Dialect) -> Schema:
             "metadata": reference(definition_name("V1ListMeta"), dialect),
         },
     }
-    return _of_kind(schema, kind.group, kind.version, kind.list_kind)
+    return _with_group_version_kind(schema, kind.group, kind.version, kind.list_kind)

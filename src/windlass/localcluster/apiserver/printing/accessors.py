@@ -38,7 +38,7 @@ def _two_parts(large: int, unit: str, small: int, small_unit: str) -> str:
     return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"
 
 
-def moment(text: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
     """From `2006-01-02T15:04:05Z`, also with an offset or parts of a second; None for anything else."""
     try:
         return datetime.fromisoformat(text) if _TIMESTAMP.fullmatch(text) else None
@@ -50,7 +50,7 @@ def age(timestamp: str | None, now: datetime) -> str:
     """How long ago that was."""
     if not timestamp:
         return "<unknown>"
-    then = moment(timestamp)
+    then = parse_time(timestamp)
     return "<invalid>" if then is None else human_duration(now - then)
 
 

@@ -218,7 +218,7 @@ def _job_completions(job: Object) -> str:
 
 def _job_duration(job: Object, now: datetime) -> str:
     started = accessors.at(job, "status", "startTime")
-    ended = accessors.moment(accessors.text(job, "status", "completionTime")) or now
+    ended = accessors.parse_time(accessors.text(job, "status", "completionTime")) or now
     return accessors.age(started, ended) if started else ""
 
 

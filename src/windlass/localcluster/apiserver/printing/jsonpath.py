@@ -42,13 +42,13 @@ class _MismatchError(Exception):
 class _Field(msgspec.Struct, frozen=True):
     name: str
 
-    def of(self, value: Any) -> Iterator[Any]:
+    def select(self, value: Any) -> Iterator[Any]:
         if isinstance(value, dict) and self.name in value:
             yield value[self.name]
 
 
 class _Every(msgspec.Struct, frozen=True):
-    def of(self, value: Any) -> Iterator[Any]:
+    def select(self, value: Any) -> Iterator[Any]:
         if isinstance(value, dict):
             yield from value.values()
         elif isinstance(value, list):
@@ -63,7 +63,7 @@ class _Elements(msgspec.Struct, frozen=True):
     stop: int | None = None
     step: int | None = None
 
-    def of(self, value: Any) -> Iterator[Any]:
+    def select(self, value: Any) -> Iterator[Any]:
         if value is None:
             return
         if not isinstance(value, list):
@@ -83,21 +83,21 @@ class _Filter(msgspec.Struct, frozen=True):
     operator: str = ""
     right: "Path | str | int | float | bool" = ""
 
-    def of(self, value: Any) -> Iterator[Any]:
+    def select(self, value: Any) -> Iterator[Any]:
         if not isinstance(value, list):
             raise _MismatchError
         for element in value:
-            if self._lets_pass(element):
+            if self._accepts(element):
                 yield element
 
-    def _lets_pass(self, element: Any) -> bool:
+    def _accepts(self, element: Any) -> bool:
         found = self.left.walk(element)
         if not self.operator:
             return bool(found)
         wanted = self.right.walk(element) if isinstance(self.right, Path) else [self.right]
         if not found or not wanted:
             return False
-        if len(found) > 1 or len(wanted) > 1 or _sort(found[0]) != _sort(wanted[0]):
+        if len(found) > 1 or len(wanted) > 1 or _comparable_type(found[0]) != _comparable_type(wanted[0]):
             raise _MismatchError
         return _OPERATORS[self.operator](found[0], wanted[0])
 
@@ -117,7 +117,7 @@ class Path(msgspec.Struct, frozen=True):
     def walk(self, value: Any) -> list[Any]:
         values = [value]
         for step in self.steps:
-            values = [found for each in values for found in step.of(each)]
+            values = [found for each in values for found in step.select(each)]
         return values
 
 
@@ -174,7 +174,7 @@ def _operand(text: str) -> Path | str | int | float | bool:
     return parse(text)
 
 
-def _sort(value: Any) -> str:
+def _comparable_type(value: Any) -> str:
     """Only values of one sort can be compared: in Kubernetes' dialect not even 2 with 2.5."""
     if isinstance(value, (bool, int, float, str)):
         return type(value).__name__

@@ -66,7 +66,7 @@ def _init_reason(pod: Object, index: int, status: Object) -> str:
     terminated = accessors.at(status, "state", "terminated")
     waiting = accessors.text(status, "state", "waiting", "reason")
     if terminated is not None:
-        return _ending(terminated)
+        return _termination_reason(terminated)
     if waiting not in ("", "PodInitializing"):
         return waiting
     return f"{index}/{len(accessors.entries(pod, 'spec', 'initContainers'))}"
@@ -76,7 +76,7 @@ def _restarts(statuses: list[Object], now: datetime) -> str:
     """Return the number of restarts, and how long ago the last one was: `3 (5m ago)`."""
     count = sum(accessors.number(status, "restartCount") for status in statuses)
     ends = [
-        accessors.moment(accessors.text(status, "lastState", "terminated", "finishedAt"))
+        accessors.parse_time(accessors.text(status, "lastState", "terminated", "finishedAt"))
         for status in statuses
     ]
     last = max((end for end in ends if end is not None), default=None)
@@ -95,16 +95,18 @@ def _status(pod: Object, init_reason: str, containers: list[Object]) -> str:
     # The first container with a reason speaks for the pod.
     reasons = [reason for status in containers if (reason := _container_reason(status))]
     reason = reasons[0] if reasons else init_reason or own_reason or phase
-    return _of_completed(pod, containers) if reason == "Completed" else reason
+    return _completed_status(pod, containers) if reason == "Completed" else reason
 
 
-def _of_completed(pod: Object, containers: list[Object]) -> str:
+def _completed_status(pod: Object, containers: list[Object]) -> str:
     """Return the status of a pod of which one container has completed: others may run, or may have failed."""
     is_running = any(_is_ready(status) for status in containers)
     if is_running and accessors.condition(pod, "Ready") == "True":
         return "Running"
     endings = [accessors.at(status, "state", "terminated") for status in containers]
-    failed = [_ending(ending) for ending in endings if ending and accessors.number(ending, "exitCode")]
+    failed = [
+        _termination_reason(ending) for ending in endings if ending and accessors.number(ending, "exitCode")
+    ]
     if failed:
         return failed[0]
     return "NotReady" if is_running else "Completed"
@@ -123,10 +125,10 @@ def _container_reason(status: Object) -> str:
     terminated = accessors.at(status, "state", "terminated")
     if waiting or terminated is None:
         return waiting
-    return _ending(terminated)
+    return _termination_reason(terminated)
 
 
-def _ending(terminated: Object) -> str:
+def _termination_reason(terminated: Object) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     if terminated.get("signal"):

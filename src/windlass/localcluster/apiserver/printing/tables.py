@@ -68,7 +68,7 @@ class _Clause(msgspec.Struct, frozen=True):
         return TableRequest(kind, version)
 
 
-def wanted(accept: str) -> TableRequest | None:
+def table_request(accept: str) -> TableRequest | None:
     """The form that an Accept header asks for first among those that there are; None: the object itself."""
     return _negotiated(accept)[1]
 
@@ -107,7 +107,7 @@ def _clause(part: str) -> _Clause:
     return _Clause("*/*" if name == "*" else name, quality, parameters)
 
 
-def check(request: TableRequest, include: str) -> None:
+def check_watch_format(request: TableRequest, include: str) -> None:
     """Refuse, before a watch begins, a form in which its events could not be shown."""
     if request.kind == TABLE:
         _check_include(include)
@@ -124,7 +124,7 @@ def _check_include(include: str) -> None:
         raise api_errors.bad_request(f"Unable to convert to Table as requested: {error}")
 
 
-def object_as(
+def convert_object(
     request: TableRequest,
     kind: Kind,
     obj: Object,
@@ -151,7 +151,7 @@ def object_as(
     raise api_errors.ApiError(406, "NotAcceptable", message)
 
 
-def list_as(
+def convert_list(
     request: TableRequest,
     kind: Kind,
     objects: Sequence[Object],

@@ -47,7 +47,7 @@ class Scalar(msgspec.Struct, frozen=True):
     zero: object = None
     fits: Callable[[Any], bool] | None = None
     problem: Callable[[Any], str] | None = None
-    reads_itself: bool = False
+    has_own_decoder: bool = False
 
 
 def is_date_time(text: str) -> bool:
@@ -112,8 +112,8 @@ SCALARS = {
     "number": Scalar("float64", (int, float), zero=0),
     "object": Scalar("map[string]interface {}", (dict,)),
     "any": Scalar("interface {}", _ANY_TYPE),
-    "int-or-string": Scalar("int32", (int, str), zero=0, reads_itself=True),
-    "date-time": Scalar("string", (str,), problem=_time_problem, reads_itself=True),
+    "int-or-string": Scalar("int32", (int, str), zero=0, has_own_decoder=True),
+    "date-time": Scalar("string", (str,), problem=_time_problem, has_own_decoder=True),
     "bytes": Scalar("[]uint8", (str,), zero="", problem=_bytes_problem),
     "quantity": Scalar("string", _ANY_TYPE, zero="0", problem=_quantity_problem),
 }

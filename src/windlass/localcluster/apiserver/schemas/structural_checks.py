@@ -40,7 +40,7 @@ _JSON_TYPES: dict[type, str] = {
 _ANY = frozenset(_JSON_TYPES)
 _NOT_NULL = _ANY - _NULL
 _ACCEPTS_ANY: _Compiled = dict.fromkeys(_ANY)
-_ALMOST_NOTHING = 1e-9
+_EPSILON = 1e-9
 
 
 def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[FieldError]]:
@@ -113,7 +113,7 @@ def _forbidden(key: str) -> Problem:
     )
 
 
-def _whole(text: str) -> Problem:
+def _without_field(text: str) -> Problem:
     """A problem that Kubernetes tells without a field."""
     return "", lambda path: api_errors.invalid_value("<nil>", "", text.format(path=path))
 
@@ -134,16 +134,18 @@ def _wrong_type(schema: JsonSchema) -> Check:
     names = _type_names(schema)
     takes_integers = "integer" in names
 
-    def tell(value: Any) -> list[Problem]:
+    def check(value: Any) -> list[Problem]:
         if takes_integers and type(value) is float and value.is_integer():
             return []
         problems = [_of_wrong_type(_JSON_TYPES[type(value)], names)]
         if names == "integer" and type(value) is float:
             # Kubernetes checks the range of every number too, and finds once more that it is not whole.
-            problems.append(_whole("Checked value must be of type integer (default format) in {path}"))
+            problems.append(
+                _without_field("Checked value must be of type integer (default format) in {path}")
+            )
         return problems
 
-    return tell
+    return check
 
 
 def _branches(schema: JsonSchema, junctor: str) -> list[Check]:
@@ -156,10 +158,10 @@ def _any_of_check(schema: JsonSchema) -> Check | None:
         return None
 
     def check(value: Any) -> list[Problem]:
-        told = [branch(value) for branch in branches]
-        if not all(told):
+        results = [branch(value) for branch in branches]
+        if not all(results):
             return []
-        return [_whole('"{path}" must validate at least one schema (anyOf)'), *told[0]]
+        return [_without_field('"{path}" must validate at least one schema (anyOf)'), *results[0]]
 
     return check
 
@@ -170,13 +172,13 @@ def _one_of_check(schema: JsonSchema) -> Check | None:
         return None
 
     def check(value: Any) -> list[Problem]:
-        told = [branch(value) for branch in branches]
-        valid = sum(not problems for problems in told)
+        results = [branch(value) for branch in branches]
+        valid = sum(not problems for problems in results)
         if valid == 1:
             return []
         found = f"Found {valid} valid alternatives" if valid else "Found none valid"
         text = f'"{{path}}" must validate one and only one schema (oneOf). {found}'
-        return [_whole(text), *([] if valid else told[0])]
+        return [_without_field(text), *([] if valid else results[0])]
 
     return check
 
@@ -187,12 +189,12 @@ def _all_of_check(schema: JsonSchema) -> Check | None:
         return None
 
     def check(value: Any) -> list[Problem]:
-        told = [branch(value) for branch in branches]
-        if not any(told):
+        results = [branch(value) for branch in branches]
+        if not any(results):
             return []
-        none = ". None validated" if all(told) else ""
+        none = ". None validated" if all(results) else ""
         text = f'"{{path}}" must validate all the schemas (allOf){none}'
-        return [*(problem for problems in told for problem in problems), _whole(text)]
+        return [*(problem for problems in results for problem in problems), _without_field(text)]
 
     return check
 
@@ -205,7 +207,7 @@ def _not_check(schema: JsonSchema) -> Check | None:
     def check(value: Any) -> list[Problem]:
         if forbidden(value):
             return []
-        return [_whole('"{path}" must not validate the schema (not)')]
+        return [_without_field('"{path}" must not validate the schema (not)')]
 
     return check
 
@@ -270,7 +272,7 @@ def _is_multiple(value: float, factor: float) -> bool:
     if isinstance(factor, int):
         return factor == 0 or value % factor == 0
     quotient = value / factor
-    return abs(quotient - round(quotient)) < _ALMOST_NOTHING
+    return abs(quotient - round(quotient)) < _EPSILON
 
 
 def _written(number: float) -> str:

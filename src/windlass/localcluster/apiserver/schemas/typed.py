@@ -31,7 +31,7 @@ _NAME = re.compile(r"(?:[A-Z][a-z]+)?V([0-9]+(?:(?:alpha|beta)[0-9]+)?)(.+)")
 
 def compile_type(type_name: str, defaults: Defaults) -> "TypedSchema":
     """The schema of one of Kubernetes' types; `defaults` are what each type's absent fields are filled with."""
-    return TypedSchema(_Library(defaults).struct(type_name))
+    return TypedSchema(_TypeCache(defaults).struct(type_name))
 
 
 class TypedSchema(Schema):
@@ -44,8 +44,8 @@ class TypedSchema(Schema):
         """Refuse what cannot be decoded; the object may have been pruned before or not."""
         try:
             self._root.check(obj)
-        except _RefusedError as refused:
-            message = f'{kind} in version "{version}" cannot be handled as a {kind}: {refused.told()}'
+        except _TypeMismatchError as refused:
+            message = f'{kind} in version "{version}" cannot be handled as a {kind}: {refused.message()}'
             raise api_errors.bad_request(message) from None
 
     def prune(self, obj: Object) -> list[str]:
@@ -64,7 +64,7 @@ class TypedSchema(Schema):
         ]
 
 
-class _RefusedError(Exception):
+class _TypeMismatchError(Exception):
     """A value of a wrong type. Each type that it is inside of adds its field to the path."""
 
     def __init__(self, found: str, go_type: str) -> None:
@@ -72,7 +72,7 @@ class _RefusedError(Exception):
         self.struct = ""
         self.path: list[str] = []
 
-    def told(self) -> str:
+    def message(self) -> str:
         found, go_type = self.args
         if not go_type:
             return str(found)
@@ -94,7 +94,7 @@ class _Node(Protocol):
     def missing(self, value: Any) -> list[str]: ...
 
 
-class _Library:
+class _TypeCache:
     """Every type, once."""
 
     def __init__(self, defaults: Defaults) -> None:
@@ -112,7 +112,7 @@ class _Library:
         if kind.startswith("{}"):
             return _Collection(self.node(kind[2:], field), dict)
         if kind.startswith("?"):
-            return _Perhaps(self.struct(kind[1:]))
+            return _StructOrAny(self.struct(kind[1:]))
         if kind in scalar_types.SCALARS:
             return _Leaf(scalar_types.SCALARS[kind], field)
         return self.struct(kind)
@@ -132,14 +132,16 @@ class _Leaf:
         scalar = self._scalar
         if type(value) in self._types and (scalar.fits is None or scalar.fits(value)):
             if scalar.problem is not None and (problem := scalar.problem(value)):
-                raise _RefusedError(problem, "")
+                raise _TypeMismatchError(problem, "")
             return
         found = scalar_types.json_type(value)
         if found == "number" and self.go_type.startswith("int"):
             found = f"number {value}"
-        if scalar.reads_itself:
-            raise _RefusedError(f"json: cannot unmarshal {found} into Go value of type {self.go_type}", "")
-        raise _RefusedError(found, self.go_type)
+        if scalar.has_own_decoder:
+            raise _TypeMismatchError(
+                f"json: cannot unmarshal {found} into Go value of type {self.go_type}", ""
+            )
+        raise _TypeMismatchError(found, self.go_type)
 
     def prune(self, _value: Any) -> list[str]:
         return []
@@ -174,7 +176,7 @@ class _Collection:
 
     def check(self, value: Any) -> None:
         if type(value) is not self._container:
-            raise _RefusedError(scalar_types.json_type(value), self.go_type)
+            raise _TypeMismatchError(scalar_types.json_type(value), self.go_type)
         for one in self._values(value):
             if one is not None:
                 self._element.check(one)
@@ -202,7 +204,7 @@ class _Collection:
         return [f"[{key}]{path}" for key, one in self._entries(value) for path in self._element.missing(one)]
 
 
-class _Perhaps:
+class _StructOrAny:
     """A type where it is a mapping, and anything else as it is."""
 
     def __init__(self, struct: "_Struct") -> None:
@@ -214,7 +216,7 @@ class _Perhaps:
         if type(value) is dict:
             self._struct.check(value)
         elif type(value) not in (bool, list):
-            raise _RefusedError(scalar_types.json_type(value), self.go_type)
+            raise _TypeMismatchError(scalar_types.json_type(value), self.go_type)
 
     def prune(self, value: Any) -> list[str]:
         return self._struct.prune(value)
@@ -230,7 +232,7 @@ class _Perhaps:
 class _Struct:
     """A type with fields."""
 
-    def __init__(self, name: str, library: _Library) -> None:
+    def __init__(self, name: str, library: _TypeCache) -> None:
         match = _NAME.fullmatch(name)
         version, self._go_name = match.groups() if match else ("1", name)
         self.go_type = f"v{version}.{self._go_name}"
@@ -273,14 +275,14 @@ class _Struct:
 
     def check(self, value: Any) -> None:
         if type(value) is not dict:
-            raise _RefusedError(scalar_types.json_type(value), self.go_type)
+            raise _TypeMismatchError(scalar_types.json_type(value), self.go_type)
         fields, field = self._fields, ""
         try:
             for field, one in value.items():
                 node = fields.get(field)
                 if node is not None and one is not None:
                     node.check(one)
-        except _RefusedError as refused:
+        except _TypeMismatchError as refused:
             refused.struct = refused.struct or self._go_name
             refused.path.append(field)
             raise

@@ -69,12 +69,12 @@ class PodRuntime(Protocol):
 async def serve_log(request: web.BaseRequest, pod: Object, runtime: PodRuntime | None) -> web.StreamResponse:
     name = pod["metadata"]["name"]
     options = requests.log_options(request.query, name)
-    container = requests.container(pod, request.query.get("container", ""))
+    container = requests.container_name(pod, request.query.get("container", ""))
     if not requests.is_scheduled(pod):
         return web.Response(status=204)
     requests.require_log(pod, container, previous=options.previous)
     try:
-        chunks = await _present(runtime).logs(pod["metadata"]["namespace"], name, container, options)
+        chunks = await _require_runtime(runtime).logs(pod["metadata"]["namespace"], name, container, options)
     except OSError as error:
         raise api_errors.internal(str(error)) from error
     async with contextlib.aclosing(chunks):
@@ -135,7 +135,7 @@ async def serve_exec(request: web.BaseRequest, pod: Object, runtime: PodRuntime 
     command = request.query.getall("command", [])
     if not command:
         raise api_errors.bad_request('query parameter "command" is required')
-    live, protocol = _present(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
+    live, protocol = _require_runtime(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
 
     async def start() -> Process:
         return await live.exec(namespace, name, container, command, tty=wanted.tty, stdin=wanted.stdin)
@@ -148,25 +148,25 @@ async def serve_attach(
 ) -> web.StreamResponse:
     namespace, name, container = _running_container(request, pod)
     wanted = requests.streams(request.query)
-    live, protocol = _present(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
+    live, protocol = _require_runtime(runtime), websockets.negotiate(request, websockets.REMOTE_COMMAND)
 
     async def start() -> Process:
         return await live.attach(namespace, name, container, tty=wanted.tty, stdin=wanted.stdin)
 
     return await _serve_process(
-        request, protocol, wanted, start, "error attaching to container", tells_exit_code=False
+        request, protocol, wanted, start, "error attaching to container", sends_exit_code=False
     )
 
 
 def _running_container(request: web.BaseRequest, pod: Object) -> tuple[str, str, str]:
-    container = requests.container(pod, request.query.get("container", ""))
+    container = requests.container_name(pod, request.query.get("container", ""))
     requests.require_scheduled(pod)
     websockets.require_upgrade(request)
     requests.require_running(pod, container)
     return pod["metadata"]["namespace"], pod["metadata"]["name"], container
 
 
-def _present(runtime: PodRuntime | None) -> PodRuntime:
+def _require_runtime(runtime: PodRuntime | None) -> PodRuntime:
     if runtime is None:
         message = "this server runs no pods: there is nothing to stream from"
         raise api_errors.ApiError(503, "ServiceUnavailable", message)
@@ -180,7 +180,7 @@ async def _serve_process(
     start: Callable[[], Awaitable[Process]],
     failure: str,
     *,
-    tells_exit_code: bool = True,
+    sends_exit_code: bool = True,
 ) -> web.StreamResponse:
     connection = await websockets.accept(request, protocol)
     with contextlib.suppress(ConnectionError):
@@ -191,23 +191,23 @@ async def _serve_process(
                 websockets.ERROR, websockets.failure_status(protocol, f"{failure}: {error}")
             )
         else:
-            code = await _converse(connection, wanted, process)
-            status = websockets.exit_status(protocol, code if tells_exit_code else 0)
+            code = await _copy_streams(connection, wanted, process)
+            status = websockets.exit_status(protocol, code if sends_exit_code else 0)
             if status is not None:
                 await connection.send(websockets.ERROR, status)
         await connection.websocket.close()
     return connection.websocket
 
 
-async def _converse(connection: Connection, wanted: Streams, process: Process) -> int:
+async def _copy_streams(connection: Connection, wanted: Streams, process: Process) -> int:
     """Both ways at once, until the process ends: its exit code. Raises ConnectionError when the client goes before."""
-    speaking = asyncio.ensure_future(_speak(connection, wanted, process))
-    listening = asyncio.ensure_future(_listen(connection, wanted, process))
-    absence = asyncio.ensure_future(connection.notice_absence())
+    sending = asyncio.ensure_future(_send_output(connection, wanted, process))
+    receiving = asyncio.ensure_future(_receive_input(connection, wanted, process))
+    pinging = asyncio.ensure_future(connection.ping_until_disconnected())
     code = None
     try:
-        await websockets.until_first(speaking, listening, absence)
-        code = None if speaking.cancelled() or speaking.exception() else speaking.result()
+        await websockets.wait_first_and_cancel(sending, receiving, pinging)
+        code = None if sending.cancelled() or sending.exception() else sending.result()
     finally:
         if code is None:
             await process.abandon()
@@ -216,7 +216,7 @@ async def _converse(connection: Connection, wanted: Streams, process: Process) -
     return code
 
 
-async def _speak(connection: Connection, wanted: Streams, process: Process) -> int:
+async def _send_output(connection: Connection, wanted: Streams, process: Process) -> int:
     channels = ((websockets.STDOUT, wanted.stdout), (websockets.STDERR, wanted.stderr))
     open_channels = {channel for channel, is_wanted in channels if is_wanted}
     # An empty message tells the client that it is connected.
@@ -227,7 +227,7 @@ async def _speak(connection: Connection, wanted: Streams, process: Process) -> i
     return await process.wait()
 
 
-async def _listen(connection: Connection, wanted: Streams, process: Process) -> None:
+async def _receive_input(connection: Connection, wanted: Streams, process: Process) -> None:
     async for message in connection.messages():
         # A process that no longer reads its stdin goes on; what is sent to it is lost.
         with contextlib.suppress(OSError):
@@ -247,7 +247,7 @@ async def serve_port_forward(
 ) -> web.StreamResponse:
     requests.require_scheduled(pod)
     websockets.require_upgrade(request)
-    live, protocol = _present(runtime), websockets.negotiate(request, websockets.PORT_FORWARD)
+    live, protocol = _require_runtime(runtime), websockets.negotiate(request, websockets.PORT_FORWARD)
     ports = requests.ports(request.query.getall("ports", []))
     connection = await websockets.accept(request, protocol)
     opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]] = {}
@@ -288,16 +288,16 @@ async def _forward(
     connection: Connection, opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]]
 ) -> None:
     """Until the pod has closed every port, or the client has gone."""
-    speaking = asyncio.gather(
-        *(_pump(connection, channel, reader) for channel, (reader, _) in opened.items())
+    sending = asyncio.gather(
+        *(_send_port_data(connection, channel, reader) for channel, (reader, _) in opened.items())
     )
     writers = {channel: writer for channel, (_, writer) in opened.items()}
-    listening = asyncio.ensure_future(_feed(connection, writers))
-    absence = asyncio.ensure_future(connection.notice_absence())
-    await websockets.until_first(speaking, listening, absence)
+    receiving = asyncio.ensure_future(_receive_port_data(connection, writers))
+    pinging = asyncio.ensure_future(connection.ping_until_disconnected())
+    await websockets.wait_first_and_cancel(sending, receiving, pinging)
 
 
-async def _pump(connection: Connection, channel: int, reader: asyncio.StreamReader) -> None:
+async def _send_port_data(connection: Connection, channel: int, reader: asyncio.StreamReader) -> None:
     while True:
         try:
             data = await reader.read(_CHUNK_BYTES)
@@ -309,7 +309,7 @@ async def _pump(connection: Connection, channel: int, reader: asyncio.StreamRead
         await connection.send(channel, data)
 
 
-async def _feed(connection: Connection, writers: dict[int, asyncio.StreamWriter]) -> None:
+async def _receive_port_data(connection: Connection, writers: dict[int, asyncio.StreamWriter]) -> None:
     async for message in connection.messages():
         if not isinstance(message, websockets.Data) or message.channel not in writers:
             continue

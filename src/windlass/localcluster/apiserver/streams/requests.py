@@ -10,7 +10,7 @@ from windlass.localcluster.apiserver.printing import accessors
 from windlass.localcluster.apiserver.printing.accessors import Object
 from windlass.localcluster.apiserver.streams import websockets
 
-_NO_WORDS = ("false", "0")
+_FALSE_VALUES = ("false", "0")
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ def _port(text: str) -> int:
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:
-    return name in query and query[name].lower() not in _NO_WORDS
+    return name in query and query[name].lower() not in _FALSE_VALUES
 
 
 def _integer(query: Mapping[str, str], name: str) -> int | None:
@@ -117,13 +117,13 @@ def _time(query: Mapping[str, str], name: str) -> datetime | None:
     text = query.get(name, "")
     if text in ("", "null"):
         return None
-    moment = accessors.moment(text)
+    moment = accessors.parse_time(text)
     if moment is None:
         raise api_errors.bad_request(f'parsing time "{text}" as "2006-01-02T15:04:05Z07:00": cannot parse it')
     return moment
 
 
-def container(pod: Object, asked: str) -> str:
+def container_name(pod: Object, asked: str) -> str:
     """The one that was named, or the only one that there is."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     main = [each["name"] for each in spec["containers"]]
@@ -164,10 +164,10 @@ def require_log(pod: Object, container_name: str, *, previous: bool) -> None:
         raise api_errors.bad_request(f"previous terminated {subject} not found")
     state = status.get("state") or {}
     if not previous and not has_ended_before and not state.keys() & {"running", "terminated"}:
-        raise api_errors.bad_request(f"{subject} is waiting to start{_what_it_waits_for(state)}")
+        raise api_errors.bad_request(f"{subject} is waiting to start{_waiting_reason(state)}")
 
 
-def _what_it_waits_for(state: Object) -> str:
+def _waiting_reason(state: Object) -> str:
     if "waiting" not in state:
         return " - no logs yet"
     reason = accessors.text(state, "waiting", "reason")

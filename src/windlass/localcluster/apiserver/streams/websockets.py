@@ -21,7 +21,7 @@ _CLOSE = 255
 # Each port has two channels, and channel 255 closes one.
 MAX_PORTS = _CLOSE // 2
 # As large as what Kubernetes takes in one message.
-_MOST_MESSAGE_BYTES = 32 * 1024 * 1024
+_MAX_MESSAGE_BYTES = 32 * 1024 * 1024
 # How soon a client that has gone is noticed when there is nothing to tell it.
 HEARTBEAT_SECONDS = 5.0
 
@@ -30,7 +30,7 @@ class Subprotocol(msgspec.Struct, frozen=True):
     name: str
     is_base64: bool = False
     # Is the end of a process told as a Status with its exit code, or as a text when it failed?
-    tells_status: bool = True
+    sends_status: bool = True
     closes_channels: bool = False
 
 
@@ -55,12 +55,12 @@ class Size(msgspec.Struct, frozen=True, rename="pascal"):
 REMOTE_COMMAND = (
     Subprotocol("v5.channel.k8s.io", closes_channels=True),
     Subprotocol("v4.channel.k8s.io"),
-    Subprotocol("v3.channel.k8s.io", tells_status=False),
-    Subprotocol("v2.channel.k8s.io", tells_status=False),
-    Subprotocol("channel.k8s.io", tells_status=False),
+    Subprotocol("v3.channel.k8s.io", sends_status=False),
+    Subprotocol("v2.channel.k8s.io", sends_status=False),
+    Subprotocol("channel.k8s.io", sends_status=False),
     Subprotocol("v4.base64.channel.k8s.io", is_base64=True),
-    Subprotocol("base64.channel.k8s.io", is_base64=True, tells_status=False),
-    Subprotocol("", tells_status=False),
+    Subprotocol("base64.channel.k8s.io", is_base64=True, sends_status=False),
+    Subprotocol("", sends_status=False),
 )
 PORT_FORWARD = (
     Subprotocol("v4.channel.k8s.io"),
@@ -115,9 +115,9 @@ def size(data: bytes) -> Size | None:
 def exit_status(protocol: Subprotocol, code: int) -> bytes | None:
     """What the error channel says when a process has ended; None: nothing."""
     if code == 0:
-        return msgspec.json.encode({"metadata": {}, "status": "Success"}) if protocol.tells_status else None
+        return msgspec.json.encode({"metadata": {}, "status": "Success"}) if protocol.sends_status else None
     message = f"command terminated with non-zero exit code: exit status {code}"
-    if not protocol.tells_status:
+    if not protocol.sends_status:
         return message.encode()
     causes = [{"reason": "ExitCode", "message": str(code)}]
     return msgspec.json.encode(
@@ -134,7 +134,7 @@ def exit_status(protocol: Subprotocol, code: int) -> bytes | None:
 def failure_status(protocol: Subprotocol, message: str) -> bytes:
     """What the error channel says when no process could be had."""
     error = api_errors.internal(message)
-    return msgspec.json.encode(error.status()) if protocol.tells_status else error.message.encode()
+    return msgspec.json.encode(error.status()) if protocol.sends_status else error.message.encode()
 
 
 def port_announcement(port: int) -> bytes:
@@ -180,7 +180,7 @@ class Connection:
             if decoded is not None:
                 yield decoded
 
-    async def notice_absence(self) -> None:
+    async def ping_until_disconnected(self) -> None:
         """Ends with a ConnectionError when the client has gone, even while nobody reads or writes."""
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
@@ -189,13 +189,13 @@ class Connection:
 
 async def accept(request: web.BaseRequest, protocol: Subprotocol) -> Connection:
     websocket = web.WebSocketResponse(
-        protocols=(protocol.name,) if protocol.name else (), max_msg_size=_MOST_MESSAGE_BYTES, compress=False
+        protocols=(protocol.name,) if protocol.name else (), max_msg_size=_MAX_MESSAGE_BYTES, compress=False
     )
     await websocket.prepare(request)
     return Connection(websocket, protocol)
 
 
-async def until_first(*tasks: asyncio.Future[Any]) -> None:
+async def wait_first_and_cancel(*tasks: asyncio.Future[Any]) -> None:
     """Wait for one of them, and leave none running. What made one fail is raised, unless it is the client's going."""
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -154,7 +154,7 @@ class Workloads:
         if body is None or _CONTROLLED not in body:
             return
         for reference in decode_owners(body).metadata.owner_references:
-            kind = self._lifecycle.registry.called(reference.api_version, reference.kind)
+            kind = self._lifecycle.registry.find_by_kind(reference.api_version, reference.kind)
             if reference.controller and kind is not None and kind.resource in KINDS:
                 yield kind.resource, object_key(key.partition("/")[0], reference.name)
 
@@ -261,6 +261,6 @@ class Workloads:
                     yield workload
 
     def _is_there(self, namespace: str, reference: Json) -> bool:
-        kind = self._lifecycle.registry.called(reference["apiVersion"], reference["kind"])
+        kind = self._lifecycle.registry.find_by_kind(reference["apiVersion"], reference["kind"])
         body = kind and self._store.get(kind.resource, object_key(namespace, reference["name"]))
         return bool(body) and bodies.decode_stored(body or b"")["metadata"]["uid"] == reference["uid"]

@@ -83,7 +83,7 @@ class Actor:
         self._amend(self.kind(_PODS), {"namespace": namespace, "name": name, "uid": uid}, untracked)
 
     def kind(self, resource: str) -> Kind:
-        found = self._lifecycle.registry.stored_as(resource)
+        found = self._lifecycle.registry.find_by_resource(resource)
         assert found is not None  # noqa: S101 — they stand in the table
         return found
 

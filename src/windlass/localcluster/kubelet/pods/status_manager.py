@@ -55,6 +55,6 @@ class StatusManager:
 
     @property
     def _kind(self) -> Kind:
-        kind = self._lifecycle.registry.stored_as(_PODS)
+        kind = self._lifecycle.registry.find_by_resource(_PODS)
         assert kind is not None  # noqa: S101 — pods are a built-in kind
         return kind
