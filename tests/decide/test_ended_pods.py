@@ -104,5 +104,5 @@ def test_when_a_gang_falls_the_first_failures_are_told_by_name_and_the_rest_as_a
         world.fail(index=index)
     told = [reason for reason in world.decide().reasons if reason.kind is ReasonKind.TASK_FAILED]
     assert len(told) == MAX_REPORTED_FAILURES + 1
-    assert told[0].message == "Task worker-0, attempt 0, failed: ContainerUnrecognizedFailed (1)"
+    assert told[0].message == "worker-0 failed in attempt 0: ContainerUnrecognizedFailed (1)"
     assert told[-1].message == "7 more tasks failed"

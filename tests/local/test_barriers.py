@@ -144,7 +144,7 @@ def test_a_task_that_is_tried_again(place: Place, open_folder: Path) -> None:
     retried = role(container, "retried", retries=1, volumes=volumes)
     job = asking(framework(retried, role(place.home.container(FOREVER), "steady")), barrier="true")
     done = place.run(job).expect(0)
-    assert "Task retried-0 is retried after attempt 0 ended with 5" in done.stdout
+    assert "Retrying retried-0 after attempt 0 ended with code 5" in done.stdout
     (address,) = addresses(done, "retried-0")
     assert said(done, "retried-0")[-1] == f"again {address}"
 

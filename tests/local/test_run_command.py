@@ -267,7 +267,7 @@ def test_a_task_is_retried(home: Home, open_folder: Path) -> None:
         framework(role(home.container(f"[ -e {once} ] || {{ touch {once}; exit 5; }}"), retries=2))
     )
     done.expect(0)
-    words = "job       Task worker-0 is retried after attempt 0 ended with 5: 0 of maxRetryCount 2 are used"
+    words = "job       Retrying worker-0 after attempt 0 ended with code 5: retry 1 of 2"
     assert [line for line in done.lines if words in line], done.stdout
 
 

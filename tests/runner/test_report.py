@@ -180,8 +180,8 @@ def event(kind: str, name: str, sort: str, reason: str, message: str) -> Event:
     ("given", "expected"),
     [
         (
-            event("Framework", "job", "Normal", "AttemptStarted", "Attempt 0 has started"),
-            Line(Topic.FRAMEWORK, NOW, "job", "AttemptStarted", "Attempt 0 has started"),
+            event("Framework", "job", "Normal", "AttemptStarted", "Started attempt 0"),
+            Line(Topic.FRAMEWORK, NOW, "job", "AttemptStarted", "Started attempt 0"),
         ),
         (
             event("Pod", "job-worker-0", "Warning", "FailedScheduling", "0/1 nodes are available"),

@@ -85,7 +85,7 @@ def _associate(builder: DecisionBuilder, config_map_uid: str) -> None:
         config_map_uid=config_map_uid, instance_uid=names.instance_uid(attempt_id, config_map_uid)
     )
     builder.move(State.ATTEMPT_CREATION_REQUESTED)
-    builder.report(ReasonKind.ATTEMPT_STARTED, f"Attempt {attempt_id} has started")
+    builder.report(ReasonKind.ATTEMPT_STARTED, f"Started attempt {attempt_id}")
 
 
 def _wait_for_name(builder: DecisionBuilder, config_map: ConfigMapView) -> None:
@@ -94,8 +94,11 @@ def _wait_for_name(builder: DecisionBuilder, config_map: ConfigMapView) -> None:
         deletion.delete_attempt(builder, config_map.uid, deletion.unless_deleting(config_map))
         return
     owner = config_map.controller
-    whose = "nobody's" if owner is None else f"{owner.kind} {owner.name} ({owner.api_version})'s"
-    _report_name_taken(builder, f"ConfigMap {config_map.name} exists and is {whose}")
+    belongs = (
+        "has no owner" if owner is None else f"belongs to {owner.kind} {owner.name} ({owner.api_version})"
+    )
+    message = f"ConfigMap {config_map.name} already exists and {belongs}. Delete it, or rename the Framework"
+    _report_name_taken(builder, message)
 
 
 def _report_name_taken(builder: DecisionBuilder, message: str) -> None:
@@ -118,7 +121,7 @@ def while_creation_is_requested(builder: DecisionBuilder) -> bool:
         case Presence.UNCONFIRMED:
             if not builder.is_due(builder.status.transition_time, timeout):
                 return False
-            diagnostics = f"The ConfigMap was created and did not show in the watch within {timeout} s"
+            diagnostics = f"The ConfigMap was created but did not appear in the watch within {timeout} s"
             code = CompletionCode.CONFIG_MAP_LOCAL_CACHE_CREATION_TIMEOUT
             _end(builder, framework_completion(code, diagnostics), State.ATTEMPT_DELETION_PENDING)
             return True
@@ -185,7 +188,7 @@ def _external_deletion(builder: DecisionBuilder) -> FrameworkAttemptCompletionSt
     name = builder.status.attempt_status.config_map_name
     return framework_completion(
         CompletionCode.CONFIG_MAP_EXTERNAL_DELETED,
-        f"ConfigMap {name} was deleted by somebody else than the controller",
+        f"ConfigMap {name} was deleted by another client",
     )
 
 
@@ -196,7 +199,7 @@ def _end(builder: DecisionBuilder, ended: FrameworkAttemptCompletionStatus, stat
     builder.move(state)
     builder.report(
         ReasonKind.ATTEMPT_ENDING,
-        f"Attempt {builder.status.attempt_status.id} ends with {ended.phrase} ({ended.code}): {ended.diagnostics}",
+        f"Attempt {builder.status.attempt_status.id} ended with {ended.phrase} ({ended.code}): {ended.diagnostics}",
         is_warning=ended.type.is_failed,
     )
 
@@ -271,7 +274,7 @@ def _is_kept(builder: DecisionBuilder) -> bool:
 def _retry_decision(builder: DecisionBuilder) -> retry.RetryDecision:
     ended = builder.status.attempt_status.completion_status
     if ended is None:
-        return retry.RetryDecision(should_retry=False, reason="how it ended was never written down")
+        return retry.RetryDecision(should_retry=False, reason="the completion status is missing")
     history = retry.RetryHistory(
         uid=builder.framework.uid,
         retried=builder.status.retry_policy_status,
@@ -289,17 +292,17 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
         _set_retry_status(builder, msgspec.structs.replace(retried, retry_delay_sec=None))
         builder.move(State.COMPLETED)
         ended = attempt.completion_status
-        how = "" if ended is None else f" with {ended.phrase} ({ended.code})"
-        builder.report(
-            ReasonKind.FRAMEWORK_COMPLETED,
-            f"The Framework has completed{how}: {decision.reason}",
-            is_warning=ended is not None and ended.type.is_failed,
-        )
+        is_failed = ended is not None and ended.type.is_failed
+        message = "Succeeded"
+        if ended is None or is_failed:
+            how = "" if ended is None else f" with {ended.phrase} ({ended.code})"
+            message = f"Failed{how}, not retried: {decision.reason}"
+        builder.report(ReasonKind.FRAMEWORK_COMPLETED, message, is_warning=is_failed)
         return True
     if decision.delay_sec > 0 and retried.retry_delay_sec is None:
         retried = msgspec.structs.replace(retried, retry_delay_sec=decision.delay_sec)
         _set_retry_status(builder, retried)
-        message = f"Attempt {attempt.id + 1} starts in {decision.delay_sec} s: {decision.reason}"
+        message = f"Retrying in {decision.delay_sec} s ({decision.reason})"
         builder.report(ReasonKind.RETRY_SCHEDULED, message)
     is_cut_short = _stop(builder) is not None or deadlines.active_deadline(builder) is not None
     ended_at = attempt.completion_time or builder.now
@@ -313,7 +316,7 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
 def _retry(builder: DecisionBuilder, decision: retry.RetryDecision) -> None:
     builder.report_end_of_attempt(
         ReasonKind.FRAMEWORK_RETRIED,
-        f"Attempt {builder.status.attempt_status.id} is followed by another: {decision.reason}",
+        f"Retrying after attempt {builder.status.attempt_status.id}: {decision.reason}",
     )
     retried = retry.after_retry(builder.status.retry_policy_status, is_counted=decision.is_counted)
     _set_retry_status(builder, retried)
@@ -350,7 +353,7 @@ def _expire(builder: DecisionBuilder) -> None:
     is_expired = builder.is_due(ended, ttl)
     if is_expired and not builder.observed.outcomes.is_framework_deletion_requested:
         builder.act(DeleteFramework(builder.framework.uid))
-        builder.report(ReasonKind.FRAMEWORK_EXPIRED, f"It completed {ttl} s ago and is deleted")
+        builder.report(ReasonKind.FRAMEWORK_EXPIRED, f"Deleting the Framework: it completed {ttl} s ago")
 
 
 def _config_map_presence(builder: DecisionBuilder) -> Presence:

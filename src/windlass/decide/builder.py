@@ -90,8 +90,8 @@ class DecisionBuilder:
         """The first few by name: when a gang falls, nobody reads ten thousand events."""
         self.failures += 1
         if self.failures <= MAX_REPORTED_FAILURES:
-            attempt = f"Task {role}-{task.index}, attempt {task.attempt_status.id}"
-            message = f"{attempt}, failed: {ended.phrase} ({ended.code})"
+            attempt = task.attempt_status.id
+            message = f"{role}-{task.index} failed in attempt {attempt}: {ended.phrase} ({ended.code})"
             self.report(ReasonKind.TASK_FAILED, message, role, task.index, is_warning=True)
 
     @property

@@ -88,9 +88,9 @@ def evaluate(
     are_all_completed = tasks == sum(counts.completed for counts in role_counts)
     if tasks > 0 and are_all_there and are_all_completed:
         failed = sum(len(counts.failed) for counts in role_counts)
+        failures = f", {failed} failed" if failed else ""
         return framework_completion(
-            CompletionCode.SUCCEEDED,
-            f"All {tasks} tasks have completed, {failed} of them failed, and no completion policy was met",
+            CompletionCode.SUCCEEDED, f"{tasks - failed} of {tasks} tasks succeeded{failures}"
         )
     return None
 

@@ -26,7 +26,7 @@ def active_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatu
         return None
     return framework_completion(
         CompletionCode.ACTIVE_DEADLINE_EXCEEDED,
-        f"The Framework has been active for longer than activeDeadlineSeconds {limit}",
+        f"The Framework was active for more than {limit} s (activeDeadlineSeconds)",
     )
 
 
@@ -48,9 +48,9 @@ def pending_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStat
         return None
     return framework_completion(
         CompletionCode.PENDING_DEADLINE_EXCEEDED,
-        f"Task {role_name}-{task.index} has been pending for longer than pendingDeadlineSeconds {limit}",
+        f"{role_name}-{task.index} was pending for more than {limit} s (pendingDeadlineSeconds)",
         CompletionTrigger(
-            message=f"The task has been pending since {since:%Y-%m-%dT%H:%M:%SZ}",
+            message=f"The task was pending since {since:%Y-%m-%dT%H:%M:%SZ}",
             task_role_name=role_name,
             task_index=task.index,
         ),

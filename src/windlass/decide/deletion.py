@@ -40,7 +40,7 @@ def force_delete_if_overdue(builder: DecisionBuilder, pod: PodView) -> None:
         return
     if builder.is_due(began, timeout):
         builder.act(DeletePod(pod.name, pod.uid, force=True))
-        message = f"Pod {pod.name} was still deleting after {timeout} s and is removed without grace"
+        message = f"Force-deleting pod {pod.name}: it was still terminating after {timeout} s"
         builder.report(ReasonKind.POD_FORCE_DELETED, message, is_warning=True)
 
 

@@ -48,14 +48,14 @@ def decide_retry(
     policy: RetryPolicySpec, history: RetryHistory, code: int, completion: CompletionType, rules: Rules
 ) -> RetryDecision:
     if code in NEVER_RETRIED:
-        return RetryDecision(should_retry=False, reason=f"code {code} is never retried")
+        return RetryDecision(should_retry=False, reason=f"completion code {code} is never retried")
     if code == CompletionCode.FRAMEWORK_SUSPENDED:
-        return RetryDecision(should_retry=True, reason="it was suspended", is_suspension=True)
+        return RetryDecision(should_retry=True, reason="the job was suspended", is_suspension=True)
     if policy.fancy_retry_policy and completion.is_failed:
         if completion.is_transient:
             return _after_transient_failure(policy, history, completion, rules)
         if completion.is_permanent:
-            return RetryDecision(should_retry=False, reason="the failure is permanent")
+            return RetryDecision(should_retry=False, reason="permanent failure")
     return _after_counting(policy, history, completion)
 
 
@@ -66,12 +66,12 @@ def _after_transient_failure(
     if limit is not None and history.uncounted_retries >= limit:
         return RetryDecision(
             should_retry=False,
-            reason=f"the failure is transient, but maxTransientRetryCount {limit} is used up",
+            reason=f"transient failure, but all {limit} transient retries are used",
         )
     delay = _backoff(policy.retry_backoff, history)
     if completion.is_conflict and history.is_framework:
         delay = max(delay, _conflict_delay(history, rules))
-    return RetryDecision(should_retry=True, reason="the failure is transient", delay_sec=delay)
+    return RetryDecision(should_retry=True, reason="transient failure", delay_sec=delay)
 
 
 def _after_counting(
@@ -81,22 +81,26 @@ def _after_counting(
     delay = _backoff(policy.retry_backoff, history)
     if limit == ALWAYS_RETRY:
         return RetryDecision(
-            should_retry=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -2"
+            should_retry=True, is_counted=True, delay_sec=delay, reason="always retried (maxRetryCount -2)"
         )
     if not completion.is_failed:
-        return RetryDecision(should_retry=False, reason="it succeeded")
+        return RetryDecision(should_retry=False, reason="succeeded")
     if limit == RETRY_IF_FAILED:
         return RetryDecision(
-            should_retry=True, is_counted=True, delay_sec=delay, reason="maxRetryCount is -1"
+            should_retry=True,
+            is_counted=True,
+            delay_sec=delay,
+            reason="retried after any failure (maxRetryCount -1)",
         )
     if counted < limit:
         return RetryDecision(
             should_retry=True,
             is_counted=True,
             delay_sec=delay,
-            reason=f"{counted} of maxRetryCount {limit} are used",
+            reason=f"retry {counted + 1} of {limit}",
         )
-    return RetryDecision(should_retry=False, reason=f"maxRetryCount {limit} is used up")
+    reason = f"all {limit} retries are used" if limit else "no retries allowed (maxRetryCount 0)"
+    return RetryDecision(should_retry=False, reason=reason)
 
 
 def _backoff(backoff: RetryBackoff | None, history: RetryHistory) -> int:

@@ -115,7 +115,7 @@ def _with_pod(builder: DecisionBuilder, task: TaskStatus, pod_uid: str) -> TaskS
 def _while_unconfirmed(builder: DecisionBuilder, task: TaskStatus) -> TaskStatus:
     timeout = builder.rules.cache_creation_timeout_sec
     if task.state is CREATION_REQUESTED and builder.is_due(task.transition_time, timeout):
-        diagnostics = f"The pod was created and did not show in the watch within {timeout} s"
+        diagnostics = f"The pod was created but did not appear in the watch within {timeout} s"
         return mark_for_deletion(builder, task, CompletionCode.POD_LOCAL_CACHE_CREATION_TIMEOUT, diagnostics)
     return task
 
@@ -162,7 +162,7 @@ def _after_pod_is_gone(builder: DecisionBuilder, role: str, task: TaskStatus) ->
 def _external_deletion(pod_name: str) -> TaskAttemptCompletionStatus:
     return task_completion(
         CompletionCode.POD_EXTERNAL_DELETED,
-        f"Pod {pod_name} was deleted by somebody else than the controller",
+        f"Pod {pod_name} was deleted by another client",
     )
 
 
@@ -257,7 +257,7 @@ def _retry(
     code = ended.completion_status.code if ended.completion_status is not None else 0
     builder.report_end_of_task(
         ReasonKind.TASK_RETRIED,
-        f"Task {role}-{task.index} is retried after attempt {ended.id} ended with {code}: {decision.reason}",
+        f"Retrying {role}-{task.index} after attempt {ended.id} ended with code {code}: {decision.reason}",
         role,
         task,
     )

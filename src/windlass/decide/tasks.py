@@ -12,10 +12,10 @@ from windlass.model.framework import RetryPolicySpec
 from windlass.model.states import COMPLETED, CREATION_PENDING
 from windlass.model.status import TaskRoleStatus, TaskStatus
 
-SCALE_DOWN_DIAGNOSTICS = "The spec does not want the task any more"
+SCALE_DOWN_DIAGNOSTICS = "The task was removed from the spec"
 MIN_POSTPONED_PODS = 8
 """So many names that others have taken hold up no other task."""
-ATTEMPT_END_DIAGNOSTICS = "The Framework attempt has ended before the task did"
+ATTEMPT_END_DIAGNOSTICS = "The Framework attempt ended before the task"
 
 
 def update_tasks(builder: DecisionBuilder) -> None:
@@ -41,7 +41,7 @@ def update_tasks(builder: DecisionBuilder) -> None:
     roles, ended = rescale.drop_deleted_tasks(builder.framework, roles, attempt_id, builder.now)
     for role, task in ended:
         builder.report_end_of_task(
-            ReasonKind.TASK_DELETED, f"Task {role}-{task.index} was scaled away", role, task
+            ReasonKind.TASK_DELETED, f"Removed {role}-{task.index}: its role was scaled down", role, task
         )
     builder.with_roles(roles)
 

@@ -89,7 +89,7 @@ def test_a_run_that_succeeds(clusters: type[fake_cluster.LocalCluster], state: P
     lines = [line[14:] for line in result.stdout.splitlines() if " | " not in line]
     assert lines[:2] == ["cluster   this machine is made of paper", "job       is submitted"]
     assert lines[-1].startswith("job       has completed with Succeeded (0): ")
-    assert "job       Attempt 0 has started" in lines
+    assert "job       Started attempt 0" in lines
     assert "worker-1  is scheduled to hollow" in lines
     written_by_containers = [line for line in result.stdout.splitlines() if line.startswith("worker-0 | ")]
     assert written_by_containers == [

@@ -65,7 +65,7 @@ FAILED = Explanation(
         limit=3,
         is_fancy=True,
         follows=True,
-        reason="the failure is transient",
+        reason="transient failure",
         at=datetime(2026, 1, 1, 12, 0, 40, tzinfo=UTC),
     ),
     history=(Event(NOW, NOW, 2, "Warning", "AttemptEnding", "digits", "Attempt 0 ends", "u"),),
@@ -89,7 +89,7 @@ Retries
   task      2 retries so far: 2 counted (maxRetryCount 2)
             worker-1 is not tried again: it is used up
   job       1 retry so far: 0 counted (maxRetryCount 3), 1 not counted
-            digits is tried again: the failure is transient, at 2026-01-01 12:00:40 (in 40 s)
+            digits is tried again: transient failure, at 2026-01-01 12:00:40 (in 40 s)
 
 Before
   2026-01-01 12:00:00 ! digits       AttemptEnding (x2): Attempt 0 ends
@@ -134,7 +134,7 @@ def test_on_a_cluster(place: Place) -> None:
         "worker-0",
         "unknown",
     )
-    assert told["jobRetries"]["reason"] == "maxRetryCount 0 is used up"
+    assert told["jobRetries"]["reason"] == "no retries allowed (maxRetryCount 0)"
 
 
 def test_events(place: Place) -> None:
@@ -142,8 +142,8 @@ def test_events(place: Place) -> None:
     place.wait_for_completed("told")
     place.wait_for_events(made["metadata"]["uid"], "AttemptStarted", "TaskFailed", "FrameworkCompleted")
     lines = place.windlass("events", "told").stdout.splitlines()
-    assert any(line.endswith("  told         AttemptStarted: Attempt 0 has started") for line in lines)
-    assert any(" ! told         TaskFailed: Task worker-0, attempt 0, failed" in line for line in lines)
+    assert any(line.endswith("  told         AttemptStarted: Started attempt 0") for line in lines)
+    assert any(" ! told         TaskFailed: worker-0 failed in attempt 0: " in line for line in lines)
     told = [json.loads(line) for line in place.windlass("events", "told", "-o", "json").stdout.splitlines()]
     assert {"AttemptStarted", "TaskFailed", "FrameworkCompleted"} <= {each["reason"] for each in told}
     assert {each["object"] for each in told} == {"told"}

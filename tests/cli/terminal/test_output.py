@@ -46,10 +46,10 @@ TIME = '"time":"2026-01-02T03:04:05.678900Z"'
                 NOW,
                 "job",
                 "R",
-                'Attempt 0 ends with Failed (1): PodPattern unmatched: {"a":1}',
+                'Attempt 0 ended with Failed (1): PodPattern unmatched: {"a":1}',
             ),
             TEXT,
-            "03:04:05.678  job       Attempt 0 ends with Failed (1)\n",
+            "03:04:05.678  job       Attempt 0 ended with Failed (1)\n",
         ),
         (LogLine(Topic.LOG, NOW, "ps-0", "main", "\x1b[1mbold"), TEXT, "ps-0     | \x1b[1mbold\n"),
         (

@@ -205,33 +205,36 @@ RETRIES = {
         RetryPolicySpec(max_retry_count=2),
         ended(1),
         follows=False,
-        reason="maxRetryCount 2 is used up",
+        reason="all 2 retries are used",
         retried=RetryPolicyStatus(2, 2),
     ),
     "some-left": Retried(
         RetryPolicySpec(max_retry_count=2),
         ended(1),
         follows=True,
-        reason="1 of maxRetryCount 2 are used",
+        reason="retry 2 of 2",
         retried=RetryPolicyStatus(1, 1),
     ),
-    "permanent": Retried(FANCY, ended(1, PERMANENT), follows=False, reason="the failure is permanent"),
+    "permanent": Retried(FANCY, ended(1, PERMANENT), follows=False, reason="permanent failure"),
     "permanent-but-plain-policy": Retried(
         RetryPolicySpec(max_retry_count=2),
         ended(1, PERMANENT),
         follows=True,
-        reason="0 of maxRetryCount 2 are used",
+        reason="retry 1 of 2",
     ),
-    "transient": Retried(FANCY, ended(1, TRANSIENT), follows=True, reason="the failure is transient"),
+    "transient": Retried(FANCY, ended(1, TRANSIENT), follows=True, reason="transient failure"),
     "transient-used-up": Retried(
         msgspec.structs.replace(FANCY, max_transient_retry_count=1),
         ended(1, TRANSIENT),
         follows=False,
-        reason="the failure is transient, but maxTransientRetryCount 1 is used up",
+        reason="transient failure, but all 1 transient retries are used",
         retried=RetryPolicyStatus(1, 0),
     ),
     "always": Retried(
-        RetryPolicySpec(max_retry_count=-2), ended(1), follows=True, reason="maxRetryCount is -2"
+        RetryPolicySpec(max_retry_count=-2),
+        ended(1),
+        follows=True,
+        reason="always retried (maxRetryCount -2)",
     ),
 }
 
@@ -579,7 +582,7 @@ def test_pods_that_are_gone(place: Place) -> None:
     assert found.failure is not None
     assert (found.failure.lines, found.failure.lines_from) == (("last words",), "status")
     assert found.job_retries is not None
-    assert found.job_retries.reason == "maxRetryCount 0 is used up"
+    assert found.job_retries.reason == "no retries allowed (maxRetryCount 0)"
 
 
 def test_a_try_before(place: Place) -> None:

@@ -22,7 +22,7 @@ from windlass.simulate.scenario import Scenario, Submission
 from windlass.simulate.simulation import Simulation
 
 JOB = builders.framework("job", namespace="team", uid="uid-1", resource_version="17")
-STARTED = Reason(ReasonKind.ATTEMPT_STARTED, "Attempt 0 has started")
+STARTED = Reason(ReasonKind.ATTEMPT_STARTED, "Started attempt 0")
 
 
 def task_failed(index: int) -> Reason:
@@ -47,7 +47,7 @@ def test_an_event_says_what_happened_to_which_framework_when_and_who_says_so() -
         },
         "type": "Normal",
         "reason": "AttemptStarted",
-        "message": "Attempt 0 has started",
+        "message": "Started attempt 0",
         "source": {"component": "windlass"},
         "reportingComponent": "windlass",
         "reportingInstance": "windlass-0",
@@ -189,7 +189,7 @@ def test_what_is_recorded_is_posted_into_its_namespace() -> None:
     assert [(str(request), request.query) for request in server.requests] == [
         ("POST /api/v1/namespaces/team/events", (("fieldManager", "windlass"),))
     ] * 2
-    assert sorted(server.messages()) == ["Attempt 0 has started", "Task worker-0 failed"]
+    assert sorted(server.messages()) == ["Started attempt 0", "Task worker-0 failed"]
     assert sorted(event["metadata"]["name"] for event in server.events) == ["job.1", "job.2"]
     assert server.outcomes == {Outcome.SENT: 2}
 

@@ -135,8 +135,8 @@ def test_configure_decides_who_is_heard_and_replaces_itself() -> None:
     ("reason", "expected"),
     [
         (
-            Reason(ReasonKind.ATTEMPT_STARTED, "Attempt 0 has started"),
-            {"level": "info", "message": "Attempt 0 has started", "reason": "AttemptStarted"},
+            Reason(ReasonKind.ATTEMPT_STARTED, "Started attempt 0"),
+            {"level": "info", "message": "Started attempt 0", "reason": "AttemptStarted"},
         ),
         (
             Reason(ReasonKind.TASK_FAILED, "100 % lost", "worker", 3, is_warning=True),
