@@ -24,7 +24,7 @@ from windlass.localcluster.store_types import AlreadyExistsError, object_key
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 # Of a longer one the end could not be written.
-_MAX_GRACE = 100 * 365 * 24 * 3600
+_MAX_GRACE_SECONDS = 100 * 365 * 24 * 3600
 # What the server alone says of a new object, whatever the client sent.
 _OURS = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
@@ -281,7 +281,9 @@ class Lifecycle:
         is_terminating = "deletionTimestamp" in meta
         if is_terminating and grace >= meta.get("deletionGracePeriodSeconds", 0):
             return
-        meta["deletionTimestamp"] = format_time(self.clock() + timedelta(seconds=min(grace, _MAX_GRACE)))
+        meta["deletionTimestamp"] = format_time(
+            self.clock() + timedelta(seconds=min(grace, _MAX_GRACE_SECONDS))
+        )
         kind.strategy.mark_deleted(obj, self)
         if kind.strategy.marks_deletion_itself:
             return

@@ -16,7 +16,7 @@ NameRule = Callable[[str, bool], formats.Problems]
 
 _ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
-_MAX_BASE = 58
+_MAX_GENERATE_NAME_LENGTH = 58
 # No vowels and nothing that is easily misread, so that no suffix spells a word.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
@@ -53,7 +53,7 @@ def name_rule(resource: str) -> NameRule:
 
 def generate_name(base: str, suffix: str) -> str:
     """The name for a `generateName`: cut so that a DNS label holds it with its suffix."""
-    return base[:_MAX_BASE] + suffix
+    return base[:_MAX_GENERATE_NAME_LENGTH] + suffix
 
 
 def random_suffix(randomness: Callable[[int], int]) -> str:

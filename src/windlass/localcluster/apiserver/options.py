@@ -9,7 +9,7 @@ from windlass.k8s import api_errors
 
 _VERSION = re.compile("[0-9]{1,18}")
 _INT64 = range(-(2**63), 2**63)
-_MAX_NUMBER = 20
+_MAX_DIGITS = 20
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
@@ -115,10 +115,10 @@ def parse_resource_version(text: str) -> int:
 
 def parse_integer(name: str, text: str) -> int:
     try:
-        number = int(text[:_MAX_NUMBER])
+        number = int(text[:_MAX_DIGITS])
     except ValueError:
         number = _INT64.stop
-    if number in _INT64 and len(text) <= _MAX_NUMBER:
+    if number in _INT64 and len(text) <= _MAX_DIGITS:
         return number
     raise api_errors.bad_request(
         f'strconv.ParseInt: parsing "{text[:100]}": invalid syntax ({name} must be a whole number of 64 bits)'

@@ -22,7 +22,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 def parse(path: str) -> RequestInfo | None:
     """The info of a path as it was sent, or None if it is no path of an object or a list."""
-    return _parse_again(path) if len(path) <= _MAX_REMEMBERED else _parse(path)
+    return _parse_again(path) if len(path) <= _MAX_CACHED_LENGTH else _parse(path)
 
 
 def _parse(path: str) -> RequestInfo | None:
@@ -37,7 +37,7 @@ def _parse(path: str) -> RequestInfo | None:
 
 # Most requests are about the same few lists.
 _parse_again = functools.lru_cache(maxsize=1024)(_parse)
-_MAX_REMEMBERED = 256
+_MAX_CACHED_LENGTH = 256
 
 
 def _below(group: str, version: str, parts: list[str]) -> RequestInfo | None:

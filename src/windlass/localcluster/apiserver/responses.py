@@ -16,7 +16,7 @@ from windlass.localcluster.apiserver.watches import Transform
 _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 # More than these help nobody, and clients take only so many headers.
 _MAX_WARNINGS = 20
-_MAX_WARNING = 256
+_MAX_WARNING_LENGTH = 256
 _PLAIN = ("", "*/*", "application/json")
 
 
@@ -125,5 +125,5 @@ def response(
 
 def _quotable(text: str) -> str:
     """As a header can carry it: short, in one line, and quoted."""
-    shown = "".join(character if character.isprintable() else "?" for character in text[:_MAX_WARNING])
+    shown = "".join(character if character.isprintable() else "?" for character in text[:_MAX_WARNING_LENGTH])
     return shown.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')

@@ -18,7 +18,7 @@ _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _MAX_NAMESERVERS = 3
 # Current releases allow 32 search paths of 2048 characters together.
 _MAX_SEARCHES = 32
-_MAX_SEARCHES = 2048
+_MAX_SEARCH_CHARACTERS = 2048
 _MAX_INT32 = 2**31 - 1
 
 
@@ -119,8 +119,8 @@ def _search_errors(searches: list[str], path: str) -> Iterator[FieldError]:
     if len(searches) > _MAX_SEARCHES:
         problem = f"must not have more than {_MAX_SEARCHES} search paths"
         yield api_errors.invalid_value(path, searches, problem)
-    if len(" ".join(searches)) > _MAX_SEARCHES:
-        problem = f"must not have more than {_MAX_SEARCHES} characters (including spaces) in the search list"
+    if len(" ".join(searches)) > _MAX_SEARCH_CHARACTERS:
+        problem = f"must not have more than {_MAX_SEARCH_CHARACTERS} characters (including spaces) in the search list"
         yield api_errors.invalid_value(path, searches, problem)
     for search, at in basics.indexed(searches, path):
         yield from basics.invalid_values(at, search, formats.search_domain(search.removesuffix(".")))

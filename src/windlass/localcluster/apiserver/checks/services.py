@@ -16,7 +16,7 @@ _AFFINITIES = ("ClientIP", "None")
 _FAMILIES = ("IPv4", "IPv6")
 _FAMILY_POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
 _TRAFFIC_POLICIES = ("Cluster", "Local")
-_MAX_AFFINITY = 86400
+_MAX_AFFINITY_SECONDS = 86400
 
 
 def errors(spec: Spec) -> Iterator[FieldError]:
@@ -89,9 +89,9 @@ def _affinity_errors(spec: Spec) -> Iterator[FieldError]:
     if spec.get("sessionAffinity") != "ClientIP":
         return
     seconds = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"]
-    if not 0 < seconds <= _MAX_AFFINITY:
+    if not 0 < seconds <= _MAX_AFFINITY_SECONDS:
         field = "spec.sessionAffinityConfig.clientIP.timeoutSeconds"
-        problem = f"must be greater than 0 and less than {_MAX_AFFINITY}"
+        problem = f"must be greater than 0 and less than {_MAX_AFFINITY_SECONDS}"
         yield api_errors.invalid_value(field, seconds, problem)
 
 

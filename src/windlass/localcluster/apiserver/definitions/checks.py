@@ -18,7 +18,7 @@ _SCOPES = ("Cluster", "Namespaced")
 _CONVERSIONS = ("None", "Webhook")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-_MAX_WARNING = 256
+_MAX_WARNING_LENGTH = 256
 _COMMON = {
     "schema": "spec.validation",
     "subresources": "spec.subresources",
@@ -170,8 +170,8 @@ def _warning_problems(warning: str | None, is_deprecated: bool) -> Iterator[str]
         yield "can only be set for deprecated versions"
     elif not warning:
         yield "must not be an empty string"
-    elif len(warning) > _MAX_WARNING:
-        yield f"must be <= {_MAX_WARNING} characters long"
+    elif len(warning) > _MAX_WARNING_LENGTH:
+        yield f"must be <= {_MAX_WARNING_LENGTH} characters long"
 
 
 def _storage_errors(versions: list[Object]) -> Iterator[FieldError]:

@@ -22,7 +22,7 @@ _GATED = {
 _PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _PASSING_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATED_SECONDS = 300
-_MIN_GRACE = 1
+_MIN_GRACE_SECONDS = 1
 _COUNTED = ("cpu", "memory")
 _Amounts = dict[str, Decimal]
 
@@ -137,7 +137,7 @@ def _token_errors(spec: Mapping[str, Any]) -> Iterator[FieldError]:
 def _fill(spec: Object) -> None:
     spec.setdefault("enableServiceLinks", True)
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
-        spec["terminationGracePeriodSeconds"] = _MIN_GRACE
+        spec["terminationGracePeriodSeconds"] = _MIN_GRACE_SECONDS
     pod_spec_defaults.set_defaults(spec)
     for container in pod_spec_defaults.all_containers(spec):
         resources = container.get("resources") or {}

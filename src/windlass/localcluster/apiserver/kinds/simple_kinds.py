@@ -21,8 +21,8 @@ _DOCKER_KEYS = {
     "kubernetes.io/dockercfg": ".dockercfg",
     "kubernetes.io/dockerconfigjson": ".dockerconfigjson",
 }
-_MAX_WORD = 128
-_MAX_MESSAGE = 1024
+_MAX_EVENT_FIELD_BYTES = 128
+_MAX_EVENT_MESSAGE_BYTES = 1024
 _TIMES = ("eventTime", "firstTimestamp", "lastTimestamp")
 
 
@@ -180,10 +180,12 @@ def _word_errors(new: Object) -> Iterator[FieldError]:
         word = new.get(key) or ""
         if not word:
             yield api_errors.required(key)
-        if len(word.encode()) > _MAX_WORD:
-            yield api_errors.invalid_value(key, "", f"can have at most {_MAX_WORD} characters")
-    if len((new.get("message") or "").encode()) > _MAX_MESSAGE:
-        yield api_errors.invalid_value("message", "", f"can have at most {_MAX_MESSAGE} characters")
+        if len(word.encode()) > _MAX_EVENT_FIELD_BYTES:
+            yield api_errors.invalid_value(key, "", f"can have at most {_MAX_EVENT_FIELD_BYTES} characters")
+    if len((new.get("message") or "").encode()) > _MAX_EVENT_MESSAGE_BYTES:
+        yield api_errors.invalid_value(
+            "message", "", f"can have at most {_MAX_EVENT_MESSAGE_BYTES} characters"
+        )
 
 
 class LeaseStrategy(Strategy):
