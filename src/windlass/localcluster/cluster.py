@@ -21,7 +21,7 @@ from windlass.localcluster.controllers.workloads.controller import Workloads
 from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.kubelet import images, machine, node_objects
 from windlass.localcluster.kubelet.addresses import PodNetwork
-from windlass.localcluster.kubelet.containers import base_environment
+from windlass.localcluster.kubelet.containers import environment
 from windlass.localcluster.kubelet.directory_watch import DirectoryWatcher
 from windlass.localcluster.kubelet.fault_injection import KILLED, FaultInjector, SecondsOf
 from windlass.localcluster.kubelet.host import Host
@@ -219,7 +219,9 @@ class LocalCluster:
             uid=os.getuid(),
             gid=os.getgid(),
             groups=tuple(os.getgroups()),
-            environment=base_environment.base_environment(os.environ, base_environment.own_programs()),
+            environment=environment.inherited_environment(
+                os.environ, environment.virtual_environment_programs()
+            ),
             gpu_ids=machine.gpu_ids(),
             pids_limit=self._options.pod_pids_limit,
             no_mounts_because="" if ready.isolates else because,

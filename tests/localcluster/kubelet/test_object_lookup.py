@@ -8,7 +8,7 @@ import pytest
 
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.kubelet import object_lookup
-from windlass.localcluster.kubelet.containers.hosts_file import Entry
+from windlass.localcluster.kubelet.containers.network_files import Entry
 from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.server import ApiServer
 from windlass.model.base import Json

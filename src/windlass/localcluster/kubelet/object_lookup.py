@@ -12,7 +12,7 @@ from windlass.k8s.metadata import ObjectMeta
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
-from windlass.localcluster.kubelet.containers.hosts_file import CLUSTER_DOMAIN, Entry
+from windlass.localcluster.kubelet.containers.network_files import CLUSTER_DOMAIN, Entry
 from windlass.localcluster.kubelet.volumes import service_account
 from windlass.localcluster.store_types import Change, object_key
 from windlass.model.base import Json

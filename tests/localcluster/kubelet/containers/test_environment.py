@@ -99,7 +99,7 @@ def test_values(variable: Json, value: str | None, pod: Json, lookup: Lookup, fa
         ({"env": [_of_field("status.phase")]}, "unsupported fieldPath: status.phase"),
         (
             {"env": [_from("fileKeyRef", path="f", volumeName="v", key="k")]},
-            'variable "X": values from fileKeyRef cannot be had here',
+            'variable "X": valueFrom.fileKeyRef is not supported on this cluster',
         ),
     ],
 )
@@ -110,7 +110,7 @@ def test_refusals(container: Json, message: str, pod: Json, lookup: Lookup, fact
 
 
 def test_a_value_that_no_process_can_be_given(pod: Json, lookup: Lookup, facts: Facts) -> None:
-    with pytest.raises(SetupError, match='environment variable "X" holds a NUL byte') as refused:
+    with pytest.raises(SetupError, match='environment variable "X" contains a NUL byte') as refused:
         environment(
             pod, {"name": "main", "env": [_from("secretKeyRef", name="login", key="nul")]}, lookup, facts
         )

@@ -198,9 +198,8 @@ def test_what_needs_a_mount_is_refused(plain: Setting, mounts: list[Json], image
         _plan(plain, {"image": "tf", "volumeMounts": mounts}, image)
     assert told.value.reason == "CreateContainerError"
     assert told.value.message == (
-        f'container "main" cannot have {what}: this machine cannot give a pod mounts of its own'
-        " (no user namespaces); mount a hostPath volume at its own path, or run the cluster where that can be had,"
-        " on Linux as root or with user namespaces allowed"
+        f'cannot mount {what} in container "main": this machine does not allow mounts for pods (no user namespaces).'
+        " Mount a hostPath volume at its own path, or run the cluster on Linux as root or with user namespaces enabled."
     )
 
 
@@ -209,6 +208,8 @@ def test_what_needs_a_mount_is_refused(plain: Setting, mounts: list[Json], image
     [
         ({}, Limits(None, 512, None)),
         ({"cpu": "0.0001"}, Limits(None, 512, 1)),
+        ({"cpu": "1", "memory": "0"}, Limits(None, 512, 1000)),
+        ({"memory": "1.5Gi"}, Limits(1536 * 2**20, 512, None)),
         ({"cpu": "2", "memory": "1Gi"}, Limits(2**30, 512, 2000)),
     ],
 )

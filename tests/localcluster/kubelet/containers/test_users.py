@@ -77,9 +77,8 @@ def test_others_where_nobody_is_root(of_pod: Json, named: str) -> None:
         _user(of_pod, {}, ANN)
     assert told.value.reason == "CreateContainerError"
     assert told.value.message == (
-        f'container "main" is to run as another user or group ({named}), but this cluster is run by user 1000'
-        " (group 100), who is not root and can start processes as nobody else: leave that out, or start the cluster"
-        " as root"
+        f'container "main" sets {named}, but this cluster runs as user 1000 (group 100), and only root can start'
+        " processes as another user or group. Remove the setting, or start the cluster as root."
     )
 
 

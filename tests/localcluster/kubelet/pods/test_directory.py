@@ -55,7 +55,7 @@ def test_hostname(spec: Json, name: str) -> None:
 
 def test_hosts_are_rewritten_in_the_file_that_containers_have_mounted(folder: PodFolder) -> None:
     def write(*entries: tuple[str, tuple[str, ...]]) -> bool:
-        return directory.write_hosts(folder, POD, FACTS, entries, of_machine="")
+        return directory.write_hosts(folder, POD, FACTS, entries, node_hosts="")
 
     assert write(("10.88.0.8", ("ps-0", "ps-0.train")))
     inode = folder.hosts.stat().st_ino

@@ -44,15 +44,15 @@ def _expected(files: Files) -> dict[str, tuple[bytes, int]]:
 def test_what_changes_is_written(tmp_path: Path, second: Files) -> None:
     folder = tmp_path / "v"
     for files in (FIRST, second, FIRST):
-        assert atomic_writer.bring_up_to_date(folder, files, NOW)
+        assert atomic_writer.update(folder, files, NOW)
         assert _files(folder) == _expected(files)
-        assert not atomic_writer.bring_up_to_date(folder, files, NOW.replace(year=2025))
+        assert not atomic_writer.update(folder, files, NOW.replace(year=2025))
         # One folder of files, and the link to it.
         assert len([path for path in folder.iterdir() if path.name.startswith("..")]) == 2
 
 
 def test_it_looks_as_the_kubelet_writes_it(tmp_path: Path) -> None:
-    atomic_writer.bring_up_to_date(tmp_path, FIRST, NOW)
+    atomic_writer.update(tmp_path, FIRST, NOW)
     current = str((tmp_path / "..data").readlink())
     assert current.startswith("..2024_05_06_07_08_09.")
     links = {path.name: str(path.readlink()) for path in tmp_path.iterdir() if path.is_symlink()}
@@ -60,15 +60,15 @@ def test_it_looks_as_the_kubelet_writes_it(tmp_path: Path) -> None:
 
 
 def test_an_open_file_keeps_its_content(tmp_path: Path) -> None:
-    atomic_writer.bring_up_to_date(tmp_path, FIRST, NOW)
+    atomic_writer.update(tmp_path, FIRST, NOW)
     with (tmp_path / "a").open("rb") as file:
-        atomic_writer.bring_up_to_date(tmp_path, {"a": VolumeFile(b"2", 0o644)}, NOW)
+        atomic_writer.update(tmp_path, {"a": VolumeFile(b"2", 0o644)}, NOW)
         assert file.read() == b"1"
 
 
 def test_a_group_may_read(tmp_path: Path) -> None:
     group = os.getgid()
-    atomic_writer.bring_up_to_date(tmp_path, {"key": VolumeFile(b"1", 0o400)}, NOW, group)
+    atomic_writer.update(tmp_path, {"key": VolumeFile(b"1", 0o400)}, NOW, group)
     found = (tmp_path / "key").stat()
     assert (found.st_mode & 0o777, found.st_gid) == (0o440, group)
 
@@ -80,25 +80,25 @@ def test_what_a_full_disk_cuts_off_is_not_used(
     def full(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    atomic_writer.bring_up_to_date(tmp_path, FIRST, NOW)
+    atomic_writer.update(tmp_path, FIRST, NOW)
     second: Files = {"a": VolumeFile(b"2", 0o644), "new": VolumeFile(b"3", 0o644)}
     with monkeypatch.context() as patched:
         patched.setattr(Path, refused, full)
         with pytest.raises(OSError, match="No space left"):
-            atomic_writer.bring_up_to_date(tmp_path, second, NOW)
+            atomic_writer.update(tmp_path, second, NOW)
     assert (tmp_path / "a").read_bytes() == b"1"
     assert not (tmp_path / "new").exists()
     folders = [path.name for path in tmp_path.iterdir() if path.is_dir() and not path.is_symlink()]
     assert folders == [str((tmp_path / "..data").readlink())]
-    assert atomic_writer.bring_up_to_date(tmp_path, second, NOW)
+    assert atomic_writer.update(tmp_path, second, NOW)
     assert _files(tmp_path) == _expected(second)
 
 
 def test_what_a_killed_daemon_left_is_replaced(tmp_path: Path) -> None:
-    atomic_writer.bring_up_to_date(tmp_path, FIRST, NOW)
+    atomic_writer.update(tmp_path, FIRST, NOW)
     name = str((tmp_path / "..data").readlink())
     (tmp_path / "..data").unlink()
     (tmp_path / name / "a").write_bytes(b"cut")
     (tmp_path / "..data_tmp").symlink_to("nowhere")
-    assert atomic_writer.bring_up_to_date(tmp_path, FIRST, NOW)
+    assert atomic_writer.update(tmp_path, FIRST, NOW)
     assert _files(tmp_path) == _expected(FIRST)

@@ -1,10 +1,8 @@
-"""Mounts of a container, and the size of volumes in memory."""
+"""Mounts of a container."""
 
 import pytest
 
 from windlass.localcluster.kubelet.containers.errors import SetupError
-from windlass.localcluster.kubelet.containers.facts import Facts
-from windlass.localcluster.kubelet.volumes import memory as volume_memory
 from windlass.localcluster.kubelet.volumes.mounts import Mount, mounts, termination_message_path
 from windlass.model.base import Json
 
@@ -101,39 +99,3 @@ def test_what_lies_in_another_mount_comes_after_it(pod: Json) -> None:
 def test_termination_message_path(written: str, path: str) -> None:
     assert termination_message_path({"terminationMessagePath": written}) == path
     assert termination_message_path({}) == "/dev/termination-log"
-
-
-@pytest.mark.parametrize(
-    ("limit", "of_main", "of_fetch", "memory", "size"),
-    [
-        ("1Gi", "1.5Gi", "10Mi", "16Gi", 2**30),
-        ("8Gi", "1.5Gi", "10Mi", "16Gi", 3 * 2**29),
-        (None, "1.5Gi", "10Mi", "16Gi", 3 * 2**29),
-        (None, "1Mi", "10Mi", "16Gi", 10 * 2**20),
-        # Without a limit of every container the pod has none.
-        ("8Gi", "1.5Gi", None, "16Gi", 2**33),
-        (None, None, "10Mi", "16Gi", 2**34),
-        ("32Gi", None, None, "16Gi", 2**34),
-        ("0", None, None, "16Gi", 2**34),
-        (None, None, None, None, None),
-    ],
-)
-def test_size_in_memory(
-    limit: str | None,
-    of_main: str | None,
-    of_fetch: str | None,
-    memory: str | None,
-    size: int | None,
-    pod: Json,
-) -> None:
-    volume = {"emptyDir": {"medium": "Memory", **({"sizeLimit": limit} if limit else {})}}
-    for kind, written in (("containers", of_main), ("initContainers", of_fetch)):
-        pod["spec"][kind][0]["resources"] = {"limits": {"memory": written}} if written else {}
-    facts = Facts((), (), {"memory": memory} if memory else {})
-    assert volume_memory.is_in_memory(volume)
-    assert volume_memory.size_in_bytes(volume, pod, facts) == size
-
-
-@pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"emptyDir": None}, {"hostPath": {"path": "/x"}}])
-def test_what_is_not_in_memory(volume: Json) -> None:
-    assert not volume_memory.is_in_memory(volume)

@@ -188,7 +188,7 @@ def test_nfs(kept: Kept) -> None:
     assert found == PodVolumes({"v": path}, (NfsFolder(path, "nas", "/export", True),))
     assert kept.path("v").is_dir()
     assert _refusal(kept, {"nfs": source}, PLAIN) == (
-        'MountVolume.SetUp failed for volume "v" : this machine cannot give a pod mounts of its own'
+        'MountVolume.SetUp failed for volume "v" : this machine does not allow mounts for pods'
         " (no user namespaces)"
     )
 
@@ -196,8 +196,8 @@ def test_nfs(kept: Kept) -> None:
 @pytest.mark.parametrize("kind", ["csi", "awsElasticBlockStore", "ephemeral", "image"])
 def test_other_kinds(kept: Kept, kind: str) -> None:
     assert _refusal(kept, {kind: {}}) == (
-        f'MountVolume.SetUp failed for volume "v" : volumes of the kind {kind} are not supported here:'
-        " use emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim and nfs"
+        f'MountVolume.SetUp failed for volume "v" : volume type {kind} is not supported on this cluster.'
+        " Use emptyDir, hostPath, configMap, secret, downwardAPI, projected, persistentVolumeClaim and nfs."
     )
 
 
@@ -312,3 +312,39 @@ def test_what_a_container_mounts_there_itself_counts(mount_path: str, expected: 
     (own,) = changed["initContainers"][0]["volumeMounts"]
     assert (own["mountPath"], own["readOnly"]) == (service_account.MOUNT_PATH, True)
     assert pod["spec"] == {"containers": [container], "initContainers": [{"name": "first"}]}
+
+
+@pytest.mark.parametrize(
+    ("limit", "of_main", "of_fetch", "memory", "size"),
+    [
+        ("1Gi", "1.5Gi", "10Mi", "16Gi", 2**30),
+        ("8Gi", "1.5Gi", "10Mi", "16Gi", 3 * 2**29),
+        (None, "1.5Gi", "10Mi", "16Gi", 3 * 2**29),
+        (None, "1Mi", "10Mi", "16Gi", 10 * 2**20),
+        # Without a limit of every container the pod has none.
+        ("8Gi", "1.5Gi", None, "16Gi", 2**33),
+        (None, None, "10Mi", "16Gi", 2**34),
+        ("32Gi", None, None, "16Gi", 2**34),
+        ("0", None, None, "16Gi", 2**34),
+        (None, None, None, None, None),
+    ],
+)
+def test_size_in_memory(
+    limit: str | None,
+    of_main: str | None,
+    of_fetch: str | None,
+    memory: str | None,
+    size: int | None,
+    pod: Json,
+) -> None:
+    volume = {"emptyDir": {"medium": "Memory", **({"sizeLimit": limit} if limit else {})}}
+    for kind, written in (("containers", of_main), ("initContainers", of_fetch)):
+        pod["spec"][kind][0]["resources"] = {"limits": {"memory": written}} if written else {}
+    facts = Facts((), (), {"memory": memory} if memory else {})
+    assert setup.is_in_memory(volume)
+    assert setup.memory_size(volume, pod, facts) == size
+
+
+@pytest.mark.parametrize("volume", [{"emptyDir": {}}, {"emptyDir": None}, {"hostPath": {"path": "/x"}}])
+def test_what_is_not_in_memory(volume: Json) -> None:
+    assert not setup.is_in_memory(volume)

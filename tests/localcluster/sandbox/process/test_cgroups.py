@@ -573,3 +573,22 @@ def test_no_group_is_made_without_limits(real: cgroups.Cgroups, start: Start) ->
     assert group.remove()
     assert process.poll() is None
     assert processes.identity(process.pid) is not None
+
+
+V2 = "low 0\nhigh 0\nmax 12\noom 3\noom_kill {}\noom_group_kill 0\n"
+V1 = "oom_kill_disable 0\nunder_oom 0\noom_kill {}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (V2.format(0), V2.format(1), True),
+        (V2.format(1), V2.format(1), False),
+        (V1.format(0), V1.format(2), True),
+        ("oom_kill_disable 0\nunder_oom 1\n", "oom_kill_disable 0\nunder_oom 1\n", False),
+        ("", V2.format(1), True),
+        ("", "", False),
+    ],
+)
+def test_was_killed_for_memory(before: str, after: str, expected: bool) -> None:
+    assert cgroups.was_killed_for_memory(before, after) is expected

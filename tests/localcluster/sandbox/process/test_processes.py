@@ -217,3 +217,7 @@ def test_the_dead_hold_nothing(start: Start) -> None:
     process.wait()
     assert processes.memory_of([process.pid]) == 0
     assert processes.memory_of([]) == 0
+
+
+def test_all_mappings_of_a_process_are_added() -> None:
+    assert processes.proportional_bytes("Pss: 4 kB\nPss_Dirty: 4 kB\nPss: 8 kB\n") == 12 * 1024

@@ -1,6 +1,5 @@
-"""What a container starts with, from its pod and the objects that the pod refers to.
+"""Everything that a container starts with: environment, arguments, user, mounts and the files below /etc.
 
-That is its environment, arguments, files, mounts and names. All of it is pure: what must be read comes in by callables
-and as `facts.Facts`. What cannot be had is a `SetupError` in the kubelet's words.
-Nothing here starts, writes or mounts anything.
+The functions compute values from the pod and the objects that it refers to. Nothing here starts or mounts anything. An
+invalid or missing object raises `SetupError` with the message that the real kubelet writes.
 """

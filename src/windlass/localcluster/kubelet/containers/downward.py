@@ -1,4 +1,4 @@
-"""What a pod says about itself to its own containers: `fieldRef` and `resourceFieldRef`."""
+"""The downward API: values of `fieldRef` and `resourceFieldRef`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from decimal import ROUND_CEILING, Decimal
@@ -36,9 +36,9 @@ def field(pod: Json, path: str, facts: Facts) -> str:
 
 
 def resource(pod: Json, own: Json | None, reference: Json, facts: Facts) -> str:
-    """How often the divisor goes into the amount, rounded up. `own` is the container that asks, if one does."""
-    wanted = reference.get("containerName", "")
-    container = own if own is not None and not wanted else _container(pod, wanted)
+    """Return the amount in units of the divisor, rounded up. `own` is the container with the reference, if any."""
+    target = reference.get("containerName", "")
+    container = own if own is not None and not target else _container(pod, target)
     kind, _, name = reference["resource"].partition(".")
     if kind not in ("limits", "requests") or name not in _RESOURCES:
         raise SetupError(f"unsupported container resource : {reference['resource']}")
@@ -46,7 +46,7 @@ def resource(pod: Json, own: Json | None, reference: Json, facts: Facts) -> str:
     if kind == "limits" and not amount:
         amount = quantities.parse(facts.allocatable.get(name, "0"))
     divisor = quantities.parse(reference.get("divisor") or "0") or Decimal(1)
-    # CPU is counted in thousandths, all else in whole units.
+    # CPU is measured in thousandths, everything else in whole units.
     unit = quantities.MILLI if name == "cpu" else Decimal(1)
     return str(-(-_units(amount, unit) // _units(divisor, unit)))
 

@@ -1,4 +1,4 @@
-"""Why a container or a volume cannot be had: the kubelet's message and the reason under which it says so."""
+"""Errors in setting up a container, a volume or a sandbox, with the reason and message that the kubelet reports."""
 
 CONFIG_ERROR = "CreateContainerConfigError"
 CREATE_ERROR = "CreateContainerError"
@@ -7,7 +7,10 @@ FAILED_SANDBOX = "FailedCreatePodSandBox"
 
 
 class SetupError(Exception):
-    """A container waits with this reason and message; a volume or a pod that cannot be set up gets them as an event."""
+    """A container, volume or sandbox cannot be set up.
+
+    Reason and message appear in the container's waiting state, or in an event of the pod.
+    """
 
     def __init__(self, message: str, reason: str = CONFIG_ERROR) -> None:
         super().__init__(message)
@@ -20,5 +23,5 @@ def failed_mount(volume: str, problem: str) -> SetupError:
 
 
 def not_found(kind: str, name: str) -> SetupError:
-    """The kubelet writes the kind in lower case and, unlike the API server, in the singular."""
+    """Return the error for a missing object. Unlike the API server, the kubelet writes the kind in the singular."""
     return SetupError(f'{kind.lower()} "{name}" not found')

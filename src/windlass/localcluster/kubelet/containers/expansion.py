@@ -1,17 +1,17 @@
-"""`$(NAME)` in commands, arguments, values and sub paths.
+"""Expansion of `$(NAME)` in commands, arguments, values and sub paths.
 
-`$$` stands for one `$`, a name that nobody knows stays as it is written, and so does everything else: it is no shell.
+`$$` yields `$`. An unknown name and everything else stay as written: there is no shell syntax.
 """
 
 import re
 from collections.abc import Iterator, Mapping
 
-# A name goes up to the first closing parenthesis, whatever is in it.
+# A name ends at the first closing parenthesis and may contain any character.
 _TOKEN = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 def expand(text: str, *variables: Mapping[str, str]) -> str:
-    """The earlier mapping wins. What a value brings in is not expanded again."""
+    """Expand variables once: values are not expanded again. Earlier mappings take precedence."""
 
     def replacement(token: re.Match[str]) -> str:
         name = token[1]

@@ -1,4 +1,4 @@
-"""What a container learns about its surroundings, and how the objects that a pod refers to are found."""
+"""Facts about a pod's addresses, node and Services, and the lookup of the objects that it refers to."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,13 +7,13 @@ import msgspec
 from windlass.model.base import Json
 
 Lookup = Callable[[str, str], Json | None]
-"""(kind, name) → the ConfigMap or Secret of that name in the pod's own namespace."""
+"""Function from kind and name to the ConfigMap or Secret in the pod's namespace."""
 
 
 class Facts(msgspec.Struct, frozen=True):
     pod_ips: tuple[str, ...]
     host_ips: tuple[str, ...]
     allocatable: Mapping[str, str]
-    """What the pod's node can give, as in the node's status: the limit of a container that has none."""
+    """Allocatable resources of the pod's node: the limits of a container that has none."""
     services: tuple[Json, ...] = ()
-    """All that there are, or at least those of the pod's namespace and `kubernetes`."""
+    """Services, at least those of the pod's namespace and `kubernetes`."""

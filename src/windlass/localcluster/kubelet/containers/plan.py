@@ -1,18 +1,19 @@
-"""One run of a container, from its pod to what a supervisor is told: `messages.ContainerPlan`.
+"""The plan of one run of a container: what its supervisor must know to start it, as a `messages.ContainerPlan`.
 
-Makes the few files and folders that a run needs, and starts nothing.
+Planning creates the few files and directories that a run needs, and starts nothing.
 """
 
 import os
-from collections.abc import Iterable
+import posixpath
+from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from windlass.k8s import quantities
-from windlass.localcluster.kubelet.containers import command, errors, gpus, users
 from windlass.localcluster.kubelet.containers import environment as variables
+from windlass.localcluster.kubelet.containers import errors, expansion, users
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.localcluster.kubelet.host import Host
@@ -20,17 +21,16 @@ from windlass.localcluster.kubelet.pods import directory
 from windlass.localcluster.kubelet.pods.directory import PodFolder
 from windlass.localcluster.kubelet.volumes import mounts, service_account
 from windlass.localcluster.kubelet.volumes.setup import PodVolumes
-from windlass.localcluster.sandbox import oom
 from windlass.localcluster.sandbox.messages import ContainerPlan, Limits, Mount, User
 from windlass.localcluster.sandbox.rootfs import sub_paths
 from windlass.model.base import Json
 
 MARKER = "WINDLASS_POD"
-"""Whose value is the pod's uid: processes that nobody looks after any more are known by it."""
+"""Environment variable with the pod's UID. It identifies processes whose supervisor was killed."""
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What is the same for all containers of a pod."""
+    """Values that all containers of a pod have in common."""
 
     folder: PodFolder
     volumes: PodVolumes
@@ -43,26 +43,25 @@ class Setting(msgspec.Struct, frozen=True):
 def plan(
     pod: Json, container: Json, setting: Setting, *, run_id: str, restart_count: int, image: str = ""
 ) -> ContainerPlan:
-    """`image` is the folder that the container's image is bound to, if it is."""
+    """Return the plan of a run. `image` is the directory of the container's local image, if it has one."""
     host, folder, name = setting.host, setting.folder, container["name"]
     if host.can_mount:
         pod = service_account.with_access(pod)
         container = service_account.container_of(pod, container)
     user = users.user(pod, container, host)
     own = variables.environment(pod, container, setting.lookup, setting.facts)
-    argv = command.argv(container, own)
-    working_directory = command.working_directory(container)
+    argv = arguments(container, own)
+    workdir = working_directory(container)
     if image and not host.can_mount:
         raise _cannot_mount(f'the files of image "{container.get("image", "")}"', container, host)
     directory.make_run(folder, run_id, name)
+    environment = _environment(pod, container, own, user, setting)
     return ContainerPlan(
         id=run_id,
         name=name,
         argv=tuple(map(_bytes, argv)),
-        environment={
-            _bytes(key): _bytes(value) for key, value in _all(pod, container, own, user, setting).items()
-        },
-        working_directory=working_directory,
+        environment={_bytes(key): _bytes(value) for key, value in environment.items()},
+        working_directory=workdir,
         mounts=_mounts(pod, container, own, setting, run_id),
         log=str(folder.log(name, restart_count)),
         image=image,
@@ -74,7 +73,34 @@ def plan(
     )
 
 
-def _all(pod: Json, container: Json, own: dict[str, str], user: User, setting: Setting) -> dict[str, str]:
+def arguments(container: Json, environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Return `command` and `args` with variables expanded. Images are not pulled: there is no ENTRYPOINT."""
+    words = (*(container.get("command") or ()), *(container.get("args") or ()))
+    name = container["name"]
+    if not words:
+        message = (
+            f'no command specified for container "{name}": images are not pulled on this cluster, so there is no'
+            " entrypoint. Set command."
+        )
+        raise SetupError(message, errors.CREATE_ERROR)
+    expanded = tuple(expansion.expand(word, environment) for word in words)
+    if any("\0" in word for word in expanded):
+        raise SetupError(f'the command of container "{name}" contains a NUL byte', errors.CREATE_ERROR)
+    return expanded
+
+
+def working_directory(container: Json) -> str:
+    """Return `workingDir` or the root directory. Variables in it are not expanded."""
+    written: str = container.get("workingDir") or "/"
+    if not written.startswith("/"):
+        message = f'workingDir "{written}" of container "{container["name"]}" is not an absolute path'
+        raise SetupError(message, errors.CREATE_ERROR)
+    return posixpath.normpath(f"/{written.lstrip('/')}")
+
+
+def _environment(
+    pod: Json, container: Json, own: dict[str, str], user: User, setting: Setting
+) -> dict[str, str]:
     terminal = {"TERM": "xterm"} if container.get("tty") else {}
     return {
         **terminal,
@@ -82,7 +108,7 @@ def _all(pod: Json, container: Json, own: dict[str, str], user: User, setting: S
         **users.environment(user, setting.host),
         "HOSTNAME": setting.hostname,
         **own,
-        **gpus.environment(pod, container, own, setting.host.gpu_ids),
+        **variables.gpu_environment(pod, container, own, setting.host.gpu_ids),
         MARKER: pod["metadata"]["uid"],
     }
 
@@ -92,9 +118,10 @@ def _bytes(text: str) -> bytes:
 
 
 def _limits(container: Json, host: Host) -> Limits:
-    cpu = quantities.parse(((container.get("resources") or {}).get("limits") or {}).get("cpu", "0"))
-    milli = int(cpu.scaleb(3).to_integral_value(ROUND_CEILING))
-    return Limits(oom.memory_limit(container), host.pids_limit, milli or None)
+    limits = (container.get("resources") or {}).get("limits") or {}
+    memory = int(quantities.parse(limits.get("memory", "0")))
+    milli = int(quantities.parse(limits.get("cpu", "0")).scaleb(3).to_integral_value(ROUND_CEILING))
+    return Limits(memory if memory > 0 else None, host.pids_limit, milli or None)
 
 
 # Mounts
@@ -103,20 +130,20 @@ def _limits(container: Json, host: Host) -> Limits:
 def _mounts(
     pod: Json, container: Json, environment: dict[str, str], setting: Setting, run_id: str
 ) -> tuple[Mount, ...]:
-    wanted = mounts.mounts(pod, container, environment)
+    requested = mounts.mounts(pod, container, environment)
     if not setting.host.can_mount:
-        for mount in wanted:
+        for mount in requested:
             _check_is_in_place(mount, container, setting)
         return ()
-    own = [_with_source(mount, container, setting.volumes) for mount in wanted]
-    # A file inside of what is mounted comes after it.
+    own = [_with_source(mount, container, setting.volumes) for mount in requested]
+    # A mount inside another one comes after it.
     ordered = sorted((*_shared_files(setting.folder, own), *own), key=lambda mount: _depth(mount.target))
     message = Mount(str(setting.folder.termination_log(run_id)), mounts.termination_message_path(container))
     return (*ordered, message)
 
 
 def _shared_files(folder: PodFolder, own: Iterable[Mount]) -> list[Mount]:
-    """Where the container mounts something else instead, that counts."""
+    """Return the mounts of the pod's files in /etc, except where the container mounts something else."""
     taken = {mount.target for mount in own}
     files = {
         "/etc/hosts": folder.hosts,
@@ -148,7 +175,7 @@ def _source(mount: mounts.Mount, container: Json, volumes: PodVolumes) -> str:
 
 
 def _check_is_in_place(mount: mounts.Mount, container: Json, setting: Setting) -> None:
-    """A folder of the machine that is wanted at its own path is there without any mount, though it can be written."""
+    """Accept a mount only if source and target are the same path: it needs no mount, though it stays writable."""
     source = os.path.realpath(Path(setting.volumes.paths[mount.source_volume]) / mount.sub_path)
     if source != os.path.realpath(mount.target):
         raise _cannot_mount(f'volume "{mount.source_volume}" at {mount.target}', container, setting.host)
@@ -157,8 +184,8 @@ def _check_is_in_place(mount: mounts.Mount, container: Json, setting: Setting) -
 
 def _cannot_mount(what: str, container: Json, host: Host) -> SetupError:
     message = (
-        f'container "{container["name"]}" cannot have {what}: this machine cannot give a pod mounts of its own'
-        f" ({host.no_mounts_because}); mount a hostPath volume at its own path, or run the cluster where that can be"
-        " had, on Linux as root or with user namespaces allowed"
+        f'cannot mount {what} in container "{container["name"]}": this machine does not allow mounts for pods'
+        f" ({host.no_mounts_because}). Mount a hostPath volume at its own path, or run the cluster on Linux as root or"
+        " with user namespaces enabled."
     )
     return SetupError(message, errors.CREATE_ERROR)

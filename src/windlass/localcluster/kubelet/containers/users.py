@@ -1,4 +1,7 @@
-"""Who a container runs as, and what that user calls home."""
+"""The user and groups that a container runs as, and that user's home directory.
+
+A module of its own since it is a policy (securityContext) with its own tests.
+"""
 
 import pwd
 from typing import Any
@@ -12,39 +15,39 @@ from windlass.model.base import Json
 
 
 def user(pod: Json, container: Json, host: Host) -> User:
-    """What the container says counts before what the pod says."""
-    uid, gid = _said(pod, container, "runAsUser"), _said(pod, container, "runAsGroup")
+    """Return the user of a container. The container's securityContext takes precedence over the pod's."""
+    uid, gid = _setting(pod, container, "runAsUser"), _setting(pod, container, "runAsGroup")
     _check_non_root(pod, container, uid, host)
-    of_pod = pod["spec"].get("securityContext") or {}
-    supplemental = tuple(of_pod.get("supplementalGroups") or ())
+    pod_context = pod["spec"].get("securityContext") or {}
+    supplemental = tuple(pod_context.get("supplementalGroups") or ())
     if not host.is_root:
-        _check_own(container, uid, gid, supplemental, host)
-        # Volumes are its own already, so that fsGroup has nothing to add.
+        _require_own_user(container, uid, gid, supplemental, host)
+        # The volumes belong to this user already, so that fsGroup adds nothing.
         return User()
     if uid is not None and gid is None:
         known = _known(uid)
         gid = known.pw_gid if known else 0
-    groups = (*supplemental, *(() if of_pod.get("fsGroup") is None else (of_pod["fsGroup"],)))
+    groups = (*supplemental, *(() if pod_context.get("fsGroup") is None else (pod_context["fsGroup"],)))
     return User(uid, gid, tuple(dict.fromkeys(groups)))
 
 
-def environment(one: User, host: Host) -> dict[str, str]:
-    """What of the environment that the machine gives is another for another user."""
-    if one.uid is None or one.uid == host.uid:
+def environment(user: User, host: Host) -> dict[str, str]:
+    """Return the inherited variables that differ for another user than the one who runs the cluster."""
+    if user.uid is None or user.uid == host.uid:
         return {}
-    known = _known(one.uid)
-    home, name = (known.pw_dir, known.pw_name) if known else ("/", str(one.uid))
+    known = _known(user.uid)
+    home, name = (known.pw_dir, known.pw_name) if known else ("/", str(user.uid))
     return {"HOME": home, "USER": name, "LOGNAME": name}
 
 
-def _said(pod: Json, container: Json, field: str) -> Any:
+def _setting(pod: Json, container: Json, field: str) -> Any:
     own = (container.get("securityContext") or {}).get(field)
     return own if own is not None else (pod["spec"].get("securityContext") or {}).get(field)
 
 
 def _check_non_root(pod: Json, container: Json, uid: int | None, host: Host) -> None:
     will_be_root = (host.uid if uid is None else uid) == 0
-    if not will_be_root or not _said(pod, container, "runAsNonRoot"):
+    if not will_be_root or not _setting(pod, container, "runAsNonRoot"):
         return
     problem = (
         "container has runAsNonRoot and image will run as root"
@@ -54,21 +57,21 @@ def _check_non_root(pod: Json, container: Json, uid: int | None, host: Host) -> 
     raise SetupError(f'{problem} (pod: "{specs.full_name(pod)}", container: {container["name"]})')
 
 
-def _check_own(
+def _require_own_user(
     container: Json, uid: int | None, gid: int | None, supplemental: tuple[int, ...], host: Host
 ) -> None:
-    """Who is not root can start processes as nobody else."""
+    """Raise SetupError for another user or group, which only root can start processes as."""
     own_groups = {host.gid, *host.groups}
-    wanted = [
+    fields = [
         *(["runAsUser"] if uid not in (None, host.uid) else []),
         *(["runAsGroup"] if gid not in (None, host.gid) else []),
         *(["supplementalGroups"] if not own_groups.issuperset(supplemental) else []),
     ]
-    if wanted:
+    if fields:
         message = (
-            f'container "{container["name"]}" is to run as another user or group ({", ".join(wanted)}), but this'
-            f" cluster is run by user {host.uid} (group {host.gid}), who is not root and can start processes as"
-            f" nobody else: leave that out, or start the cluster as root"
+            f'container "{container["name"]}" sets {", ".join(fields)}, but this cluster runs as user {host.uid}'
+            f" (group {host.gid}), and only root can start processes as another user or group. Remove the setting, or"
+            " start the cluster as root."
         )
         raise SetupError(message, errors.CREATE_ERROR)
 

@@ -1,4 +1,4 @@
-"""The status of a pod as a kubelet writes it, from the pod as it is stored and from what is known of its containers."""
+"""The status of a pod as a kubelet writes it, from the stored pod and the record of its containers."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -10,7 +10,6 @@ from windlass.k8s import times
 from windlass.localcluster.kubelet.lifecycle import (
     back_off,
     conditions,
-    phases,
     restarts,
     specs,
     termination_message,
@@ -46,10 +45,10 @@ _OWN_LISTS = ("containerStatuses", "initContainerStatuses")
 
 
 def pod_status(pod: Json, record: PodRecord, now: datetime, policy: BackOff = back_off.KUBELET) -> Json:
-    """What others have written (qosClass, conditions of theirs) is kept."""
+    """Return the new status. Fields and conditions that others own, e.g. qosClass, stay unchanged."""
     known = specs.status(pod)
     ending = terminations.ending_of(pod, record, now)
-    phase = phases.phase_of(pod, record, ending)
+    phase = _phase(pod, record, ending)
     is_over = phase in specs.FINAL_PHASES and not record.is_anything_running
     shown = _with_lost(pod, record) if is_over else _with_back_offs(pod, record, ending, now, policy)
     init_statuses = _container_statuses(pod, shown.init_containers, specs.init_containers(pod))
@@ -68,6 +67,61 @@ def pod_status(pod: Json, record: PodRecord, now: datetime, policy: BackOff = ba
     return status
 
 
+def _phase(pod: Json, record: PodRecord, ending: Ending | None) -> str:
+    """Return the phase. Succeeded and Failed are final, and set only when all containers have ended.
+
+    Clients may then use the resources of the pod.
+    """
+    known = specs.phase(pod)
+    if known in specs.FINAL_PHASES:
+        return known
+    found = _phase_of_containers(pod, record, is_ending=ending is not None)
+    if record.is_anything_running:
+        return known or "Pending" if found in specs.FINAL_PHASES else found
+    if ending is None:
+        return found
+    was_cut_short = bool(ending.reason) or found not in specs.FINAL_PHASES
+    return "Failed" if was_cut_short else found
+
+
+def _phase_of_containers(pod: Json, record: PodRecord, *, is_ending: bool) -> str:
+    if _has_failed_to_initialize(pod, record):
+        return "Failed"
+    if _is_pending(pod, record):
+        return "Pending"
+    if record.is_anything_running:
+        return "Running"
+    succeeded = [container.has_succeeded for container in record.containers]
+    policy = specs.restart_policy(pod)
+    if all(succeeded) and (is_ending or policy != "Always"):
+        return "Succeeded"
+    return "Failed" if is_ending or policy == "Never" else "Running"
+
+
+def _has_failed_to_initialize(pod: Json, record: PodRecord) -> bool:
+    if specs.restart_policy(pod) != "Never":
+        return False
+    ends = [each.latest_end for each in _one_time_containers(pod, record) if not each.is_running]
+    return any(end is not None and end.exit_code != 0 for end in ends)
+
+
+def _is_pending(pod: Json, record: PodRecord) -> bool:
+    """Return whether a container has not run yet."""
+    one_time = _one_time_containers(pod, record)
+    if any(each.is_running or not each.has_run for each in one_time):
+        return True
+    sidecars = [each for each in record.init_containers if each not in one_time]
+    if any(not each.has_run for each in (*sidecars, *record.containers)):
+        return True
+    has_initialized = any(each.has_run for each in record.containers)
+    return not has_initialized and any(each.is_running and not each.has_started for each in sidecars)
+
+
+def _one_time_containers(pod: Json, record: PodRecord) -> tuple[ContainerRecord, ...]:
+    sidecars = specs.sidecar_names(pod)
+    return tuple(each for each in record.init_containers if each.name not in sidecars)
+
+
 def _explanation(known: Json, phase: str, ending: Ending | None) -> Json:
     if phase == known.get("phase"):
         return {key: known[key] for key in ("reason", "message") if known.get(key)}
@@ -77,7 +131,7 @@ def _explanation(known: Json, phase: str, ending: Ending | None) -> Json:
 
 
 def _addresses(known: Json, record: PodRecord) -> Json:
-    """The pod's own are kept when it has lost them: a pod that is over shows where it was."""
+    """Return the address fields. A pod that has ended keeps its former addresses."""
     found: Json = {}
     for singular, plural, addresses in (
         ("hostIP", "hostIPs", record.host_ips),
@@ -93,7 +147,7 @@ def _addresses(known: Json, record: PodRecord) -> Json:
 def _with_back_offs(
     pod: Json, record: PodRecord, ending: Ending | None, now: datetime, policy: BackOff
 ) -> PodRecord:
-    """A container that ended and waits for its next run is shown as waiting, with its end as the last state."""
+    """Replace the state of containers in back-off by waiting, with their end as the last state."""
     if ending is not None:
         return record
     for container in record.all_containers:
@@ -106,7 +160,7 @@ def _with_back_offs(
 
 
 def is_backing_off(pod: Json, record: PodRecord, container: ContainerRecord, now: datetime) -> bool:
-    """It has ended, and is shown as waiting for its next run."""
+    """Return whether the container has ended and waits for its restart."""
     if not isinstance(container.current, Terminated) or terminations.ending_of(pod, record, now) is not None:
         return False
     return _waits(pod, container, now, back_off.KUBELET)
@@ -118,8 +172,8 @@ def _waits(pod: Json, container: ContainerRecord, now: datetime, policy: BackOff
 
 
 def _with_lost(pod: Json, record: PodRecord) -> PodRecord:
-    """Once a pod is over, what never reported an end although it was its turn counts as failed."""
-    # All that lie before one that ran had their turn; of init containers, the first always had.
+    """Mark containers as failed that should have run but never reported an end. The pod has ended."""
+    # All init containers up to the last one that ran, and always the first one.
     turns = [index for index, each in enumerate(record.init_containers) if each.has_run]
     lost = [*record.init_containers[: (turns[-1] if turns else 0) + 1]]
     if restarts.is_initialized(pod, record):
@@ -137,13 +191,13 @@ def _container_statuses(pod: Json, records: Iterable[ContainerRecord], container
 
 def _container_status(pod: Json, record: ContainerRecord, image: str) -> Json:
     is_sidecar = record.name in specs.sidecar_names(pod)
-    is_once = specs.is_init_container(pod, record.name) and not is_sidecar
+    runs_once = specs.is_init_container(pod, record.name) and not is_sidecar
     has_started = record.is_running and record.has_started
     status = {
         "name": record.name,
         "state": _state(pod, record.current),
         "lastState": _state(pod, record.last) if record.last else {},
-        "ready": record.has_succeeded if is_once else has_started and record.is_ready,
+        "ready": record.has_succeeded if runs_once else has_started and record.is_ready,
         "started": has_started,
         "restartCount": record.restart_count,
         "image": image,
@@ -152,8 +206,8 @@ def _container_status(pod: Json, record: ContainerRecord, image: str) -> Json:
     return status | ({"containerID": _container_id(record.container_id)} if record.container_id else {})
 
 
-def _container_id(own: str) -> str:
-    return f"{RUNTIME}://{own}"
+def _container_id(run_id: str) -> str:
+    return f"{RUNTIME}://{run_id}"
 
 
 def _state(pod: Json, state: State) -> Json:
@@ -161,14 +215,14 @@ def _state(pod: Json, state: State) -> Json:
         case Running():
             return {"running": {"startedAt": times.written(state.started_at)}}
         case Waiting():
-            nothing_yet = "PodInitializing" if specs.init_containers(pod) else "ContainerCreating"
-            return {"waiting": _without_empty(reason=state.reason or nothing_yet, message=state.message)}
+            default = "PodInitializing" if specs.init_containers(pod) else "ContainerCreating"
+            return {"waiting": _without_empty(reason=state.reason or default, message=state.message)}
         case Terminated():
             count = len(specs.init_containers(pod)) + len(specs.containers(pod))
             return {
                 "terminated": {
                     "exitCode": state.exit_code,
-                    "startedAt": times.written_or_null(_beginning(state)),
+                    "startedAt": times.written_or_null(_start_time(state)),
                     "finishedAt": times.written_or_null(state.finished_at),
                 }
                 | _without_empty(
@@ -179,8 +233,8 @@ def _state(pod: Json, state: State) -> Json:
             }
 
 
-def _beginning(end: Terminated) -> datetime | None:
-    """Of a container that could not be started, a runtime tells the time that is its zero."""
+def _start_time(end: Terminated) -> datetime | None:
+    """Return the start time. Container runtimes report the epoch for a container that could not be started."""
     is_known = end.finished_at is not None
     return end.started_at or (datetime.fromtimestamp(0, UTC) if is_known else None)
 

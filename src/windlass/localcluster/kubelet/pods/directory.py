@@ -1,10 +1,9 @@
-"""The folder of a pod below the data directory: what lies where, the files that all its containers share, its end.
+"""The directory of a pod: its layout, the files that all containers share, and its removal.
 
-What is in a pod's volumes is not known here.
+`volumes` knows the content of the volumes in it.
 """
 
 import contextlib
-import ipaddress
 import itertools
 import os
 from collections.abc import Collection, Iterable, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from windlass.localcluster.kubelet import disk_errors
-from windlass.localcluster.kubelet.containers import hosts_file, resolver_file
+from windlass.localcluster.kubelet.containers import network_files
 from windlass.localcluster.kubelet.containers.facts import Facts
 from windlass.localcluster.sandbox import log_format
 from windlass.model.base import Json
@@ -51,7 +50,7 @@ class PodFolder(msgspec.Struct, frozen=True):
         return self.path / "containers" / run_id
 
     def run_ids(self) -> set[str]:
-        """Of all runs of its containers, so far."""
+        """Return the ids of all runs of its containers."""
         folder = self.path / "containers"
         return {run.name for run in folder.iterdir()} if folder.is_dir() else set()
 
@@ -69,23 +68,23 @@ def of(pods: Path, uid: str) -> PodFolder:
     return PodFolder(pods / uid)
 
 
-def hostname(pod: Json, of_machine: str) -> str:
-    """A pod on the network of its node has the node's name too."""
-    return of_machine if pod["spec"].get("hostNetwork") else hosts_file.hostname(pod)
+def hostname(pod: Json, host: str) -> str:
+    """Return the hostname of a pod. A pod on the host network has the hostname of the machine."""
+    return host if pod["spec"].get("hostNetwork") else network_files.hostname(pod)
 
 
-# Making
+# Creation
 
 
 def make(folder: PodFolder) -> None:
-    """Nobody else may look into it: it holds the pod's secrets."""
+    """Create the directory. Other users cannot read it, since it contains the pod's secrets."""
     with disk_errors.reported_as(disk_errors.sandbox):
         folder.path.mkdir(parents=True, exist_ok=True, mode=_OWN)
         folder.volumes.mkdir(exist_ok=True)
 
 
 def make_run(folder: PodFolder, run_id: str, container: str) -> None:
-    """What one run of a container needs. Whoever the container runs as may write why it ended."""
+    """Create the directories of one run. Any user may write the termination message."""
     with disk_errors.reported_as(disk_errors.container):
         folder.run(run_id).mkdir(parents=True, exist_ok=True)
         folder.logs(container).mkdir(parents=True, exist_ok=True)
@@ -95,7 +94,7 @@ def make_run(folder: PodFolder, run_id: str, container: str) -> None:
 
 
 def drop_logs(folder: PodFolder, container: str, oldest: int) -> None:
-    """Those of runs before that one. What cannot be removed goes with the pod."""
+    """Delete the logs of runs before that one. Files that cannot be deleted are deleted with the pod."""
     with contextlib.suppress(OSError):
         for path in folder.logs(container).iterdir():
             number = path.name.partition(".")[0]
@@ -104,7 +103,7 @@ def drop_logs(folder: PodFolder, container: str, oldest: int) -> None:
 
 
 def drop_runs(folder: PodFolder, known: Collection[str]) -> None:
-    """What is left of runs that nobody speaks of any more."""
+    """Delete the directories of all runs but the known ones."""
     with contextlib.suppress(OSError):
         for path in folder.run("").iterdir():
             if path.name not in known:
@@ -112,16 +111,16 @@ def drop_runs(folder: PodFolder, known: Collection[str]) -> None:
 
 
 def write_hosts(
-    folder: PodFolder, pod: Json, facts: Facts, entries: Iterable[hosts_file.Entry], of_machine: str
+    folder: PodFolder, pod: Json, facts: Facts, entries: Iterable[network_files.Entry], node_hosts: str
 ) -> bool:
-    """Whether there was anything new. `of_machine` is the text of the machine's own file."""
-    return _write(folder.hosts, hosts_file.hosts_file(pod, facts, entries, of_machine))
+    """Write /etc/hosts, and return whether it has changed. `node_hosts` is the machine's own file."""
+    return _write(folder.hosts, network_files.hosts_file(pod, facts, entries, node_hosts))
 
 
-def write_resolv_conf(folder: PodFolder, pod: Json, of_machine: str, nameservers: Sequence[str] = ()) -> None:
-    """`nameservers` stand in for those on the machine's loopback, which a network of its own does not reach."""
-    text = _with_reachable(of_machine, nameservers) if nameservers else of_machine
-    _write(folder.resolv_conf, resolver_file.resolv_conf(pod, text))
+def write_resolv_conf(folder: PodFolder, pod: Json, host: str, nameservers: Sequence[str] = ()) -> None:
+    """Write /etc/resolv.conf. `nameservers` replace those on the machine's loopback, which pods cannot reach."""
+    text = network_files.with_reachable_nameservers(host, nameservers) if nameservers else host
+    _write(folder.resolv_conf, network_files.resolv_conf(pod, text))
 
 
 def write_hostname(folder: PodFolder, name: str) -> None:
@@ -129,7 +128,7 @@ def write_hostname(folder: PodFolder, name: str) -> None:
 
 
 def _write(path: Path, text: str) -> bool:
-    """In place, for running containers have this very file mounted, and would keep a file that another replaced."""
+    """Write in place: running containers have mounted this file, and would keep a replaced one."""
     content = text.encode()
     with disk_errors.reported_as(disk_errors.sandbox):
         path.touch(mode=0o644)
@@ -142,34 +141,14 @@ def _write(path: Path, text: str) -> bool:
     return True
 
 
-def _with_reachable(text: str, nameservers: Sequence[str]) -> str:
-    lines = text.splitlines()
-    kept = [line for line in lines if not _is_loopback(_nameserver(line))]
-    # A resolver that is told of no server asks the one on the loopback.
-    is_served = len(kept) == len(lines) and any(map(_nameserver, lines))
-    return text if is_served else "\n".join((*(f"nameserver {one}" for one in nameservers), *kept))
-
-
-def _nameserver(line: str) -> str:
-    words = line.split()
-    return words[1] if words[:1] == ["nameserver"] and len(words) > 1 else ""
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
-
-
-# Removing
+# Removal
 
 
 def remove(folder: PodFolder) -> None:
-    """All of it, or an OSError that says what stayed. Calling it again goes on where it stopped.
+    """Delete the directory, or raise OSError. Another call continues where this one stopped.
 
-    A folder inside is moved up before it is emptied, so that no tree is too deep, and what is mounted there cannot be
-    moved and so is never emptied. Links go, what they lead to stays.
+    A subdirectory is moved to the top before it is emptied: so no path is too long, and a mounted directory, which
+    cannot be moved, is never emptied. Symbolic links are deleted, their targets stay.
     """
     top = folder.path
     if not top.is_dir():
@@ -187,8 +166,8 @@ def remove(folder: PodFolder) -> None:
 
 
 def _without_files(folder: Path) -> list[Path]:
-    """Removes what is no folder, and returns the folders."""
-    # Programs leave folders that not even their owner may read or change.
+    """Delete all files in a directory, and return its subdirectories."""
+    # Programs leave directories that even their owner may not read or change.
     folder.chmod(_OWN)
     with os.scandir(folder) as entries:
         found = [(Path(entry.path), entry.is_dir(follow_symlinks=False)) for entry in entries]
@@ -202,6 +181,6 @@ def _move(folder: Path, place: Path) -> None:
     try:
         folder.rename(place)
     except PermissionError:
-        # To move a folder is to change it, for it knows the one above it.
+        # Moving a directory changes its entry for the parent directory.
         folder.chmod(_OWN)
         folder.rename(place)

@@ -20,7 +20,7 @@ _NEXT = "..data_tmp"
 _HIDDEN = ".."
 
 
-def bring_up_to_date(folder: Path, files: Files, now: datetime, group: int | None = None) -> bool:
+def update(folder: Path, files: Files, now: datetime, group: int | None = None) -> bool:
     """Whether there was anything new. With a `group`, its members may read the files, as a pod's fsGroup asks."""
     name = f"{_HIDDEN}{now:%Y_%m_%d_%H_%M_%S}.{_digest(files, group)}"
     current = _current(folder)

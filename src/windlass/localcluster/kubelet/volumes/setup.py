@@ -1,6 +1,6 @@
-"""Sets up the volumes of a pod: makes folders, writes files, and says what is to be mounted in the pod's own namespace.
+"""Set up the volumes of a pod: create directories, write files, and list what the supervisor must mount.
 
-What a volume holds is said by `containers`; where a container finds it, by `container_plans`.
+`files` computes the content of volumes, `mounts` where containers mount them.
 """
 
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from windlass.k8s import quantities
 from windlass.localcluster.kubelet import disk_errors
 from windlass.localcluster.kubelet.containers import errors
 from windlass.localcluster.kubelet.containers.errors import SetupError
@@ -18,7 +19,7 @@ from windlass.localcluster.kubelet.containers.facts import Facts, Lookup
 from windlass.localcluster.kubelet.host import Host
 from windlass.localcluster.kubelet.object_lookup import ObjectLookup
 from windlass.localcluster.kubelet.pods.directory import PodFolder
-from windlass.localcluster.kubelet.volumes import atomic_writer, host_path, memory, service_account
+from windlass.localcluster.kubelet.volumes import atomic_writer, host_path, service_account
 from windlass.localcluster.kubelet.volumes import files as volume_files
 from windlass.localcluster.sandbox.messages import MemoryFolder, NfsFolder
 from windlass.model.base import Json
@@ -27,21 +28,21 @@ _SUPPORTED = "emptyDir, hostPath, configMap, secret, downwardAPI, projected, per
 
 
 class Sources(msgspec.Struct, frozen=True):
-    """What volumes are made of."""
+    """Sources of the content of volumes."""
 
     facts: Facts
     lookup: Lookup
     token: volume_files.Token
     claim: Callable[[str], Json | None]
-    """The name of a claim of the pod's namespace → the claim."""
+    """Function from the name of a claim in the pod's namespace to the claim."""
     claim_folder: Callable[[Json], Path]
 
 
 class PodVolumes(msgspec.Struct, frozen=True):
     paths: dict[str, str]
-    """The name of a volume → where it is on the machine."""
+    """Volume name → path on the machine."""
     mounted: tuple[MemoryFolder | NfsFolder, ...] = ()
-    """Those of them that are empty until they are mounted, which only the pod's own processes will see."""
+    """Volumes that the supervisor mounts in the mount namespace of the pod."""
 
     def is_mounted(self, name: str) -> bool:
         return any(each.path == self.paths[name] for each in self.mounted)
@@ -84,7 +85,7 @@ class _Setting(msgspec.Struct, frozen=True):
 
     @property
     def group(self) -> int | None:
-        """Only root can give files away; whoever else runs the pods is their owner anyway."""
+        """The fsGroup. Only root can change the group of files; any other user owns the volumes anyway."""
         group: int | None = (self.pod["spec"].get("securityContext") or {}).get("fsGroup")
         return group if self.host.is_root else None
 
@@ -93,7 +94,7 @@ _Place = str | MemoryFolder | NfsFolder
 
 
 def prepare(pod: Json, folder: PodFolder, sources: Sources, host: Host, now: datetime) -> PodVolumes:
-    """What is there already stays, so that a pod that is still running can be prepared once more."""
+    """Create the volumes. Existing content stays, so that a running pod can be prepared again."""
     pod = service_account.with_access(pod) if host.can_mount else pod
     setting = _Setting(pod, folder, sources, host, now)
     places = {volume["name"]: _prepared(volume, setting) for volume in pod["spec"].get("volumes") or ()}
@@ -104,16 +105,16 @@ def prepare(pod: Json, folder: PodFolder, sources: Sources, host: Host, now: dat
 
 
 def refresh(pod: Json, folder: PodFolder, sources: Sources, host: Host, now: datetime) -> bool:
-    """Rewrites files whose content is another by now, and says whether there were any.
+    """Rewrite files whose content has changed, and return whether there were any.
 
-    A volume whose content cannot be had any more stays as it is; the others are refreshed before that is told.
+    A volume with a missing source stays unchanged; its error is raised after all others have been refreshed.
     """
     pod = service_account.with_access(pod) if host.can_mount else pod
     setting = _Setting(pod, folder, sources, host, now)
     is_changed, refused = False, None
     for volume in filter(volume_files.holds_files, pod["spec"].get("volumes") or ()):
         try:
-            is_changed |= _bring_up_to_date(volume, setting)
+            is_changed |= _update(volume, setting)
         except SetupError as refusal:
             refused = refused or refusal
     if refused is not None:
@@ -124,7 +125,7 @@ def refresh(pod: Json, folder: PodFolder, sources: Sources, host: Host, now: dat
 def _prepared(volume: Json, setting: _Setting) -> _Place:
     kind = next((key for key in volume if key != "name"), "emptyDir")
     if kind not in _KINDS:
-        problem = f"volumes of the kind {kind} are not supported here: use {_SUPPORTED}"
+        problem = f"volume type {kind} is not supported on this cluster. Use {_SUPPORTED}."
         raise errors.failed_mount(volume["name"], problem)
     with disk_errors.reported_as(lambda problem: errors.failed_mount(volume["name"], problem)):
         return _KINDS[kind](volume, setting)
@@ -136,10 +137,39 @@ def _empty_folder(volume: Json, setting: _Setting) -> _Place:
         path.mkdir()
         path.chmod(0o777)
         _give_to_group(path, setting.group)
-    if not memory.is_in_memory(volume) or not setting.host.can_mount:
+    if not is_in_memory(volume) or not setting.host.can_mount:
         return str(path)
-    size = memory.size_in_bytes(volume, setting.pod, setting.sources.facts)
+    size = memory_size(volume, setting.pod, setting.sources.facts)
     return MemoryFolder(str(path), size)
+
+
+def is_in_memory(volume: Json) -> bool:
+    return (volume.get("emptyDir") or {}).get("medium") == "Memory"
+
+
+def memory_size(volume: Json, pod: Json, facts: Facts) -> int | None:
+    """Return the minimum of the volume's sizeLimit, the pod's memory limit and the node's memory, as far as known."""
+    bounds = [
+        _bytes((volume.get("emptyDir") or {}).get("sizeLimit")),
+        _memory_limit(pod),
+        _bytes(facts.allocatable.get("memory")),
+    ]
+    return min((bound for bound in bounds if bound), default=None)
+
+
+def _memory_limit(pod: Json) -> int:
+    """Return the memory limit of all containers together; 0 if one of them has no limit."""
+    limits = [_limit(container) for container in pod["spec"]["containers"]]
+    initial = [_limit(container) for container in pod["spec"].get("initContainers") or ()]
+    return max(sum(limits), *initial, 0) if all((*limits, *initial)) else 0
+
+
+def _limit(container: Json) -> int:
+    return _bytes(((container.get("resources") or {}).get("limits") or {}).get("memory"))
+
+
+def _bytes(written: str | None) -> int:
+    return int(quantities.parse(written or "0"))
 
 
 def _host_path(volume: Json, _: _Setting) -> _Place:
@@ -164,27 +194,27 @@ def _mode(path: str) -> int | None:
 
 
 def _files(volume: Json, setting: _Setting) -> _Place:
-    _bring_up_to_date(volume, setting)
+    _update(volume, setting)
     return str(setting.folder.volume(volume["name"]))
 
 
-def _bring_up_to_date(volume: Json, setting: _Setting) -> bool:
+def _update(volume: Json, setting: _Setting) -> bool:
     sources = setting.sources
     files = volume_files.files(volume, setting.pod, sources.lookup, sources.facts, sources.token)
     path = setting.folder.volume(volume["name"])
     with disk_errors.reported_as(lambda problem: errors.failed_mount(volume["name"], problem)):
-        return atomic_writer.bring_up_to_date(path, files, setting.now, setting.group)
+        return atomic_writer.update(path, files, setting.now, setting.group)
 
 
 def _claimed(volume: Json, setting: _Setting) -> _Place:
     name = volume["persistentVolumeClaim"]["claimName"]
     claim = setting.sources.claim(name)
-    blocking_reason = _blocking_reason(name, claim)
-    if claim is None or blocking_reason:
+    problem = _claim_problem(name, claim)
+    if claim is None or problem:
         volume_name, namespace = volume["name"], setting.pod["metadata"]["namespace"]
         message = (
             f"Unable to attach or mount volumes: unmounted volumes=[{volume_name}], unattached volumes=[],"
-            f" failed to process volumes=[{volume_name}]: error processing PVC {namespace}/{name}: {blocking_reason}"
+            f" failed to process volumes=[{volume_name}]: error processing PVC {namespace}/{name}: {problem}"
         )
         raise SetupError(message, errors.FAILED_MOUNT)
     path = setting.sources.claim_folder(claim)
@@ -193,7 +223,7 @@ def _claimed(volume: Json, setting: _Setting) -> _Place:
     return str(path)
 
 
-def _blocking_reason(name: str, claim: Json | None) -> str:
+def _claim_problem(name: str, claim: Json | None) -> str:
     if claim is None:
         return f'failed to fetch PVC from API server: persistentvolumeclaims "{name}" not found'
     if "deletionTimestamp" in claim["metadata"]:
@@ -204,7 +234,7 @@ def _blocking_reason(name: str, claim: Json | None) -> str:
 
 def _nfs(volume: Json, setting: _Setting) -> _Place:
     if not setting.host.can_mount:
-        problem = f"this machine cannot give a pod mounts of its own ({setting.host.no_mounts_because})"
+        problem = f"this machine does not allow mounts for pods ({setting.host.no_mounts_because})"
         raise errors.failed_mount(volume["name"], problem)
     path, source = setting.folder.volume(volume["name"]), volume["nfs"]
     path.mkdir(exist_ok=True)
@@ -212,7 +242,7 @@ def _nfs(volume: Json, setting: _Setting) -> _Place:
 
 
 def _give_to_group(path: Path, group: int | None) -> None:
-    """What is made in the folder belongs to the group as well."""
+    """Give the directory to the group, also everything that is created in it."""
     if group is None:
         return
     os.chown(path, -1, group)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.sandbox import messages, oom
+from windlass.localcluster.sandbox import messages
 from windlass.localcluster.sandbox.process import processes
 
 _CONTROLLERS = frozenset({"memory", "pids", "cpu"})
@@ -60,7 +60,7 @@ class Group(msgspec.Struct, frozen=True):
             _write(alone if pid == 0 and alone.exists() else folder / "cgroup.procs", str(pid))
 
     def has_run_out_of_memory(self) -> bool:
-        return self.counters is not None and oom.was_killed_for_memory(self.counted, _read(self.counters))
+        return self.counters is not None and was_killed_for_memory(self.counted, _read(self.counters))
 
     def pids(self) -> list[int]:
         return sorted({pid for folder in self.folders for pid in _pids_below(folder)})
@@ -322,6 +322,20 @@ def _counters(folders: list[Path]) -> Iterator[Path]:
     for folder in folders:
         yield folder / "memory.events"
         yield folder / "memory.oom_control"
+
+
+def was_killed_for_memory(before: str, after: str) -> bool:
+    """Compare the counters at the start and at the end of a run. A cgroup may outlive a run."""
+    return _oom_kills(after) > _oom_kills(before)
+
+
+def _oom_kills(counters: str) -> int:
+    """Return the number of OOM kills in `memory.events` (v2) or `memory.oom_control` (v1, since Linux 4.13)."""
+    for line in counters.splitlines():
+        name, _, value = line.partition(" ")
+        if name == "oom_kill" and value.strip().isdigit():
+            return int(value)
+    return 0
 
 
 def _parent_name(cluster: str) -> str:

@@ -15,8 +15,6 @@ from pathlib import Path
 
 import msgspec
 
-from windlass.localcluster.sandbox import oom
-
 _PROC = Path("/proc")
 _HAS_PROC = (_PROC / "self/stat").exists()
 _LONGEST_PAUSE = 0.05
@@ -193,10 +191,16 @@ def _pids_with(marker: bytes, listing: bytes) -> list[int]:
 def _memory_of_one(pid: int) -> int:
     shares = _bytes_of(pid, "smaps_rollup").decode()
     if shares:
-        return oom.proportional_bytes(shares)
+        return proportional_bytes(shares)
     # Another user's process keeps its shares to itself; what is its own alone is the least that it holds.
     pages = _bytes_of(pid, "statm").split()
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE") if pages else 0
+
+
+def proportional_bytes(smaps: str) -> int:
+    """Return the memory of a process from its `smaps_rollup` or `smaps`; shared pages count proportionally."""
+    fields = (line.split() for line in smaps.splitlines() if line.startswith("Pss:"))
+    return sum(int(field[1]) * 1024 for field in fields)
 
 
 def _pids() -> list[int]:

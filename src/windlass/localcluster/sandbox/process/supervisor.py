@@ -10,24 +10,36 @@ import ipaddress
 import os
 import signal
 import socket
+import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from windlass.localcluster.sandbox import kernel, messages, poll_loop
 from windlass.localcluster.sandbox.channel import Channel
-from windlass.localcluster.sandbox.messages import FromSupervisor, PodPlan, ToSupervisor
+from windlass.localcluster.sandbox.messages import (
+    FromSupervisor,
+    MemoryFolder,
+    NfsFolder,
+    PodPlan,
+    ToSupervisor,
+)
 from windlass.localcluster.sandbox.network import bridge
 from windlass.localcluster.sandbox.poll_loop import Watch
 from windlass.localcluster.sandbox.process import processes
 from windlass.localcluster.sandbox.process.container_runs import ContainerRun, Setting
-from windlass.localcluster.sandbox.rootfs.pod_mounts import CannotMountError, mount_volumes
 
 SOCKET = "socket"
 PROCESS = "supervisor"
 """In a pod's folder: which process its supervisor is, in the words of `processes.identity`."""
 RUNS = "containers"
+_NFS_SECONDS = 60
+
+
+class CannotMountError(Exception):
+    """A volume cannot be mounted. The message names the volume, the cause and the remedy."""
 
 
 class Supervisor:
@@ -70,7 +82,7 @@ class Supervisor:
         if sys.platform == "linux":
             # The inits of containers among them.
             kernel.adopt_orphans()
-        mount_volumes(self._pod.volumes, can_mount=self._setting.isolates)
+        _mount_volumes(self._pod.volumes, can_mount=self._setting.isolates)
 
     def _reap(self, woken: int) -> None:
         """How a run ended comes from its init; here, nothing must stay a zombie."""
@@ -192,3 +204,44 @@ class Supervisor:
             self._daemon.send(message, *descriptors)
         except OSError:
             self._let_go_of_daemon()
+
+
+# Volumes in the mount namespace of the pod, which end with it
+
+
+def _mount_volumes(volumes: Iterable[MemoryFolder | NfsFolder], *, can_mount: bool) -> None:
+    for volume in volumes:
+        match volume:
+            case MemoryFolder():
+                # Without mounts, the directory itself is the volume.
+                if can_mount:
+                    _mount_memory(volume)
+            case NfsFolder():
+                _mount_nfs(volume, can_mount=can_mount)
+
+
+def _mount_memory(volume: MemoryFolder) -> None:
+    size = "" if volume.size is None else f",size={volume.size}"
+    flags = kernel.MS_NOSUID | kernel.MS_NODEV
+    kernel.mount("tmpfs", volume.path, "tmpfs", flags, f"mode=777{size}")
+
+
+def _mount_nfs(volume: NfsFolder, *, can_mount: bool) -> None:
+    what = f"{volume.server}:{volume.export}"
+    if not can_mount or os.geteuid() != 0:
+        raise CannotMountError(
+            f"cannot mount {what}: NFS needs root on this machine. Mount it yourself and use a hostPath volume."
+        )
+    options = ["-o", "ro"] if volume.read_only else []
+    command = ["mount", "-t", "nfs", *options, what, volume.path]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_NFS_SECONDS, check=False)
+    except FileNotFoundError as error:
+        raise CannotMountError(f"cannot mount {what}: `mount` is not installed on this machine") from error
+    except subprocess.TimeoutExpired as error:
+        raise CannotMountError(f"cannot mount {what}: timed out after {_NFS_SECONDS} s") from error
+    if done.returncode:
+        problem = done.stderr.decode(errors="replace").strip().replace("\n", "; ")
+        raise CannotMountError(
+            f"cannot mount {what}: {problem}. Is an NFS client installed (e.g. `nfs-common`)?"
+        )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.localcluster.kubelet.containers import command
+from windlass.localcluster.kubelet.containers import plan
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.model.base import Json
 
@@ -17,20 +17,20 @@ from windlass.model.base import Json
     ],
 )
 def test_arguments(container: Json, argv: tuple[str, ...]) -> None:
-    assert command.argv({"name": "main", **container}, {"A": "a"}) == argv
+    assert plan.arguments({"name": "main", **container}, {"A": "a"}) == argv
 
 
 @pytest.mark.parametrize(
     ("container", "message"),
     [
-        ({}, 'no command specified: .* container "main" has no entrypoint; give it a command'),
+        ({}, 'no command specified for container "main": .* there is no entrypoint. Set command.'),
         ({"command": [], "args": []}, "no command specified"),
-        ({"command": ["a\0b"]}, 'the command of container "main" holds a NUL byte'),
+        ({"command": ["a\0b"]}, 'the command of container "main" contains a NUL byte'),
     ],
 )
 def test_no_arguments(container: Json, message: str) -> None:
     with pytest.raises(SetupError, match=message) as refused:
-        command.argv({"name": "main", **container}, {})
+        plan.arguments({"name": "main", **container}, {})
     assert refused.value.reason == "CreateContainerError"
 
 
@@ -39,9 +39,9 @@ def test_no_arguments(container: Json, message: str) -> None:
     [(None, "/"), ("", "/"), ("/work", "/work"), ("//work/./a/", "/work/a"), ("/$(A)", "/$(A)")],
 )
 def test_working_directory(written: str | None, folder: str) -> None:
-    assert command.working_directory({"name": "main", "workingDir": written}) == folder
+    assert plan.working_directory({"name": "main", "workingDir": written}) == folder
 
 
 def test_a_relative_working_directory() -> None:
     with pytest.raises(SetupError, match='workingDir "work" of container "main" is not an absolute path'):
-        command.working_directory({"name": "main", "workingDir": "work"})
+        plan.working_directory({"name": "main", "workingDir": "work"})

@@ -2,10 +2,10 @@
 
 import pytest
 
-from windlass.localcluster.kubelet.containers import hosts_file
+from windlass.localcluster.kubelet.containers import network_files
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.localcluster.kubelet.containers.facts import Facts
-from windlass.localcluster.kubelet.containers.resolver_file import resolv_conf
+from windlass.localcluster.kubelet.containers.network_files import resolv_conf
 from windlass.model.base import Json
 
 LOCALHOST = """\
@@ -40,10 +40,10 @@ ALIAS_LINES = "\n# Entries added by HostAliases.\n192.0.2.9\tnfs\tnfs.example\n1
 )
 def test_hosts_file(spec: Json, expected: str, pod: Json, facts: Facts) -> None:
     pod["spec"] |= spec
-    assert hosts_file.hosts_file(pod, facts, (), "127.0.0.1 node\n") == expected
+    assert network_files.hosts_file(pod, facts, (), "127.0.0.1 node\n") == expected
     peers = [("10.1.0.8", ("worker-1.digits", "worker-1")), ("10.96.0.9", ("ps",))]
     added = "\n# Entries added by the cluster.\n10.1.0.8\tworker-1.digits\tworker-1\n10.96.0.9\tps\n"
-    assert hosts_file.hosts_file(pod, facts, peers, "127.0.0.1 node\n") == expected + added
+    assert network_files.hosts_file(pod, facts, peers, "127.0.0.1 node\n") == expected + added
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_hosts_file(spec: Json, expected: str, pod: Json, facts: Facts) -> None:
 def test_hostname(name: str, spec: Json, expected: str, pod: Json) -> None:
     pod["metadata"]["name"] = name
     pod["spec"] |= spec
-    assert hosts_file.hostname(pod) == expected
+    assert network_files.hostname(pod) == expected
 
 
 def test_a_whole_name_that_is_too_long(pod: Json) -> None:
     pod["metadata"]["name"] = "x" * 39
     pod["spec"] |= {"subdomain": "s", "setHostnameAsFQDN": True}
     with pytest.raises(SetupError) as refused:
-        hosts_file.hostname(pod)
+        network_files.hostname(pod)
     assert refused.value.reason == "FailedCreatePodSandBox"
     assert refused.value.message == (
         "Failed to create pod sandbox: failed to construct FQDN from pod hostname and cluster domain, FQDN"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from windlass.localcluster.kubelet.containers import gpus as container_gpus
+from windlass.localcluster.kubelet.containers import environment
 from windlass.localcluster.kubelet.containers.errors import SetupError
 from windlass.model.base import Json
 
@@ -43,19 +43,19 @@ def _of(pod: Json, name: str) -> Json:
     ],
 )
 def test_containers_share_out_the_gpus_of_their_pod(name: str, visible: str) -> None:
-    found = container_gpus.environment(POD, _of(POD, name), {}, EIGHT)
+    found = environment.gpu_environment(POD, _of(POD, name), {}, EIGHT)
     assert found == {"CUDA_VISIBLE_DEVICES": visible, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 @pytest.mark.parametrize(("gpu_ids", "expected"), [(EIGHT, {"CUDA_VISIBLE_DEVICES": ""}), ((), {})])
 def test_who_asks_for_none_sees_none(gpu_ids: tuple[str, ...], expected: dict[str, str]) -> None:
-    assert container_gpus.environment(POD, _of(POD, "none"), {}, gpu_ids) == expected
+    assert environment.gpu_environment(POD, _of(POD, "none"), {}, gpu_ids) == expected
 
 
 def test_the_daemon_itself_sees_some_only() -> None:
     """Number 1 of what it may use is not the GPU that CUDA calls 1."""
     gpu_ids = ("3", "GPU-7c6b", *EIGHT)
-    found = container_gpus.environment(POD, _of(POD, "sidecar"), {}, gpu_ids)
+    found = environment.gpu_environment(POD, _of(POD, "sidecar"), {}, gpu_ids)
     assert found["CUDA_VISIBLE_DEVICES"] == "GPU-7c6b"
 
 
@@ -64,13 +64,15 @@ def test_the_daemon_itself_sees_some_only() -> None:
     [("0", "5"), ("1,0", "6,5"), ("", ""), ("-1", ""), ("0,7,1", "5"), ("GPU-1", ""), (" 1 ", "6")],
 )
 def test_a_container_chooses_among_its_own(written: str, visible: str) -> None:
-    found = container_gpus.environment(POD, _of(POD, "second"), {"CUDA_VISIBLE_DEVICES": written}, EIGHT)
+    found = environment.gpu_environment(POD, _of(POD, "second"), {"CUDA_VISIBLE_DEVICES": written}, EIGHT)
     assert found["CUDA_VISIBLE_DEVICES"] == visible
 
 
 @pytest.mark.parametrize("annotations", [{}, {"windlass.dev/gpus": "0"}, {"windlass.dev/gpus": "mine"}])
 def test_a_pod_that_was_given_none(annotations: dict[str, str]) -> None:
     pod = {**POD, "metadata": {"annotations": annotations}}
-    with pytest.raises(SetupError, match="the pod was given no GPUs: the scheduler writes them") as told:
-        container_gpus.environment(pod, _of(pod, "second"), {}, EIGHT)
+    with pytest.raises(
+        SetupError, match=r"the pod has no GPUs assigned in the annotation windlass\.dev/gpus"
+    ) as told:
+        environment.gpu_environment(pod, _of(pod, "second"), {}, EIGHT)
     assert told.value.reason == "CreateContainerError"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from windlass.localcluster.kubelet.containers import base_environment
+from windlass.localcluster.kubelet.containers import environment
 
 _DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -58,7 +58,7 @@ _DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     ],
 )
 def test_base_environment(environ: dict[str, str], programs: str, expected: dict[str, str]) -> None:
-    assert base_environment.base_environment(environ, programs) == expected
+    assert environment.inherited_environment(environ, programs) == expected
 
 
 @pytest.mark.parametrize(("prefix", "is_found"), [("/machine", False), ("/venv", True)])
@@ -66,4 +66,4 @@ def test_own_programs(monkeypatch: pytest.MonkeyPatch, prefix: str, is_found: bo
     monkeypatch.setattr(sys, "prefix", prefix)
     monkeypatch.setattr(sys, "base_prefix", "/machine")
     expected = str(Path(sys.executable).parent) if is_found else ""
-    assert base_environment.own_programs() == expected
+    assert environment.virtual_environment_programs() == expected

@@ -1,0 +1,165 @@
+"""The hostname of a pod, its /etc/hosts and its /etc/resolv.conf."""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from windlass.localcluster.kubelet.containers.errors import FAILED_SANDBOX, SetupError
+from windlass.localcluster.kubelet.containers.facts import Facts
+from windlass.model.base import Json
+
+CLUSTER_DOMAIN = "cluster.local"
+_MAX_HOSTNAME = 63
+_MAX_FQDN = 64
+_MAX_NAMESERVERS = 3
+_MAX_SEARCHES = 32
+_MAX_SEARCH_LINE = 2048
+
+Entry = tuple[str, Sequence[str]]
+"""An address and its names."""
+
+_LOCALHOST = """\
+# Kubernetes-managed hosts file.
+127.0.0.1\tlocalhost
+::1\tlocalhost ip6-localhost ip6-loopback
+fe00::0\tip6-localnet
+fe00::0\tip6-mcastprefix
+fe00::1\tip6-allnodes
+fe00::2\tip6-allrouters
+"""
+_HOST_NETWORK = "# Kubernetes-managed hosts file (host network).\n"
+
+
+def hosts_file(pod: Json, facts: Facts, entries: Iterable[Entry], node_hosts: str) -> str:
+    """Return /etc/hosts as the kubelet writes it, followed by peers and Services, since there is no cluster DNS.
+
+    A pod on the host network starts from the node's own file.
+    """
+    if pod["spec"].get("hostNetwork"):
+        text = _HOST_NETWORK + node_hosts
+    else:
+        text = _LOCALHOST + "".join(f"{ip}\t{_own_names(pod)}\n" for ip in facts.pod_ips)
+    aliases = [(alias["ip"], alias.get("hostnames") or ()) for alias in pod["spec"].get("hostAliases") or ()]
+    return text + _section("HostAliases", aliases) + _section("the cluster", entries)
+
+
+def hostname(pod: Json) -> str:
+    """Return the output of `hostname` in the pod: the short name, or the FQDN if the pod asks for it."""
+    domain = _domain(pod)
+    if not domain or not pod["spec"].get("setHostnameAsFQDN"):
+        return short_hostname(pod)
+    fqdn = f"{short_hostname(pod)}.{domain}"
+    if len(fqdn) > _MAX_FQDN:
+        message = (
+            "Failed to create pod sandbox: failed to construct FQDN from pod hostname and cluster domain, FQDN"
+            f" {fqdn} is too long ({_MAX_FQDN} characters is the max, {len(fqdn)} characters requested)"
+        )
+        raise SetupError(message, FAILED_SANDBOX)
+    return fqdn
+
+
+def short_hostname(pod: Json) -> str:
+    name: str = pod["spec"].get("hostname") or pod["metadata"]["name"]
+    # A truncated name must not end in a character that is invalid at the end.
+    return name if len(name) <= _MAX_HOSTNAME else name[:_MAX_HOSTNAME].rstrip("-.")
+
+
+def _own_names(pod: Json) -> str:
+    short, domain = short_hostname(pod), _domain(pod)
+    return f"{short}.{domain}\t{short}" if domain else short
+
+
+def _domain(pod: Json) -> str:
+    subdomain = pod["spec"].get("subdomain")
+    return f"{subdomain}.{pod['metadata']['namespace']}.svc.{CLUSTER_DOMAIN}" if subdomain else ""
+
+
+def _section(origin: str, entries: Iterable[Entry]) -> str:
+    lines = "".join("\t".join((ip, *names)) + "\n" for ip, names in entries)
+    return f"\n# Entries added by {origin}.\n{lines}" if lines else ""
+
+
+# /etc/resolv.conf
+
+
+class _Resolver(msgspec.Struct, frozen=True):
+    nameservers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+def resolv_conf(pod: Json, host: str) -> str:
+    """Return the pod's resolv.conf from the host's and the pod's dnsConfig.
+
+    The policy ClusterFirst means Default, as for a kubelet without cluster DNS.
+    """
+    base = _Resolver() if pod["spec"].get("dnsPolicy") == "None" else _parsed(host)
+    config = pod["spec"].get("dnsConfig") or {}
+    nameservers = _unique((*base.nameservers, *(config.get("nameservers") or ())))[:_MAX_NAMESERVERS]
+    searches = _truncated(_unique((*base.searches, *(config.get("searches") or ()))))
+    options = _merged(base.options, config.get("options") or ())
+    lines = [
+        f"search {' '.join(searches)}" if searches else "",
+        *(f"nameserver {address}" for address in nameservers),
+        f"options {' '.join(options)}" if options else "",
+    ]
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def with_reachable_nameservers(text: str, nameservers: Sequence[str]) -> str:
+    """Return a resolv.conf in which `nameservers` replace those on the loopback of the machine.
+
+    A resolver without any nameserver asks the loopback, too.
+    """
+    lines = text.splitlines()
+    kept = [line for line in lines if not _is_loopback(_nameserver(line))]
+    is_reachable = len(kept) == len(lines) and any(map(_nameserver, lines))
+    return text if is_reachable else "\n".join((*(f"nameserver {one}" for one in nameservers), *kept))
+
+
+def _nameserver(line: str) -> str:
+    words = line.split()
+    return words[1] if words[:1] == ["nameserver"] and len(words) > 1 else ""
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def _parsed(text: str) -> _Resolver:
+    """Parse a resolv.conf: nameserver lines add up, the last search line and the last options line win."""
+    found = _Resolver()
+    for line in text.splitlines():
+        match line.split():
+            case ["nameserver", address, *_]:
+                found = msgspec.structs.replace(found, nameservers=(*found.nameservers, address))
+            case ["search", *domains]:
+                searches = tuple(name.removesuffix(".") or name for name in domains)
+                found = msgspec.structs.replace(found, searches=searches)
+            case ["options", *options]:
+                found = msgspec.structs.replace(found, options=tuple(options))
+            case _:
+                pass
+    return found
+
+
+def _unique(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _truncated(searches: tuple[str, ...]) -> tuple[str, ...]:
+    """Drop the last search domains: some resolvers crash on a line that is too long."""
+    kept = searches[:_MAX_SEARCHES]
+    while len(" ".join(kept)) > _MAX_SEARCH_LINE:
+        kept = kept[:-1]
+    return kept
+
+
+def _merged(options: Iterable[str], own: Iterable[Json]) -> tuple[str, ...]:
+    values = {option.partition(":")[0]: option.partition(":")[2] for option in options}
+    values |= {option["name"]: option.get("value") or "" for option in own}
+    return tuple(f"{name}:{value}" if value else name for name, value in values.items())
