@@ -22,5 +22,5 @@ from windlass.k8s import times
         (3661.5, "1h1m1.5s"),
     ],
 )
-def test_go_duration(seconds: float, expected: str) -> None:
-    assert times.go_duration(timedelta(seconds=seconds)) == expected
+def test_duration_is_formatted_as_by_go(seconds: float, expected: str) -> None:
+    assert times.format_duration(timedelta(seconds=seconds)) == expected

@@ -12,6 +12,7 @@ from windlass.client import lookup, owned_objects, wait, watch
 from windlass.client.connection import Connection
 from windlass.client.errors import NotInstalledError, NotThereError
 from windlass.client.owned_objects import FOREGROUND, OwnedObject
+from windlass.k8s import formats
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import frameworks
@@ -58,7 +59,7 @@ async def request_deletion(connection: Connection, name: str, *, keeps_companion
         found = await lookup.find_all(connection, name)
     except ForbiddenError as error:
         denied = error
-    if not lookup.is_valid_name(name):
+    if not formats.is_object_name(name):
         raise await lookup.not_found_error(connection, name)
     beside = await owned_objects.find(connection, name)
     alone = None if found else await owned_objects.find_job(connection, name)

@@ -3,7 +3,6 @@
 A user with permissions for only one of the two groups can use the Frameworks of that group.
 """
 
-import re
 from collections.abc import Iterable
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, NotInstalledError, NotThereError
 from windlass.k8s import metadata
+from windlass.k8s.formats import is_object_name
 from windlass.kubeapi import answers, requests
 from windlass.kubeapi.errors import AnsweredError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import Resource, frameworks
@@ -22,7 +22,6 @@ from windlass.wire.codec import Unreadable
 GROUPS = (names.CONTROLLER_GROUP, names.LAUNCHER_GROUP)
 """In the order in which they are queried: job files become Frameworks of the first group."""
 
-is_valid_name = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
 """Whether an object can have the name. Others are not requested: an empty name would request the whole collection."""
 
 
@@ -47,7 +46,7 @@ async def find_all(connection: Connection, name: str) -> tuple[Framework | Unrea
 
     If there are two, one of them is blocked until the other is deleted.
     """
-    if not is_valid_name(name):
+    if not is_object_name(name):
         return ()
     denied: ForbiddenError | None = None
     found = []
@@ -86,7 +85,7 @@ def require_readable(found: Framework | Unreadable) -> Framework:
 async def not_found_error(connection: Connection, name: str, others: Iterable[str] = ()) -> NotThereError:
     """Return the error for a job that does not exist. `others` are further names to suggest."""
     missing = f"there is no job {diagnostics.quoted(name)} in the namespace {connection.namespace}"
-    if not is_valid_name(name):
+    if not is_object_name(name):
         missing += ": names consist of lower-case letters, digits and hyphens"
     try:
         jobs = {job.metadata.name for job in await list_frameworks(connection)}

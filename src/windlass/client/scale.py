@@ -10,6 +10,7 @@ import msgspec
 from windlass.client import lifecycle, lookup
 from windlass.client.connection import Connection
 from windlass.client.errors import ClientError, FaultyJobError
+from windlass.k8s.json_patch import require_version
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import ConflictError
 from windlass.kubeapi.resources import frameworks
@@ -47,11 +48,7 @@ async def scale(connection: Connection, name: str, wanted: Mapping[str, int]) ->
 
 
 async def _send(connection: Connection, framework: Framework, planned: ScalePlan) -> Framework:
-    version = {
-        "op": "replace",
-        "path": "/metadata/resourceVersion",
-        "value": framework.metadata.resource_version,
-    }
+    version = require_version(framework.metadata.resource_version)
     request = requests.json_patch(
         frameworks(framework.group),
         connection.namespace,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from windlass.k8s.formats import is_object_name
 from windlass.model import names
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic
@@ -11,7 +12,6 @@ from windlass.wire.yaml import tree
 RESERVED_ANNOTATIONS = {names.RUNTIME_ANNOTATION: "runtime", names.BARRIER_ANNOTATION: "barrier"}
 """What a job says by a field of its own."""
 
-_OBJECT = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _KEY = re.compile(r"(?:([^/]{1,253})/)?([A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)")
 _VALUE = re.compile(r"(?=.{0,63}\Z)(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?")
 
@@ -33,7 +33,7 @@ def check_image(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def check_object(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     """An empty name counts as none."""
     text = tree.text_of(node)
-    if text and _OBJECT.fullmatch(text) is None:
+    if text and not is_object_name(text):
         expected = "the name of an object: lower-case letters, digits, hyphens and dots"
         yield from structural_validation.wrong_type(node, expected, path)
 
@@ -66,7 +66,7 @@ def check_annotations(node: tree.Node, path: str) -> Iterator[Diagnostic]:
 def _check_keys(node: tree.Node, path: str) -> Iterator[Diagnostic]:
     for key, place in node.keys.items() if isinstance(node, tree.Mapping) else ():
         found = _KEY.fullmatch(key)
-        if found is None or (found[1] is not None and not _OBJECT.fullmatch(found[1])):
+        if found is None or (found[1] is not None and not is_object_name(found[1])):
             yield diagnostics.error(
                 place,
                 diagnostics.field(path, key),

@@ -85,6 +85,11 @@ def dns_subdomain(value: str) -> Problems:
     return _too_long(value, 253) + _mismatch(value, _SUBDOMAIN, _OF_A_SUBDOMAIN, "example.com")
 
 
+def is_object_name(value: str) -> bool:
+    """Return whether most kinds of objects may have this name: it is a DNS subdomain."""
+    return not dns_subdomain(value)
+
+
 def search_domain(value: str) -> Problems:
     """A domain in which a resolver searches: underscores are allowed, since names of services have them."""
     wrong = _mismatch(value, _UNDERSCORED_SUBDOMAIN, _OF_AN_UNDERSCORED_SUBDOMAIN, "example.com")

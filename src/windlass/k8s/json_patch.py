@@ -25,6 +25,11 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+def require_version(resource_version: str) -> dict[str, str]:
+    """Return the operation that makes a patch fail with a conflict if the object has another version."""
+    return {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version}
+
+
 def refusing_bottomless(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """A document may be nested as deeply as the interpreter can follow it; a deeper one is the client's fault."""
 

@@ -1,21 +1,27 @@
-"""How moments and durations are written: in whole seconds, as the API has them, and as Go prints a duration."""
+"""Timestamps as the API writes them, and durations as Go prints them."""
 
 from datetime import UTC, datetime, timedelta
 
 
-def written(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
+    """Return a `Time`, which has whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def written_or_null(moment: datetime | None) -> str | None:
-    return None if moment is None else written(moment)
+def format_optional_time(moment: datetime | None) -> str | None:
+    return None if moment is None else format_time(moment)
 
 
-def read(text: str | None) -> datetime | None:
+def format_micro_time(moment: datetime) -> str:
+    """Return a `MicroTime`, always with six digits: older servers reject fewer."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def parse_time(text: str | None) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
 
 
-def go_duration(duration: timedelta) -> str:
+def format_duration(duration: timedelta) -> str:
     """`10s`, `1m20s`, `5m0s`, `1h0m0s`, `1.5s`, `250ms`."""
     milliseconds = round(duration / timedelta(milliseconds=1))
     if milliseconds < 1000:

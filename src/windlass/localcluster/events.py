@@ -9,9 +9,10 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from windlass.k8s.api_errors import ApiError
+from windlass.k8s.times import format_micro_time
 from windlass.localcluster.apiserver.lifecycle import Lifecycle, format_time
 from windlass.localcluster.apiserver.options import WriteOptions
 from windlass.localcluster.store_types import object_key
@@ -62,7 +63,7 @@ class EventRecorder:
     def record_series(self, pod: Json, type_: str, reason: str, action: str, message: str) -> None:
         """One event for each reason, however often and with whatever message: of a pod that fits nowhere for a day
         there is one all the same."""
-        time = _written_precisely(self._lifecycle.clock())
+        time = format_micro_time(self._lifecycle.clock())
         event = self._event(pod, type_, reason, message, (pod["metadata"]["uid"], reason))
         event |= {"action": action, "eventTime": time, "source": {}}
         self._put(event, lambda known: _continued(known, event))
@@ -146,7 +147,3 @@ def _cut(message: str) -> str:
         return message
     end = " ..."
     return encoded[: _LONGEST_MESSAGE - len(end)].decode(errors="ignore") + end
-
-
-def _written_precisely(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

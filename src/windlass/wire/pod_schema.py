@@ -4,16 +4,13 @@ An unknown field is a warning here, since Kubernetes drops it and goes on; a wro
 refuses it.
 """
 
-import re
 from collections.abc import Callable, Iterator
 
+from windlass.k8s import quantities
 from windlass.k8s import types as k8s_types
 from windlass.wire import diagnostics, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
 from windlass.wire.yaml import tree
-
-_QUANTITY = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?")
-
 
 _ROOT = "V1PodTemplateSpec"
 
@@ -26,10 +23,6 @@ def check(template: tree.Node, path: str) -> Iterator[Diagnostic]:
 def check_type(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
     """The same for a part of a template, of a type of `kubernetes_types`."""
     yield from _check(node, kind, path)
-
-
-def is_quantity(node: tree.Node) -> bool:
-    return _is_quantity(node)
 
 
 def _check(node: tree.Node, kind: str, path: str) -> Iterator[Diagnostic]:
@@ -114,13 +107,11 @@ def _is_int_or_string(node: tree.Node) -> bool:
     return _is_int64(node) or _is_string(node)
 
 
-def _is_quantity(node: tree.Node) -> bool:
+def is_quantity(node: tree.Node) -> bool:
     if isinstance(node, tree.Scalar) and isinstance(node.value, float):
         return True
     text = tree.text_of(node)
-    return structural_validation.is_integer(node) or (
-        text is not None and _QUANTITY.fullmatch(text) is not None
-    )
+    return structural_validation.is_integer(node) or (text is not None and quantities.is_quantity(text))
 
 
 def _is_object(node: tree.Node) -> bool:
@@ -133,6 +124,6 @@ _SCALARS: dict[str, tuple[str, Callable[[tree.Node], bool]]] = {
     "boolean": ("true or false", _is_boolean),
     "date-time": ("a time such as 2018-06-14T21:53:04Z", _is_string),
     "int-or-string": ("an integer or a string", _is_int_or_string),
-    "quantity": ("a quantity such as 2, 500m or 16Gi", _is_quantity),
+    "quantity": ("a quantity such as 2, 500m or 16Gi", is_quantity),
     "object": ("a mapping", _is_object),
 }

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from windlass.k8s.json_patch import require_version
 from windlass.model.framework import Framework
 from windlass.model.status import (
     FrameworkAttemptStatus,
@@ -57,12 +58,7 @@ def whole_status_patch(framework: Framework, status: FrameworkStatus, *, compres
 
 
 def _encoded(framework: Framework, operations: list[Operation]) -> bytes:
-    precondition: Operation = {
-        "op": "replace",
-        "path": "/metadata/resourceVersion",
-        "value": framework.metadata.resource_version,
-    }
-    return _ENCODER.encode([precondition, *operations])
+    return _ENCODER.encode([require_version(framework.metadata.resource_version), *operations])
 
 
 def _set(path: str, value: Any) -> Operation:

@@ -18,6 +18,7 @@ from windlass.client.owned_objects import LONGEST_LABEL
 from windlass.client.pod_watcher import PodWatcher
 from windlass.client.pods import ContainerStatus, Pod, PodSpec
 from windlass.client.port_forward import LOOPBACK, Forward
+from windlass.k8s import formats
 from windlass.kubeapi.errors import ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import DEPLOYMENTS, PODS, SERVICES, Resource
 from windlass.model import names
@@ -99,7 +100,7 @@ def selector(job: str, companion: Companion) -> str:
 
 async def read(connection: Connection, job: str, note: Note = lambda _: None) -> tuple[CompanionView, ...]:
     """Those of one job, in the order of `Companion`. Raises what `Connection.send` raises, but for refusals."""
-    if not lookup.is_valid_name(job) or len(job) > LONGEST_LABEL:
+    if not formats.is_object_name(job) or len(job) > LONGEST_LABEL:
         return ()
     labels = f"{names.JOB_LABEL}={job},{names.COMPANION_LABEL}"
     found = Found(

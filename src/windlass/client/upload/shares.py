@@ -5,6 +5,7 @@ import re
 
 import msgspec
 
+from windlass.k8s.formats import is_object_name
 from windlass.model import names
 
 FORMS = (
@@ -12,7 +13,6 @@ FORMS = (
     "nfs://SERVER/PATH, a folder that an NFS server exports",
     "pvc://CLAIM[/FOLDER], the volume of a PersistentVolumeClaim",
 )
-_can_be_a_claim = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
 _can_be_a_server = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?|\[[0-9a-fA-F:.]+\]").fullmatch
 
 
@@ -75,7 +75,7 @@ def project_fault(name: str) -> str | None:
 
 
 def _claim(name: str, folder: str, written: str) -> Claim:
-    if not _can_be_a_claim(name):
+    if not is_object_name(name):
         raise ValueError(_expected(written))
     return Claim(name, _within(folder, written).strip("/"))
 

@@ -6,11 +6,12 @@ clock is read and nothing is sent; `lease` does both.
 """
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from windlass.k8s import times
 from windlass.model.base import Json
 
 JITTER = 0.2
@@ -142,10 +143,7 @@ def encode(record: LeaseRecord) -> bytes:
 
 
 def _micro_time(moment: datetime | None) -> str | None:
-    """Always with six digits: older servers refuse fewer."""
-    if moment is None:
-        return None
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return None if moment is None else times.format_micro_time(moment)
 
 
 class Seen(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import logging
 import secrets
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -21,6 +21,7 @@ import msgspec
 
 from windlass.controller.engine.clock import Clock
 from windlass.decide.types import Reason, ReasonKind
+from windlass.k8s.times import format_time
 from windlass.kubeapi import requests, resources
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.requests import Request
@@ -107,8 +108,8 @@ def manifest(
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "reportingInstance": instance,
-        "firstTimestamp": _timestamp(first),
-        "lastTimestamp": _timestamp(now),
+        "firstTimestamp": format_time(first),
+        "lastTimestamp": format_time(now),
         "count": times,
     }
 
@@ -132,10 +133,6 @@ def _cut(message: str) -> str:
     if len(encoded) <= LONGEST_MESSAGE:
         return encoded.decode()
     return encoded[: LONGEST_MESSAGE - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
-
-
-def _timestamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Recorder:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from windlass.k8s import api_errors
+from windlass.k8s import api_errors, times
 from windlass.k8s.api_errors import ApiError
 from windlass.localcluster import store_types
 from windlass.localcluster.apiserver import admission, bodies, metadata
@@ -325,7 +325,7 @@ def format_time(time: datetime) -> str:
 
 @functools.lru_cache(maxsize=4)
 def _written_second(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return times.format_time(datetime.fromtimestamp(second, UTC))
 
 
 def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:

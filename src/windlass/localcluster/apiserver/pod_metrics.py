@@ -11,6 +11,7 @@ from aiohttp import web
 
 from windlass.k8s import api_errors
 from windlass.k8s.metadata import ObjectMeta, decode_meta
+from windlass.k8s.times import format_time
 from windlass.localcluster import usage
 from windlass.localcluster.apiserver import bodies, lists, responses, selection
 from windlass.localcluster.apiserver.kinds.kind import Kind
@@ -113,7 +114,7 @@ def _metrics(kind: Kind, meta: ObjectMeta, reading: Reading) -> dict[str, Any] |
 
 
 def _head(meta: ObjectMeta, at: datetime, pods: list[PodUsage]) -> dict[str, Any]:
-    moment = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    moment = format_time(at)
     windows = [container.window_seconds for pod in pods for container in pod.containers]
     known = {"namespace": meta.namespace, "labels": meta.labels}
     metadata = {

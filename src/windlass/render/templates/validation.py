@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 
 from windlass.jobfile import reader
 from windlass.k8s import types as k8s_types
+from windlass.k8s.formats import is_object_name
 from windlass.model import names
 from windlass.wire import diagnostics, pod_schema, structural_validation
 from windlass.wire.diagnostics import Diagnostic, Rule
@@ -18,7 +19,6 @@ _LONGEST_LABEL = 63
 _CHECKED_GROUPS = ("v1", "apps/v1", "batch/v1")
 _is_a_label = re.compile(names.DNS_LABEL_PATTERN).fullmatch
 _is_a_service_name = re.compile("[a-z]([-a-z0-9]{0,61}[a-z0-9])?").fullmatch
-_is_a_name = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?").fullmatch
 _is_a_label_value = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]{0,61}[A-Za-z0-9])?)?").fullmatch
 
 _LABEL_WORDS = "at most 63 lower-case letters, digits and hyphens, with a letter or digit at both ends"
@@ -28,7 +28,7 @@ _NAMES = {
     "StatefulSet": (_is_a_label, _LABEL_WORDS),
 }
 _OTHER_NAMES = (
-    _is_a_name,
+    is_object_name,
     "lower-case letters, digits, hyphens and dots, with a letter or digit at both ends",
 )
 

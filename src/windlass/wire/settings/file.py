@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from windlass.k8s import patterns
+from windlass.k8s import formats, patterns
 from windlass.model import completion, names, settings
 from windlass.model.completion import CompletionTypeName
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
@@ -26,7 +26,6 @@ from windlass.wire.yaml import tree
 _EXPRESSIONS = ("nameRegex", "reasonRegex", "messageRegex")
 _LOWEST_FAILED_CODE = 1
 """A container pattern without a lower bound speaks of containers that failed, as in the reference."""
-_OBJECT_NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DEFAULTS = {setting.key: setting.default for setting in environment.SETTINGS}
 
 
@@ -200,7 +199,7 @@ def _is_an_address(text: str) -> bool:
 
 
 def _is_an_object_name(text: str) -> bool:
-    return _OBJECT_NAME.fullmatch(text) is not None
+    return formats.is_object_name(text)
 
 
 def _is_a_namespace(text: str) -> bool:

@@ -16,7 +16,7 @@ def at(seconds: float) -> datetime:
 
 
 def written(seconds: float) -> str:
-    return times.written(at(seconds))
+    return times.format_time(at(seconds))
 
 
 def pod(name: str, phase: str = "Running", **fields: Any) -> Pod:

@@ -203,7 +203,7 @@ def _status(deployment: Json, new: Json | None, former: Sequence[Json]) -> Json:
 
 
 def _conditions(deployment: Json, status: Json, new: Json | None, now: datetime) -> list[Json]:
-    spec, moment = deployment["spec"], times.written(now)
+    spec, moment = deployment["spec"], times.format_time(now)
     is_available = status.get("availableReplicas", 0) >= _least_available(spec)
     if is_available:
         said = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
@@ -228,7 +228,7 @@ def _least_available(spec: Json) -> int:
 
 def _progress(deployment: Json, status: Json, new: Json | None, now: datetime) -> Json | None:
     """None: what was said of it before still holds."""
-    spec, moment = deployment["spec"], times.written(now)
+    spec, moment = deployment["spec"], times.format_time(now)
     name = f'ReplicaSet "{_name_of_new(deployment, new)}"'
     old = conditions.find(status.get("conditions"), "Progressing") or {}
 
@@ -279,7 +279,7 @@ def _deadline(deployment: Json, status: Json) -> datetime | None:
     is_over = progressing.get("reason") in (
         *("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"),
     )
-    last = times.read(progressing.get(_STAMP))
+    last = times.parse_time(progressing.get(_STAMP))
     if length >= _NO_DEADLINE or is_over or last is None:
         return None
     return last + timedelta(seconds=length)

@@ -154,7 +154,7 @@ def _fails_too_often(spec: Json, count: _Count) -> bool:
 
 def _deadline(job: Json) -> datetime | None:
     length = seconds(job["spec"], "activeDeadlineSeconds")
-    started = times.read((job.get("status") or {}).get("startTime"))
+    started = times.parse_time((job.get("status") or {}).get("startTime"))
     return None if length is None or started is None else started + length
 
 
@@ -173,7 +173,7 @@ def _ending(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> Decis
     final = "Complete" if verdict.is_success else "Failed"
     status["conditions"] = _with(status, final, verdict, now)
     if verdict.is_success:
-        status["completionTime"] = times.written(now)
+        status["completionTime"] = times.format_time(now)
         event = Told("Completed", "Job completed")
     else:
         event = Told(verdict.reason, verdict.message, "Warning")
@@ -184,7 +184,7 @@ def _ending(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> Decis
 
 def _with(status: Json, kind: str, verdict: _Verdict, now: datetime) -> list[Json]:
     new = conditions.condition(
-        kind, "True", verdict.reason, verdict.message, times.written(now), stamp=_STAMP
+        kind, "True", verdict.reason, verdict.message, times.format_time(now), stamp=_STAMP
     )
     return conditions.with_one(status.get("conditions"), new)
 
@@ -206,7 +206,7 @@ def _expiry(spec: Json, status: Json) -> datetime | None:
         return None
     known = status["conditions"]
     ended = next(one for one in known if one["type"] in ("Complete", "Failed") and one["status"] == "True")
-    moment = times.read(ended["lastTransitionTime"])
+    moment = times.parse_time(ended["lastTransitionTime"])
     return None if moment is None else moment + kept
 
 
@@ -222,7 +222,7 @@ def _suspended(job: Json, count: _Count, now: datetime) -> Decision:
     status = _status(job, count, now)
     was = conditions.is_true(status.get("conditions"), "Suspended")
     new = conditions.condition(
-        "Suspended", "True", "JobSuspended", "Job suspended", times.written(now), stamp=_STAMP
+        "Suspended", "True", "JobSuspended", "Job suspended", times.format_time(now), stamp=_STAMP
     )
     status["conditions"] = conditions.with_one(status.get("conditions"), new)
     actions = [*_untracked(count.counted), *_dismissed(count.active)]
@@ -241,11 +241,11 @@ def _going_on(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) -> D
     events: tuple[Told, ...] = ()
     if conditions.is_true(status.get("conditions"), "Suspended"):
         new = conditions.condition(
-            "Suspended", "False", "JobResumed", "Job resumed", times.written(now), stamp=_STAMP
+            "Suspended", "False", "JobResumed", "Job resumed", times.format_time(now), stamp=_STAMP
         )
         status["conditions"] = conditions.with_one(status["conditions"], new)
         # The time that it was suspended does not count towards its deadline.
-        status["startTime"] = times.written(now)
+        status["startTime"] = times.format_time(now)
         events = (Told("Resumed", "Job resumed"),)
     actions = [*_untracked(count.counted)]
     surplus, missing = _difference(job["spec"], count)
@@ -310,7 +310,7 @@ def _status(job: Json, count: _Count, now: datetime) -> Json:
     old: Json = job.get("status") or {}
     status: Json = {key: old[key] for key in ("conditions", "startTime", "completionTime") if key in old}
     if "startTime" not in status and not job["spec"].get("suspend"):
-        status["startTime"] = times.written(now)
+        status["startTime"] = times.format_time(now)
     numbers = {"active": len(count.active), "succeeded": count.succeeded, "failed": count.failed}
     status |= {key: number for key, number in numbers.items() if number}
     if count.done:

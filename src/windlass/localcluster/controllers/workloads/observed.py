@@ -109,7 +109,7 @@ def pod(body: bytes) -> Pod:
     ready = next((one for one in status.conditions or () if one.type == "Ready"), _Condition())
     created = meta.creation_timestamp or _LONG_AGO
     containers = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
-    ends = [times.read(one.state.terminated.finished_at) for one in containers if one.state.terminated]
+    ends = [times.parse_time(one.state.terminated.finished_at) for one in containers if one.state.terminated]
     is_ready = ready.status == "True"
     return Pod(
         name=meta.name,
@@ -118,7 +118,7 @@ def pod(body: bytes) -> Pod:
         annotations=meta.annotations,
         phase=status.phase,
         created=created,
-        ready_since=(times.read(ready.last_transition_time) or created) if is_ready else None,
+        ready_since=(times.parse_time(ready.last_transition_time) or created) if is_ready else None,
         ended=max(filter(None, ends), default=None),
         restarts=sum(one.restart_count for one in containers),
         has_node=bool(read.spec.node_name),

@@ -70,7 +70,7 @@ def _is_forgiven(end: Terminated, policy: BackOff) -> bool:
 
 
 def waiting_message(pod: Json, container: ContainerRecord) -> str:
-    delay = times.go_duration(timedelta(seconds=container.back_off_seconds))
+    delay = times.format_duration(timedelta(seconds=container.back_off_seconds))
     return f"back-off {delay} restarting failed container={container.name} pod={specs.full_name(pod)}"
 
 

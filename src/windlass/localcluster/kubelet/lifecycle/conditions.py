@@ -36,7 +36,7 @@ def conditions(
 
 def _dated(kind: str, value: Json, before: Json | None, now: datetime) -> Json:
     """With the time of the last change of its status; new words for the same status are no change."""
-    moment = times.written(now)
+    moment = times.format_time(now)
     if before is not None and before.get("status") == value["status"]:
         moment = before.get("lastTransitionTime") or moment
     return {"type": kind, "lastProbeTime": None, "lastTransitionTime": moment} | value

@@ -60,7 +60,7 @@ def pod_status(pod: Json, record: PodRecord, now: datetime, policy: BackOff = ba
     )
     status |= _explanation(known, phase, ending)
     status |= _addresses(known, record)
-    status["startTime"] = known.get("startTime") or times.written(record.start_time or now)
+    status["startTime"] = known.get("startTime") or times.format_time(record.start_time or now)
     if init_statuses:
         status["initContainerStatuses"] = init_statuses
     status["containerStatuses"] = sorted(statuses, key=lambda each: str(each["name"]))
@@ -213,7 +213,7 @@ def _container_id(run_id: str) -> str:
 def _state(pod: Json, state: State) -> Json:
     match state:
         case Running():
-            return {"running": {"startedAt": times.written(state.started_at)}}
+            return {"running": {"startedAt": times.format_time(state.started_at)}}
         case Waiting():
             default = "PodInitializing" if specs.init_containers(pod) else "ContainerCreating"
             return {"waiting": _without_empty(reason=state.reason or default, message=state.message)}
@@ -222,8 +222,8 @@ def _state(pod: Json, state: State) -> Json:
             return {
                 "terminated": {
                     "exitCode": state.exit_code,
-                    "startedAt": times.written_or_null(_start_time(state)),
-                    "finishedAt": times.written_or_null(state.finished_at),
+                    "startedAt": times.format_optional_time(_start_time(state)),
+                    "finishedAt": times.format_optional_time(state.finished_at),
                 }
                 | _without_empty(
                     reason=state.reason,

@@ -29,7 +29,7 @@ def ending_of(pod: Json, record: PodRecord, now: datetime) -> Ending | None:
 
 def deadline(pod: Json, record: PodRecord) -> datetime | None:
     seconds = pod["spec"].get("activeDeadlineSeconds")
-    start = times.read(specs.status(pod).get("startTime")) or record.start_time
+    start = times.parse_time(specs.status(pod).get("startTime")) or record.start_time
     return start + timedelta(seconds=seconds) if seconds is not None and start else None
 
 

@@ -69,7 +69,7 @@ async def _execute(action: Json, container: Json, way: ProbeTarget, seconds: flo
         async with asyncio.timeout(seconds + SECONDS_TO_KILL):
             code, output = await way.exec(argv, seconds)
     except TimeoutError:
-        limit = times.go_duration(timedelta(seconds=seconds))
+        limit = times.format_duration(timedelta(seconds=seconds))
         return Outcome.FAILURE, f'command timed out: "{" ".join(argv)}" timed out after {limit}'
     except OSError as error:
         return Outcome.ERROR, _words(error)
