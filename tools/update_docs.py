@@ -29,7 +29,7 @@ from windlass.wire.settings.environment import Setting
 FOLDER = Path(__file__).parents[1] / "docs"
 PACKAGE = Path(__file__).parents[1] / "src" / "windlass"
 HEADER = "<!-- Made from the code by tools/update_docs.py. Do not edit. -->\n"
-ARROWS = {Origin.PATH: "", Origin.SHORTCUT: " : shortcut", Origin.WINDLASS: " : beyond the reference"}
+ARROWS = {Origin.PATH: "", Origin.SHORTCUT: " : shortcut", Origin.WINDLASS: " : not in the reference"}
 
 
 def documents() -> dict[Path, str]:

@@ -1,7 +1,9 @@
-"""Decisions: pure functions from what is known to what should be stored and done. One policy per file.
+"""Decisions: pure functions from the observed state to the status to store and the actions to take. One policy per
+file.
 
-No I/O, no clock, no logging, no manifests. `decide` in `windlass.decide.decision` is the list of steps; what goes in
-and comes out is in `windlass.decide.types`; which state may follow which is data in `windlass.decide.transitions`.
+No I/O, no clock, no logging, no manifests. `decide` in `windlass.decide.decision` is the list of steps;
+`windlass.decide.types` has its input and output; `windlass.decide.transitions` has the allowed state transitions as
+data.
 """
 
 from windlass.decide.decision import decide

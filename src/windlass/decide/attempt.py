@@ -1,7 +1,7 @@
-"""One step per Framework state. Each says whether the next state's step follows in the same decision.
+"""One step per Framework state. Each returns whether the step of the next state follows in the same decision.
 
-A step either moves the Framework to another state or asks for actions, never both: what a state asks for is decided
-on the status that is going to be stored.
+A step either changes the Framework's state or adds actions, never both: actions are decided on the status that will
+be stored.
 """
 
 import msgspec
@@ -65,14 +65,14 @@ def while_creation_is_pending(builder: DecisionBuilder) -> bool:
     if outcomes.name_taken:
         _report_name_taken(builder, outcomes.name_taken)
     if builder.features.uses_dns_names and outcomes.service_of_attempt != attempt.id:
-        _create(builder, CreateService(), names.service_name(builder.framework.name))
+        _create_unless_postponed(builder, CreateService(), names.service_name(builder.framework.name))
     else:
-        _create(builder, CreateConfigMap(), attempt.config_map_name)
+        _create_unless_postponed(builder, CreateConfigMap(), attempt.config_map_name)
     return False
 
 
-def _create(builder: DecisionBuilder, creation: Action, name: str) -> None:
-    """Unless it has been turned down for now."""
+def _create_unless_postponed(builder: DecisionBuilder, creation: Action, name: str) -> None:
+    """Add the action unless the creation is postponed."""
     postponed = builder.observed.outcomes.postponed.get(name)
     if postponed is None or builder.is_past(postponed):
         builder.act(creation)
@@ -89,7 +89,7 @@ def _associate(builder: DecisionBuilder, config_map_uid: str) -> None:
 
 
 def _wait_for_name(builder: DecisionBuilder, config_map: ConfigMapView) -> None:
-    """The ConfigMap's name is in use: by an earlier attempt of ours, which goes, or by somebody else."""
+    """Free the name of the ConfigMap: delete an earlier attempt of ours, or report an object of another owner."""
     if ownership.is_our_config_map(config_map, builder.uids):
         deletion.delete_attempt(builder, config_map.uid, deletion.unless_deleting(config_map))
         return
@@ -134,7 +134,7 @@ def while_creation_is_requested(builder: DecisionBuilder) -> bool:
 
 
 def while_active(builder: DecisionBuilder) -> bool:
-    """Preparing and Running."""
+    """Handle the states AttemptPreparing and AttemptRunning."""
     config_map = builder.observed.config_map
     presence = _config_map_presence(builder)
     if presence is Presence.UNKNOWN:
@@ -149,7 +149,7 @@ def while_active(builder: DecisionBuilder) -> bool:
     if is_any_running and builder.status.state is State.ATTEMPT_PREPARING:
         builder.move(State.ATTEMPT_RUNNING)
     if suspend.is_suspended(builder.spec):
-        # The time that its pods take to go belongs to the suspension.
+        # The time in which its pods terminate belongs to the suspension.
         suspend.hold(builder)
     ended = (
         _stop(builder)
@@ -193,7 +193,7 @@ def _external_deletion(builder: DecisionBuilder) -> FrameworkAttemptCompletionSt
 
 
 def _end(builder: DecisionBuilder, ended: FrameworkAttemptCompletionStatus, state: State) -> None:
-    """How the attempt ended is decided, for good."""
+    """Set the completion status of the attempt. It never changes afterwards."""
     tasks.end_tasks(builder)
     builder.with_attempt(completion_status=ended)
     builder.move(state)
@@ -205,7 +205,7 @@ def _end(builder: DecisionBuilder, ended: FrameworkAttemptCompletionStatus, stat
 
 
 def while_ending(builder: DecisionBuilder) -> bool:
-    """DeletionPending, DeletionRequested and Deleting."""
+    """Handle the states AttemptDeletionPending, AttemptDeletionRequested and AttemptDeleting."""
     tasks.end_tasks(builder)
     attempt = builder.status.attempt_status
     config_map_uid = attempt.config_map_uid or ""
@@ -236,7 +236,7 @@ def while_ending(builder: DecisionBuilder) -> bool:
             and not deletion.pods_of_attempt(builder.observed, config_map_uid)
         )
         if not is_over:
-            # Until the status knows no pod either, the ConfigMap stays.
+            # The ConfigMap is kept until no task has a pod.
             removable = deletion.unless_deleting(config_map) if are_tasks_completed else None
             deletion.delete_attempt(builder, config_map_uid, removable)
     if is_over:
@@ -256,7 +256,8 @@ def _follow_config_map(builder: DecisionBuilder, config_map: ConfigMapView | Non
 
 
 def _pods_of_completed_tasks(builder: DecisionBuilder) -> set[str]:
-    """They have ended, even if the watch is behind and still shows one of them running."""
+    """Return the UIDs of the pods of completed tasks. They have ended even if the watch still reports one as
+    running."""
     return {
         uid
         for role in builder.status.attempt_status.roles
@@ -266,7 +267,7 @@ def _pods_of_completed_tasks(builder: DecisionBuilder) -> set[str]:
 
 
 def _is_kept(builder: DecisionBuilder) -> bool:
-    """Only the last attempt's pods are kept: a retry needs their names."""
+    """Return whether the pods are kept. Only those of the last attempt are: a retry needs their names."""
     is_wanted = builder.spec.completed_pods is CompletedPods.KEEP
     return is_wanted and not _retry_decision(builder).should_retry
 
@@ -334,7 +335,7 @@ def _set_retry_status(builder: DecisionBuilder, retried: object) -> None:
 
 
 def after_completion(builder: DecisionBuilder) -> bool:
-    """Nothing may run; what is kept stays until the Framework's time is over."""
+    """Delete all pods and the ConfigMap except the kept ones, and the Framework when its TTL has expired."""
     attempt = builder.status.attempt_status
     is_keeping = builder.spec.completed_pods is CompletedPods.KEEP
     claimed = _pods_of_completed_tasks(builder) if is_keeping else set()

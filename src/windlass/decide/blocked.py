@@ -1,6 +1,6 @@
-"""When nothing is done about a Framework, and its status says why: it makes no sense, or somebody else is at it (A8).
+"""Frameworks that are not managed, with the reason as a condition: an invalid spec, or another controller (A8).
 
-Nothing is forgotten and nothing is deleted: the tasks that run go on running.
+Nothing is deleted: running tasks keep running.
 """
 
 from datetime import datetime
@@ -14,7 +14,7 @@ from windlass.model.status import ConditionType, FrameworkStatus
 
 
 def yield_to_other_controller(framework: Framework, observed: Observed, now: datetime) -> Decision:
-    """Said once: two that answer each other's words would never end."""
+    """Report the other controller once, so that the two do not overwrite each other's status forever."""
     status = framework.status
     condition = None if status is None else status.condition(ConditionType.OTHER_CONTROLLER)
     if observed.is_other_controller_reported or (condition is not None and condition.is_true):
@@ -27,8 +27,8 @@ def yield_to_other_controller(framework: Framework, observed: Observed, now: dat
     return _block(framework, ConditionType.OTHER_CONTROLLER, ReasonKind.OTHER_CONTROLLER, message, now)
 
 
-def report_invalid_spec(framework: Framework, nonsense: str, now: datetime) -> Decision:
-    return _block(framework, ConditionType.INVALID, ReasonKind.INVALID, nonsense, now)
+def report_invalid_spec(framework: Framework, error: str, now: datetime) -> Decision:
+    return _block(framework, ConditionType.INVALID, ReasonKind.INVALID, error, now)
 
 
 def _block(
@@ -42,6 +42,6 @@ def _block(
 
 
 def _without_tasks(framework: Framework, now: datetime) -> FrameworkStatus:
-    """The roles that make no sense are not put down; those that will, come later as if they were added."""
+    """Return a status without roles. Once the spec is valid, its roles are added like new ones."""
     empty = msgspec.structs.replace(framework.spec, task_roles=())
     return initial_status.framework_status(msgspec.structs.replace(framework, spec=empty), now)

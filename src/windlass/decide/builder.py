@@ -1,6 +1,6 @@
-"""A decision in the making: the inputs, and what the steps have found so far.
+"""Builds one decision: holds its input and what the steps have decided so far.
 
-Lives for one call of `decide` and never leaves it; everything that goes in or comes out is frozen.
+It lives for one call of `decide`; all of its input and output is frozen.
 """
 
 from datetime import datetime, timedelta
@@ -25,15 +25,15 @@ from windlass.model.states import State
 from windlass.model.status import FrameworkStatus, TaskRoleStatus, TaskStatus
 
 MAX_DELAY_SEC = 100 * 365 * 24 * 3600
-"""A deadline beyond a hundred years is none; a date has no room for much more."""
+"""Longer deadlines are cut to a hundred years: a datetime cannot hold much more."""
 RELIST_AFTER_SEC = 30
 MAX_REPORTED_FAILURES = 50
 MAX_FULL_MESSAGES = 10
-"""So many long termination messages per attempt are kept whole; the others are cut."""
+"""Number of long termination messages per attempt that are stored completely; others are truncated."""
 
 
 class DecisionBuilder:
-    """What the steps of one decision work on."""
+    """The state that the steps of one decision share."""
 
     def __init__(
         self, framework: Framework, status: FrameworkStatus, observed: Observed, now: datetime, rules: Rules
@@ -42,11 +42,11 @@ class DecisionBuilder:
         self.spec = framework.spec
         self.features = requested_features(framework.metadata.annotations)
         self.uids = {framework.uid, *observed.previous_uids}
-        """Whose objects are ours: this Framework's, and those of the ones that had its name before."""
+        """UIDs of this Framework and of deleted ones of its name: objects owned by them are ours."""
         self.status = status
         self.observed = observed
         self.now = now.replace(microsecond=0)
-        """What is written into the status: Kubernetes keeps whole seconds."""
+        """The time for the status. Kubernetes stores whole seconds."""
         self._instant = now
         self.rules = rules
         self.actions: list[Action] = []
@@ -59,7 +59,8 @@ class DecisionBuilder:
         self._role_counts: tuple[completion.RoleCounts, ...] = ()
 
     def resume_from(self, unstored: Decision) -> None:
-        """With its reasons, but for those that are found anew as long as they hold."""
+        """Continue a decision whose status is not stored. Reasons that are found again as long as they apply are not
+        copied."""
         self.status = unstored.status or self.status
         self.failures = unstored.failures
         self.reasons += [
@@ -72,12 +73,13 @@ class DecisionBuilder:
         self.actions.append(action)
 
     def relist(self) -> None:
-        """Ask for the objects once, however many are missing."""
+        """List the objects again, once per decision."""
         if not any(isinstance(action, RelistObjects) for action in self.actions):
             self.actions.append(RelistObjects())
 
     def relist_if_unconfirmed(self, since: datetime) -> None:
-        """An object was deleted before the watch had shown it: do not count on the watch to show that it is gone."""
+        """List the objects again if one was deleted before the watch reported it: its deletion may not be reported
+        either."""
         if self.is_due(since, RELIST_AFTER_SEC):
             self.relist()
 
@@ -87,7 +89,7 @@ class DecisionBuilder:
         self.reasons.append(Reason(kind, message, role, index, is_warning))
 
     def report_failure(self, role: str, task: TaskStatus, ended: TaskAttemptCompletionStatus) -> None:
-        """The first few by name: when a gang falls, nobody reads ten thousand events."""
+        """Report the first failures individually. A failing gang of ten thousand would create ten thousand events."""
         self.failures += 1
         if self.failures <= MAX_REPORTED_FAILURES:
             attempt = task.attempt_status.id
@@ -96,7 +98,7 @@ class DecisionBuilder:
 
     @property
     def other_failures(self) -> tuple[Reason, ...]:
-        """In one sentence."""
+        """One reason for all failures that were not reported individually."""
         others = self.failures - MAX_REPORTED_FAILURES
         if others <= 0:
             return ()
@@ -113,11 +115,11 @@ class DecisionBuilder:
             self.wake_at = at
 
     def is_due(self, since: datetime, seconds: int) -> bool:
-        """Whether that many seconds have passed; if not, the Framework is woken when they have."""
+        """Return whether the seconds have passed; if not, the Framework is reconciled when they have."""
         return self.is_past(since + timedelta(seconds=min(seconds, MAX_DELAY_SEC)))
 
     def is_past(self, due: datetime) -> bool:
-        """Whether that moment has come; if not, the Framework is woken when it has."""
+        """Return whether the time has come; if not, the Framework is reconciled then."""
         if self._instant >= due:
             return True
         self.wake(due)
@@ -135,7 +137,7 @@ class DecisionBuilder:
             self.with_attempt(task_role_statuses=roles)
 
     def role_counts(self) -> tuple[completion.RoleCounts, ...]:
-        """How the tasks stand. Counted anew only if one of them has changed."""
+        """Return the counts of each role. They are computed again only if a task has changed."""
         roles = self.status.attempt_status.roles
         if roles is not self._counted:
             self._counted = roles
@@ -143,7 +145,7 @@ class DecisionBuilder:
         return self._role_counts
 
     def limit_messages(self, ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
-        """A few long messages of an attempt are kept whole; the others are cut (A2)."""
+        """Truncate the messages, except in the first MAX_FULL_MESSAGES attempts with long ones (A2)."""
         cut = failures.truncate(ended)
         if cut is ended:
             return ended

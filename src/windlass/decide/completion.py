@@ -1,4 +1,4 @@
-"""When a Framework attempt is decided, and by which task (statements 17 and 30 to 33)."""
+"""Decides when a Framework attempt is complete, and which task triggered it (statements 17 and 30 to 33)."""
 
 import heapq
 from datetime import datetime
@@ -9,7 +9,6 @@ from windlass.model.completion import (
     CompletionCode,
     CompletionTrigger,
     FrameworkAttemptCompletionStatus,
-    TaskAttemptCompletionStatus,
     framework_completion,
 )
 from windlass.model.framework import CompletionPolicySpec, FrameworkSpec
@@ -18,8 +17,8 @@ from windlass.model.status import Summary, TaskRoleStatus, TaskStatus
 
 
 class RoleCounts(msgspec.Struct, frozen=True):
-    """A role's tasks, sorted by how they stand. Tasks that are being scaled away are not in it, and a task that ended
-    because its attempt did, such as a parameter server, neither succeeded nor failed."""
+    """The tasks of a role by state. Tasks marked for deletion do not count, and a task that ended because its attempt
+    did, e.g. a parameter server, neither succeeded nor failed."""
 
     role: str
     tasks: int
@@ -72,7 +71,7 @@ class _MetPolicy(msgspec.Struct, frozen=True):
 def evaluate(
     spec: FrameworkSpec, role_counts: tuple[RoleCounts, ...]
 ) -> FrameworkAttemptCompletionStatus | None:
-    """How the attempt ends, or None while that is open."""
+    """Return the completion status of the attempt, or None while it is open."""
     by_role = {counts.role: counts for counts in role_counts}
     met = [
         rule
@@ -83,10 +82,10 @@ def evaluate(
     if met:
         return _inherit_completion(min(met, key=lambda rule: (rule.at, rule.order)))
     tasks = sum(counts.tasks for counts in role_counts)
-    # One that was scaled away and is wanted again has a successor that is still to come.
-    are_all_there = tasks >= sum(role.task_number for role in spec.task_roles)
+    # A deleted task that the spec contains again is still to be replaced.
+    are_all_present = tasks >= sum(role.task_number for role in spec.task_roles)
     are_all_completed = tasks == sum(counts.completed for counts in role_counts)
-    if tasks > 0 and are_all_there and are_all_completed:
+    if tasks > 0 and are_all_present and are_all_completed:
         failed = sum(len(counts.failed) for counts in role_counts)
         failures = f", {failed} failed" if failed else ""
         return framework_completion(
@@ -110,26 +109,17 @@ def _met_policies(policy: CompletionPolicySpec, counts: RoleCounts) -> list[_Met
 
 
 def _completed_at(task: TaskStatus) -> tuple[datetime, int]:
-    """Of the same second, the lower index."""
+    """Return the sort key: of tasks completed in the same second, the lower index comes first."""
     return task.completion_time or task.transition_time, task.index
 
 
 def _inherit_completion(rule: _MetPolicy) -> FrameworkAttemptCompletionStatus:
     completion = rule.task.attempt_status.completion_status
     assert completion is not None  # noqa: S101 - a completed task has one
-    return _with_trigger(
-        completion,
-        CompletionTrigger(message=rule.message, task_role_name=rule.role, task_index=rule.task.index),
-    )
-
-
-def _with_trigger(
-    completion: TaskAttemptCompletionStatus, trigger: CompletionTrigger
-) -> FrameworkAttemptCompletionStatus:
     return FrameworkAttemptCompletionStatus(
         code=completion.code,
         phrase=completion.phrase,
         type=completion.type,
         diagnostics=completion.diagnostics,
-        trigger=trigger,
+        trigger=CompletionTrigger(message=rule.message, task_role_name=rule.role, task_index=rule.task.index),
     )

@@ -1,4 +1,4 @@
-"""What `kubectl wait` and the printer columns read (A6)."""
+"""The conditions that `kubectl wait` and the printer columns read (A6)."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
 BLOCKING_CONDITIONS = (ConditionType.INVALID, ConditionType.OTHER_CONTROLLER)
-"""Over as soon as anything is decided."""
+"""Conditions that become false as soon as the Framework is managed again."""
 
 
 def update(builder: DecisionBuilder) -> None:
@@ -47,7 +47,7 @@ def update(builder: DecisionBuilder) -> None:
 def with_condition(
     status: FrameworkStatus, kind: ConditionType, message: str, now: datetime
 ) -> FrameworkStatus:
-    """The same status where the condition holds already, for the same reason."""
+    """Return the status with the condition set; the same object if it has it already, with the same message."""
     conditions = _with(status.conditions, kind, kind.value, message, now.replace(microsecond=0))
     if conditions is status.conditions:
         return status
@@ -62,7 +62,7 @@ def _set(
     message: str,
     now: datetime,
 ) -> tuple[Condition, ...]:
-    """A condition that never was true does not show."""
+    """Set or clear a condition. One that was never true is not added."""
     if value:
         return _with(conditions, kind, reason, message, now)
     return (

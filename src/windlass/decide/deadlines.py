@@ -1,4 +1,4 @@
-"""A job that waits or works for too long ends, in words (A4)."""
+"""Deadlines: an attempt that is pending or active for too long ends (A4)."""
 
 from datetime import datetime
 
@@ -18,7 +18,7 @@ _WAITING = frozenset(
 
 
 def active_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
-    """Over all attempts; the time in which the Framework was held is left out."""
+    """Return the completion status if the deadline over all attempts has passed. Suspended time does not count."""
     limit = builder.spec.active_deadline_seconds
     if limit is None or builder.status.holding.since is not None:
         return None
@@ -31,7 +31,7 @@ def active_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatu
 
 
 def pending_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStatus | None:
-    """The first task that waits for its pod to run for too long ends the attempt."""
+    """Return the completion status if a task has been waiting too long for its pod to run."""
     limit = builder.spec.pending_deadline_seconds
     if limit is None:
         return None
@@ -58,7 +58,7 @@ def pending_deadline(builder: DecisionBuilder) -> FrameworkAttemptCompletionStat
 
 
 def _waiting_since(builder: DecisionBuilder, task: TaskStatus) -> datetime:
-    """A pod waits since it is there. A task without a pod waits since its attempt may have pods."""
+    """Return the start of the wait: of a pod its creation, of a task without a pod the creation of the ConfigMap."""
     config_map = builder.observed.config_map
     began = None if config_map is None else config_map.metadata.creation_timestamp
     if task.state is State.ATTEMPT_PREPARING or began is None:

@@ -1,4 +1,4 @@
-"""`decide`: from a Framework and what is observed around it to what is stored and done."""
+"""`decide`: from a Framework and its observed objects to the status to store and the actions to take."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -42,10 +42,10 @@ def decide(
     rules: Rules = DEFAULT_RULES,
     unstored: Decision | None = None,
 ) -> Decision:
-    """The same input gives the same decision. Nothing is changed, nothing is asked, nothing is told.
+    """Return the decision. The same input gives the same decision, and nothing is changed.
 
-    `unstored` is the decision before on this very Framework, if its status still waits to be stored: this one goes on
-    from there, so that what has been seen stays seen, with its date, and replaces it.
+    `unstored` is the previous decision on the same Framework if its status is not stored yet. The new decision
+    continues from that status, which keeps what was observed and when, and replaces it.
     """
     if observed.other_controller:
         return blocked.yield_to_other_controller(framework, observed, now)

@@ -1,7 +1,7 @@
-"""The failure classes that hold while the configuration has none of its own (statement 22). Data only.
+"""The failure classes used when the configuration has none (statement 22). Data only.
 
-The reasons are those that kubelets of the last ten years write. Reasons of a pod are matched whole, so that a longer
-word of a later release is not taken for a known one.
+The reasons are those that kubelets of the last ten years write. Reasons of a pod are matched completely, so that a
+longer reason of a later release is not mistaken for a known one.
 """
 
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from windlass.model.completion import CompletionType, CompletionTypeAttribute
 from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
 
 ANY_TEXT = "(?s).*"
-"""Matches whatever a field holds, and so brings it into the diagnostics."""
+"""Matches any text, so that the field appears in the diagnostics."""
 
 
 def exit_code_pattern(code: int) -> PodPattern:
-    """Some container ended with that code; its name and what it said are kept."""
+    """Match a container that exited with the code, with its name and message in the diagnostics."""
     return PodPattern(
         containers=(
             ContainerPattern(
@@ -35,7 +35,7 @@ _ADMISSION_REASONS = (
     "InvalidNodeInfo",
     "UnknownReason",
     "NodeShutdown",
-    # The node no longer is what the scheduler took it for; the names of before Kubernetes 1.18 stand last.
+    # The node no longer matches what the scheduler saw. The last three are names before Kubernetes 1.18.
     "NodeAffinity",
     "NodeName",
     "NodePorts",
@@ -44,7 +44,7 @@ _ADMISSION_REASONS = (
     "MatchNodeSelector",
     "HostName",
     "PodFitsHostPorts",
-    # The node cannot give what the pod needs, while another one may.
+    # The node lacks what the pod needs; another node may have it.
     "AppArmor",
     "TopologyAffinityError",
     "SMTAlignmentError",
@@ -64,14 +64,13 @@ _START_REASONS = (
     "CreateContainerConfigError",
     "RunContainerError",
 )
-"""The container never ran: Docker's word, containerd's and CRI-O's, and the kubelet's own."""
+"""Reasons of containers that never ran: of Docker, of containerd and CRI-O, and of the kubelet."""
 
 _COMMAND_CANNOT_RUN = (
     "(?is)(exec:? |chdir to cwd).*"
     "(executable file not found|no such file or directory|permission denied|exec format error|is a directory)"
 )
-# Every message of containerd begins with "failed to create containerd task: failed to create shim task": that tells
-# nothing.
+# Not matched: "failed to create containerd task: failed to create shim task" begins every message of containerd.
 _RUNTIME_FAILED = (
     "(?i)(nvidia-container-cli|docker daemon|containerd-shim|cgroup"
     "|no space left on device|resource temporarily unavailable|context deadline exceeded|connection refused"
@@ -106,7 +105,7 @@ def _exit_class(code: int, phrase: str, *attributes: CompletionTypeAttribute) ->
 
 DEFAULT_FAILURE_CLASSES: tuple[FailureClass, ...] = (
     _pod_class(-1000, "PodEvicted", "^Evicted$", _TRANSIENT, _PLATFORM),
-    # `Terminated` and `Shutdown` are what a node writes that is being shut down gracefully.
+    # `Terminated` and `Shutdown` are written by a node that shuts down gracefully.
     _pod_class(-1001, "PodNodeLost", "^(NodeLost|Terminated|Shutdown)$", _TRANSIENT, _PLATFORM),
     _pod_class(-1002, "PodOutOfNodeResources", "^OutOf.+$", _TRANSIENT, _PLATFORM),
     _pod_class(-1003, "PodPreempted", "^Preempt(ing|ed)$", _TRANSIENT, _PLATFORM),
@@ -119,7 +118,7 @@ DEFAULT_FAILURE_CLASSES: tuple[FailureClass, ...] = (
     ),
     _container_class(-1202, "ContainerRuntimeFailed", _START_REASONS, _RUNTIME_FAILED, _TRANSIENT, _PLATFORM),
     _container_class(-1203, "ContainerStartFailed", _START_REASONS, ANY_TEXT),
-    # The kubelet lost track of the container, as after a restart of its machine; containerd then says `Unknown`, 255.
+    # The kubelet lost track of the container, e.g. after a reboot; containerd then reports `Unknown` and code 255.
     _container_class(
         -1204,
         "ContainerStatusUnknown",
@@ -128,8 +127,8 @@ DEFAULT_FAILURE_CLASSES: tuple[FailureClass, ...] = (
         _TRANSIENT,
         _PLATFORM,
     ),
-    # 128 + the signal. Those sent from outside are Transient; those that a fault in the program raises are
-    # Permanent; an abort may come from either.
+    # 128 + the signal. Signals sent from outside are Transient, those caused by a fault of the program Permanent;
+    # an abort can be either.
     _exit_class(130, "ContainerSigIntReceived", _TRANSIENT),
     _exit_class(131, "ContainerSigQuitReceived", _TRANSIENT),
     _exit_class(132, "ContainerSigIllReceived", _PERMANENT),

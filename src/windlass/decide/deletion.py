@@ -1,7 +1,7 @@
-"""How objects go: one pod, a whole attempt, what nobody claims, a whole Framework (statements 41, 42, 44, A2).
+"""Deletion of one pod, an attempt, unclaimed pods, or all objects of a Framework (statements 41, 42, 44, A2).
 
-Every delete names a UID. The pods of an attempt go in one request, and its ConfigMap only when no pod of it is left;
-the garbage collector would do the same, some sixty times slower.
+Every deletion names a UID. The pods of an attempt are deleted with one request, and its ConfigMap only when no pod is
+left; the garbage collector would do the same about sixty times slower.
 """
 
 from collections.abc import Set as AbstractSet
@@ -24,7 +24,7 @@ from windlass.model.status import FrameworkStatus
 
 
 def delete_pod(builder: DecisionBuilder, pod: PodView) -> None:
-    """Asks for it once; by force when its role's time for a graceful end is over."""
+    """Delete the pod once; by force when the timeout of its role has passed."""
     outcomes = builder.observed.outcomes
     if not pod.is_deleting:
         if pod.uid not in outcomes.deletion_requested:
@@ -53,14 +53,15 @@ def _graceful_timeout(status: FrameworkStatus, pod: PodView) -> int | None:
 
 
 def delete_unclaimed_pods(builder: DecisionBuilder, claimed: AbstractSet[str]) -> None:
-    """Pods of this Framework that no task claims: of an earlier attempt, or made twice. Strangers' are left alone."""
+    """Delete pods of this Framework that no task claims: of an earlier attempt, or created twice. Pods of other
+    owners are kept."""
     for pod in builder.observed.pods.values():
         if pod.uid not in claimed and ownership.is_our_pod(pod, builder.uids):
             delete_pod(builder, pod)
 
 
 def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: ConfigMapView | None) -> None:
-    """One step towards an attempt that has left nothing behind. Gone when neither pods nor the ConfigMap are."""
+    """Take the next step of deleting an attempt: first its pods, then its ConfigMap."""
     outcomes = builder.observed.outcomes
     pods = pods_of_attempt(builder.observed, config_map_uid)
     labelled = [pod for pod in pods if pod.metadata.labels.attempt == config_map_uid]
@@ -70,7 +71,7 @@ def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: Co
     if has_uncovered or config_map_uid not in outcomes.collection_deletion_requested:
         builder.act(DeleteAttemptPods(config_map_uid))
     for pod in pods:
-        # The reference's pods carry no label that one request could name.
+        # Pods of the reference controller lack the label that the one request selects.
         if pod.metadata.labels.attempt != config_map_uid:
             delete_pod(builder, pod)
         elif pod.is_deleting:
@@ -81,10 +82,10 @@ def delete_attempt(builder: DecisionBuilder, config_map_uid: str, config_map: Co
 
 
 def unless_deleting(config_map: ConfigMapView | None) -> ConfigMapView | None:
-    """None where it is being deleted already, and its name is wanted again.
+    """Return the ConfigMap, or None if it is already being deleted and its name is needed again.
 
-    The garbage collector removes it then, by its name alone. Were it deleted by another request meanwhile, the
-    collector's would hit the ConfigMap that is made anew.
+    The garbage collector deletes it then, by its name. If another request deleted it first, the collector would
+    delete the ConfigMap that is created next.
     """
     return None if config_map is None or config_map.is_deleting else config_map
 
@@ -92,7 +93,7 @@ def unless_deleting(config_map: ConfigMapView | None) -> ConfigMapView | None:
 def delete_objects(
     builder: DecisionBuilder, claimed: AbstractSet[str] = frozenset(), kept_config_map_uid: str | None = None
 ) -> None:
-    """Everything of ours goes but what is claimed and what is kept."""
+    """Delete all objects of the Framework except the claimed pods and the ConfigMap to keep."""
     config_map = builder.observed.config_map
     covered: set[str] = set()
     if (
@@ -110,7 +111,8 @@ def pods_of_attempt(observed: Observed, config_map_uid: str) -> list[PodView]:
 
 
 def delete_owned_objects(framework: Framework, observed: Observed, now: datetime, rules: Rules) -> Decision:
-    """Its objects go; its status stays as it is."""
+    """Return a decision that deletes all objects of a deleted Framework and keeps its status. They are not left to
+    the garbage collector."""
     status = framework.status or initial_status.framework_status(framework, now.replace(microsecond=0))
     builder = DecisionBuilder(framework, status, observed, now, rules)
     delete_objects(builder)

@@ -1,7 +1,7 @@
-"""What a pod's end means: its completion code, phrase, type and diagnostics (statements 18 to 23).
+"""Classifies failed pods: completion code, phrase, type and diagnostics (statements 18 to 23).
 
-Reads views of pods and refusals of the API server, and returns values. Whether something is retried because of them
-is decided elsewhere, and so is whether a configuration is sound (statement 19).
+Reads views of pods and errors of the API server, and returns values. Whether a failure is retried is decided
+elsewhere, and so is whether a configuration is valid (statement 19).
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ from windlass.model.pods import ContainerStatus, ContainerTerminated, PodPhase, 
 SUCCEEDED_DIAGNOSTICS = "Pod succeeded"
 UNRECOGNIZED_PHRASE = "ContainerUnrecognizedFailed"
 MAX_TEXT_BYTES = 200
-"""How much is kept of each text of a task attempt that is not kept whole (A2)."""
+"""Maximum length of each text of a task attempt whose texts are truncated (A2)."""
 
 PREDEFINED_FAILURE_CLASSES = tuple(
     FailureClass(int(code), completion.phrase_of(code), completion.TYPES[code], (exit_code_pattern(code),))
@@ -36,7 +36,7 @@ PREDEFINED_FAILURE_CLASSES = tuple(
         CompletionCode.CONTAINER_PERMANENT_FAILED,
     )
 )
-"""The contract between Windlass and a container: nobody can configure these away (statement 20)."""
+"""Exit codes with a fixed meaning for all containers. No configuration can override them (statement 20)."""
 
 _REASONS = {400: "BadRequest", 403: "Forbidden", 413: "RequestEntityTooLarge", 422: "Invalid"}
 _CREATION_CODES = {
@@ -47,17 +47,17 @@ _CREATION_CODES = {
 }
 
 NOT_STARTED = frozenset({"RunContainerError", "CreateContainerError", "CreateContainerConfigError"})
-"""Why a kubelet waits for a container that it could not start."""
+"""Waiting reasons of a container that the kubelet could not start."""
 NOT_STARTED_CODE = 128
-"""The exit code of a container that could not be started, where one is told."""
+"""Exit code of a container that could not be started."""
 MAX_CACHED_MATCHES = 1000
 _Match = tuple[FailureClass | None, str]
-"""The class that matched first, if one did, and the diagnostics."""
+"""The first class that matched, if any, and the diagnostics."""
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class MatchedContainer(Sparse, frozen=True):
-    """Of a container, what a pattern names: the matched part of each text, and the numbers."""
+    """The parts of a container that a pattern names: the matched part of each text, and the numbers."""
 
     name: str | None = None
     reason: str = ""
@@ -67,7 +67,7 @@ class MatchedContainer(Sparse, frozen=True):
 
 
 class MatchedPod(Sparse, frozen=True):
-    """Of a pod, what a pattern names. It is written into the diagnostics."""
+    """The parts of a pod that a pattern names. They are written into the diagnostics."""
 
     name: str | None = None
     reason: str = ""
@@ -76,7 +76,7 @@ class MatchedPod(Sparse, frozen=True):
 
 
 class Classifier:
-    """The failure classes in their order, with all expressions compiled. The first match wins."""
+    """The failure classes in their order, with compiled expressions. The first match wins."""
 
     def __init__(self, configured: Sequence[FailureClass] = DEFAULT_FAILURE_CLASSES) -> None:
         classes = (*PREDEFINED_FAILURE_CLASSES, *with_defaults(configured))
@@ -87,7 +87,7 @@ class Classifier:
         self._cache: dict[PodCompletionStatus, _Match] = {}
 
     def classify(self, pod: PodView) -> TaskAttemptCompletionStatus:
-        """How the task attempt of a pod ended that is Succeeded or Failed."""
+        """Return the completion status of a task attempt whose pod is Succeeded or Failed."""
         kept = pod_completion(pod)
         if pod.status.phase == PodPhase.SUCCEEDED:
             return completion.task_completion(CompletionCode.SUCCEEDED, SUCCEEDED_DIAGNOSTICS, kept)
@@ -98,7 +98,7 @@ class Classifier:
         return TaskAttemptCompletionStatus(failure.code, failure.phrase, failure.type, diagnostics, kept)
 
     def _cached_search(self, kept: PodCompletionStatus) -> _Match:
-        """When a gang falls, most of its pods end alike: the expressions are tried on the first of them."""
+        """Search with a cache: when a gang fails, most of its pods fail alike."""
         match = self._cache.get(kept)
         if match is None:
             if len(self._cache) >= MAX_CACHED_MATCHES:
@@ -115,7 +115,7 @@ class Classifier:
 
 
 def with_defaults(configured: Sequence[FailureClass]) -> tuple[FailureClass, ...]:
-    """The classes as the reference reads them: a container pattern means containers that failed, codes from 1 on."""
+    """Apply the default of the reference: container patterns match failed containers only, codes from 1 on."""
     return tuple(
         msgspec.structs.replace(
             failure,
@@ -131,7 +131,7 @@ def with_defaults(configured: Sequence[FailureClass]) -> tuple[FailureClass, ...
 
 
 def pod_completion(pod: PodView) -> PodCompletionStatus:
-    """What is worth keeping of a pod that is gone: containers that ended or could not be started, init ones first."""
+    """Return what the status keeps of a pod: containers that ended or could not be started, init containers first."""
     containers = [
         ContainerCompletionStatus(
             name=container.name,
@@ -147,7 +147,8 @@ def pod_completion(pod: PodView) -> PodCompletionStatus:
 
 
 def _end(container: ContainerStatus) -> ContainerTerminated | None:
-    """How a container of a pod that is over ended. A kubelet may still wait for one that it could not start."""
+    """Return the termination of a container in a completed pod. The kubelet may still wait for one that it could not
+    start."""
     waiting = container.state.waiting
     if container.state.terminated is None and waiting is not None and waiting.reason in NOT_STARTED:
         return ContainerTerminated(NOT_STARTED_CODE, reason=waiting.reason, message=waiting.message)
@@ -155,10 +156,10 @@ def _end(container: ContainerStatus) -> ContainerTerminated | None:
 
 
 def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatus | None:
-    """How a rejected creation of its pod ends a task attempt; None: it does not, try again later (statement 23)."""
+    """Return the completion status after a rejected creation of a pod, or None if it is tried again (statement 23)."""
     reason = failure.reason or _REASONS.get(failure.code, "")
     is_about_quota = reason == "Forbidden" and "exceeded quota" in failure.message
-    # The request arrived in pieces: the server could not tell what kind of object it was.
+    # The request was garbled: the server could not recognize the kind of the object.
     is_garbled = "object provided is unrecognized" in failure.message
     code = _CREATION_CODES.get(reason)
     is_temporary = is_about_quota or is_garbled or _is_controller_forbidden(failure)
@@ -168,55 +169,37 @@ def classify_creation_failure(failure: ApiFailure) -> TaskAttemptCompletionStatu
 
 
 def _is_controller_forbidden(failure: ApiFailure) -> bool:
-    """It may not create pods at all: a role is missing, or the server has just started and does not know its roles yet.
-    That is no fault of this pod, which the authorizer does not even name; admission would."""
+    """Return whether the controller itself may not create pods: a role is missing, or the server has just started and
+    does not know its roles yet. The authorizer does not name the pod in this case; admission would."""
     return failure.code == 403 and failure.message.startswith("pods is forbidden: User ")
 
 
 def truncate(ended: TaskAttemptCompletionStatus) -> TaskAttemptCompletionStatus:
-    """With its texts cut to `MAX_TEXT_BYTES` bytes each (A2); the same object if none is longer."""
-    if _is_short_enough(ended):
-        return ended
+    """Truncate each text to `MAX_TEXT_BYTES` bytes (A2). Return the same object if none is longer."""
     pod = ended.pod
-    diagnostics = _cut(ended.diagnostics)
-    short_pod = None if pod is None else _cut_pod(pod)
-    if diagnostics is ended.diagnostics and short_pod is pod:
+    texts = [ended.diagnostics]
+    if pod is not None:
+        texts += [pod.message, *(container.message for container in pod.containers)]
+    if all(map(_is_short, texts)):
         return ended
-    return msgspec.structs.replace(ended, diagnostics=diagnostics, pod=short_pod)
-
-
-def _is_short_enough(ended: TaskAttemptCompletionStatus) -> bool:
-    """Whether nothing needs cutting, as of most attempts."""
-    pod = ended.pod
-    if not _is_short(ended.diagnostics) or (pod is not None and not _is_short(pod.message)):
-        return False
-    return pod is None or all(_is_short(container.message) for container in pod.containers)
+    replace = msgspec.structs.replace
+    if pod is not None:
+        containers = tuple(
+            replace(container, message=_truncate_text(container.message)) for container in pod.containers
+        )
+        pod = replace(pod, message=_truncate_text(pod.message), containers=containers)
+    return replace(ended, diagnostics=_truncate_text(ended.diagnostics), pod=pod)
 
 
 def _is_short(text: str) -> bool:
     return len(text) <= MAX_TEXT_BYTES and (text.isascii() or len(text.encode()) <= MAX_TEXT_BYTES)
 
 
-def _cut_pod(pod: PodCompletionStatus) -> PodCompletionStatus:
-    message = _cut(pod.message)
-    containers = tuple(_cut_container(container) for container in pod.containers)
-    is_same = message is pod.message and all(
-        short is container for short, container in zip(containers, pod.containers, strict=True)
-    )
-    return pod if is_same else msgspec.structs.replace(pod, message=message, containers=containers)
-
-
-def _cut_container(container: ContainerCompletionStatus) -> ContainerCompletionStatus:
-    message = _cut(container.message)
-    return container if message is container.message else msgspec.structs.replace(container, message=message)
-
-
-def _cut(text: str) -> str:
+def _truncate_text(text: str) -> str:
     if _is_short(text):
         return text
-    whole = text.encode()
     ellipsis = "…"
-    return whole[: MAX_TEXT_BYTES - len(ellipsis.encode())].decode(errors="ignore") + ellipsis
+    return text.encode()[: MAX_TEXT_BYTES - len(ellipsis.encode())].decode(errors="ignore") + ellipsis
 
 
 def _failed_only(pattern: ContainerPattern) -> ContainerPattern:
@@ -226,7 +209,8 @@ def _failed_only(pattern: ContainerPattern) -> ContainerPattern:
 
 
 def _unmatched(pod: PodView, diagnostics: str, kept: PodCompletionStatus) -> TaskAttemptCompletionStatus:
-    """The code of the failed container that ended last; of two that ended at once, the later in order."""
+    """Use the exit code of the failed container that ended last; of two that ended at the same time, the later in
+    order."""
     last_code, last_end = 0, _LONG_AGO
     for container in pod.containers:
         ended = _end(container)
@@ -250,7 +234,7 @@ def _compiled(expression: str) -> Callable[[str], str | None] | None:
 
 
 class _PodMatcher:
-    """A pod pattern, compiled. It reads what is kept of a pod: only containers that ended can match."""
+    """A compiled pod pattern. It reads what the status keeps of a pod: only containers that ended can match."""
 
     __slots__ = ("containers", "message", "name", "reason")
 
@@ -279,7 +263,7 @@ class _PodMatcher:
 
 
 class _ContainerMatcher:
-    """A container pattern, compiled. The numbers are looked at first: they cost least and exclude most."""
+    """A compiled container pattern. The numbers are compared first, because that is cheapest."""
 
     __slots__ = ("codes", "message", "name", "reason", "signals")
 
@@ -316,7 +300,8 @@ class _ContainerMatcher:
 def _search_all(
     searches: tuple[tuple[Callable[[str], str | None] | None, str], ...],
 ) -> list[str | None] | None:
-    """What each expression finds in its text, None where there is no expression; None if one finds nothing."""
+    """Return the match of each expression in its text, None where there is no expression; None if one does not
+    match."""
     found: list[str | None] = []
     for search, text in searches:
         if search is None:

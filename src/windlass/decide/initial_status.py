@@ -1,7 +1,7 @@
-"""Fresh statuses: of a Framework, of an attempt, of a role, of a task.
+"""Initial statuses of a Framework, an attempt, a role and a task.
 
-Ids are derived, not drawn. What makes them fresh is the Framework's resourceVersion: whatever is born has to be
-stored before it counts, and storing changes the resourceVersion.
+IDs are derived, not random. The Framework's resourceVersion makes them unique: a new status counts only once it is
+stored, and storing changes the resourceVersion.
 """
 
 from datetime import datetime
@@ -19,13 +19,13 @@ from windlass.model.status import (
 
 
 def derived_uid(*parts: str) -> str:
-    """The same UUID for the same parts."""
+    """Return a UUID derived from the parts."""
     digits = blake2b("/".join(parts).encode(), digest_size=16).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def fraction(*parts: str) -> float:
-    """The same number in [0, 1) for the same parts: jitter that a replay repeats."""
+    """Return a number in [0, 1) derived from the parts: jitter that a replay repeats."""
     return int.from_bytes(blake2b("/".join(parts).encode(), digest_size=6).digest(), "big") / 2**48
 
 
@@ -38,7 +38,7 @@ def task_attempt(
 
 
 def task(framework: Framework, role: str, index: int, attempt_id: int, now: datetime) -> TaskStatus:
-    """`attempt_id` is the Framework's."""
+    """Return a new task. `attempt_id` is that of the Framework."""
     version = framework.metadata.resource_version
     return TaskStatus(
         index=index,
@@ -63,7 +63,7 @@ def task_role(framework: Framework, spec: TaskRoleSpec, attempt_id: int, now: da
 
 
 def attempt(framework: Framework, attempt_id: int, now: datetime) -> FrameworkAttemptStatus:
-    """An attempt with all tasks fresh, from the spec of this moment."""
+    """Return a new attempt with the tasks of the current spec."""
     return FrameworkAttemptStatus(
         id=attempt_id,
         start_time=now,

@@ -1,4 +1,4 @@
-"""Whose an object is: told by UIDs and owners, never by its name alone."""
+"""Ownership of objects: decided by UIDs and owner references, never by a name alone."""
 
 from collections.abc import Set as AbstractSet
 from enum import Enum, auto
@@ -11,16 +11,16 @@ from windlass.model.status import TaskStatus
 
 
 class Presence(Enum):
-    """What is known about the object of a UID."""
+    """Whether the object with a UID exists."""
 
     PRESENT = auto()
-    """It exists, and the watch has shown it."""
+    """It exists, and the watch has reported it."""
     UNCONFIRMED = auto()
-    """It exists by the answer to its creation; the watch has not shown it."""
+    """It exists according to the response to its creation; the watch has not reported it."""
     GONE = auto()
-    """It existed, and does not any more."""
+    """It was deleted."""
     UNKNOWN = auto()
-    """The status names it and nobody here has ever heard of it."""
+    """The status names it, but the cache does not know it."""
 
 
 def presence_of(uid: str, found: ObjectView | None, observed: Observed) -> Presence:
@@ -35,7 +35,7 @@ def is_our_config_map(config_map: ConfigMapView, framework_uids: AbstractSet[str
 
 
 def is_our_pod(pod: PodView, framework_uids: AbstractSet[str]) -> bool:
-    """Made by a controller for one of these very Frameworks, in whichever attempt."""
+    """Return whether the pod was created for one of these Frameworks, in any attempt."""
     controller = pod.controller
     return (
         controller is not None
@@ -45,13 +45,14 @@ def is_our_pod(pod: PodView, framework_uids: AbstractSet[str]) -> bool:
 
 
 def owner_uid_of(pod: PodView) -> str:
-    """The UID of the ConfigMap that the pod belongs to."""
+    """Return the UID of the ConfigMap that owns the pod."""
     controller = pod.controller
     return "" if controller is None else controller.uid
 
 
 def is_config_map_of_attempt(config_map: ConfigMapView, framework: Framework, attempt_id: int) -> bool:
-    """Made for this attempt, whose status does not name it yet: the answer to its creation got lost."""
+    """Return whether the ConfigMap was created for this attempt although the status does not name it: the response
+    got lost."""
     return (
         is_our_config_map(config_map, {framework.uid})
         and config_map.metadata.annotations.framework_attempt_id == str(attempt_id)
@@ -60,7 +61,7 @@ def is_config_map_of_attempt(config_map: ConfigMapView, framework: Framework, at
 
 
 def is_pod_of_task_attempt(pod: PodView, task: TaskStatus, config_map_uid: str | None) -> bool:
-    """Made for this very attempt of this very task, whose status does not name it yet."""
+    """Return whether the pod was created for this attempt of this task although the status does not name it."""
     annotations = pod.metadata.annotations
     return (
         config_map_uid is not None

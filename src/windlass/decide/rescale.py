@@ -1,7 +1,8 @@
-"""Roles and tasks follow the spec (statements 36 to 39).
+"""Adapts roles and tasks to the spec (statements 36 to 39).
 
-`mark` comes before the tasks are followed, `settle` after it: a task that is scaled away first ends, then is dropped.
-Whatever is marked is never unmarked, so that what a user has seen of a rescale is committed.
+`resize_roles` is called before the tasks are updated, `drop_deleted_tasks` after it: a task to remove first ends,
+then it is dropped. A task marked for deletion stays marked, so that a rescale that users have seen is carried
+through.
 """
 
 from datetime import datetime
@@ -16,7 +17,7 @@ from windlass.model.status import TaskRoleStatus, TaskStatus
 def resize_roles(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[TaskRoleStatus, ...]:
-    """Adds what the spec wants more, and marks what it does not want any more, from the highest index."""
+    """Add the tasks that are missing, and mark surplus ones for deletion, highest indexes first."""
     wanted = framework.spec.task_roles
     if len(wanted) == len(roles) and all(map(_is_as_wanted, wanted, roles)):
         return roles
@@ -33,7 +34,7 @@ def resize_roles(
 
 
 def _is_as_wanted(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
-    """The common case, told without looking at the tasks."""
+    """Return whether the role matches its spec. Checked without reading the tasks."""
     return (
         spec.name == role.name
         and spec.task_number == len(role.task_statuses)
@@ -69,7 +70,8 @@ def _rescale_role(
 def drop_deleted_tasks(
     framework: Framework, roles: tuple[TaskRoleStatus, ...], attempt_id: int, now: datetime
 ) -> tuple[tuple[TaskRoleStatus, ...], tuple[tuple[str, TaskStatus], ...]]:
-    """Drops or replaces the tasks that were scaled away and have ended. Also returns these."""
+    """Drop or replace completed tasks that are marked for deletion. Return the roles, and these tasks with their
+    roles."""
     numbers = {spec.name: spec.task_number for spec in framework.spec.task_roles}
     settled: list[TaskRoleStatus] = []
     ended: list[tuple[str, TaskStatus]] = []
@@ -96,7 +98,7 @@ def _drop_from_role(
     tasks = list(role.task_statuses)
     while len(tasks) > wanted and _is_scaled_away(tasks[-1]):
         tasks.pop()
-    # One in the middle keeps its place until the spec wants it again, as a new instance.
+    # A deleted task below the new size is replaced by a new instance.
     tasks = [
         initial_status.task(framework, role.name, task.index, attempt_id, now)
         if task.index < wanted and _is_scaled_away(task)

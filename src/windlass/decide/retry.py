@@ -1,4 +1,4 @@
-"""Whether another attempt follows, of a Framework or of a task, and when (statements 24 to 28, A3, A5)."""
+"""Decides whether a Framework or a task is retried, and when (statements 24 to 28, A3, A5)."""
 
 import msgspec
 
@@ -13,12 +13,12 @@ NEVER_RETRIED = frozenset(
         CompletionCode.STOP_FRAMEWORK_REQUESTED,
         CompletionCode.FRAMEWORK_ATTEMPT_COMPLETION,
         CompletionCode.DELETE_TASK_REQUESTED,
-        # It runs over all attempts: the next one would be over before it began.
+        # The deadline covers all attempts: the next one would end at once.
         CompletionCode.ACTIVE_DEADLINE_EXCEEDED,
     }
 )
 JITTER = 0.25
-"""A delay is truncate by up to this part of it, so that jobs that fell together do not rise together."""
+"""Maximum fraction by which a delay is shortened, so that jobs that failed together do not restart together."""
 
 
 class RetryDecision(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class RetryDecision(msgspec.Struct, frozen=True):
 
 
 class RetryHistory(msgspec.Struct, frozen=True):
-    """Whose attempt ended, and how often it was retried before."""
+    """The retries of a Framework or a task so far."""
 
     uid: str
     retried: RetryPolicyStatus

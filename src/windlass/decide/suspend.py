@@ -1,4 +1,4 @@
-"""A Framework that is kept from running: executionType Create (statement 35) and suspend (A3)."""
+"""Suspension: executionType Create (statement 35) and spec.suspend (A3)."""
 
 import msgspec
 
@@ -8,7 +8,7 @@ from windlass.model.framework import ExecutionType, FrameworkSpec
 
 
 def is_held(spec: FrameworkSpec) -> bool:
-    """Whether the next attempt has to wait. Create and Stop come before suspend."""
+    """Return whether the next attempt has to wait. executionType Create and Stop override suspend."""
     return spec.execution_type is ExecutionType.CREATE or is_suspended(spec)
 
 
@@ -23,7 +23,7 @@ def suspension(spec: FrameworkSpec) -> FrameworkAttemptCompletionStatus | None:
 
 
 def hold(builder: DecisionBuilder) -> None:
-    """Remembers since when: the time is left out of activeDeadlineSeconds."""
+    """Store the start of the suspension: the time does not count for activeDeadlineSeconds."""
     holding = builder.status.holding
     if holding.since is None:
         builder.status = msgspec.structs.replace(

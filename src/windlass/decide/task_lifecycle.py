@@ -1,4 +1,4 @@
-"""A task follows its pod (statements 10 to 14, 23, 43, 44, A1)."""
+"""The status of a task follows its pod (statements 10 to 14, 23, 43, 44, A1)."""
 
 from collections.abc import Callable
 
@@ -29,7 +29,7 @@ Step = Callable[[str, TaskStatus], TaskStatus]
 
 
 def is_up_to_date(builder: DecisionBuilder, task: TaskStatus) -> bool:
-    """Whether there is nothing new about the task: the common case, so it is found out first and cheaply."""
+    """Return whether the task needs no update. This is the common case, so it is checked first and cheaply."""
     if task.state is COMPLETED:
         return True
     if task.state is not RUNNING or task.deletion_pending:
@@ -50,10 +50,10 @@ def is_up_to_date(builder: DecisionBuilder, task: TaskStatus) -> bool:
 
 
 def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> TaskStatus:
-    """The task as its pod shows it."""
+    """Return the task with the status that its pod has."""
     pod = builder.observed.pods.get(task.attempt_status.pod_name)
     if task.state is CREATION_PENDING:
-        task = _associate(builder, role, task, pod)
+        task = _adopt_pod(builder, role, task, pod)
     pod_uid = task.attempt_status.pod_uid
     if pod_uid is None or task.state.is_over:
         return task
@@ -73,8 +73,8 @@ def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> Ta
     return _by_phase(builder, role, task, pod)
 
 
-def _associate(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodView | None) -> TaskStatus:
-    """A pod that was made for this attempt becomes its pod; a refusal to make one ends it."""
+def _adopt_pod(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodView | None) -> TaskStatus:
+    """Adopt a pod that was created for this attempt, or end the attempt if the pod was rejected."""
     attempt = task.attempt_status
     config_map_uid = builder.status.attempt_status.config_map_uid
     if pod is not None and ownership.is_pod_of_task_attempt(pod, task, config_map_uid):
@@ -94,7 +94,7 @@ def _associate(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodVi
 
 
 def _may_exist_unseen(builder: DecisionBuilder, task: TaskStatus) -> bool:
-    """Whether an earlier creation may have made a pod that does not show. If so, somebody has to look first."""
+    """Return whether a pod may exist that the cache does not have. If so, the objects are listed again first."""
     has_config_map = builder.status.attempt_status.config_map_uid is not None
     is_uncertain = has_config_map and task.attempt_status.pod_name in builder.observed.outcomes.uncertain
     if is_uncertain:
@@ -122,7 +122,7 @@ def _while_unconfirmed(builder: DecisionBuilder, task: TaskStatus) -> TaskStatus
 
 def _while_deleting(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodView) -> TaskStatus:
     if pod.is_terminal and not pod.is_deleting:
-        # It has ended before anybody could delete it: nothing of it runs, and it may be one that is kept.
+        # It ended before it could be deleted: nothing of it runs, and it may be kept.
         return end_attempt(builder, role, task, builder.rules.classifier.classify(pod))
     if pod.is_deleting and task.state is not DELETING:
         return transitions.with_state(task, DELETING, builder.now)
@@ -167,7 +167,7 @@ def _external_deletion(pod_name: str) -> TaskAttemptCompletionStatus:
 
 
 def with_completion(task: TaskStatus, completion: TaskAttemptCompletionStatus) -> TaskStatus:
-    """Never changes once set."""
+    """Set the completion status unless the attempt has one."""
     if task.attempt_status.completion_status is not None:
         return task
     attempt = msgspec.structs.replace(task.attempt_status, completion_status=completion)
@@ -177,7 +177,7 @@ def with_completion(task: TaskStatus, completion: TaskAttemptCompletionStatus) -
 def end_attempt(
     builder: DecisionBuilder, role: str, task: TaskStatus, completion: TaskAttemptCompletionStatus
 ) -> TaskStatus:
-    """Nothing of the attempt runs any more. A completion that was decided earlier stays."""
+    """Complete the attempt, none of whose containers runs. A completion status that was set earlier is kept."""
     is_news = task.attempt_status.completion_status is None
     if is_news:
         completion = builder.limit_messages(completion)
@@ -190,7 +190,8 @@ def end_attempt(
 def end_task(
     builder: DecisionBuilder, role: str, task: TaskStatus, code: CompletionCode, diagnostics: str
 ) -> TaskStatus:
-    """As far as its pod allows: a pod that is being deleted, or was never made, needs no second look."""
+    """Update the task from its pod and end its attempt. A pod that is terminating or was never created needs one step
+    only."""
     task = update_from_pod(builder, role, task)
     doomed = mark_for_deletion(builder, task, code, diagnostics)
     return doomed if doomed is task else update_from_pod(builder, role, doomed)
@@ -199,7 +200,7 @@ def end_task(
 def mark_for_deletion(
     builder: DecisionBuilder, task: TaskStatus, code: CompletionCode, diagnostics: str
 ) -> TaskStatus:
-    """The attempt has to end for a reason of ours: how it ended is stored, then its pod is deleted."""
+    """End the attempt for a reason of the controller: the completion status is stored, then the pod is deleted."""
     completion = task_completion(code, diagnostics)
     if task.state is CREATION_PENDING:
         if _may_exist_unseen(builder, task):
@@ -212,7 +213,7 @@ def mark_for_deletion(
 
 
 def complete(builder: DecisionBuilder, task: TaskStatus) -> TaskStatus:
-    """No further attempt follows."""
+    """Complete the task after its last attempt."""
     if task.state is not ATTEMPT_COMPLETED:
         return task
     retried = task.retry_policy_status

@@ -1,4 +1,4 @@
-"""One walk over all tasks: each follows its pod, then is retried, completed or ended."""
+"""Updates all tasks: each follows its pod, then is retried, completed or ended."""
 
 from datetime import datetime
 
@@ -14,12 +14,12 @@ from windlass.model.status import TaskRoleStatus, TaskStatus
 
 SCALE_DOWN_DIAGNOSTICS = "The task was removed from the spec"
 MIN_POSTPONED_PODS = 8
-"""So many names that others have taken hold up no other task."""
+"""Creations of this many pods may be postponed without delaying other pods."""
 ATTEMPT_END_DIAGNOSTICS = "The Framework attempt ended before the task"
 
 
 def update_tasks(builder: DecisionBuilder) -> None:
-    """Rescale, follow, retry: what happens while the attempt is wanted."""
+    """Rescale the roles, update every task from its pod, and retry or complete it."""
     attempt_id = builder.status.attempt_status.id
     roles = rescale.resize_roles(
         builder.framework, builder.status.attempt_status.roles, attempt_id, builder.now
@@ -47,7 +47,7 @@ def update_tasks(builder: DecisionBuilder) -> None:
 
 
 def end_tasks(builder: DecisionBuilder) -> None:
-    """The attempt is decided: the tasks that had not completed end with it, and none is retried."""
+    """End the tasks that have not completed, because the attempt has ended. None is retried."""
     if are_all_completed(builder):
         return
 
@@ -69,7 +69,8 @@ def are_all_completed(builder: DecisionBuilder) -> bool:
 
 
 def _map_tasks(roles: tuple[TaskRoleStatus, ...], step: "task_lifecycle.Step") -> tuple[TaskRoleStatus, ...]:
-    """The same roles, and the same tuple of them, where no task changed."""
+    """Return the roles with each task replaced by the step's result. Unchanged roles, and an unchanged tuple of them,
+    stay the same objects."""
     mapped = []
     for role in roles:
         tasks = [step(role.name, task) for task in role.task_statuses]
@@ -83,7 +84,7 @@ def _is_same(new: object, old: object) -> bool:
 
 
 def reconcile_pods(builder: DecisionBuilder) -> None:
-    """Create the pods that are missing, delete those that have to go."""
+    """Create missing pods, and delete those of ending tasks and unclaimed ones."""
     pods = builder.observed.pods
     claimed: set[str] = set()
     missing: list[tuple[str, TaskStatus]] = []
@@ -91,7 +92,7 @@ def reconcile_pods(builder: DecisionBuilder) -> None:
         for task in role.task_statuses:
             attempt = task.attempt_status
             if task.state is CREATION_PENDING:
-                # Somebody may have its name: a stranger, or a pod of ours on its way out.
+                # The name may be in use: by a pod of another owner, or by a terminating pod of ours.
                 if not task.deletion_pending and attempt.pod_name not in pods:
                     missing.append((role.name, task))
                 continue
@@ -107,11 +108,12 @@ def reconcile_pods(builder: DecisionBuilder) -> None:
 
 
 def _create_pods(builder: DecisionBuilder, missing: list[tuple[str, TaskStatus]], existing: int) -> None:
-    """All at once, as long as none was turned down.
+    """Create all pods at once, unless creations were postponed.
 
-    From then on no more may be waiting for their next try than there are pods already, and a few if there are none: a
-    quota that is used up is asked about by a few pods, later each time, and not by thousands. Those that were turned
-    down come first, so that a refusal that concerns all does not begin anew with each name.
+    After that, the number of postponed creations is limited to the number of existing pods (at least
+    MIN_POSTPONED_PODS): if a quota is exceeded, only a few pods are tried, with growing delays, not thousands.
+    Postponed creations come first, so that an error that affects all pods does not restart the backoff with every
+    name.
     """
     postponed = builder.observed.outcomes.postponed
     fresh: list[CreatePod] = []

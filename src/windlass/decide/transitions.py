@@ -1,7 +1,7 @@
-"""Which state may follow which, as data, and the only function that changes a state.
+"""The allowed state transitions as data, and the only function that changes a state.
 
-Every move is checked against the table; a move that is not in it is a bug and ends the pass with an error. The
-diagram in the documentation is printed from the same table.
+A transition that is not in the table is a bug and raises an error. The diagram in the documentation is generated from
+the same table.
 """
 
 from datetime import datetime
@@ -17,15 +17,15 @@ S = TypeVar("S", FrameworkStatus, TaskStatus)
 
 
 class Origin(StrEnum):
-    """Why a row is in the table."""
+    """The kind of a transition."""
 
-    PATH = "the way through"
-    SHORTCUT = "the object is deleting, gone, or was never made"
-    WINDLASS = "beyond the reference"
+    PATH = "regular path"
+    SHORTCUT = "the object is terminating, was deleted, or was never created"
+    WINDLASS = "not in the reference controller"
 
 
 class IllegalTransitionError(AssertionError):
-    """A rule tried to make a move that the table does not have."""
+    """A policy attempted a transition that is not in the table."""
 
 
 _S = State
@@ -42,29 +42,29 @@ TRANSITIONS: dict[tuple[State, State], Origin] = {
     (_S.ATTEMPT_COMPLETED, _S.COMPLETED): Origin.PATH,
     # The attempt ends before it has an object.
     (_S.ATTEMPT_CREATION_PENDING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
-    # The object is seen deleting.
+    # The object is being deleted.
     (_S.ATTEMPT_CREATION_REQUESTED, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
     (_S.ATTEMPT_PREPARING, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
     (_S.ATTEMPT_RUNNING, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
     (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_DELETING): Origin.SHORTCUT,
-    # The object is gone. For a task's Preparing and Running also: its pod has ended by itself (A1).
+    # The object was deleted. A task's Preparing and Running also: its pod has ended (A1).
     (_S.ATTEMPT_CREATION_REQUESTED, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
     (_S.ATTEMPT_PREPARING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
     (_S.ATTEMPT_RUNNING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
     (_S.ATTEMPT_DELETION_PENDING, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
     (_S.ATTEMPT_DELETION_REQUESTED, _S.ATTEMPT_COMPLETED): Origin.SHORTCUT,
-    # An object that the watch has not shown yet has to go all the same; how it ended is stored first.
+    # An object that the watch has not reported yet is deleted too, after the completion status is stored.
     (_S.ATTEMPT_CREATION_REQUESTED, _S.ATTEMPT_DELETION_PENDING): Origin.WINDLASS,
 }
 
 
 def check(current: State, wanted: State) -> None:
     if (current, wanted) not in TRANSITIONS:
-        raise IllegalTransitionError(f"{current} may not be followed by {wanted}")
+        raise IllegalTransitionError(f"transition from {current} to {wanted} is not allowed")
 
 
 def with_state(status: S, state: State, now: datetime) -> S:
-    """The status of a Framework or of a task in another state, with the times that belong to it."""
+    """Return the status of a Framework or task in another state, with the times that belong to it."""
     check(status.state, state)
     replace, attempt = msgspec.structs.replace, status.attempt_status
     if state is RUNNING:

@@ -1,6 +1,6 @@
-"""What goes into a decision and what comes out of it.
+"""The input and output of a decision.
 
-`Observed` is all that a decision may know besides the Framework, the time and the rules. A `Decision` describes acts
+`Observed` is all that a decision knows besides the Framework, the time and the rules. A `Decision` describes actions
 and performs none.
 """
 
@@ -21,7 +21,7 @@ _UNCONFIGURED = Settings()
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What the controller's configuration has to say to a decision."""
+    """The parts of the controller's configuration that decisions use."""
 
     classifier: Classifier = Classifier()
     cache_creation_timeout_sec: int = _UNCONFIGURED.object_local_cache_creation_timeout_sec
@@ -41,7 +41,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class CreatedPod(msgspec.Struct, frozen=True):
-    """The API server said that it created this pod. Kept until the stored status says so too."""
+    """A pod that the API server has created. Kept until the stored status names it."""
 
     uid: str
     task_uid: str
@@ -49,7 +49,7 @@ class CreatedPod(msgspec.Struct, frozen=True):
 
 
 class RejectedPod(msgspec.Struct, frozen=True):
-    """The API server rejected to create the pod of this task attempt, and what it said."""
+    """A pod of a task attempt that the API server rejected, and the error."""
 
     failure: ApiFailure
     task_uid: str
@@ -57,63 +57,63 @@ class RejectedPod(msgspec.Struct, frozen=True):
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """What came of the actions of earlier decisions, as far as the objects do not show it yet."""
+    """Results of actions of earlier decisions that the observed objects do not show yet."""
 
     created: Mapping[str, CreatedPod] = {}
-    """By pod name."""
+    """Created pods by name."""
     rejected: Mapping[str, RejectedPod] = {}
-    """By pod name."""
+    """Rejected pods by name."""
     postponed: Mapping[str, datetime] = {}
-    """Objects that could not be created for now, by name, and when to try again."""
+    """Names of objects whose creation failed temporarily, and when to try again."""
     uncertain: AbstractSet[str] = frozenset()
-    """Names of pods that may or may not have been created: there was no answer, or somebody has the name. A pod that
-    does not show may run all the same until one has looked."""
+    """Names of pods whose creation has an unknown result: there was no response, or the name is in use. Such a pod
+    may be running although the cache does not have it; only a new list can tell."""
     name_taken: str = ""
-    """What was said when the ConfigMap could not be created because somebody else's has its name."""
+    """The error of the API server if the name of the ConfigMap is in use by an object of another owner."""
     deletion_requested: AbstractSet[str] = frozenset()
-    """UIDs of objects whose deletion was answered with yes."""
+    """UIDs of objects whose deletion the API server has accepted."""
     forced: AbstractSet[str] = frozenset()
-    """UIDs of pods whose removal by force was answered with yes."""
+    """UIDs of pods whose forced deletion the API server has accepted."""
     collection_deletion_requested: AbstractSet[str] = frozenset()
-    """UIDs of ConfigMaps whose pods were all deleted by one request. The UIDs of these pods are in deletion_requested;
-    that of a pod that came to light since is not."""
+    """UIDs of ConfigMaps whose pods were deleted with one request. The UIDs of these pods are in deletion_requested;
+    a pod that was observed later is not among them."""
     is_framework_deletion_requested: bool = False
     service_of_attempt: int = -1
-    """The attempt for which the Service was seen to be there."""
+    """ID of the attempt for which the Service is known to exist."""
     published_gang: str = ""
-    """The fingerprint of the gang that was published last."""
+    """Fingerprint of the gang that was published last."""
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """The objects around one Framework."""
+    """The objects that belong to one Framework."""
 
     config_map: ConfigMapView | None = None
     pods: Mapping[str, PodView] = {}
-    """By name: every pod that carries the Framework's name as its label, whosoever made it."""
+    """All pods with the label of the Framework's name, by name, whoever created them."""
     known: AbstractSet[str] = frozenset()
-    """UIDs of objects that are or were seen, or would have been seen if they existed. Known and not here means gone;
-    not known and not here means that one has to look."""
+    """UIDs of objects that exist or existed, or would be in the cache if they existed. A known object that is not
+    observed was deleted; for an unknown one the objects have to be listed again."""
     unconfirmed: AbstractSet[str] = frozenset()
-    """UIDs of objects that are known from the answer to their creation only: the watch has not shown them."""
+    """UIDs of objects known only from the response to their creation: the watch has not reported them yet."""
     previous_uids: AbstractSet[str] = frozenset()
-    """UIDs of Frameworks that had this name and are gone: what they left behind is ours to clear away."""
+    """UIDs of deleted Frameworks of the same name: their remaining objects have to be deleted."""
     other_controller: str = ""
-    """Another controller that has written the Framework's status since this one began to (A8)."""
+    """Name of another controller that writes the Framework's status (A8). Empty: there is none."""
     is_other_controller_reported: bool = False
-    """The status has said so once: another controller that wipes it away is not fought."""
+    """Whether the condition was reported before. If the other controller removes it, it is not added again."""
     outcomes: Outcomes = Outcomes()
 
 
 class CreateConfigMap(msgspec.Struct, frozen=True, tag=True):
-    """Create the object that stands for the Framework attempt."""
+    """Create the ConfigMap of the Framework attempt."""
 
 
 class CreateService(msgspec.Struct, frozen=True, tag=True):
-    """Create the Service by which the tasks have names, unless it is there."""
+    """Create the headless Service of the Framework unless it exists."""
 
 
 class PublishGang(msgspec.Struct, frozen=True, tag=True):
-    """Tell the barriers where everybody is: it is stored."""
+    """Publish the addresses of the tasks for the barriers. The status that contains them is stored."""
 
     fingerprint: str
 
@@ -127,7 +127,7 @@ class DeletePod(msgspec.Struct, frozen=True, tag=True):
     name: str
     uid: str
     force: bool = False
-    """Without grace: the pod's node does not answer."""
+    """Delete without a grace period, because the pod's node does not respond."""
 
 
 class DeleteAttemptPods(msgspec.Struct, frozen=True, tag=True):
@@ -145,7 +145,7 @@ class DeleteFramework(msgspec.Struct, frozen=True, tag=True):
 
 
 class RelistObjects(msgspec.Struct, frozen=True, tag=True):
-    """List the Framework's objects afresh: the status names one of which the cache has never heard."""
+    """List the Framework's objects again: the status names one that the cache does not know."""
 
 
 Action = (
@@ -162,7 +162,7 @@ Action = (
 
 
 class ReasonKind(StrEnum):
-    """Becomes the reason of a Kubernetes event."""
+    """The reason of a Kubernetes event."""
 
     ATTEMPT_STARTED = "AttemptStarted"
     ATTEMPT_ENDING = "AttemptEnding"
@@ -181,11 +181,11 @@ class ReasonKind(StrEnum):
 
 
 ABOUT_ACTIONS = frozenset({ReasonKind.FRAMEWORK_EXPIRED, ReasonKind.POD_FORCE_DELETED})
-"""These are true once the actions are done; the others once the status is stored."""
+"""Reasons reported after the actions succeeded; the others are reported after the status is stored."""
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why something was decided, in words. Announced after the decision is stored."""
+    """Explanation of a decision. It is reported as a Kubernetes event after the decision is stored."""
 
     kind: ReasonKind
     message: str
@@ -193,19 +193,19 @@ class Reason(msgspec.Struct, frozen=True):
     index: int = -1
     is_warning: bool = False
     status: FrameworkStatus | None = None
-    """The status of the Framework attempt that is over, which a retry wipes: it leaves a snapshot (statement 49)."""
+    """Status of the completed Framework attempt, which a retry replaces: it is logged as a snapshot (statement 49)."""
     task: TaskStatus | None = None
-    """Likewise the status of a task that is retried or was scaled away."""
+    """Status of a task that is retried or was removed, for a snapshot."""
 
 
 class Decision(msgspec.Struct, frozen=True):
     status: FrameworkStatus | None
-    """Stored first, if it differs and may not wait. None only for a Framework that goes and never had one."""
+    """The status to store before the actions. None only for a deleted Framework without a status."""
     actions: tuple[Action, ...] = ()
     wake_at: datetime | None = None
-    """The earliest deadline. Everything else is woken by events."""
+    """Time of the next deadline. All else is triggered by watch events."""
     reasons: tuple[Reason, ...] = ()
     failures: int = 0
-    """How many tasks have failed since the stored status, of which the reasons name the first."""
+    """Number of tasks that failed since the stored status. The reasons name only the first of them."""
     may_wait: bool = False
-    """No action needs this status to be stored before: it may be written a little later, with the next change."""
+    """Whether no action depends on this status being stored: it may be written later, with the next change."""

@@ -1,4 +1,4 @@
-"""What has to be stored before anything is done, and what may be stored later, together with the next change."""
+"""Which status changes must be stored before acting, and which may be stored later, together with the next change."""
 
 from collections.abc import Mapping, Sequence
 
@@ -11,7 +11,7 @@ Tasks = Mapping[str, Sequence[TaskStatus]]
 
 
 def may_wait(framework: Framework, wanted: FrameworkStatus, actions: Sequence[Action]) -> bool:
-    """Whether a crash before it is stored loses nothing: the same is decided again, on what there is by then."""
+    """Return whether a crash before storing loses nothing: the same would be decided again from the objects."""
     if wanted.state is State.COMPLETED:
         return False
     before, after = _tasks_stored(framework.status, wanted), _tasks_by_role(wanted)
@@ -19,7 +19,8 @@ def may_wait(framework: Framework, wanted: FrameworkStatus, actions: Sequence[Ac
 
 
 def is_resumable(framework: Framework, unstored: FrameworkStatus | None) -> bool:
-    """Not if it has the ConfigMap of an attempt that was never stored: that attempt might come and go unseen."""
+    """Return whether a decision can continue from the unstored status. It cannot if that has the ConfigMap of an
+    attempt that was never stored: the attempt might come and go without a record."""
     return unstored is not None and _config_map_of(unstored) in (None, _config_map_of(framework.status))
 
 
@@ -30,17 +31,17 @@ def _config_map_of(status: FrameworkStatus | None) -> str | None:
 def _needs_no_stored_status(action: Action, before: Tasks, after: Tasks) -> bool:
     match action:
         case CreateConfigMap() | CreateService():
-            # They say themselves which attempt of which Framework they belong to.
+            # Their annotations name the attempt and the Framework.
             return True
         case CreatePod(role, index):
-            # A gang that is created bit by bit: its tasks were stored before the first of their pods.
+            # A gang that is created in batches: its tasks were stored before the first batch.
             stored = before.get(role, ())
             return index < len(stored) and stored[index] is after[role][index]
     return False
 
 
 def _tasks_stored(stored: FrameworkStatus | None, wanted: FrameworkStatus) -> Tasks:
-    """None where it is another attempt that is wanted."""
+    """Return the stored tasks by role; empty if the stored attempt is another one."""
     if stored is None or stored.attempt_status.config_map_uid != wanted.attempt_status.config_map_uid:
         return {}
     return _tasks_by_role(stored)
