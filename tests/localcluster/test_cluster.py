@@ -182,7 +182,7 @@ def test_a_second_cluster_of_the_same_folder_is_refused(data: Path) -> None:
                 await other.start()
             assert str(refusal.value) == (
                 f"{data} is in use by another cluster (process {os.getpid()}). "
-                "Stop that, or choose another folder."
+                "Stop it or choose another folder."
             )
             # Nothing of the first has been touched.
             await client.create("one", "true")

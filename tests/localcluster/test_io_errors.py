@@ -395,7 +395,7 @@ def test_hosts_that_only_look_like_ours(server: RunningServer, host: str) -> Non
 def test_a_file_in_the_place_of_the_socket_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "socket").write_text("mine")
     with (
-        pytest.raises(AssertionError, match="there is a file that is no socket"),
+        pytest.raises(AssertionError, match="the file exists and is not a socket"),
         serving(tmp_path / "data", "--socket", str(tmp_path / "socket")),
     ):
         pass

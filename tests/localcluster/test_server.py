@@ -104,7 +104,10 @@ def run_server(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_another_address_is_refused(tmp_path: Path) -> None:
     failed = run_server(tmp_path, "--host", "0.0.0.0")  # noqa: S104
     assert failed.returncode == 1
-    assert failed.stderr == "error: 0.0.0.0 is not an address of loopback: the server listens there only\n"
+    assert (
+        failed.stderr
+        == "error: cannot listen on 0.0.0.0: it is not a loopback address. Use 127.0.0.1 or ::1.\n"
+    )
 
 
 def test_the_same_port_twice(server: RunningServer, tmp_path: Path) -> None:

@@ -3,35 +3,47 @@
 import pytest
 
 from windlass.localcluster import usage
-from windlass.localcluster.usage import ContainerUsage, Load, Look, PodUsage
+from windlass.localcluster.usage import ContainerUsage, PodUsage, ProcessUsage, UsageSample
 
-RECENT, LONG_AGO = Look(940.0), Look(939.0)
+RECENT, LONG_AGO = UsageSample(940.0), UsageSample(939.0)
 BEGINNINGS = {
     "looked at before": (RECENT, 5000.0, RECENT),
     "looked at before, and young": (RECENT, 80.0, RECENT),
-    "never looked at, and young": (None, 60.0, Look(940.0)),
+    "never looked at, and young": (None, 60.0, UsageSample(940.0)),
     "looked at long ago": (LONG_AGO, 61.0, None),
     "never looked at, and old": (None, 61.0, None),
-    "looked at long ago, before a clock jumped": (LONG_AGO, 0.0, Look(1000.0)),
+    "looked at long ago, before a clock jumped": (LONG_AGO, 0.0, UsageSample(1000.0)),
 }
 
 
 @pytest.mark.parametrize(("before", "age", "expected"), BEGINNINGS.values(), ids=BEGINNINGS)
-def test_where_a_window_begins(before: Look | None, age: float, expected: Look | None) -> None:
-    assert usage.since(before, 1000.0, age) == expected
+def test_where_a_window_begins(before: UsageSample | None, age: float, expected: UsageSample | None) -> None:
+    assert usage.window_start(before, 1000.0, age) == expected
 
 
 USES = {
-    "one and a half cores": (Look(10.0, Load(1.0)), Look(12.0, Load(4.0, 7)), 1_500_000_000, 7, 2.0),
-    "nothing": (Look(10.0, Load(1.0)), Look(12.0, Load(1.0, 7)), 0, 7, 2.0),
-    "less than before": (Look(10.0, Load(1.0)), Look(12.0, Load(0.5)), 0, 0, 2.0),
-    "in no time": (Look(10.0, Load(1.0)), Look(10.0, Load(1.0)), 0, 0, 0.001),
+    "one and a half cores": (
+        UsageSample(10.0, ProcessUsage(1.0)),
+        UsageSample(12.0, ProcessUsage(4.0, 7)),
+        1_500_000_000,
+        7,
+        2.0,
+    ),
+    "nothing": (UsageSample(10.0, ProcessUsage(1.0)), UsageSample(12.0, ProcessUsage(1.0, 7)), 0, 7, 2.0),
+    "less than before": (
+        UsageSample(10.0, ProcessUsage(1.0)),
+        UsageSample(12.0, ProcessUsage(0.5)),
+        0,
+        0,
+        2.0,
+    ),
+    "in no time": (UsageSample(10.0, ProcessUsage(1.0)), UsageSample(10.0, ProcessUsage(1.0)), 0, 0, 0.001),
 }
 
 
 @pytest.mark.parametrize(("before", "now", "cores", "memory", "window"), USES.values(), ids=USES)
-def test_what_is_used(before: Look, now: Look, cores: int, memory: int, window: float) -> None:
-    assert usage.used("main", before, now) == ContainerUsage("main", cores, memory, window)
+def test_what_is_used(before: UsageSample, now: UsageSample, cores: int, memory: int, window: float) -> None:
+    assert usage.usage_between("main", before, now) == ContainerUsage("main", cores, memory, window)
 
 
 def test_a_total() -> None:

@@ -28,7 +28,7 @@ from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS
 from windlass.kubeapi.transport import Transport
 from windlass.localcluster.apiserver import credentials
 from windlass.localcluster.apiserver.streams.handlers import PodRuntime
-from windlass.localcluster.controllers.workloads.controller import Workloads
+from windlass.localcluster.controllers.workloads.controller import WorkloadController
 from windlass.localcluster.server import ApiServer
 from windlass.model.settings import OFF, Settings
 from windlass.wire.crd import manifests
@@ -125,7 +125,7 @@ async def _control(socket: Path) -> None:
 
 
 async def _keep_workloads(server: ApiServer) -> None:
-    await Workloads(server.lifecycle).run()
+    await WorkloadController(server.lifecycle).run()
 
 
 async def _run_pods(socket: Path, life: Life) -> None:

@@ -1,5 +1,5 @@
-"""A Kubernetes API on one machine: an API server over SQLite.
+"""The embedded cluster: a Kubernetes API server over SQLite, with controllers, a scheduler and a kubelet.
 
-Nothing here knows what a Framework is: to the embedded cluster it is one more custom resource. `store.py` alone speaks
-SQL; patching, selecting, schemas and tables are pure; what is peculiar to a kind is one small file in `kinds/`.
+Nothing here knows what a Framework is: to the embedded cluster it is a custom resource. Only `store.py` contains SQL;
+patching, selecting, schemas and tables are pure; the specifics of a kind are in `apiserver/kinds`.
 """

@@ -1,4 +1,4 @@
-"""`python -m windlass.localcluster`: the API server, with `--pods` a whole cluster, in the foreground until SIGTERM."""
+"""Run the API server, or with `--pods` a complete cluster, in the foreground until SIGTERM."""
 
 import argparse
 import asyncio
@@ -59,25 +59,38 @@ async def _run_server(arguments: argparse.Namespace, stopped: asyncio.Event) -> 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m windlass.localcluster", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="the directory that holds everything")
-    parser.add_argument("--kubeconfig", type=Path, help="where to write it (default: in the data directory)")
-    parser.add_argument("--host", default="127.0.0.1", help="an address of loopback (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=0, help="default: any free one")
-    parser.add_argument("--socket", type=Path, help="a unix socket for clients of the same user")
+    parser.add_argument("--data", type=Path, required=True, help="data directory of the cluster")
     parser.add_argument(
-        "--body-seconds", type=float, default=60, help="how long the body of a request may take to arrive"
+        "--kubeconfig", type=Path, help="path of the kubeconfig to write (default: in the data directory)"
     )
     parser.add_argument(
-        "--history", type=int, default=HISTORY_LENGTH, help="how many changes a watch may lie behind"
+        "--host", default="127.0.0.1", help="loopback address to listen on (default: 127.0.0.1)"
     )
-    parser.add_argument("--pods", action="store_true", help="run pods: with a scheduler and a kubelet")
+    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free port)")
+    parser.add_argument("--socket", type=Path, help="unix socket for clients of the same user")
     parser.add_argument(
-        "--nodes", type=int, default=1, help="how many logical nodes the machine is (default: 1)"
+        "--body-seconds",
+        type=float,
+        default=60,
+        help="timeout for the body of a request in seconds (default: 60)",
     )
-    parser.add_argument("--network", choices=("auto", "isolated", "shared"), default="auto", help="of pods")
-    parser.add_argument("--ephemeral", action="store_true", help="pods end with this process")
     parser.add_argument(
-        "--pod-pids-limit", type=int, default=4096, help="how many processes a container may have"
+        "--history", type=int, default=HISTORY_LENGTH, help="number of changes kept for watches"
+    )
+    parser.add_argument("--pods", action="store_true", help="run pods, with a scheduler and a kubelet")
+    parser.add_argument("--nodes", type=int, default=1, help="number of logical nodes (default: 1)")
+    parser.add_argument(
+        "--network",
+        choices=("auto", "isolated", "shared"),
+        default="auto",
+        help="network of pods (default: auto)",
+    )
+    parser.add_argument("--ephemeral", action="store_true", help="stop all pods with this process")
+    parser.add_argument(
+        "--pod-pids-limit",
+        type=int,
+        default=4096,
+        help="maximum number of processes per container (default: 4096)",
     )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")

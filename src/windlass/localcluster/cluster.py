@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from windlass.localcluster.apiserver import credentials
-from windlass.localcluster.controllers.workloads.controller import Workloads
+from windlass.localcluster.controllers.workloads.controller import WorkloadController
 from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.kubelet import images, machine, node_objects
 from windlass.localcluster.kubelet.addresses import PodNetwork
@@ -46,11 +46,11 @@ from windlass.model.base import Json
 
 _LOCK = "lock"
 _SOCKET = "api.socket"
-_LONGEST_SOCKET_PATH = 100
-# A descriptor per pod, and one per request: more than a shell allows for.
+_MAX_SOCKET_PATH = 100
+# One descriptor per pod and one per request: more than the default limit of a shell.
 _OPEN_FILES = 65536
 PODS = "pods"
-"""The folder of a data directory that has one for each pod, by UID."""
+"""The folder of the data directory with one subfolder per pod UID."""
 
 _LEVEL = "WINDLASS_SANDBOX"
 _API_PORT = 443
@@ -60,7 +60,7 @@ class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 1
     # auto, isolated or shared
     network: str = "auto"
-    # Pods end with this process, whatever becomes of it.
+    # Whether pods end with this process, even if it is killed.
     is_ephemeral: bool = False
     host: str = "127.0.0.1"
     port: int = 0
@@ -68,7 +68,7 @@ class ClusterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CannotStartError(Exception):
-    """One message that says what is in the way, and what to do."""
+    """The cluster cannot start. The message contains the cause and a remedy."""
 
 
 class LocalCluster:
@@ -80,7 +80,7 @@ class LocalCluster:
         self.notes: tuple[str, ...] = ()
         self.network = ""
         self.has_mounts = False
-        """Whether pods have mounts of their own: any mountPath can be had."""
+        """Whether pods have their own mounts, so that any mountPath is possible."""
         self._options = options
         self._open = contextlib.AsyncExitStack()
         self._kubelet: Kubelet | None = None
@@ -92,29 +92,29 @@ class LocalCluster:
             await self._start()
         except (CannotListenError, CannotSpawnError, StoreError, OSError) as error:
             await self._open.aclose()
-            said = str(error)
+            message = str(error)
             if isinstance(error, OSError) and error.strerror:
-                said = f"{error.filename or self.data}: {error.strerror}"
-            raise CannotStartError(said) from error
+                message = f"{error.filename or self.data}: {error.strerror}"
+            raise CannotStartError(message) from error
         except BaseException:
             await self._open.aclose()
             raise
 
     async def _start(self) -> None:
-        if not _is_text(self.data):
+        if not _is_utf8(self.data):
             raise CannotStartError(
-                f"{str(self.data)!r} is no text: choose a data directory whose path is UTF-8"
+                f"the path of the data directory {str(self.data)!r} is not UTF-8. Choose another one."
             )
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._open.callback(os.close, _locked(self.data / _LOCK))
-        _raise_limit_of_open_files()
-        if len(os.fsencode(self.socket)) > _LONGEST_SOCKET_PATH:
+        self._open.callback(os.close, _lock(self.data / _LOCK))
+        _raise_open_file_limit()
+        if len(os.fsencode(self.socket)) > _MAX_SOCKET_PATH:
             self.socket = (
                 Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="windlass-"))) / _SOCKET
             )
-        spawner = SpawnerClient(self._wanted_spawner(), self.data / PODS)
+        spawner = SpawnerClient(self._spawner_options(), self.data / PODS)
         self._open.push_async_callback(spawner.stop)
-        # Nothing needs it before the server is up.
+        # Only later steps need it.
         await spawner.begin()
         server = ApiServer(self.data)
         self._open.push_async_callback(server.stop)
@@ -128,50 +128,50 @@ class LocalCluster:
         self._kubelet = await self._new_kubelet(server, spawner, ready)
         server.on_store_failure = self._kubelet.evict_if_disk_is_full
         await self._kubelet.start()
-        # From now on it knows the pods of the daemon before. Until then clients get 503 for logs and try again.
+        # By now the kubelet has adopted earlier pods. Until then requests for logs get 503 and are retried.
         server.run_pods_with(self._kubelet)
         server.measure_pods_with(UsageCollector(self._kubelet.runs))
-        self._open.push_async_callback(_cancelled, asyncio.create_task(Scheduler(server.lifecycle).run()))
-        self._workloads = asyncio.create_task(Workloads(server.lifecycle).run())
-        self._open.push_async_callback(_cancelled, self._workloads)
+        self._open.push_async_callback(_cancel, asyncio.create_task(Scheduler(server.lifecycle).run()))
+        self._workloads = asyncio.create_task(WorkloadController(server.lifecycle).run())
+        self._open.push_async_callback(_cancel, self._workloads)
 
     async def stop(self, *, ends_pods: bool = False) -> None:
-        """Pods go on, and the next start adopts them, unless they are to end: they have their grace period then.
+        """Stop the cluster. Pods keep running and are adopted by the next start, unless `ends_pods`.
 
-        Those of an ephemeral cluster end at once.
+        With `ends_pods` pods get their grace period. The pods of an ephemeral cluster are killed.
         """
         if self._workloads is not None:
-            # Nobody makes pods in the place of those that end now.
-            await _cancelled(self._workloads)
+            # No controller may replace the pods that end now.
+            await _cancel(self._workloads)
         if self._kubelet is not None:
             if ends_pods:
                 await self._kubelet.shut_down()
             await self._kubelet.stop(ends_pods=ends_pods or self._options.is_ephemeral)
         await self._open.aclose()
 
-    # What is done to pods on purpose
+    # Fault injection
 
     def end_container(
         self, namespace: str, pod: str, *, uid: str = "", container: str = "", code: int = KILLED
     ) -> bool:
-        """Kill the processes of a container, and report that it ended with this code: 137 is a kill like any other.
+        """Kill the processes of a container and report this exit code (137: a plain kill).
 
-        An empty name is every container of the pod but those that initialise it. With a uid, only that very pod is
-        meant, and not one that has come in its place. Whether there was anything to end.
+        An empty name means all containers except init containers. With a uid, a pod of the same name but another uid is
+        ignored. Return whether anything was killed.
         """
         if self._kubelet is None:
             return False
         return self._kubelet.end_containers(namespace, pod, uid, container, code)
 
     def delay_pods(self, seconds_of: SecondsOf) -> None:
-        """Hold the start of pods, as an image that takes long to pull does: `seconds_of` gets each pod when it comes to
-        its node, and says for how long. It counts for pods that come from now on."""
+        """Delay the start of pods created from now on, like a slow image pull: `seconds_of` returns the delay of each
+        pod."""
         self._faults.start_delay = seconds_of
 
-    def _wanted_spawner(self) -> SpawnerOptions:
+    def _spawner_options(self) -> SpawnerOptions:
         lifeline = None
         if self._options.is_ephemeral:
-            # Nobody else has the write end: when this process ends, in whatever way, the pipe does.
+            # Only this process has the write end: the pipe is closed when it ends in any way.
             lifeline, held = os.pipe()
             self._open.callback(os.close, held)
             self._open.callback(os.close, lifeline)
@@ -227,8 +227,8 @@ class LocalCluster:
             no_mounts_because="" if ready.isolates else because,
             address=found.address,
             hostname=socket.gethostname(),
-            hosts_file=_text(Path("/etc/hosts")),
-            resolv_conf=_text(Path("/etc/resolv.conf")),
+            hosts_file=_read_text(Path("/etc/hosts")),
+            resolv_conf=_read_text(Path("/etc/resolv.conf")),
         )
 
 
@@ -245,14 +245,14 @@ async def _api_server_address(
 
 
 def remove_traces(data: Path) -> None:
-    """Of an ephemeral cluster that was killed, outside of its data directory. All else has ended with it."""
+    """Remove what a killed ephemeral cluster left outside of its data directory: its cgroups."""
     groups = cgroups.find(_short_name(data))
     if groups is not None:
         groups.remove_all_but(set())
 
 
-def _locked(path: Path) -> int:
-    """A descriptor that holds the data directory for this process. It tells others who that is."""
+def _lock(path: Path) -> int:
+    """Return a descriptor that locks the data directory for this process. The file contains its process ID."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -260,14 +260,14 @@ def _locked(path: Path) -> int:
         holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(descriptor)
         raise CannotStartError(
-            f"{path.parent} is in use by another cluster (process {holder}). Stop that, or choose another folder."
+            f"{path.parent} is in use by another cluster (process {holder}). Stop it or choose another folder."
         ) from error
     os.ftruncate(descriptor, 0)
     os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor
 
 
-def _raise_limit_of_open_files() -> None:
+def _raise_open_file_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -275,7 +275,7 @@ def _raise_limit_of_open_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _is_text(path: Path) -> bool:
+def _is_utf8(path: Path) -> bool:
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -284,19 +284,19 @@ def _is_text(path: Path) -> bool:
 
 
 def _short_name(data: Path) -> str:
-    """Unlike that of any other data directory of the machine."""
+    """Return a name that is unique among the data directories of the machine."""
     return hashlib.sha256(os.fsencode(data.resolve())).hexdigest()[:12]
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
     except OSError:
         return ""
 
 
-async def _cancelled(task: "asyncio.Future[Any]") -> None:
+async def _cancel(task: "asyncio.Future[Any]") -> None:
     task.cancel()
-    # What became of it was told to whoever waited for it.
+    # Its error was reported to whoever awaited it.
     with contextlib.suppress(asyncio.CancelledError, Exception):
         await task

@@ -1,8 +1,8 @@
-"""Events about pods and workloads, as the components of a cluster record them; what is told is theirs to say.
+"""Record events about pods and workloads, as the components of a cluster do.
 
-There are two sorts. The older one counts how often the same was said of the same object; the kubelet's are of it. The
-newer one has an action and a series, whose message may change; the scheduler's are of it. The name of an event follows
-from what it is about, so that what repeats is counted without anything being remembered here, over restarts too.
+There are two styles. The older one counts repetitions of the same message; the kubelet uses it. The newer one has an
+action and a series whose message may change; the scheduler uses it. The name of an event is derived from its subject,
+so that repetitions are counted without any state here, also over restarts.
 """
 
 import hashlib
@@ -21,35 +21,35 @@ from windlass.model.base import Json
 logger = logging.getLogger(__name__)
 
 _EVENTS = "events"
-_LONGEST_NAME = 253
-_LONGEST_MESSAGE = 1024
-# So many messages of one sort may differ in so long a time, as in Kubernetes; from then on one event stands for all.
-MOST_SIMILAR = 10
+_MAX_NAME_LENGTH = 253
+_MAX_MESSAGE_BYTES = 1024
+# As in Kubernetes: after this many different messages of one kind within this time, one event stands for all.
+MAX_SIMILAR = 10
 _SIMILAR_WITHIN = timedelta(minutes=10)
-_MOST_SORTS = 4096
+_MAX_EVENT_KEYS = 4096
 COMBINED = "(combined from similar events): "
 
-Sort = tuple[str, ...]
+EventKey = tuple[str, ...]
 
 
 class EventRecorder:
-    """Of one component on one host. Events are a courtesy: one that is refused, as in a namespace that is going, keeps
-    nothing from happening. When nothing can be stored at all, a StoreError says so as anywhere."""
+    """Records the events of one component on one host. A rejected event, e.g. in a terminating namespace, is ignored; a
+    StoreError is raised if nothing can be stored."""
 
     def __init__(self, lifecycle: Lifecycle, component: str, host: str) -> None:
         self._lifecycle = lifecycle
         self._component = component
         self._host = host
-        self._similar = _Similar()
+        self._similar = _SimilarEvents()
 
     def record(self, pod: Json, type_: str, reason: str, message: str, field_path: str = "") -> None:
-        """Once more, if it was said before."""
+        """Record an event, or count it if the same event was recorded before."""
         time = self._lifecycle.clock()
-        sort = (pod["metadata"]["uid"], self._component, type_, reason, field_path)
-        shown = self._similar.shown(sort, message, time)
-        # What stands for many has one name, whatever it says.
-        parts = sort if shown.startswith(COMBINED) else (*sort, shown)
-        event = self._event(pod, type_, reason, shown, parts)
+        event_key = (pod["metadata"]["uid"], self._component, type_, reason, field_path)
+        combine = self._similar.combine(event_key, message, time)
+        # A combined event has one name, whatever its message.
+        parts = event_key if combine.startswith(COMBINED) else (*event_key, combine)
+        event = self._event(pod, type_, reason, combine, parts)
         if field_path:
             event["involvedObject"]["fieldPath"] = field_path
         event |= {
@@ -58,17 +58,16 @@ class EventRecorder:
             "lastTimestamp": format_time(time),
             "count": 1,
         }
-        self._put(event, lambda known: _counted(known, event))
+        self._put(event, lambda known: _with_count(known, event))
 
     def record_series(self, pod: Json, type_: str, reason: str, action: str, message: str) -> None:
-        """One event for each reason, however often and with whatever message: of a pod that fits nowhere for a day
-        there is one all the same."""
+        """Record one event per reason, whatever its message: a pod that is unschedulable for a day has one event."""
         time = format_micro_time(self._lifecycle.clock())
         event = self._event(pod, type_, reason, message, (pod["metadata"]["uid"], reason))
         event |= {"action": action, "eventTime": time, "source": {}}
-        self._put(event, lambda known: _continued(known, event))
+        self._put(event, lambda known: _with_series(known, event))
 
-    def _event(self, pod: Json, type_: str, reason: str, message: str, parts: Sort) -> Json:
+    def _event(self, pod: Json, type_: str, reason: str, message: str, parts: EventKey) -> Json:
         meta = pod["metadata"]
         return {
             "apiVersion": "v1",
@@ -84,14 +83,13 @@ class EventRecorder:
             },
             "type": type_,
             "reason": reason,
-            "message": _cut(message),
+            "message": _truncate(message),
             "reportingComponent": self._component,
             "reportingInstance": self._host,
         }
 
     def _put(self, event: Json, repeated: Callable[[Json], Json]) -> None:
-        kind = self._lifecycle.registry.find_by_resource(_EVENTS)
-        assert kind is not None  # noqa: S101 — it stands in the table
+        kind = self._lifecycle.registry.built_in(_EVENTS)
         name, namespace = event["metadata"]["name"], event["metadata"]["namespace"]
         try:
             if self._lifecycle.store.get(_EVENTS, object_key(namespace, name)) is None:
@@ -99,29 +97,29 @@ class EventRecorder:
             else:
                 self._lifecycle.amend(kind, namespace, name, repeated)
         except ApiError as error:
-            logger.debug("no event about %s: %s", name, error.message)
+            logger.debug("cannot record event %s: %s", name, error.message)
 
 
-class _Similar:
-    """Which messages of one sort were said of late. Of too many sorts, the oldest are forgotten."""
+class _SimilarEvents:
+    """The recent messages per kind of event. The oldest kinds are dropped."""
 
     def __init__(self) -> None:
-        self._said: OrderedDict[Sort, tuple[datetime, set[str]]] = OrderedDict()
+        self._messages: OrderedDict[EventKey, tuple[datetime, set[str]]] = OrderedDict()
 
-    def shown(self, sort: Sort, message: str, now: datetime) -> str:
-        last, messages = self._said.pop(sort, (now, set[str]()))
+    def combine(self, event_key: EventKey, message: str, now: datetime) -> str:
+        last, messages = self._messages.pop(event_key, (now, set[str]()))
         if abs(now - last) > _SIMILAR_WITHIN:
             messages = set()
-        is_one_too_many = message not in messages and len(messages) >= MOST_SIMILAR
-        if not is_one_too_many:
+        is_combined = message not in messages and len(messages) >= MAX_SIMILAR
+        if not is_combined:
             messages.add(message)
-        self._said[sort] = (now, messages)
-        if len(self._said) > _MOST_SORTS:
-            self._said.popitem(last=False)
-        return COMBINED + message if is_one_too_many else message
+        self._messages[event_key] = (now, messages)
+        if len(self._messages) > _MAX_EVENT_KEYS:
+            self._messages.popitem(last=False)
+        return COMBINED + message if is_combined else message
 
 
-def _counted(known: Json, event: Json) -> Json:
+def _with_count(known: Json, event: Json) -> Json:
     return {
         **known,
         "message": event["message"],
@@ -130,20 +128,20 @@ def _counted(known: Json, event: Json) -> Json:
     }
 
 
-def _continued(known: Json, event: Json) -> Json:
+def _with_series(known: Json, event: Json) -> Json:
     count = (known.get("series") or {}).get("count", 1)
     series = {"count": count + 1, "lastObservedTime": event["eventTime"]}
     return {**known, "message": event["message"], "series": series}
 
 
-def _name(pod: str, parts: Sort) -> str:
+def _name(pod: str, parts: EventKey) -> str:
     digest = hashlib.blake2b("/".join(parts).encode(), digest_size=8).hexdigest()
-    return f"{pod[: _LONGEST_NAME - len(digest) - 1].rstrip('.-')}.{digest}"
+    return f"{pod[: _MAX_NAME_LENGTH - len(digest) - 1].rstrip('.-')}.{digest}"
 
 
-def _cut(message: str) -> str:
+def _truncate(message: str) -> str:
     encoded = message.encode()
-    if len(encoded) <= _LONGEST_MESSAGE:
+    if len(encoded) <= _MAX_MESSAGE_BYTES:
         return message
     end = " ..."
-    return encoded[: _LONGEST_MESSAGE - len(end)].decode(errors="ignore") + end
+    return encoded[: _MAX_MESSAGE_BYTES - len(end)].decode(errors="ignore") + end

@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from windlass.localcluster.server import ApiServer
-from windlass.localcluster.usage import ContainerUsage, PodUsage, Reading
+from windlass.localcluster.usage import ContainerUsage, PodUsage, UsageSnapshot
 
 GROUP = "/apis/metrics.k8s.io"
 METRICS = f"{GROUP}/v1beta1"
@@ -27,8 +27,8 @@ class Scripted:
     def __init__(self) -> None:
         self.pods: dict[str, PodUsage] = {}
 
-    async def reading(self) -> Reading:
-        return Reading(AT, self.pods)
+    async def reading(self) -> UsageSnapshot:
+        return UsageSnapshot(AT, self.pods)
 
 
 class Client:

@@ -1,4 +1,4 @@
-"""Events go an hour after what they last told of, and nothing else does."""
+"""Events are deleted one hour after their last occurrence."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -6,13 +6,13 @@ from typing import Any
 
 from windlass.localcluster.apiserver.lifecycle import format_time
 from windlass.localcluster.apiserver.options import WriteOptions
-from windlass.localcluster.controllers.event_ttl import Expiry
+from windlass.localcluster.controllers.event_ttl import EventTtlController
 from windlass.localcluster.server import ApiServer
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 
 
-def test_old_events_go(tmp_path: Path) -> None:
+def test_expired_events_are_deleted(tmp_path: Path) -> None:
     server = ApiServer(tmp_path)
     events = server.registry.find("", "v1", "events")
     maps = server.registry.find("", "v1", "configmaps")
@@ -34,7 +34,7 @@ def test_old_events_go(tmp_path: Path) -> None:
     server.lifecycle.clock = lambda: NOW - timedelta(hours=9)
     server.lifecycle.create(maps, "default", {"metadata": {"name": "no-event"}}, WriteOptions())
     server.lifecycle.clock = lambda: NOW
-    Expiry(server.lifecycle).sweep()
+    EventTtlController(server.lifecycle).delete_expired()
 
     assert [event["metadata"]["name"] for event in server.lifecycle.objects("", "events")] == [
         "new",

@@ -1,4 +1,4 @@
-"""What the garbage collector was about to do when the server was killed, the next server does."""
+"""The garbage collector finishes its work after the server was killed."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from windlass.localcluster.server import ApiServer
 
 
 class Cluster:
-    """A server whose collector works only when it is told to."""
+    """A server whose garbage collector runs only on request."""
 
     def __init__(self, data: Path) -> None:
         self.server = ApiServer(data)
@@ -51,14 +51,14 @@ class Cluster:
             self.server.collector.step()
 
     def killed(self, data: Path) -> "Cluster":
-        """The next server on the same data: whatever waited in this one's memory is lost."""
+        """Return a new server on the same data, without the state in memory."""
         self.server.store.close()
         return Cluster(data)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-def test_dependents_go(tmp_path: Path, propagation: str, is_killed: bool) -> None:
+def test_dependents_are_deleted_with_their_owner(tmp_path: Path, propagation: str, is_killed: bool) -> None:
     cluster = Cluster(tmp_path)
     cluster.create("owner")
     cluster.create("child", "owner", blocks=True)
@@ -74,7 +74,7 @@ def test_dependents_go(tmp_path: Path, propagation: str, is_killed: bool) -> Non
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_orphans_stay(tmp_path: Path, is_killed: bool) -> None:
+def test_orphaned_dependents_stay(tmp_path: Path, is_killed: bool) -> None:
     cluster = Cluster(tmp_path)
     cluster.create("owner")
     cluster.create("child", "owner")
@@ -89,7 +89,7 @@ def test_orphans_stay(tmp_path: Path, is_killed: bool) -> None:
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-def test_who_has_another_owner_stays(tmp_path: Path, propagation: str) -> None:
+def test_dependent_with_another_owner_stays(tmp_path: Path, propagation: str) -> None:
     cluster = Cluster(tmp_path)
     cluster.create("one")
     cluster.create("two")
@@ -103,8 +103,8 @@ def test_who_has_another_owner_stays(tmp_path: Path, propagation: str) -> None:
 
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
-def test_a_circle_ends(tmp_path: Path, propagation: str) -> None:
-    """Two that own each other: whoever is deleted takes the other along, and the collector comes to rest."""
+def test_ownership_cycle_is_deleted(tmp_path: Path, propagation: str) -> None:
+    """Two objects own each other: deleting one deletes both."""
     cluster = Cluster(tmp_path)
     cluster.create("a")
     cluster.create("b", "a", blocks=True)
@@ -128,7 +128,7 @@ def test_a_circle_ends(tmp_path: Path, propagation: str) -> None:
     cluster.server.store.close()
 
 
-def test_a_held_dependent_holds_its_owner(tmp_path: Path) -> None:
+def test_dependent_with_finalizer_blocks_its_owner(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.create("owner")
     cluster.create("child", "owner", blocks=True, finalizers=["example.com/hold"])
@@ -147,7 +147,7 @@ def test_a_held_dependent_holds_its_owner(tmp_path: Path) -> None:
     cluster.server.store.close()
 
 
-def test_an_owner_of_an_unknown_kind_is_not_taken_for_gone(tmp_path: Path) -> None:
+def test_owner_of_unknown_kind_counts_as_existing(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     reference = {"apiVersion": "example.com/v1", "kind": "Unknown", "name": "x", "uid": "u"}
     cluster.server.lifecycle.create(
@@ -163,7 +163,7 @@ def test_an_owner_of_an_unknown_kind_is_not_taken_for_gone(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
-def test_a_namespace_goes_with_all_that_is_in_it(tmp_path: Path, is_killed: bool) -> None:
+def test_namespace_is_deleted_with_its_contents(tmp_path: Path, is_killed: bool) -> None:
     cluster = Cluster(tmp_path)
     namespaces = cluster.server.registry.find("", "v1", "namespaces")
     assert namespaces is not None

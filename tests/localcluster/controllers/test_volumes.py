@@ -1,4 +1,4 @@
-"""Claims are folders: bound at once, kept while a pod uses them, gone with the claim."""
+"""Claims are folders: bound at once, kept while a pod uses them, deleted with the claim."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,7 +67,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("spec", [{}, {"storageClassName": "local"}, {"storageClassName": ""}])
-def test_a_claim_is_bound_to_a_folder_of_its_own(cluster: Cluster, spec: dict[str, Any]) -> None:
+def test_claim_is_bound_to_its_own_folder(cluster: Cluster, spec: dict[str, Any]) -> None:
     claim = cluster.claim(**spec)
     folder = cluster.server.volumes.folder_of(claim)
 
@@ -82,19 +82,19 @@ def test_a_claim_is_bound_to_a_folder_of_its_own(cluster: Cluster, spec: dict[st
     assert folder.parent.stat().st_mode & 0o777 == 0o700, "and nobody else may look"
 
 
-def test_another_class_is_somebody_elses(cluster: Cluster) -> None:
+def test_claim_of_another_storage_class_stays_pending(cluster: Cluster) -> None:
     claim = cluster.claim(storageClassName="fast")
 
     assert claim["status"] == {"phase": "Pending"}
     assert not cluster.server.volumes.folder_of(claim).exists()
 
 
-def test_the_longest_of_names_has_a_folder(cluster: Cluster) -> None:
+def test_claim_with_longest_name_gets_a_folder(cluster: Cluster) -> None:
     claim = cluster.claim("x" * 253)
     assert cluster.server.volumes.folder_of(claim).is_dir()
 
 
-def test_what_is_in_it_goes_with_the_claim(cluster: Cluster) -> None:
+def test_folder_is_deleted_with_the_claim(cluster: Cluster) -> None:
     folder = cluster.server.volumes.folder_of(cluster.claim())
     (folder / "deep").mkdir()
     (folder / "deep" / "file").write_text("data")
@@ -105,7 +105,7 @@ def test_what_is_in_it_goes_with_the_claim(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("end", ["Succeeded", "Failed", "removed"])
-def test_a_claim_in_use_stays_until_the_pod_has_ended(cluster: Cluster, end: str) -> None:
+def test_claim_in_use_stays_until_the_pod_has_ended(cluster: Cluster, end: str) -> None:
     folder = cluster.server.volumes.folder_of(cluster.claim())
     cluster.pod()
     cluster.delete()
@@ -123,8 +123,8 @@ def test_a_claim_in_use_stays_until_the_pod_has_ended(cluster: Cluster, end: str
     assert not folder.exists()
 
 
-def test_what_a_restart_interrupted_is_finished(tmp_path: Path) -> None:
-    """A claim that was stored but not bound when the server was killed, and one that was to go."""
+def test_restart_finishes_binding_and_deletion(tmp_path: Path) -> None:
+    """One claim was stored but not bound when the server was killed, another one was being deleted."""
     first = Cluster(tmp_path)
     first.server.store._listeners.clear()
     first.claim("unbound")
@@ -139,7 +139,7 @@ def test_what_a_restart_interrupted_is_finished(tmp_path: Path) -> None:
     second.server.store.close()
 
 
-def test_a_dry_run_makes_no_folder(cluster: Cluster, tmp_path: Path) -> None:
+def test_dry_run_creates_no_folder(cluster: Cluster, tmp_path: Path) -> None:
     assert cluster.claims is not None
     given = bodies.decode_stored(
         b'{"metadata":{"name":"dry"},"spec":{"accessModes":["ReadWriteOnce"],'

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from windlass.localcluster.kubelet import usage_collector
 from windlass.localcluster.kubelet.usage_collector import ContainerRun, UsageCollector
 from windlass.localcluster.sandbox.process.usage import Target
-from windlass.localcluster.usage import ContainerUsage, Load, PodUsage
+from windlass.localcluster.usage import ContainerUsage, PodUsage, ProcessUsage
 
 
 class World:
@@ -16,11 +16,11 @@ class World:
     def __init__(self) -> None:
         self.now = 1000.0
         self.runs: list[ContainerRun] = []
-        self.loads: dict[str, Load] = {}
+        self.loads: dict[str, ProcessUsage] = {}
         self.looks = 0
         self.meter = UsageCollector(lambda: self.runs, self.read, lambda: self.now)
 
-    def read(self, targets: Mapping[str, Target]) -> dict[str, Load]:
+    def read(self, targets: Mapping[str, Target]) -> dict[str, ProcessUsage]:
         self.looks += 1
         return {name: load for name, load in self.loads.items() if name in targets}
 
@@ -32,7 +32,7 @@ def test_the_first_look_reaches_back_to_the_start() -> None:
     async def test() -> None:
         world = World()
         world.start("a", age=10.0)
-        world.loads["a"] = Load(5.0, 100)
+        world.loads["a"] = ProcessUsage(5.0, 100)
         (container,) = (await world.meter.reading()).pods["pod"].containers
         assert (container.name, container.memory_bytes) == ("main", 100)
         assert abs(container.nanocores - 500_000_000) < 50_000_000
@@ -45,10 +45,10 @@ def test_later_ones_reach_back_to_the_one_before() -> None:
     async def test() -> None:
         world = World()
         world.start("a", age=10.0)
-        world.loads["a"] = Load(5.0, 100)
+        world.loads["a"] = ProcessUsage(5.0, 100)
         await world.meter.reading()
         world.now += 2.0
-        world.loads["a"] = Load(8.0, 200)
+        world.loads["a"] = ProcessUsage(8.0, 200)
         reading = await world.meter.reading()
         assert reading.pods == {"pod": PodUsage("node", (ContainerUsage("main", 1_500_000_000, 200, 2.0),))}
 
@@ -59,7 +59,7 @@ def test_whoever_asks_again_at_once_gets_the_same_answer() -> None:
     async def test() -> None:
         world = World()
         world.start("a", age=10.0)
-        world.loads["a"] = Load(5.0, 100)
+        world.loads["a"] = ProcessUsage(5.0, 100)
         readings = await asyncio.gather(*(world.meter.reading() for _ in range(5)))
         assert all(reading is readings[0] for reading in readings)
         assert world.looks == 1
@@ -74,12 +74,12 @@ def test_it_looks_twice_where_nobody_has_looked_for_long() -> None:
     async def test() -> None:
         world = World()
         world.start("a", age=3600.0)
-        world.loads["a"] = Load(1000.0, 100)
+        world.loads["a"] = ProcessUsage(1000.0, 100)
 
-        def read(targets: Mapping[str, Target]) -> dict[str, Load]:
+        def read(targets: Mapping[str, Target]) -> dict[str, ProcessUsage]:
             found = world.read(targets)
             world.now += 0.5
-            world.loads["a"] = Load(1000.0 + 0.25 * world.looks, 100)
+            world.loads["a"] = ProcessUsage(1000.0 + 0.25 * world.looks, 100)
             return found
 
         world.meter = UsageCollector(lambda: world.runs, read, lambda: world.now)
@@ -97,7 +97,7 @@ def test_what_has_ended_is_not_told_of() -> None:
         world.start("b", age=1.0, uid="one", container="second")
         world.start("c", age=1.0, uid="two")
         world.start("d", age=3600.0, uid="three")
-        world.loads = {"b": Load(0.1, 1)}
+        world.loads = {"b": ProcessUsage(0.1, 1)}
         reading = await world.meter.reading()
         assert {uid: [each.name for each in pod.containers] for uid, pod in reading.pods.items()} == {
             "one": ["second"]

@@ -12,7 +12,7 @@ import pytest
 from windlass.localcluster.sandbox.process import processes, usage
 from windlass.localcluster.sandbox.process.processes import Share
 from windlass.localcluster.sandbox.process.usage import Target
-from windlass.localcluster.usage import Load
+from windlass.localcluster.usage import ProcessUsage
 
 pytestmark = pytest.mark.pods
 
@@ -85,7 +85,10 @@ def test_the_processes_are_read_once_for_all(monkeypatch: pytest.MonkeyPatch) ->
         }
 
     monkeypatch.setattr(processes, "shares", shares)
-    assert usage.read({"a": Target(10), "b": Target(20)}) == {"a": Load(7.5, 70), "b": Load(0.0, 0)}
+    assert usage.read({"a": Target(10), "b": Target(20)}) == {
+        "a": ProcessUsage(7.5, 70),
+        "b": ProcessUsage(0.0, 0),
+    }
     assert len(reads) == 1
 
 
@@ -118,16 +121,18 @@ VERSION_1 = Files(
 MEMORY_ALONE = Files({name: text for name, text in VERSION_1.items() if name.startswith("memory")})
 CPU_WITHOUT_ACCOUNTS = Files({"cpu/cpu.stat": "nr_periods 7\n", "pids/pids.max": "4096\n"})
 GROUPS = {
-    "version 2": (UNIFIED, Load(2.5, 4400)),
-    "version 1": (VERSION_1, Load(2.5, 4400)),
-    "memory alone": (MEMORY_ALONE, Load(7.0, 4400)),
-    "neither": (CPU_WITHOUT_ACCOUNTS, Load(7.0, 70)),
-    "none": (Files(), Load(7.0, 70)),
+    "version 2": (UNIFIED, ProcessUsage(2.5, 4400)),
+    "version 1": (VERSION_1, ProcessUsage(2.5, 4400)),
+    "memory alone": (MEMORY_ALONE, ProcessUsage(7.0, 4400)),
+    "neither": (CPU_WITHOUT_ACCOUNTS, ProcessUsage(7.0, 70)),
+    "none": (Files(), ProcessUsage(7.0, 70)),
 }
 
 
 @pytest.mark.parametrize(("files", "expected"), GROUPS.values(), ids=GROUPS)
-def test_a_cgroup(files: Files, expected: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cgroup(
+    files: Files, expected: ProcessUsage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What it does not count is counted of the processes."""
     monkeypatch.setattr(processes, "shares", lambda: {1: Share(0, 9, 0, 900), 2: Share(1, 7.0, 0, 70)})
     assert usage.read({"a": Target(1, files.write(tmp_path))}) == {"a": expected}
@@ -136,7 +141,7 @@ def test_a_cgroup(files: Files, expected: Load, tmp_path: Path, monkeypatch: pyt
 def test_a_cgroup_that_has_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     groups = UNIFIED.write(tmp_path)
     monkeypatch.setattr(processes, "shares", dict)
-    assert usage.read({"a": Target(1, groups)}) == {"a": Load(2.5, 4400)}
+    assert usage.read({"a": Target(1, groups)}) == {"a": ProcessUsage(2.5, 4400)}
     for name in UNIFIED:
         (tmp_path / name).unlink()
     assert usage.read({"a": Target(1, groups)}) == {}

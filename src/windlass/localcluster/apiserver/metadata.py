@@ -3,7 +3,7 @@
 Nothing here draws randomness, reads a clock or knows a stored object.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 from windlass.k8s import api_errors, formats
@@ -89,6 +89,16 @@ def with_metadata_list(obj: Object, field: str, items: list[object]) -> Object:
     """The object with a list of its metadata replaced; an empty list is none."""
     meta = {key: value for key, value in obj["metadata"].items() if key != field}
     return {**obj, "metadata": {**meta, field: items} if items else meta}
+
+
+def without_finalizer(obj: Object, finalizer: str) -> Object:
+    kept = [one for one in obj["metadata"].get("finalizers", ()) if one != finalizer]
+    return with_metadata_list(obj, "finalizers", kept)
+
+
+def without_owners(obj: Object, uids: Container[str]) -> Object:
+    kept = [one for one in obj["metadata"].get("ownerReferences", ()) if one["uid"] not in uids]
+    return with_metadata_list(obj, "ownerReferences", kept)
 
 
 def carry_over(new: Object, old: Mapping[str, Any]) -> None:

@@ -21,14 +21,14 @@ from windlass.localcluster.apiserver.request_info import RequestInfo
 from windlass.localcluster.apiserver.schemas import structural
 from windlass.localcluster.apiserver.strategy import Strategy
 from windlass.localcluster.store_types import object_key
-from windlass.localcluster.usage import PodUsage, Reading
+from windlass.localcluster.usage import PodUsage, UsageSnapshot
 
 GROUP = "metrics.k8s.io"
 VERSION = "v1beta1"
 
 
 class Meter(Protocol):
-    async def reading(self) -> Reading: ...
+    async def reading(self) -> UsageSnapshot: ...
 
 
 def _kind(kind: str, plural: str, *, namespaced: bool) -> Kind:
@@ -99,7 +99,7 @@ def _has_valid_scope(kind: Kind, info: RequestInfo) -> bool:
     return bool(info.namespace) or not info.name if kind.namespaced else not info.namespace
 
 
-def _metrics(kind: Kind, meta: ObjectMeta, reading: Reading) -> dict[str, Any] | None:
+def _metrics(kind: Kind, meta: ObjectMeta, reading: UsageSnapshot) -> dict[str, Any] | None:
     """None of what has not been measured."""
     if kind is _NODES:
         pods = [pod for pod in reading.pods.values() if pod.node == meta.name]

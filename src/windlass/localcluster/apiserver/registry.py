@@ -34,6 +34,10 @@ class Registry:
     def find_by_resource(self, resource: str) -> Kind | None:
         return self._by_resource.get(resource)
 
+    def built_in(self, resource: str) -> Kind:
+        """Return a kind that every cluster has."""
+        return self._by_resource[resource]
+
     def define(self, definition: str, kinds: tuple[Kind, ...]) -> None:
         """Take in, or take away (when there are none), the kinds of one definition."""
         self._custom[definition] = kinds

@@ -1,4 +1,4 @@
-"""Events are kept for an hour after what they last told of, as in every Kubernetes: else they would fill the store."""
+"""Delete events one hour after their last occurrence, as Kubernetes does."""
 
 import asyncio
 import logging
@@ -13,34 +13,34 @@ from windlass.localcluster.store_types import StoreError
 
 logger = logging.getLogger(__name__)
 
-KEPT = timedelta(hours=1)
-_SECONDS_BETWEEN_LOOKS = 60.0
+EVENT_TTL = timedelta(hours=1)
+_INTERVAL_SECONDS = 60.0
 
 
-class Expiry:
+class EventTtlController:
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
+            await asyncio.sleep(_INTERVAL_SECONDS)
             try:
-                self.sweep()
+                self.delete_expired()
             except (ApiError, StoreError) as error:
-                logger.warning("old events could not be removed: %s", error)
+                logger.warning("cannot delete expired events: %s", error)
 
-    def sweep(self) -> None:
+    def delete_expired(self) -> None:
         kind = self._lifecycle.registry.find_by_resource("events")
-        oldest = format_time(self._lifecycle.clock() - KEPT)
+        oldest = format_time(self._lifecycle.clock() - EVENT_TTL)
         for body in self._lifecycle.store.all("events"):
             event = bodies.decode_stored(body)
-            if kind is not None and _last_told(event) < oldest:
+            if kind is not None and _last_occurrence(event) < oldest:
                 meta = event["metadata"]
                 self._lifecycle.delete(kind, meta["namespace"], meta["name"], DeleteOptions(uid=meta["uid"]))
 
 
-def _last_told(event: Object) -> str:
-    """When it last happened. Times are written so that they sort as text."""
+def _last_occurrence(event: Object) -> str:
+    """Return the time of the last occurrence. Times in this format sort as text."""
     series = event.get("series") or {}
     times = (
         event["metadata"]["creationTimestamp"],

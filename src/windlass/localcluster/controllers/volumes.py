@@ -1,8 +1,7 @@
-"""PersistentVolumeClaims on one machine: each is a folder below the data directory, there from its binding to its end.
+"""PersistentVolumeClaims on one machine: a folder below the data directory per claim, from binding to deletion.
 
-A claim that names a storage class other than ours waits for somebody else, as it would anywhere. A claim that is
-deleted stays while a pod uses it. What is in the folder goes with the claim, as with every volume that was provisioned
-for one.
+A claim of another storage class stays pending. A deleted claim stays while a pod uses it. The folder is deleted with
+the claim.
 """
 
 import asyncio
@@ -25,36 +24,36 @@ logger = logging.getLogger(__name__)
 STORAGE_CLASS = "local"
 _CLAIMS = "persistentvolumeclaims"
 _PODS = "pods"
-_GONE = "gone-"
-_SECONDS_TO_NEXT_TRY = 1.0
+_DELETED_PREFIX = "gone-"
+_RETRY_SECONDS = 1.0
 
 
-class Volumes:
-    """Binds claims to folders, and lets go of those that nobody uses."""
+class VolumeController:
+    """Binds claims to folders and removes the protection finalizer of deleted claims that no pod uses."""
 
     def __init__(self, lifecycle: Lifecycle, folder: Path) -> None:
         self._lifecycle = lifecycle
         self._store = lifecycle.store
         self._folder = folder
-        self._remove_left_overs()
+        self._remove_orphaned_folders()
         self._store.listen(self._on_change)
         for body in [*self._store.all(_CLAIMS)]:
-            self._look_at(bodies.decode_stored(body))
+            self._reconcile(bodies.decode_stored(body))
 
     def folder_of(self, claim: Object) -> Path:
-        # Names can be longer than the name of a file.
+        # A UID, because object names can be longer than file names.
         return self._folder / str(claim["metadata"]["uid"])
 
     def _on_change(self, change: Change) -> None:
         if change.resource == _PODS:
             self._on_pod(change)
         elif change.resource == _CLAIMS and change.after is not None:
-            self._look_at(bodies.decode_stored(change.after))
+            self._reconcile(bodies.decode_stored(change.after))
         elif change.resource == _CLAIMS and change.before is not None:
             self._remove(bodies.decode_stored(change.before))
 
     def _on_pod(self, change: Change) -> None:
-        """A pod that ended or went may have been the last that used a claim which is going."""
+        """Reconcile the claims of a pod that may have been their last user."""
         body = change.after or change.before or b""
         if b'"persistentVolumeClaim"' not in body:
             return
@@ -62,9 +61,9 @@ class Volumes:
         for name in claim_names(pod["spec"]):
             claim = self._store.get(_CLAIMS, f"{pod['metadata']['namespace']}/{name}")
             if claim is not None:
-                self._look_at(bodies.decode_stored(claim))
+                self._reconcile(bodies.decode_stored(claim))
 
-    def _look_at(self, claim: Object) -> None:
+    def _reconcile(self, claim: Object) -> None:
         if "deletionTimestamp" in claim["metadata"]:
             self._release(claim)
         elif claim.get("status", {}).get("phase") == "Pending":
@@ -78,19 +77,18 @@ class Volumes:
             folder = self.folder_of(claim)
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             folder.mkdir(exist_ok=True)
-            # For whatever user a container runs as; the folder above keeps everybody else out.
+            # A container may run as any user; the parent folder is private.
             folder.chmod(0o777)
         except OSError as error:
-            logger.warning("no folder for claim %s: %s", claim["metadata"]["name"], error)
+            logger.warning("cannot create a folder for claim %s: %s", claim["metadata"]["name"], error)
             return
-        self._amend(claim, _bound)
+        self._amend(claim, _bind_claim)
 
     def _release(self, claim: Object) -> None:
         finalizers = claim["metadata"].get("finalizers", [])
         if PROTECTION not in finalizers or self._is_used(claim):
             return
-        kept = [one for one in finalizers if one != PROTECTION]
-        self._amend(claim, lambda old: metadata.with_metadata_list(old, "finalizers", kept))
+        self._amend(claim, lambda old: metadata.without_finalizer(old, PROTECTION))
 
     def _is_used(self, claim: Object) -> bool:
         meta = claim["metadata"]
@@ -100,7 +98,7 @@ class Volumes:
     def _amend(self, claim: Object, change: Amendment) -> None:
         kind = self._lifecycle.registry.find_by_resource(_CLAIMS)
         meta = claim["metadata"]
-        # By now somebody may have taken it away.
+        # The claim may have been deleted by now.
         if kind is None or self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}") is None:
             return
         try:
@@ -111,29 +109,29 @@ class Volumes:
             self._store.on_commit(lambda failure: self._after_commit(claim, failure))
 
     def _after_commit(self, claim: Object, failure: StoreError | None) -> None:
-        """What could not be stored has to be done again, when there may be room."""
+        """Retry later if a commit failed."""
         if failure is None:
             return
-        logger.warning("claim %s is looked at again: %s", claim["metadata"]["name"], failure)
+        logger.warning("claim %s is retried: %s", claim["metadata"]["name"], failure)
         with contextlib.suppress(RuntimeError):
-            asyncio.get_running_loop().call_later(_SECONDS_TO_NEXT_TRY, self._look_again, claim)
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._reconcile_later, claim)
 
-    def _look_again(self, claim: Object) -> None:
+    def _reconcile_later(self, claim: Object) -> None:
         meta = claim["metadata"]
         body = self._store.get(_CLAIMS, f"{meta['namespace']}/{meta['name']}")
         if body is not None:
-            self._look_at(bodies.decode_stored(body))
+            self._reconcile(bodies.decode_stored(body))
 
     def _remove(self, claim: Object) -> None:
-        """Aside at once, and away in a thread: there may be much in it."""
+        """Rename the folder at once and delete it in a thread, because it may be large."""
         folder = self.folder_of(claim)
-        aside = folder.with_name(f"{_GONE}{folder.name}")
+        aside = folder.with_name(f"{_DELETED_PREFIX}{folder.name}")
         with contextlib.suppress(OSError):
             folder.rename(aside)
             _remove_in_background(aside)
 
-    def _remove_left_overs(self) -> None:
-        """Folders of claims that went when the server was killed."""
+    def _remove_orphaned_folders(self) -> None:
+        """Delete folders of claims that were deleted when the server was killed."""
         if not self._folder.is_dir():
             return
         uids = {bodies.decode_stored(body)["metadata"]["uid"] for body in self._store.all(_CLAIMS)}
@@ -157,7 +155,7 @@ def _is_finished(pod: Object) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _bound(claim: Object) -> Object:
+def _bind_claim(claim: Object) -> Object:
     if claim.get("status", {}).get("phase") != "Pending":
         return claim
     spec = {**claim["spec"], "volumeName": f"pvc-{claim['metadata']['uid']}"}

@@ -10,7 +10,7 @@ import msgspec
 from windlass.localcluster import usage
 from windlass.localcluster.sandbox.process import usage as process_usage
 from windlass.localcluster.sandbox.process.usage import Target
-from windlass.localcluster.usage import ContainerUsage, Load, Look, PodUsage, Reading
+from windlass.localcluster.usage import ContainerUsage, PodUsage, ProcessUsage, UsageSample, UsageSnapshot
 
 LEAST_SECONDS = 1.0
 """Between two looks: less says little of a rate, and whoever asks sooner gets the same answer."""
@@ -34,23 +34,23 @@ class UsageCollector:
     def __init__(
         self,
         running: Callable[[], Iterable[ContainerRun]],
-        read: Callable[[Mapping[str, Target]], dict[str, Load]] = process_usage.read,
+        read: Callable[[Mapping[str, Target]], dict[str, ProcessUsage]] = process_usage.read,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._running = running
         self._read = read
         self._monotonic = monotonic
-        self._looks: dict[str, Look] = {}
-        self._reading = Reading(datetime.fromtimestamp(0, UTC))
+        self._looks: dict[str, UsageSample] = {}
+        self._reading = UsageSnapshot(datetime.fromtimestamp(0, UTC))
         self._read_at: float | None = None
         self._turn = asyncio.Lock()
 
-    async def reading(self) -> Reading:
+    async def reading(self) -> UsageSnapshot:
         async with self._turn:
             is_fresh = self._read_at is not None and self._monotonic() - self._read_at < LEAST_SECONDS
             return self._reading if is_fresh else await self._look()
 
-    async def _look(self) -> Reading:
+    async def _look(self) -> UsageSnapshot:
         runs = tuple(self._running())
         before, now = self._looks, await self._look_at(runs)
         since = {run.id: _since(run, before, now) for run in runs if run.id in now}
@@ -63,24 +63,26 @@ class UsageCollector:
         for run in runs:
             first = since.get(run.id)
             if first is not None and run.id in now:
-                used = usage.used(run.container, first, now[run.id])
+                used = usage.usage_between(run.container, first, now[run.id])
                 pods.setdefault(run.uid, []).append((run, used))
         self._looks = now
         self._read_at = self._monotonic()
-        self._reading = Reading(
+        self._reading = UsageSnapshot(
             datetime.now(UTC),
             {uid: PodUsage(of[0][0].node, tuple(used for _, used in of)) for uid, of in pods.items()},
         )
         return self._reading
 
-    async def _look_at(self, runs: Iterable[ContainerRun]) -> dict[str, Look]:
+    async def _look_at(self, runs: Iterable[ContainerRun]) -> dict[str, UsageSample]:
         targets = {run.id: run.target for run in runs}
         # Some hundred files are read, which nobody else has to wait for.
         found = await asyncio.to_thread(self._read, targets)
         now = self._monotonic()
-        return {run_id: Look(now, load) for run_id, load in found.items()}
+        return {run_id: UsageSample(now, load) for run_id, load in found.items()}
 
 
-def _since(run: ContainerRun, before: Mapping[str, Look], now: Mapping[str, Look]) -> Look | None:
+def _since(
+    run: ContainerRun, before: Mapping[str, UsageSample], now: Mapping[str, UsageSample]
+) -> UsageSample | None:
     age = max(time.time() - run.started_at, 0.0)
-    return usage.since(before.get(run.id), now[run.id].at, age)
+    return usage.window_start(before.get(run.id), now[run.id].at, age)

@@ -14,9 +14,8 @@ import msgspec
 from windlass.k8s.api_errors import ApiError
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.kinds import pods
-from windlass.localcluster.apiserver.kinds.kind import Kind
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
-from windlass.localcluster.controllers import loops
+from windlass.localcluster.controllers import work_queue
 from windlass.localcluster.controllers.volumes import claim_names
 from windlass.localcluster.events import EventRecorder
 from windlass.localcluster.scheduler import decision, filters, gpus, node_resources
@@ -56,6 +55,7 @@ class Scheduler:
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
         self._store = lifecycle.store
+        self._pod_kind = lifecycle.registry.built_in(_PODS)
         self._events = EventRecorder(lifecycle, decision.SCHEDULER, f"{decision.SCHEDULER}-windlass")
         self._cache = SchedulerCache()
         self._pending: dict[str, _PendingPod] = {}
@@ -72,7 +72,7 @@ class Scheduler:
         self._rebuild()
 
     async def run(self) -> None:
-        await loops.work_off(self, self._wake_event)
+        await work_queue.run(self, self._wake_event)
 
     @property
     def has_work(self) -> bool:
@@ -152,7 +152,7 @@ class Scheduler:
 
         annotations = self._gpus_for(pending, node)
         meta = pending.pod["metadata"]
-        written = self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], bind_if_same)
+        written = self._lifecycle.amend(self._pod_kind, meta["namespace"], meta["name"], bind_if_same)
         pod = bodies.decode_stored(written.body)
         # Update the cache at once: the next decision may come before the change event.
         self._pending.pop(key, None)
@@ -172,14 +172,9 @@ class Scheduler:
             return _with_condition(pod, message, self._lifecycle.now()) if is_the_same else pod
 
         meta = pending.pod["metadata"]
-        self._lifecycle.amend(self._kind(_PODS), meta["namespace"], meta["name"], report_if_same)
+        self._lifecycle.amend(self._pod_kind, meta["namespace"], meta["name"], report_if_same)
         self._pending[key] = msgspec.structs.replace(pending, last_message=message)
         self._events.record_series(pending.pod, "Warning", "FailedScheduling", "Scheduling", message)
-
-    def _kind(self, resource: str) -> Kind:
-        kind = self._lifecycle.registry.find_by_resource(resource)
-        assert kind is not None  # noqa: S101 — they stand in the table
-        return kind
 
     def _after_commit(self, failure: StoreError | None) -> None:
         """Rebuild the cache later if a commit failed: the writes are lost."""
@@ -187,10 +182,7 @@ class Scheduler:
             return
         logger.warning("scheduling is retried: %s", failure)
         self._is_rebuild_scheduled = True
-        try:
-            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._rebuild)
-        except RuntimeError:
-            self._rebuild()
+        work_queue.call_later(_RETRY_SECONDS, self._rebuild)
 
     # Change events
 

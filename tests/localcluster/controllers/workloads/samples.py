@@ -1,11 +1,17 @@
-"""Workloads and their pods for tests, as short as they can be said. Times are in seconds after a beginning."""
+"""Short constructors of workloads and their pods. Times are seconds after a fixed start."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from windlass.k8s import times
 from windlass.localcluster.controllers.workloads import templates
-from windlass.localcluster.controllers.workloads.decisions import Create, Decision, Delete, Resize, Untrack
+from windlass.localcluster.controllers.workloads.decisions import (
+    Create,
+    Decision,
+    Delete,
+    RemoveTracking,
+    ScaleReplicaSet,
+)
 from windlass.localcluster.controllers.workloads.observed import Pod
 
 BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
@@ -20,7 +26,7 @@ def written(seconds: float) -> str:
 
 
 def pod(name: str, phase: str = "Running", **fields: Any) -> Pod:
-    """`ready`, `ended`, `created`, `deleted` are seconds; `index` is that of an Indexed Job."""
+    """Return a pod. `ready`, `ended`, `created`, `deleted` are seconds; `index` is that of an Indexed Job."""
     moments: dict[str, Any] = {key: at(fields.pop(key)) for key in ("ended", "deleted") if key in fields}
     if "ready" in fields:
         moments["ready_since"] = at(fields.pop("ready"))
@@ -56,7 +62,7 @@ def workload(kind: str, spec: dict[str, Any], status: dict[str, Any] | None = No
 
 
 def acts(decision: Decision) -> list[str]:
-    """What is done, in words."""
+    """Return the actions of a decision as words."""
     return [_words(action) for action in decision.actions]
 
 
@@ -67,9 +73,9 @@ def _words(action: object) -> str:
             return f"create {meta.get('name') or meta['generateName']}"
         case Delete(_, name):
             return f"delete {name}"
-        case Untrack(name):
+        case RemoveTracking(name):
             return f"count {name}"
-        case Resize(name, replicas):
+        case ScaleReplicaSet(name, replicas):
             return f"resize {name} to {replicas}"
         case _:
             return type(action).__name__

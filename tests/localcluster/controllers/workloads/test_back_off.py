@@ -1,4 +1,4 @@
-"""How long a workload waits after a failure."""
+"""The delay of a workload after a failed pod."""
 
 import pytest
 from tests.localcluster.controllers.workloads.samples import at, pod
@@ -18,11 +18,13 @@ from windlass.localcluster.controllers.workloads import back_off
         pytest.param([0] * 40, [], 600, id="no longer than ten minutes"),
     ],
 )
-def test_next_creation(failures: list[float], successes: list[float], expected: float) -> None:
+def test_delay_doubles_with_each_failure_since_the_last_success(
+    failures: list[float], successes: list[float], expected: float
+) -> None:
     succeeded = [pod(f"s{number}", "Succeeded", ended=end) for number, end in enumerate(successes)]
     gone = [pod(f"f{number}", "Failed", ended=end) for number, end in enumerate(failures)]
     assert back_off.next_creation(gone, succeeded, at(100)) == at(expected)
 
 
-def test_a_pod_that_never_ran_ended_when_it_was_deleted() -> None:
+def test_end_of_a_pod_that_never_ran_is_its_deletion() -> None:
     assert back_off.next_creation([pod("p", "Pending", deleted=7)], [], at(8)) == at(17)

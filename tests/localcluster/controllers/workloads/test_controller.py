@@ -1,4 +1,4 @@
-"""Workloads over a store: what they make, what becomes of it when they go, and what a restart changes (nothing)."""
+"""The workload controller on a store: creation, deletion, adoption and restarts."""
 
 import asyncio
 import copy
@@ -11,7 +11,7 @@ import pytest
 from conformance import objects
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
-from windlass.localcluster.controllers.workloads.controller import Workloads
+from windlass.localcluster.controllers.workloads.controller import WorkloadController
 from windlass.localcluster.server import ApiServer
 
 READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2001-01-01T00:00:00Z"}]
@@ -25,7 +25,7 @@ RESOURCES = {
 
 
 class Cluster:
-    """A server whose loops work only when they are told to, and pods that nobody runs."""
+    """A server whose controllers run only on request, and pods that are not run."""
 
     def __init__(self, data: Path) -> None:
         self._data = data
@@ -33,7 +33,7 @@ class Cluster:
 
     def _open(self) -> None:
         self.server = ApiServer(self._data)
-        self.workloads = Workloads(self.server.lifecycle)
+        self.workloads = WorkloadController(self.server.lifecycle)
 
     async def settle(self) -> None:
         await asyncio.sleep(0)
@@ -79,7 +79,7 @@ class Cluster:
         await self.settle()
 
     async def become(self, name: str, phase: str) -> None:
-        """What a kubelet would say of a pod."""
+        """Set the status that a kubelet would report."""
         status = {"phase": phase, "conditions": READY if phase == "Running" else []}
         await self.patch("Pod", name, lambda pod: pod.update(status=status))
 
@@ -117,7 +117,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("propagation", ["Background", "Foreground"])
 @pytest.mark.parametrize("kind", BODIES)
-def test_pods_go_with_their_workload(tmp_path: Path, kind: str, propagation: str) -> None:
+def test_pods_are_deleted_with_their_workload(tmp_path: Path, kind: str, propagation: str) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(BODIES[kind])
         assert len(cluster.names()) == 2
@@ -128,7 +128,7 @@ def test_pods_go_with_their_workload(tmp_path: Path, kind: str, propagation: str
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_pods_stay_where_that_is_asked(tmp_path: Path, kind: str) -> None:
+def test_pods_stay_with_orphan_propagation(tmp_path: Path, kind: str) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(BODIES[kind])
         before = cluster.names()
@@ -141,7 +141,7 @@ def test_pods_stay_where_that_is_asked(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_a_restart_changes_nothing(tmp_path: Path, kind: str) -> None:
+def test_restart_changes_nothing(tmp_path: Path, kind: str) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(BODIES[kind])
         before = [cluster.all(each) for each in (kind, "ReplicaSet", "Pod")]
@@ -151,7 +151,7 @@ def test_a_restart_changes_nothing(tmp_path: Path, kind: str) -> None:
     on(tmp_path, scenario)
 
 
-def test_a_job_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+def test_job_runs_to_completion(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(job(completions=2))
         (first,) = cluster.names()
@@ -172,8 +172,8 @@ def test_a_job_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_indexes_over_a_restart(tmp_path: Path) -> None:
-    """Names of pods are random: it is their indexes that count."""
+def test_completed_indexes_survive_a_restart(tmp_path: Path) -> None:
+    """Pod names are random: only indexes count."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(job(completionMode="Indexed", completions=3, parallelism=2))
@@ -187,7 +187,7 @@ def test_indexes_over_a_restart(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_a_pod_that_is_deleted_is_counted(tmp_path: Path) -> None:
+def test_deleted_pod_is_counted_as_failed(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(job(backoffLimit=0))
         await cluster.delete("Pod", cluster.names()[0])
@@ -197,8 +197,8 @@ def test_a_pod_that_is_deleted_is_counted(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_a_pod_of_a_job_that_is_gone_may_go(tmp_path: Path) -> None:
-    """Even if nobody heard of the end of the Job."""
+def test_pod_of_a_deleted_job_loses_its_finalizer(tmp_path: Path) -> None:
+    """The deletion of the Job was not observed."""
 
     async def scenario(cluster: Cluster) -> None:
         made = await cluster.create(job())
@@ -213,7 +213,7 @@ def test_a_pod_of_a_job_that_is_gone_may_go(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_a_stateful_set_gets_back_its_pods(tmp_path: Path) -> None:
+def test_stateful_set_adopts_its_pods_again(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(BODIES["StatefulSet"])
         uids = [pod["metadata"]["uid"] for pod in cluster.all("Pod")]
@@ -227,7 +227,7 @@ def test_a_stateful_set_gets_back_its_pods(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_a_pod_without_its_label_is_let_go(tmp_path: Path) -> None:
+def test_pod_without_the_selected_label_is_released(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(BODIES["Deployment"])
         name = cluster.names()[0]
@@ -238,7 +238,7 @@ def test_a_pod_without_its_label_is_let_go(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_scaling(tmp_path: Path) -> None:
+def test_scaling_creates_and_deletes_pods(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(BODIES["Deployment"])
         await cluster.patch("Deployment", "w", lambda one: one["spec"].update(replicas=3))
@@ -249,7 +249,7 @@ def test_scaling(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_a_rollout(tmp_path: Path) -> None:
+def test_rolling_update_replaces_pods(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(BODIES["Deployment"])
         for name in cluster.names():
@@ -261,7 +261,7 @@ def test_a_rollout(tmp_path: Path) -> None:
         while set(cluster.names()) & before:
             waiting = [pod for pod in cluster.all("Pod") if pod["status"]["phase"] == "Pending"]
             assert waiting
-            # A quarter of two may be missing: none.
+            # A quarter of two is rounded down: no pod may be unavailable.
             assert len(cluster.names()) - len(waiting) >= 2
             await cluster.become(waiting[0]["metadata"]["name"], "Running")
         for name in cluster.names():
@@ -276,8 +276,8 @@ def test_a_rollout(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_what_cannot_be_created_is_told(tmp_path: Path) -> None:
-    """The name of the pods of an Indexed Job is their hostname, too: this one is too long for that."""
+def test_rejected_creation_is_reported_as_event(tmp_path: Path) -> None:
+    """The pod name of an Indexed Job is also its hostname, and this one is too long."""
 
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(objects.job("w" * 62, completionMode="Indexed", completions=1, parallelism=1))
@@ -289,7 +289,7 @@ def test_what_cannot_be_created_is_told(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_other_pods_are_none_of_its_business(tmp_path: Path) -> None:
+def test_unrelated_pods_are_ignored(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         await cluster.create(objects.pod("alone", labels={"app": "other"}))
         await cluster.create(BODIES["Deployment"])
@@ -300,7 +300,7 @@ def test_other_pods_are_none_of_its_business(tmp_path: Path) -> None:
     on(tmp_path, scenario)
 
 
-def test_where_there_are_no_workloads_nothing_is_looked_at(tmp_path: Path) -> None:
+def test_changes_without_workloads_queue_nothing(tmp_path: Path) -> None:
     async def scenario(cluster: Cluster) -> None:
         kind = cluster.kind("Pod")
         owner = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u", "controller": True}

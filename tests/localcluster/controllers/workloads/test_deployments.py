@@ -1,4 +1,4 @@
-"""What a Deployment does next, and what it says of that."""
+"""Decisions about a Deployment and its status."""
 
 import copy
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from tests.localcluster.controllers.workloads.samples import acts, at, workload, written
 
 from windlass.localcluster.controllers.workloads import deployments, templates
-from windlass.localcluster.controllers.workloads.decisions import Create, Decision, Relabel
+from windlass.localcluster.controllers.workloads.decisions import Annotate, Create, Decision
 
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 
@@ -23,7 +23,7 @@ def deployment(replicas: int = 2, status: dict[str, Any] | None = None, **spec: 
 
 
 def replica_set(owner: dict[str, Any], replicas: int, revision: int, available: int | None = None) -> Any:
-    """As the Deployment makes it, with pods."""
+    """Return a ReplicaSet as the Deployment creates it, with pods."""
     (made, *_) = [one.body for one in deployments.decide(owner, [], at(0)).actions if isinstance(one, Create)]
     made["spec"]["replicas"] = replicas
     made["metadata"] |= {"uid": f"uid-{revision}", "generation": 1}
@@ -43,7 +43,7 @@ NAME = "w-" + templates.hash_of(deployment()["spec"]["template"])
 
 
 def done(decision: Decision) -> list[str]:
-    return [word for word in acts(decision) if word != "Relabel"]
+    return [word for word in acts(decision) if word != "Annotate"]
 
 
 def said(decision: Decision) -> dict[str, tuple[str, str]]:
@@ -51,9 +51,9 @@ def said(decision: Decision) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in conditions}
 
 
-def test_the_first_replica_set() -> None:
+def test_new_deployment_creates_a_replica_set() -> None:
     decision = deployments.decide(deployment(), [], at(0))
-    assert acts(decision) == [f"create {NAME}", "Relabel"]
+    assert acts(decision) == [f"create {NAME}", "Annotate"]
     made = decision.actions[0]
     assert isinstance(made, Create)
     spec = made.body["spec"]
@@ -61,14 +61,14 @@ def test_the_first_replica_set() -> None:
     assert spec["selector"]["matchLabels"] == {"app": "w", "pod-template-hash": hashed}
     assert spec["template"]["metadata"]["labels"] == {"app": "w", "pod-template-hash": hashed}
     assert spec["replicas"] == 2
-    assert decision.actions[1] == Relabel({deployments.REVISION: "1"})
+    assert decision.actions[1] == Annotate({deployments.REVISION: "1"})
     assert said(decision) == {
         "Available": ("False", "MinimumReplicasUnavailable"),
         "Progressing": ("True", "NewReplicaSetCreated"),
     }
 
 
-def test_nothing_more_is_done() -> None:
+def test_complete_deployment_needs_no_action() -> None:
     owner = deployment()
     decision = deployments.decide(owner, [replica_set(owner, 2, 1)], at(0))
     assert done(decision) == []
@@ -79,7 +79,7 @@ def test_nothing_more_is_done() -> None:
     assert decision.wake_at is None
 
 
-def test_a_new_template() -> None:
+def test_new_template_creates_a_new_replica_set() -> None:
     owner = deployment()
     former = replica_set(owner, 2, 1)
     newer = changed(owner, "j")
@@ -92,7 +92,7 @@ def test_a_new_template() -> None:
     assert done(later) == [f"resize {NAME} to 1"]
 
 
-def test_back_to_a_former_template() -> None:
+def test_rollback_reuses_the_former_replica_set() -> None:
     owner = deployment()
     former, latest = replica_set(owner, 0, 1), replica_set(changed(owner, "j"), 2, 2)
     decision = deployments.decide(owner, [former, latest], at(0))
@@ -100,12 +100,12 @@ def test_back_to_a_former_template() -> None:
     assert decision.actions[0].annotations[deployments.REVISION] == "3"  # type: ignore[union-attr]
 
 
-def test_scaling() -> None:
+def test_scaling_changes_the_replica_set() -> None:
     owner = deployment(5)
     assert done(deployments.decide(owner, [replica_set(owner, 2, 1)], at(0))) == [f"resize {NAME} to 5"]
 
 
-def test_recreate() -> None:
+def test_recreate_scales_down_first() -> None:
     owner = deployment(strategy={"type": "Recreate"})
     former, newer = replica_set(owner, 2, 1), changed(owner, "j")
     made, *rest = done(deployments.decide(newer, [former], at(0)))
@@ -120,14 +120,14 @@ def test_recreate() -> None:
     assert done(deployments.decide(newer, [former, new], at(0))) == [f"resize {new['metadata']['name']} to 2"]
 
 
-def test_former_ones_are_not_kept_for_ever() -> None:
+def test_old_replica_sets_beyond_the_limit_are_deleted() -> None:
     owner = deployment()
     former = [replica_set(changed(owner, str(number)), 0, number) for number in (1, 2, 3)]
     decision = deployments.decide(owner, [replica_set(owner, 2, 4), *former], at(0))
     assert done(decision) == [f"delete {one['metadata']['name']}" for one in former[:2]]
 
 
-def test_paused() -> None:
+def test_paused_deployment_is_only_scaled() -> None:
     owner = deployment(4, paused=True)
     former = replica_set(deployment(2), 2, 1)
     decision = deployments.decide(changed(owner, "j"), [former], at(0))
@@ -144,7 +144,7 @@ PROGRESS: dict[str, tuple[int, int, tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize(("available", "seconds", "expected"), PROGRESS.values(), ids=PROGRESS)
-def test_progress(available: int, seconds: int, expected: tuple[str, str]) -> None:
+def test_progress_condition(available: int, seconds: int, expected: tuple[str, str]) -> None:
     owner = deployment()
     first = deployments.decide(owner, [replica_set(owner, 2, 1, available=0)], at(0))
     assert said(first)["Progressing"] == ("True", "ReplicaSetUpdated")
@@ -154,7 +154,7 @@ def test_progress(available: int, seconds: int, expected: tuple[str, str]) -> No
     assert said(later)["Progressing"] == expected
 
 
-def test_one_that_goes_on_has_its_deadline_later() -> None:
+def test_progress_extends_the_deadline() -> None:
     owner = deployment()
     owner["status"] = deployments.decide(owner, [replica_set(owner, 2, 1, available=0)], at(0)).status
     later = deployments.decide(owner, [replica_set(owner, 2, 1, available=1)], at(50))
@@ -163,7 +163,7 @@ def test_one_that_goes_on_has_its_deadline_later() -> None:
     assert progressing["lastUpdateTime"] == written(50)
 
 
-def test_counts() -> None:
+def test_status_counts_replicas() -> None:
     owner = deployment()
     newer = changed(owner, "j")
     sets = [replica_set(owner, 2, 1), replica_set(newer, 1, 2, available=0)]

@@ -1,8 +1,10 @@
-"""What a Job does next, by its pods, its status and the time."""
+"""Decisions about a Job, by its pods, its status and the time."""
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.localcluster.controllers.workloads.samples import acts, at, pod, tracked, workload, written
 
 from windlass.localcluster.controllers.workloads import jobs, templates
@@ -96,7 +98,7 @@ STEPS: dict[str, tuple[dict[str, Any], list[Pod], list[str]]] = {
 
 
 @pytest.mark.parametrize(("body", "pods", "expected"), STEPS.values(), ids=STEPS)
-def test_what_is_done(body: dict[str, Any], pods: list[Pod], expected: list[str]) -> None:
+def test_actions(body: dict[str, Any], pods: list[Pod], expected: list[str]) -> None:
     assert acts(jobs.decide(body, pods, at(100))) == expected
 
 
@@ -142,7 +144,7 @@ ENDS: dict[str, tuple[dict[str, Any], list[Pod], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("body", "pods", "expected"), ENDS.values(), ids=ENDS)
-def test_what_is_said(body: dict[str, Any], pods: list[Pod], expected: list[tuple[str, str]]) -> None:
+def test_conditions(body: dict[str, Any], pods: list[Pod], expected: list[tuple[str, str]]) -> None:
     status = jobs.decide(body, pods, at(100)).status
     assert status is not None
     found = status.get("conditions", [])
@@ -150,7 +152,7 @@ def test_what_is_said(body: dict[str, Any], pods: list[Pod], expected: list[tupl
     assert all(one["status"] == "True" for one in found)
 
 
-def test_counts() -> None:
+def test_status_counts_pods() -> None:
     pods = [
         tracked("a", "Succeeded", ended=1),
         tracked("b", "Failed", ended=2),
@@ -170,14 +172,14 @@ def test_counts() -> None:
     }
 
 
-def test_indexes_are_counted_once() -> None:
+def test_each_index_is_counted_once() -> None:
     body = indexed(3, 3, {**STARTED, "completedIndexes": "0", "succeeded": 1})
     pods = [tracked("a", "Succeeded", index=0, ended=1), tracked("b", "Succeeded", index=2, ended=1)]
     status = jobs.decide(body, pods, at(100)).status or {}
     assert (status["completedIndexes"], status["succeeded"]) == ("0,2", 2)
 
 
-def test_a_job_goes_some_time_after_its_end() -> None:
+def test_finished_job_is_deleted_after_its_ttl() -> None:
     ended = jobs.decide(job(), [tracked("a", "Succeeded", ended=1)], at(100)).status
     body = job(ended, ttlSecondsAfterFinished=10)
     before = jobs.decide(body, [], at(109))
@@ -185,7 +187,7 @@ def test_a_job_goes_some_time_after_its_end() -> None:
     assert acts(jobs.decide(body, [], at(110))) == ["delete w"]
 
 
-def test_the_deadline_of_a_job_that_goes_on_again_counts_from_then() -> None:
+def test_resumed_job_gets_its_full_deadline() -> None:
     suspended = jobs.decide(job(suspend=True), [], at(50)).status
     resumed = jobs.decide(job(suspended, activeDeadlineSeconds=60), [], at(200))
     assert resumed.status is not None
@@ -195,13 +197,13 @@ def test_the_deadline_of_a_job_that_goes_on_again_counts_from_then() -> None:
     assert acts(resumed) == ["create w-"]
 
 
-def test_a_job_that_is_deleted_lets_its_pods_go() -> None:
+def test_deleted_job_releases_its_pods() -> None:
     body = job()
     body["metadata"]["deletionTimestamp"] = written(1)
     assert acts(jobs.decide(body, [tracked("a"), pod("b")], at(100))) == ["count a"]
 
 
-def test_a_pod_with_an_index() -> None:
+def test_indexed_pod_knows_its_index() -> None:
     made = jobs.decide(indexed(5, 5, {**STARTED, "completedIndexes": "0-3"}), [], at(0)).actions[0]
     assert isinstance(made, Create)
     meta, spec = made.body["metadata"], made.body["spec"]
@@ -213,3 +215,27 @@ def test_a_pod_with_an_index() -> None:
     (variable,) = spec["containers"][0]["env"]
     assert variable["name"] == "JOB_COMPLETION_INDEX"
     assert variable["valueFrom"]["fieldRef"]["fieldPath"] == f"metadata.annotations['{templates.INDEX}']"
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (set(), ""),
+        ({0}, "0"),
+        ({0, 1}, "0,1"),
+        ({0, 1, 2}, "0-2"),
+        ({7, 1, 3, 4, 5}, "1,3-5,7"),
+        ({0, 1, 2, 9, 10}, "0-2,9,10"),
+    ],
+)
+def test_indexes_are_formatted_as_ranges(found: set[int], text: str) -> None:
+    assert jobs.format_indexes(found) == text
+
+
+@given(st.sets(st.integers(0, 50)))
+def test_formatted_indexes_are_parsed_back(found: set[int]) -> None:
+    assert jobs.parse_indexes(jobs.format_indexes(found), 51) == found
+
+
+def test_indexes_beyond_the_completions_are_ignored() -> None:
+    assert jobs.parse_indexes("0-5,8", 3) == {0, 1, 2}

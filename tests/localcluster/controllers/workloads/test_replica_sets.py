@@ -1,4 +1,4 @@
-"""What a ReplicaSet does next."""
+"""Decisions about a ReplicaSet."""
 
 from typing import Any
 
@@ -29,17 +29,19 @@ STEPS: dict[str, tuple[dict[str, Any], list[Pod], list[str]]] = {
 
 
 @pytest.mark.parametrize(("body", "pods", "expected"), STEPS.values(), ids=STEPS)
-def test_what_is_done(body: dict[str, Any], pods: list[Pod], expected: list[str]) -> None:
+def test_actions_keep_the_specified_number_of_pods(
+    body: dict[str, Any], pods: list[Pod], expected: list[str]
+) -> None:
     assert acts(replica_sets.decide(body, pods, at(100))) == expected
 
 
-def test_one_that_is_deleted_makes_nothing() -> None:
+def test_deleted_replica_set_creates_no_pods() -> None:
     body = replica_set(1)
     body["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
     assert acts(replica_sets.decide(body, [], at(100))) == []
 
 
-def test_what_is_said() -> None:
+def test_status_counts_pods() -> None:
     pods = [
         pod("a", ready=10, labels={"app": "w"}),
         pod("b", ready=95, labels={"app": "w"}),

@@ -1,4 +1,4 @@
-"""How far a Deployment goes in one step."""
+"""One step of a Deployment's rollout."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ def spec(replicas: int, surge: int | str = "25%", unavailable: int | str = "25%"
         (spec(0), Bounds(0, 0)),
     ],
 )
-def test_bounds(given_spec: dict[str, Any], expected: Bounds) -> None:
+def test_bounds_round_surge_up_and_unavailable_down(given_spec: dict[str, Any], expected: Bounds) -> None:
     assert rollouts.bounds(given_spec) == expected
 
 
@@ -51,10 +51,10 @@ STEPS: dict[str, tuple[dict[str, Any], Size, dict[str, Size], int, dict[str, int
 
 
 @pytest.mark.parametrize(("given_spec", "new", "former", "size", "sizes"), STEPS.values(), ids=STEPS)
-def test_a_step(
+def test_rolling_update_step(
     given_spec: dict[str, Any], new: Size, former: dict[str, Size], size: int, sizes: dict[str, int]
 ) -> None:
-    assert rollouts.rolled(given_spec, new, former) == (size, sizes)
+    assert rollouts.rolling_sizes(given_spec, new, former) == (size, sizes)
 
 
 @given(st.integers(1, 12), st.integers(0, 4), st.integers(0, 4))
@@ -63,22 +63,22 @@ def test_every_rollout_ends_within_its_bounds(replicas: int, surge: int, unavail
     limits = rollouts.bounds(asked)
     new, former = 0, replicas
     for _ in range(3 * replicas + 3):
-        new, sizes = rollouts.rolled(asked, full(new), {"a": full(former)})
+        new, sizes = rollouts.rolling_sizes(asked, full(new), {"a": full(former)})
         former = sizes["a"]
-        assert new + former <= limits.most
-        # The new ones of this step may not be there yet.
-        assert former + new >= limits.least_available
+        assert new + former <= limits.max_pods
+        # The new pods of this step may not exist yet.
+        assert former + new >= limits.min_available
     assert (new, former) == (replicas, 0)
 
 
 RECREATED: dict[str, tuple[dict[str, Size], int]] = {
     "the first": ({}, 3),
     "the former has pods": ({"a": full(3)}, 0),
-    "they go": ({"a": Size(0, 0, 0, leaving=2)}, 0),
+    "they go": ({"a": Size(0, 0, 0, terminating=2)}, 0),
     "they are gone": ({"a": Size(0)}, 3),
 }
 
 
 @pytest.mark.parametrize(("former", "expected"), RECREATED.values(), ids=RECREATED)
-def test_recreated(former: dict[str, Size], expected: int) -> None:
-    assert rollouts.recreated(spec(3), former) == (expected, dict.fromkeys(former, 0))
+def test_recreate_waits_until_former_pods_are_gone(former: dict[str, Size], expected: int) -> None:
+    assert rollouts.recreate_sizes(spec(3), former) == (expected, dict.fromkeys(former, 0))

@@ -1,4 +1,4 @@
-"""What a StatefulSet does next."""
+"""Decisions about a StatefulSet."""
 
 from typing import Any
 
@@ -97,11 +97,11 @@ STEPS: dict[str, tuple[dict[str, Any], list[Pod], list[str]]] = {
 
 
 @pytest.mark.parametrize(("body", "pods", "expected"), STEPS.values(), ids=STEPS)
-def test_what_is_done(body: dict[str, Any], pods: list[Pod], expected: list[str]) -> None:
+def test_actions(body: dict[str, Any], pods: list[Pod], expected: list[str]) -> None:
     assert acts(stateful_sets.decide(body, pods, at(100))) == expected
 
 
-def test_a_pod_and_its_claim() -> None:
+def test_pod_and_claim_of_an_ordinal() -> None:
     body = stateful_set(1, volumeClaimTemplates=[CLAIM])
     claim, made = stateful_sets.decide(body, [], at(0)).actions
     assert isinstance(claim, Create)
@@ -130,7 +130,7 @@ STATUSES: dict[str, tuple[list[Pod], tuple[int, int, int, str]]] = {
 
 
 @pytest.mark.parametrize(("pods", "expected"), STATUSES.values(), ids=STATUSES)
-def test_what_is_said(pods: list[Pod], expected: tuple[int, int, int, str]) -> None:
+def test_status_counts_pods(pods: list[Pod], expected: tuple[int, int, int, str]) -> None:
     status = stateful_sets.decide(stateful_set(2, {"currentRevision": FORMER}), pods, at(100)).status or {}
     fields = ("replicas", "readyReplicas", "updatedReplicas", "currentRevision")
     assert tuple(status[field] for field in fields) == expected
@@ -140,5 +140,5 @@ def test_what_is_said(pods: list[Pod], expected: tuple[int, int, int, str]) -> N
 @pytest.mark.parametrize(
     ("name", "expected"), [("w-0", True), ("w-12", True), ("w", False), ("w-x", False), ("other-0", False)]
 )
-def test_whose_pod(name: str, expected: bool) -> None:
+def test_may_own_checks_the_pod_name(name: str, expected: bool) -> None:
     assert stateful_sets.may_own(stateful_set(1), name) is expected

@@ -160,7 +160,7 @@ def test_what_differs_all_the_time_is_one_event(world: World) -> None:
         world.recorder.record(world.pod, "Warning", "Unhealthy", f"Liveness probe failed: {number}", MAIN)
     found = world.events()
     combined = [event for event in found if event["message"].startswith(events.COMBINED)]
-    assert len(found) == events.MOST_SIMILAR + 1
+    assert len(found) == events.MAX_SIMILAR + 1
     assert [(event["message"], event["count"]) for event in combined] == [
         ("(combined from similar events): Liveness probe failed: 29", 20)
     ]

@@ -1,5 +1,5 @@
-"""What makes pods of Jobs, StatefulSets, Deployments and ReplicaSets.
+"""The controllers of Jobs, StatefulSets, Deployments and ReplicaSets.
 
-One file decides for each kind: from the stored object, its pods and the time to a `Decision`. `controller` hears of
-changes and asks them; `acting` does what they say. Nothing is remembered here that does not follow from what is stored.
+One module per kind decides: from the stored object, its pods and the time to a `Decision`. `controller` watches changes
+and calls them; `executor` applies their decisions. No state is kept that does not follow from stored objects.
 """

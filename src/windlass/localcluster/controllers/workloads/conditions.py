@@ -14,7 +14,7 @@ def is_true(conditions: Iterable[Json] | None, kind: str) -> bool:
 
 
 def condition(kind: str, status: str, reason: str, message: str, now: str, *, stamp: str) -> Json:
-    """`stamp` is the field beside lastTransitionTime in which its kind says when it was last looked at."""
+    """Return a condition. `stamp` is the name of its second time field, lastProbeTime or lastUpdateTime."""
     return {
         "type": kind,
         "status": status,
@@ -26,7 +26,7 @@ def condition(kind: str, status: str, reason: str, message: str, now: str, *, st
 
 
 def with_one(conditions: Iterable[Json] | None, new: Json) -> list[Json]:
-    """In the place of its former self, whose times stand when nothing else changed."""
+    """Return the conditions with one added or replaced. Its times stay if nothing else changed."""
     kept = list(conditions or ())
     former = find(kept, new["type"])
     if former is None:

@@ -1,7 +1,7 @@
-"""The loop that keeps workloads going: it hears of every change, and looks at one workload after the other.
+"""The workload controller: watches all changes and reconciles one workload at a time.
 
-A pod's change concerns whatever controls it. A pod that nobody controls may be adopted by a workload whose selector
-finds it. Where there are no workloads, a change costs a look for a word in it and nothing else.
+A change of a pod concerns its controller. An orphaned pod may be adopted by a workload that selects it. Without
+workloads, a change costs one text search.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from windlass.k8s.api_errors import ApiError
 from windlass.k8s.metadata import decode_owners
 from windlass.localcluster.apiserver import bodies
 from windlass.localcluster.apiserver.lifecycle import Lifecycle
-from windlass.localcluster.controllers import loops
-from windlass.localcluster.controllers.loops import ObjectRef
+from windlass.localcluster.controllers import work_queue
+from windlass.localcluster.controllers.work_queue import ObjectRef, WorkQueue
 from windlass.localcluster.controllers.workloads import (
     deployments,
     jobs,
@@ -25,7 +25,7 @@ from windlass.localcluster.controllers.workloads import (
     templates,
 )
 from windlass.localcluster.controllers.workloads.decisions import Decision
-from windlass.localcluster.controllers.workloads.executor import Actor, RefusedError
+from windlass.localcluster.controllers.workloads.executor import CreateRejectedError, Executor
 from windlass.localcluster.controllers.workloads.observed import Pod
 from windlass.localcluster.store_types import Change, StoreError, object_key
 from windlass.model.base import Json
@@ -33,37 +33,37 @@ from windlass.model.base import Json
 logger = logging.getLogger(__name__)
 
 _PODS = "pods"
-# As they are stored. Looking for them is much cheaper than reading an object.
+# As stored. Searching for the text is much cheaper than decoding an object.
 _CONTROLLED = b'"controller":true'
 _TRACKED = f'"{observed.TRACKING}"'.encode()
-_SECONDS_TO_NEXT_TRY = 1.0
-_SECONDS_AFTER_REFUSAL = 10.0
+_RETRY_SECONDS = 1.0
+_REJECTED_RETRY_SECONDS = 10.0
 
 Decide = Callable[[Json, Sequence[Pod], datetime], Decision]
 
-OF_PODS: dict[str, Decide] = {
+DECIDE_BY_RESOURCE: dict[str, Decide] = {
     jobs.RESOURCE: jobs.decide,
     replica_sets.RESOURCE: replica_sets.decide,
     stateful_sets.RESOURCE: stateful_sets.decide,
 }
-"""For each kind whose dependents are pods, what decides for it."""
+"""The function that decides for each kind that controls pods."""
 
-KINDS = (*OF_PODS, deployments.RESOURCE)
+KINDS = (*DECIDE_BY_RESOURCE, deployments.RESOURCE)
 
 
-class Workloads:
+class WorkloadController:
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
         self._store = lifecycle.store
-        self._actor = Actor(lifecycle)
-        self._queue = loops.Queue()
+        self._executor = Executor(lifecycle)
+        self._queue = WorkQueue()
         self._timers: dict[ObjectRef, asyncio.TimerHandle] = {}
         self._store.listen(self._on_change)
-        self._look_at_all()
+        self._enqueue_all()
 
     async def run(self) -> None:
         try:
-            await loops.work_off(self, self._queue.news)
+            await work_queue.run(self, self._queue.wake_event)
         finally:
             for timer in self._timers.values():
                 timer.cancel()
@@ -73,38 +73,38 @@ class Workloads:
         return bool(self._queue)
 
     def step(self) -> None:
-        """Look at one workload, or at one pod that nobody controls."""
+        """Reconcile one workload or one orphaned pod."""
         ref = self._queue.take()
         try:
-            self._look_at(ref)
+            self._reconcile(ref)
         except ApiError as error:
             logger.warning("%s %s: %s", *ref, error.message)
-            self._later(ref, _SECONDS_AFTER_REFUSAL)
+            self._requeue_after(ref, _REJECTED_RETRY_SECONDS)
         except StoreError as error:
             self._after_commit(ref, error)
         except Exception:
-            logger.exception("%s %s could not be looked after", *ref)
+            logger.exception("cannot reconcile %s %s", *ref)
         if not self._store.is_committed:
             self._store.on_commit(lambda failure: self._after_commit(ref, failure))
 
     def _after_commit(self, ref: ObjectRef, failure: StoreError | None) -> None:
-        """What could not be stored has to be done again, when there may be room."""
+        """Retry later if a commit failed."""
         if failure is not None:
-            logger.warning("%s %s is looked at again: %s", *ref, failure)
-            self._later(ref, _SECONDS_TO_NEXT_TRY)
+            logger.warning("%s %s is retried: %s", *ref, failure)
+            self._requeue_after(ref, _RETRY_SECONDS)
 
-    # Hearing
+    # Change events
 
-    def _look_at_all(self) -> None:
+    def _enqueue_all(self) -> None:
         for resource in KINDS:
             for body in self._store.all(resource):
                 meta = bodies.decode_stored(body)["metadata"]
                 self._queue.add((resource, object_key(meta["namespace"], meta["name"])))
-        for key in self._tracked():
+        for key in self._tracked_pods():
             self._queue.add((_PODS, key))
 
-    def _tracked(self) -> Iterator[str]:
-        """Pods that wait to be counted; by a Job, if that is still there."""
+    def _tracked_pods(self) -> Iterator[str]:
+        """Return the pods with the tracking finalizer, including those whose Job is gone."""
         found = self._store.containing(f'"{observed.TRACKING}"')
         return (key for resource, key in found if resource == _PODS)
 
@@ -119,12 +119,12 @@ class Workloads:
             self._queue.add(owner)
         if change.after is None:
             return
-        is_orphan = _CONTROLLED not in change.after and self._is_anything_there()
-        if is_orphan or self._waits_for_nobody(change.after, change.key):
+        is_orphan = _CONTROLLED not in change.after and self._has_workloads()
+        if is_orphan or self._is_tracked_orphan(change.after, change.key):
             self._queue.add((_PODS, change.key))
 
-    def _waits_for_nobody(self, body: bytes, key: str) -> bool:
-        """Is it to be counted by a Job that is gone?"""
+    def _is_tracked_orphan(self, body: bytes, key: str) -> bool:
+        """Return whether a pod has the tracking finalizer of a Job that is gone."""
         if _TRACKED not in body:
             return False
         return all(self._store.get(*owner) is None for owner in self._owners(body, key))
@@ -136,21 +136,21 @@ class Workloads:
         if change.after is not None:
             self._queue.add(ref)
         if change.before is None:
-            self._look_for_orphans(change.key.partition("/")[0])
+            self._enqueue_orphans(change.key.partition("/")[0])
         if change.after is None:
-            self._forget_timer(ref)
+            self._cancel_timer(ref)
             uid = bodies.decode_stored(change.before or b"")["metadata"]["uid"]
             for dependent in self._store.owned_by(uid):
                 if dependent[0] == _PODS:
                     self._queue.add(dependent)
 
-    def _look_for_orphans(self, namespace: str) -> None:
+    def _enqueue_orphans(self, namespace: str) -> None:
         for body in self._store.all(_PODS, namespace):
             if _CONTROLLED not in body:
                 self._queue.add((_PODS, object_key(namespace, observed.pod(body).name)))
 
     def _owners(self, body: bytes | None, key: str) -> Iterator[ObjectRef]:
-        """The workload that controls an object."""
+        """Yield the workloads that control an object."""
         if body is None or _CONTROLLED not in body:
             return
         for reference in decode_owners(body).metadata.owner_references:
@@ -158,58 +158,57 @@ class Workloads:
             if reference.controller and kind is not None and kind.resource in KINDS:
                 yield kind.resource, object_key(key.partition("/")[0], reference.name)
 
-    def _is_anything_there(self) -> bool:
-        return any(self._store.count(resource) for resource in OF_PODS)
+    def _has_workloads(self) -> bool:
+        return any(self._store.count(resource) for resource in DECIDE_BY_RESOURCE)
 
-    # Waiting
+    # Timers
 
-    def _wake(self, ref: ObjectRef, at: datetime | None) -> None:
-        self._forget_timer(ref)
+    def _set_timer(self, ref: ObjectRef, at: datetime | None) -> None:
+        self._cancel_timer(ref)
         if at is not None:
-            # Times are written in whole seconds: a little late is never early.
-            self._later(ref, max((at - self._lifecycle.clock()).total_seconds(), 0.0) + 0.01)
+            # Stored times are whole seconds: wake up late rather than early.
+            self._requeue_after(ref, max((at - self._lifecycle.clock()).total_seconds(), 0.0) + 0.01)
 
-    def _later(self, ref: ObjectRef, seconds: float) -> None:
-        self._forget_timer(ref)
-        try:
-            self._timers[ref] = asyncio.get_running_loop().call_later(seconds, self._wake_up, ref)
-        except RuntimeError:
-            self._queue.add(ref)
+    def _requeue_after(self, ref: ObjectRef, seconds: float) -> None:
+        self._cancel_timer(ref)
+        timer = work_queue.call_later(seconds, self._wake_up, ref)
+        if timer is not None:
+            self._timers[ref] = timer
 
     def _wake_up(self, ref: ObjectRef) -> None:
         self._timers.pop(ref, None)
         self._queue.add(ref)
 
-    def _forget_timer(self, ref: ObjectRef) -> None:
+    def _cancel_timer(self, ref: ObjectRef) -> None:
         timer = self._timers.pop(ref, None)
         if timer is not None:
             timer.cancel()
 
-    # Looking
+    # Reconciling
 
-    def _look_at(self, ref: ObjectRef) -> None:
+    def _reconcile(self, ref: ObjectRef) -> None:
         resource, key = ref
         body = self._store.get(resource, key)
         if body is None:
             return
         if resource == _PODS:
-            self._look_at_orphan(bodies.decode_stored(body))
+            self._reconcile_orphan(bodies.decode_stored(body))
             return
         workload = bodies.decode_stored(body)
-        kind = self._actor.kind(resource)
+        kind = self._lifecycle.registry.built_in(resource)
         decision = self._decision(resource, workload)
-        self._wake(ref, decision.wake_at)
+        self._set_timer(ref, decision.wake_at)
         try:
-            self._actor.perform(kind, workload, decision)
-        except RefusedError as refusal:
-            self._actor.tell(kind, workload, "Warning", "FailedCreate", str(refusal))
-            self._later(ref, _SECONDS_AFTER_REFUSAL)
+            self._executor.apply(kind, workload, decision)
+        except CreateRejectedError as refusal:
+            self._executor.tell(kind, workload, "Warning", "FailedCreate", str(refusal))
+            self._requeue_after(ref, _REJECTED_RETRY_SECONDS)
 
     def _decision(self, resource: str, workload: Json) -> Decision:
         now = self._lifecycle.clock()
         if resource == deployments.RESOURCE:
             return deployments.decide(workload, self._replica_sets_of(workload), now)
-        return OF_PODS[resource](workload, self._pods_of(workload), now)
+        return DECIDE_BY_RESOURCE[resource](workload, self._pods_of(workload), now)
 
     def _replica_sets_of(self, deployment: Json) -> list[Json]:
         owned = self._store.owned_by(deployment["metadata"]["uid"])
@@ -217,50 +216,52 @@ class Workloads:
         return [bodies.decode_stored(body) for body in found if body is not None]
 
     def _pods_of(self, workload: Json) -> list[Pod]:
-        """Those that it controls, in the order of their creation."""
+        """Return the pods that a workload controls, in order of creation."""
         uid = workload["metadata"]["uid"]
         found = (self._store.get(*ref) for ref in self._store.owned_by(uid) if ref[0] == _PODS)
         pods = [observed.pod(body) for body in found if body is not None]
-        mine = [pod for pod in pods if pod.controller == uid and not self._is_released(workload, pod)]
+        mine = [
+            pod for pod in pods if pod.controller == uid and not self._release_if_unselected(workload, pod)
+        ]
         return sorted(mine, key=lambda pod: (pod.created, pod.name))
 
-    def _is_released(self, workload: Json, pod: Pod) -> bool:
-        """Somebody took away the labels by which its owner knows it, to have it apart."""
+    def _release_if_unselected(self, workload: Json, pod: Pod) -> bool:
+        """Release a pod whose labels no longer match the selector, and return whether it was released."""
         is_known = label_selectors.from_object(workload["spec"]["selector"]).matches(pod.labels)
-        if is_known or pod.is_going:
+        if is_known or pod.is_terminating:
             return False
         meta = workload["metadata"]
-        self._actor.release(pod, meta["namespace"], meta["uid"])
+        self._executor.release(pod, meta["namespace"], meta["uid"])
         return True
 
-    def _look_at_orphan(self, pod: Json) -> None:
-        """Somebody may adopt it. If nobody ever counts it, it must not wait for that."""
+    def _reconcile_orphan(self, pod: Json) -> None:
+        """Adopt an orphaned pod if a workload selects it; else remove a tracking finalizer without a Job."""
         meta = pod["metadata"]
         namespace, references = meta["namespace"], meta.get("ownerReferences", ())
         controller = next((one for one in references if one.get("controller")), None)
         if controller is None and "deletionTimestamp" not in meta:
-            heir = next(self._heirs(meta), None)
-            if heir is not None:
-                self._actor.adopt(pod, templates.owner_reference(heir))
+            adopter = next(self._adopters(meta), None)
+            if adopter is not None:
+                self._executor.adopt(pod, templates.owner_reference(adopter))
                 return
-        is_owned = controller is not None and self._is_there(namespace, controller)
+        is_owned = controller is not None and self._owner_exists(namespace, controller)
         if observed.TRACKING in meta.get("finalizers", ()) and not is_owned:
-            self._actor.untrack(namespace, meta["name"], meta["uid"])
+            self._executor.untrack(namespace, meta["name"], meta["uid"])
 
-    def _heirs(self, meta: Json) -> Iterator[Json]:
-        for resource in OF_PODS:
+    def _adopters(self, meta: Json) -> Iterator[Json]:
+        for resource in DECIDE_BY_RESOURCE:
             for body in self._store.all(resource, meta["namespace"]):
                 workload = bodies.decode_stored(body)
-                is_going = "deletionTimestamp" in workload["metadata"]
+                is_terminating = "deletionTimestamp" in workload["metadata"]
                 has_its_name = resource != stateful_sets.RESOURCE or stateful_sets.may_own(
                     workload, meta["name"]
                 )
                 labels = meta.get("labels") or {}
                 is_known = label_selectors.from_object(workload["spec"]["selector"]).matches(labels)
-                if is_known and has_its_name and not is_going:
+                if is_known and has_its_name and not is_terminating:
                     yield workload
 
-    def _is_there(self, namespace: str, reference: Json) -> bool:
+    def _owner_exists(self, namespace: str, reference: Json) -> bool:
         kind = self._lifecycle.registry.find_by_kind(reference["apiVersion"], reference["kind"])
         body = kind and self._store.get(kind.resource, object_key(namespace, reference["name"]))
         return bool(body) and bodies.decode_stored(body or b"")["metadata"]["uid"] == reference["uid"]

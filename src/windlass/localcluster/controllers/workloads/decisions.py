@@ -1,4 +1,4 @@
-"""What is to be done about one workload, as values: a status to store, and actions that `acting` performs. Pure."""
+"""Decisions about a workload as values: a status to store, and actions that `executor` applies. Pure."""
 
 from datetime import datetime
 
@@ -8,49 +8,49 @@ from windlass.model.base import Json
 
 
 class Create(msgspec.Struct, frozen=True):
-    """An object of the workload's own: a pod, a claim, a ReplicaSet."""
+    """Create an object that the workload owns: a pod, a claim, a ReplicaSet."""
 
     resource: str
     body: Json
-    # Is one of its name as good?
+    # Whether an existing object of that name is accepted.
     may_exist: bool = False
 
 
 class Delete(msgspec.Struct, frozen=True):
     resource: str
     name: str
-    # "" is whichever has the name.
+    # Empty: any object with the name.
     uid: str
-    # As in DeleteOptions; "" is what is usual for the kind.
+    # As in DeleteOptions; empty: the default of the kind.
     propagation: str = ""
     is_announced: bool = True
 
 
-class Untrack(msgspec.Struct, frozen=True):
-    """A pod has been counted, or need not be: it may go."""
+class RemoveTracking(msgspec.Struct, frozen=True):
+    """Remove the tracking finalizer of a pod."""
 
     name: str
     uid: str
 
 
-class Resize(msgspec.Struct, frozen=True):
-    """Set the replicas of a ReplicaSet, and what its annotations say."""
+class ScaleReplicaSet(msgspec.Struct, frozen=True):
+    """Set the replicas and annotations of a ReplicaSet."""
 
     name: str
     replicas: int
     annotations: Json
 
 
-class Relabel(msgspec.Struct, frozen=True):
+class Annotate(msgspec.Struct, frozen=True):
     """Set annotations of the workload itself."""
 
     annotations: Json
 
 
-Action = Create | Delete | Untrack | Resize | Relabel
+Action = Create | Delete | RemoveTracking | ScaleReplicaSet | Annotate
 
 
-class Told(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True):
     """An event about the workload."""
 
     reason: str
@@ -60,11 +60,11 @@ class Told(msgspec.Struct, frozen=True):
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     status: Json | None = None
-    """As it is to be from now on; None: as it is."""
+    """The new status; None: unchanged."""
     actions: tuple[Action, ...] = ()
-    events: tuple[Told, ...] = ()
+    events: tuple[Event, ...] = ()
     wake_at: datetime | None = None
-    """When time alone may change what is to be done."""
+    """The time at which the decision may change without any event."""
 
 
 NOTHING = Decision()

@@ -1,4 +1,4 @@
-"""What a Deployment needs: a ReplicaSet for its template, and those for its former templates on their way out. Pure."""
+"""Decide for a Deployment: create a ReplicaSet for its template and scale down those of former templates. Pure."""
 
 import copy
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,12 @@ from windlass.k8s import times
 from windlass.localcluster.controllers.workloads import conditions, rollouts, templates
 from windlass.localcluster.controllers.workloads.decisions import (
     Action,
+    Annotate,
     Create,
     Decision,
     Delete,
-    Relabel,
-    Resize,
-    Told,
+    Event,
+    ScaleReplicaSet,
     earliest,
 )
 from windlass.localcluster.controllers.workloads.rollouts import Size
@@ -24,24 +24,24 @@ _REPLICA_SETS = "replicasets.apps"
 HASH = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"
 _DESIRED = "deployment.kubernetes.io/desired-replicas"
-_MOST = "deployment.kubernetes.io/max-replicas"
-_STAMP = "lastUpdateTime"
+_MAX = "deployment.kubernetes.io/max-replicas"
+_UPDATE_FIELD = "lastUpdateTime"
 _NO_DEADLINE = 2**31 - 1
 
 
 def decide(deployment: Json, replica_sets: Sequence[Json], now: datetime) -> Decision:
-    """`replica_sets` are its own."""
+    """Decide from a Deployment and the ReplicaSets that it controls."""
     known = sorted(replica_sets, key=_revision)
     new = next((one for one in known if _template(one) == deployment["spec"]["template"]), None)
     former = [one for one in known if one is not new]
     actions: list[Action] = []
-    events: list[Told] = []
-    is_going = "deletionTimestamp" in deployment["metadata"]
-    if not is_going:
-        actions = [*_changes(deployment, new, former)]
-        events = [*_told(new, former, actions)]
+    events: list[Event] = []
+    is_terminating = "deletionTimestamp" in deployment["metadata"]
+    if not is_terminating:
+        actions = [*_actions(deployment, new, former)]
+        events = [*_scaling_events(new, former, actions)]
     status = _status(deployment, new, former)
-    if not is_going:
+    if not is_terminating:
         status["conditions"] = _conditions(deployment, status, new, now)
     return Decision(
         status=status,
@@ -57,7 +57,7 @@ def _revision(replica_set: Json) -> int:
 
 
 def _template(replica_set: Json) -> Json:
-    """That of the Deployment of which it was made."""
+    """Return the Deployment's template from which a ReplicaSet was created."""
     template: Json = copy.deepcopy(replica_set["spec"]["template"])
     (template.get("metadata", {}).get("labels") or {}).pop(HASH, None)
     return template
@@ -66,61 +66,61 @@ def _template(replica_set: Json) -> Json:
 def _size(replica_set: Json | None) -> Size:
     if replica_set is None:
         return Size(0)
-    status, wanted = replica_set.get("status") or {}, replica_set["spec"]["replicas"]
+    status, desired = replica_set.get("status") or {}, replica_set["spec"]["replicas"]
     return Size(
-        wanted=wanted,
-        there=status.get("replicas", 0),
-        # Its status may be older than its spec: what has to go is no longer counted on.
-        available=min(status.get("availableReplicas", 0), wanted),
-        leaving=status.get("terminatingReplicas", 0),
+        desired=desired,
+        current=status.get("replicas", 0),
+        # The status may be older than the spec: pods to be deleted do not count.
+        available=min(status.get("availableReplicas", 0), desired),
+        terminating=status.get("terminatingReplicas", 0),
     )
 
 
-# What changes
+# Actions
 
 
-def _changes(deployment: Json, new: Json | None, former: Sequence[Json]) -> Iterator[Action]:
+def _actions(deployment: Json, new: Json | None, former: Sequence[Json]) -> Iterator[Action]:
     spec = deployment["spec"]
     if spec.get("paused"):
-        yield from _resized_while_paused(deployment, new, former)
+        yield from _scale_while_paused(deployment, new, former)
         return
     sizes = {one["metadata"]["name"]: _size(one) for one in former}
     revision = max(map(_revision, former), default=0) + 1
     if new is not None:
-        # One that was left before, and is gone back to, is the latest again.
+        # A rollback: an existing ReplicaSet becomes the latest revision again.
         revision = max(revision, _revision(new))
     annotations = {**_annotations(spec), REVISION: str(revision)}
     if spec["strategy"]["type"] == "Recreate":
-        wanted, others = rollouts.recreated(spec, sizes)
+        desired, others = rollouts.recreate_sizes(spec, sizes)
     else:
-        wanted, others = rollouts.rolled(spec, _size(new), sizes)
+        desired, others = rollouts.rolling_sizes(spec, _size(new), sizes)
     if new is None:
-        yield Create(_REPLICA_SETS, _replica_set(deployment, wanted, annotations))
+        yield Create(_REPLICA_SETS, _replica_set(deployment, desired, annotations))
     else:
-        yield from _resized(new, wanted, annotations)
+        yield from _scale(new, desired, annotations)
     for one in former:
-        yield from _resized(one, others[one["metadata"]["name"]], _annotations(spec))
+        yield from _scale(one, others[one["metadata"]["name"]], _annotations(spec))
     if (deployment["metadata"].get("annotations") or {}).get(REVISION) != str(revision):
-        yield Relabel({REVISION: str(revision)})
-    yield from _cleaned_up(spec, former)
+        yield Annotate({REVISION: str(revision)})
+    yield from _delete_old_revisions(spec, former)
 
 
-def _resized_while_paused(deployment: Json, new: Json | None, former: Sequence[Json]) -> Iterator[Action]:
-    """Its template is let be, its number of replicas is not: the latest that has pods has them all."""
+def _scale_while_paused(deployment: Json, new: Json | None, former: Sequence[Json]) -> Iterator[Action]:
+    """Scale a paused Deployment: its only ReplicaSet with pods gets all replicas."""
     used = [one for one in (*former, *([new] if new else [])) if one["spec"]["replicas"]]
     if len(used) == 1:
-        yield from _resized(used[0], deployment["spec"]["replicas"], _annotations(deployment["spec"]))
+        yield from _scale(used[0], deployment["spec"]["replicas"], _annotations(deployment["spec"]))
 
 
-def _resized(replica_set: Json, replicas: int, annotations: Json) -> Iterator[Action]:
+def _scale(replica_set: Json, replicas: int, annotations: Json) -> Iterator[Action]:
     known = replica_set["metadata"].get("annotations") or {}
     is_so = replica_set["spec"]["replicas"] == replicas and annotations.items() <= known.items()
     if not is_so:
-        yield Resize(replica_set["metadata"]["name"], replicas, annotations)
+        yield ScaleReplicaSet(replica_set["metadata"]["name"], replicas, annotations)
 
 
 def _annotations(spec: Json) -> Json:
-    return {_DESIRED: str(spec["replicas"]), _MOST: str(rollouts.bounds(spec).most)}
+    return {_DESIRED: str(spec["replicas"]), _MAX: str(rollouts.bounds(spec).max_pods)}
 
 
 def _replica_set(deployment: Json, replicas: int, annotations: Json) -> Json:
@@ -152,9 +152,11 @@ def _replica_set(deployment: Json, replicas: int, annotations: Json) -> Json:
     }
 
 
-def _cleaned_up(spec: Json, former: Sequence[Json]) -> Iterator[Action]:
-    """Former ones that have no pods are kept to be gone back to, but not all of them."""
-    empty = [one for one in former if not any((_size(one).wanted, _size(one).there, _size(one).leaving))]
+def _delete_old_revisions(spec: Json, former: Sequence[Json]) -> Iterator[Action]:
+    """Delete the oldest ReplicaSets without pods that exceed the revision history limit."""
+    empty = [
+        one for one in former if not any((_size(one).desired, _size(one).current, _size(one).terminating))
+    ]
     surplus = len(empty) - spec["revisionHistoryLimit"]
     for one in empty[: max(surplus, 0)]:
         meta = one["metadata"]
@@ -162,22 +164,22 @@ def _cleaned_up(spec: Json, former: Sequence[Json]) -> Iterator[Action]:
             yield Delete(_REPLICA_SETS, meta["name"], meta["uid"], is_announced=False)
 
 
-def _told(new: Json | None, former: Sequence[Json], actions: Sequence[Action]) -> Iterator[Told]:
-    sizes = {one["metadata"]["name"]: _size(one).wanted for one in (*former, *([new] if new else []))}
+def _scaling_events(new: Json | None, former: Sequence[Json], actions: Sequence[Action]) -> Iterator[Event]:
+    sizes = {one["metadata"]["name"]: _size(one).desired for one in (*former, *([new] if new else []))}
     for action in actions:
         match action:
             case Create(_, body) if body["spec"]["replicas"]:
                 name, before, after = body["metadata"]["name"], 0, body["spec"]["replicas"]
-            case Resize(name, after, _) if after != sizes[name]:
+            case ScaleReplicaSet(name, after, _) if after != sizes[name]:
                 before = sizes[name]
             case _:
                 continue
         way = "up" if after > before else "down"
         message = f"Scaled {way} replica set {name} from {before} to {after}"
-        yield Told("ScalingReplicaSet", message)
+        yield Event("ScalingReplicaSet", message)
 
 
-# What is said
+# Status
 
 
 def _status(deployment: Json, new: Json | None, former: Sequence[Json]) -> Json:
@@ -188,13 +190,13 @@ def _status(deployment: Json, new: Json | None, former: Sequence[Json]) -> Json:
         return sum((one.get("status") or {}).get(field, 0) for one in every)
 
     available = total("availableReplicas")
-    wanted = sum(one["spec"]["replicas"] for one in every)
+    desired = sum(one["spec"]["replicas"] for one in every)
     numbers = {
         "replicas": total("replicas"),
-        "updatedReplicas": _size(new).there,
+        "updatedReplicas": _size(new).current,
         "readyReplicas": total("readyReplicas"),
         "availableReplicas": available,
-        "unavailableReplicas": max(wanted - available, 0),
+        "unavailableReplicas": max(desired - available, 0),
         "terminatingReplicas": total("terminatingReplicas"),
     }
     status: Json = {key: old[key] for key in ("conditions", "collisionCount") if key in old}
@@ -204,36 +206,36 @@ def _status(deployment: Json, new: Json | None, former: Sequence[Json]) -> Json:
 
 def _conditions(deployment: Json, status: Json, new: Json | None, now: datetime) -> list[Json]:
     spec, moment = deployment["spec"], times.format_time(now)
-    is_available = status.get("availableReplicas", 0) >= _least_available(spec)
+    is_available = status.get("availableReplicas", 0) >= _min_available(spec)
     if is_available:
         said = ("True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     else:
         said = ("False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
     found = conditions.with_one(
-        status.get("conditions"), conditions.condition("Available", *said, moment, stamp=_STAMP)
+        status.get("conditions"), conditions.condition("Available", *said, moment, stamp=_UPDATE_FIELD)
     )
     progress = _progress(deployment, status, new, now)
     if progress is None:
         return found
     if _has_progressed(deployment, status):
-        # When it was last seen to go on is what its deadline counts from.
-        found = [{**one, _STAMP: moment} if one["type"] == "Progressing" else one for one in found]
+        # The progress deadline counts from this time.
+        found = [{**one, _UPDATE_FIELD: moment} if one["type"] == "Progressing" else one for one in found]
     return conditions.with_one(found, progress)
 
 
-def _least_available(spec: Json) -> int:
+def _min_available(spec: Json) -> int:
     is_rolling = spec["strategy"]["type"] == "RollingUpdate"
-    return rollouts.bounds(spec).least_available if is_rolling else int(spec["replicas"])
+    return rollouts.bounds(spec).min_available if is_rolling else int(spec["replicas"])
 
 
 def _progress(deployment: Json, status: Json, new: Json | None, now: datetime) -> Json | None:
-    """None: what was said of it before still holds."""
+    """Return the new Progressing condition; None if the current one still holds."""
     spec, moment = deployment["spec"], times.format_time(now)
     name = f'ReplicaSet "{_name_of_new(deployment, new)}"'
     old = conditions.find(status.get("conditions"), "Progressing") or {}
 
     def said(value: str, reason: str, message: str) -> Json:
-        return conditions.condition("Progressing", value, reason, message, moment, stamp=_STAMP)
+        return conditions.condition("Progressing", value, reason, message, moment, stamp=_UPDATE_FIELD)
 
     if spec.get("paused"):
         return said("Unknown", "DeploymentPaused", "Deployment is paused")
@@ -273,13 +275,13 @@ def _has_progressed(deployment: Json, status: Json) -> bool:
 
 
 def _deadline(deployment: Json, status: Json) -> datetime | None:
-    """When it counts as stuck, if nothing goes on until then."""
+    """Return when a Deployment without progress exceeds its deadline."""
     length = deployment["spec"].get("progressDeadlineSeconds", _NO_DEADLINE)
     progressing = conditions.find(status.get("conditions"), "Progressing") or {}
-    is_over = progressing.get("reason") in (
+    is_finished = progressing.get("reason") in (
         *("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"),
     )
-    last = times.parse_time(progressing.get(_STAMP))
-    if length >= _NO_DEADLINE or is_over or last is None:
+    last = times.parse_time(progressing.get(_UPDATE_FIELD))
+    if length >= _NO_DEADLINE or is_finished or last is None:
         return None
     return last + timedelta(seconds=length)

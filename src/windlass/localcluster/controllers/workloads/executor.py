@@ -1,6 +1,6 @@
-"""Does what was decided about a workload: the status first, then the actions, then the events.
+"""Apply a decision about a workload: first the status, then the actions, then the events.
 
-All of it happens in one turn of the loop, and is stored together or not at all.
+All of it happens in one turn of the event loop and is committed together or not at all.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from windlass.localcluster.apiserver.options import DeleteOptions, WriteOptions
 from windlass.localcluster.apiserver.strategy import Change as Amendment
 from windlass.localcluster.controllers.workloads.decisions import (
     Action,
+    Annotate,
     Create,
     Decision,
     Delete,
-    Relabel,
-    Resize,
-    Untrack,
+    RemoveTracking,
+    ScaleReplicaSet,
 )
 from windlass.localcluster.controllers.workloads.observed import TRACKING, Pod
 from windlass.localcluster.events import EventRecorder
@@ -31,23 +31,24 @@ _CONFLICTS = (404, 409)
 _WORDS = {"pods": "pod", "persistentvolumeclaims": "claim", REPLICA_SETS: "replica set"}
 
 
-class RefusedError(Exception):
-    """Something could not be created. The message is the server's."""
+class CreateRejectedError(Exception):
+    """An object could not be created. The message is the API server's."""
 
 
-class Actor:
+class Executor:
     def __init__(self, lifecycle: Lifecycle) -> None:
         self._lifecycle = lifecycle
+        self._pod_kind = lifecycle.registry.built_in(_PODS)
         self._recorders: dict[str, EventRecorder] = {}
 
-    def perform(self, kind: Kind, workload: Json, decision: Decision) -> None:
-        """Raises `RefusedError` when an object could not be created: then those after it are not tried."""
+    def apply(self, kind: Kind, workload: Json, decision: Decision) -> None:
+        """Apply a decision; raise `CreateRejectedError` at the first object that cannot be created."""
         meta = workload["metadata"]
         if decision.status is not None and decision.status != workload.get("status"):
             status = decision.status
             self._amend(kind, meta, lambda old: {**old, "status": status})
         for action in decision.actions:
-            self._act(kind, workload, action)
+            self._apply_action(kind, workload, action)
         for event in decision.events:
             self.tell(kind, workload, event.type, event.reason, event.message)
 
@@ -64,62 +65,61 @@ class Actor:
                 return old
             return metadata.with_metadata_list(old, "ownerReferences", [*references, reference])
 
-        self._amend(self.kind(_PODS), pod["metadata"], adopted)
+        self._amend(self._pod_kind, pod["metadata"], adopted)
 
     def release(self, pod: Pod, namespace: str, owner: str) -> None:
-        """Somebody took away the labels by which its owner knows it."""
+        """Remove the owner reference of a workload that no longer selects the pod."""
 
-        def released(old: Json) -> Json:
-            kept = [one for one in old["metadata"].get("ownerReferences", ()) if one["uid"] != owner]
-            return metadata.with_metadata_list(old, "ownerReferences", kept)
-
-        self._amend(self.kind(_PODS), {"namespace": namespace, "name": pod.name, "uid": pod.uid}, released)
+        identity = {"namespace": namespace, "name": pod.name, "uid": pod.uid}
+        self._amend(
+            self._pod_kind,
+            identity,
+            lambda old: metadata.without_owners(old, {owner}),
+        )
 
     def untrack(self, namespace: str, name: str, uid: str) -> None:
-        def untracked(old: Json) -> Json:
-            kept = [one for one in old["metadata"].get("finalizers", ()) if one != TRACKING]
-            return metadata.with_metadata_list(old, "finalizers", kept)
+        identity = {"namespace": namespace, "name": name, "uid": uid}
+        self._amend(
+            self._pod_kind,
+            identity,
+            lambda old: metadata.without_finalizer(old, TRACKING),
+        )
 
-        self._amend(self.kind(_PODS), {"namespace": namespace, "name": name, "uid": uid}, untracked)
-
-    def kind(self, resource: str) -> Kind:
-        found = self._lifecycle.registry.find_by_resource(resource)
-        assert found is not None  # noqa: S101 — they stand in the table
-        return found
-
-    def _act(self, kind: Kind, workload: Json, action: Action) -> None:
+    def _apply_action(self, kind: Kind, workload: Json, action: Action) -> None:
         namespace = workload["metadata"]["namespace"]
         match action:
             case Create():
                 self._create(kind, workload, action)
             case Delete():
                 self._delete(kind, workload, action)
-            case Untrack(name, uid):
+            case RemoveTracking(name, uid):
                 self.untrack(namespace, name, uid)
-            case Resize(name, replicas, annotations):
+            case ScaleReplicaSet(name, replicas, annotations):
                 self._resize(namespace, name, replicas, annotations)
-            case Relabel(annotations):
+            case Annotate(annotations):
                 self._amend(kind, workload["metadata"], _annotating(annotations))
 
     def _create(self, kind: Kind, workload: Json, action: Create) -> None:
         namespace = workload["metadata"]["namespace"]
         try:
-            made = self.kind(action.resource)
+            made = self._lifecycle.registry.built_in(action.resource)
             written = self._lifecycle.create(made, namespace, action.body, WriteOptions())
         except ApiError as error:
             if action.may_exist and error.reason == "AlreadyExists":
                 return
-            raise RefusedError(f"Error creating: {error.message}") from error
-        # Of a ReplicaSet it is told how large it is.
+            raise CreateRejectedError(f"Error creating: {error.message}") from error
+        # Creating a ReplicaSet is reported as scaling.
         if action.resource != REPLICA_SETS:
-            message = f"Created {_WORDS[action.resource]}: {_name_in(written.body)}"
+            message = f"Created {_WORDS[action.resource]}: {_name_of(written.body)}"
             self.tell(kind, workload, "Normal", "SuccessfulCreate", message)
 
     def _delete(self, kind: Kind, workload: Json, action: Delete) -> None:
         options = DeleteOptions(uid=action.uid, propagation=action.propagation)
         namespace = workload["metadata"]["namespace"]
         try:
-            self._lifecycle.delete(self.kind(action.resource), namespace, action.name, options)
+            self._lifecycle.delete(
+                self._lifecycle.registry.built_in(action.resource), namespace, action.name, options
+            )
         except ApiError as error:
             if error.code not in _CONFLICTS:
                 raise
@@ -132,10 +132,12 @@ class Actor:
         def resized(old: Json) -> Json:
             return {**_annotating(annotations)(old), "spec": {**old["spec"], "replicas": replicas}}
 
-        self._amend(self.kind(REPLICA_SETS), {"namespace": namespace, "name": name}, resized)
+        self._amend(
+            self._lifecycle.registry.built_in(REPLICA_SETS), {"namespace": namespace, "name": name}, resized
+        )
 
     def _amend(self, kind: Kind, meta: Json, change: Amendment) -> None:
-        """Unless it is gone, or another has come in its place."""
+        """Change an object unless it is gone or replaced by another of the same name."""
 
         def changed(old: Json) -> Json:
             is_the_same = old["metadata"]["uid"] == meta.get("uid", old["metadata"]["uid"])
@@ -159,5 +161,5 @@ def _annotating(annotations: Json) -> Callable[[Json], Json]:
     return annotated
 
 
-def _name_in(body: bytes) -> str:
+def _name_of(body: bytes) -> str:
     return str(bodies.decode_stored(body)["metadata"]["name"])

@@ -1,7 +1,7 @@
-"""What a Job needs: pods until enough of them have succeeded, or too many have failed. Pure.
+"""Decide for a Job: create pods until enough have succeeded or too many have failed. Pure.
 
-Each pod carries a finalizer from its creation until it has been counted. The count and the removal of the finalizer are
-stored together, so that a pod is counted once, whatever becomes of it.
+Each pod has a finalizer until it is counted. The count and the removal of the finalizer are stored together, so that
+each pod is counted exactly once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,15 +10,15 @@ from datetime import datetime
 import msgspec
 
 from windlass.k8s import times
-from windlass.localcluster.controllers.workloads import back_off, conditions, indexes, observed, templates
+from windlass.localcluster.controllers.workloads import back_off, conditions, observed, templates
 from windlass.localcluster.controllers.workloads.decisions import (
     NOTHING,
     Action,
     Create,
     Decision,
     Delete,
-    Told,
-    Untrack,
+    Event,
+    RemoveTracking,
     earliest,
 )
 from windlass.localcluster.controllers.workloads.observed import Pod, seconds
@@ -26,29 +26,29 @@ from windlass.model.base import Json
 
 RESOURCE = "jobs.batch"
 PODS = "pods"
-# Of more than these at a time, the next are made when these are there.
-_MOST_AT_ONCE = 500
+# Maximum number of pods created per step.
+_MAX_CREATES = 500
 _UNSUPPORTED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
-_STAMP = "lastProbeTime"
+_UPDATE_FIELD = "lastProbeTime"
 _OURS = "kubernetes.io/job-controller"
 
 
 class _Count(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of a Job by what they are, and what has come of all it ever had."""
+    """The pods of a Job by state, and the totals over all its pods so far."""
 
     active: tuple[Pod, ...]
-    leaving: tuple[Pod, ...]
-    """They were deleted and have not ended yet."""
+    terminating: tuple[Pod, ...]
+    """Deleted pods that have not ended yet."""
     succeeded: int
     failed: int
     done: frozenset[int]
-    """The indexes that are, of an Indexed Job."""
+    """The completed indexes of an Indexed Job."""
     counted: tuple[Pod, ...]
-    """Counted just now."""
+    """The pods counted in this step."""
 
 
 class _Verdict(msgspec.Struct, frozen=True):
-    """That nothing more will run, and why."""
+    """The final result of a Job and its reason."""
 
     is_success: bool
     reason: str
@@ -61,22 +61,22 @@ def decide(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
     if is_somebody_elses:
         return NOTHING
     if "deletionTimestamp" in job["metadata"]:
-        return Decision(actions=tuple(_untracked(pods)))
+        return Decision(actions=tuple(_untrack(pods)))
     if _is_finished(status):
-        return _after_the_end(job, pods, now)
-    count = _count(job, pods)
+        return _after_finish(job, pods, now)
+    count = _count_pods(job, pods)
     verdict = _known_verdict(status) or _verdict(job, count, now)
     if verdict is not None:
-        return _ending(job, count, verdict, now)
+        return _finish_job(job, count, verdict, now)
     if job["spec"].get("suspend"):
-        return _suspended(job, count, now)
-    return _going_on(job, count, pods, now)
+        return _suspend_job(job, count, now)
+    return _keep_running(job, count, pods, now)
 
 
 # Counting
 
 
-def _count(job: Json, pods: Sequence[Pod]) -> _Count:
+def _count_pods(job: Json, pods: Sequence[Pod]) -> _Count:
     spec, status = job["spec"], job.get("status") or {}
     waits_for_the_end = spec.get("podReplacementPolicy") == "Failed"
     is_indexed = spec.get("completionMode") == "Indexed"
@@ -87,13 +87,13 @@ def _count(job: Json, pods: Sequence[Pod]) -> _Count:
     total = status.get("succeeded", 0) + len(succeeded)
     if is_indexed:
         completions = spec["completions"]
-        done = indexes.read(status.get("completedIndexes", ""), completions)
-        found = (indexes.of_pod(pod) for pod in succeeded)
+        done = parse_indexes(status.get("completedIndexes", ""), completions)
+        found = (_index_of(pod) for pod in succeeded)
         done |= {index for index in found if index is not None and index < completions}
         total = len(done)
     return _Count(
         active=tuple(pod for pod in pods if pod.is_active),
-        leaving=tuple(pod for pod in pods if pod.is_going and not pod.is_over),
+        terminating=tuple(pod for pod in pods if pod.is_terminating and not pod.is_finished),
         succeeded=total,
         failed=status.get("failed", 0) + len(failed),
         done=frozenset(done),
@@ -102,12 +102,12 @@ def _count(job: Json, pods: Sequence[Pod]) -> _Count:
 
 
 def _has_failed(pod: Pod, waits_for_the_end: bool) -> bool:
-    """A pod that was deleted counts at once, unless its Job asks to wait until it has ended."""
-    is_lost = pod.is_going and not pod.is_over and not (waits_for_the_end and pod.has_node)
+    """Return whether a pod counts as failed. A deleted pod does at once, unless the Job waits for its end."""
+    is_lost = pod.is_terminating and not pod.is_finished and not (waits_for_the_end and pod.has_node)
     return pod.phase == "Failed" or is_lost
 
 
-# Ending
+# Finishing
 
 
 def _is_finished(status: Json) -> bool:
@@ -116,7 +116,7 @@ def _is_finished(status: Json) -> bool:
 
 
 def _known_verdict(status: Json) -> _Verdict | None:
-    """What was found before, when its pods had not all ended."""
+    """Return the result stored before all pods had ended."""
     for kind, is_success in (("FailureTarget", False), ("SuccessCriteriaMet", True)):
         found = conditions.find(status.get("conditions"), kind)
         if found is not None and found.get("status") == "True":
@@ -130,7 +130,7 @@ def _verdict(job: Json, count: _Count, now: datetime) -> _Verdict | None:
     if unsupported:
         message = f"the embedded cluster does not run Jobs with {', '.join(unsupported)}: leave that out"
         return _Verdict(False, "NotSupported", message)
-    # One that goes on again has all its time before it.
+    # A resumed Job gets its full active deadline again.
     was_suspended = conditions.is_true((job.get("status") or {}).get("conditions"), "Suspended")
     is_suspended = spec.get("suspend") or was_suspended
     deadline = _deadline(job)
@@ -146,7 +146,7 @@ def _verdict(job: Json, count: _Count, now: datetime) -> _Verdict | None:
 
 
 def _fails_too_often(spec: Json, count: _Count) -> bool:
-    """Pods that start their containers again themselves count by how often they did."""
+    """Return whether failures or container restarts exceed the backoff limit."""
     limit = spec["backoffLimit"]
     restarts = sum(pod.restarts for pod in count.active if pod.restarts_itself)
     return count.failed > limit or (restarts > 0 and restarts >= limit)
@@ -158,25 +158,28 @@ def _deadline(job: Json) -> datetime | None:
     return None if length is None or started is None else started + length
 
 
-def _ending(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> Decision:
-    """Whatever still runs is stopped, and counts as failed if the Job is.
+def _finish_job(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> Decision:
+    """Delete the running pods; they count as failed if the Job fails.
 
-    What the Job came to is said when all of them have ended.
+    The final condition is set once all pods have ended.
     """
     status = _status(job, count, now)
     interim = "SuccessCriteriaMet" if verdict.is_success else "FailureTarget"
     status["conditions"] = _with(status, interim, verdict, now)
     stopped = (Delete(PODS, pod.name, pod.uid) for pod in count.active)
-    actions = [*_untracked(count.counted), *(_dismissed(count.active) if verdict.is_success else stopped)]
-    if count.active or count.leaving:
+    actions = [
+        *_untrack(count.counted),
+        *(_delete_untracked(count.active) if verdict.is_success else stopped),
+    ]
+    if count.active or count.terminating:
         return Decision(status=status, actions=tuple(actions))
     final = "Complete" if verdict.is_success else "Failed"
     status["conditions"] = _with(status, final, verdict, now)
     if verdict.is_success:
         status["completionTime"] = times.format_time(now)
-        event = Told("Completed", "Job completed")
+        event = Event("Completed", "Job completed")
     else:
-        event = Told(verdict.reason, verdict.message, "Warning")
+        event = Event(verdict.reason, verdict.message, "Warning")
     return Decision(
         status=status, actions=tuple(actions), events=(event,), wake_at=_expiry(job["spec"], status)
     )
@@ -184,14 +187,14 @@ def _ending(job: Json, count: _Count, verdict: _Verdict, now: datetime) -> Decis
 
 def _with(status: Json, kind: str, verdict: _Verdict, now: datetime) -> list[Json]:
     new = conditions.condition(
-        kind, "True", verdict.reason, verdict.message, times.format_time(now), stamp=_STAMP
+        kind, "True", verdict.reason, verdict.message, times.format_time(now), stamp=_UPDATE_FIELD
     )
     return conditions.with_one(status.get("conditions"), new)
 
 
-def _after_the_end(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
+def _after_finish(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
     expiry = _expiry(job["spec"], job["status"])
-    untracked = tuple(_untracked(pods))
+    untracked = tuple(_untrack(pods))
     if expiry is None or now < expiry:
         return Decision(actions=untracked, wake_at=expiry)
     meta = job["metadata"]
@@ -200,7 +203,7 @@ def _after_the_end(job: Json, pods: Sequence[Pod], now: datetime) -> Decision:
 
 
 def _expiry(spec: Json, status: Json) -> datetime | None:
-    """When a Job that has ended goes."""
+    """Return when a finished Job is deleted."""
     kept = seconds(spec, "ttlSecondsAfterFinished")
     if kept is None:
         return None
@@ -210,53 +213,55 @@ def _expiry(spec: Json, status: Json) -> datetime | None:
     return None if moment is None else moment + kept
 
 
-def _untracked(pods: Iterable[Pod]) -> Iterator[Action]:
-    return (Untrack(pod.name, pod.uid) for pod in pods if pod.is_tracked)
+def _untrack(pods: Iterable[Pod]) -> Iterator[Action]:
+    return (RemoveTracking(pod.name, pod.uid) for pod in pods if pod.is_tracked)
 
 
 # Running
 
 
-def _suspended(job: Json, count: _Count, now: datetime) -> Decision:
-    """Its pods go, and do not count: they did nothing wrong."""
+def _suspend_job(job: Json, count: _Count, now: datetime) -> Decision:
+    """Delete the pods of a suspended Job without counting them."""
     status = _status(job, count, now)
     was = conditions.is_true(status.get("conditions"), "Suspended")
     new = conditions.condition(
-        "Suspended", "True", "JobSuspended", "Job suspended", times.format_time(now), stamp=_STAMP
+        "Suspended", "True", "JobSuspended", "Job suspended", times.format_time(now), stamp=_UPDATE_FIELD
     )
     status["conditions"] = conditions.with_one(status.get("conditions"), new)
-    actions = [*_untracked(count.counted), *_dismissed(count.active)]
-    events = () if was else (Told("Suspended", "Job suspended"),)
+    actions = [*_untrack(count.counted), *_delete_untracked(count.active)]
+    events = () if was else (Event("Suspended", "Job suspended"),)
     return Decision(status=status, actions=tuple(actions), events=events)
 
 
-def _dismissed(pods: Iterable[Pod]) -> Iterator[Action]:
+def _delete_untracked(pods: Iterable[Pod]) -> Iterator[Action]:
     for pod in pods:
-        yield from _untracked([pod])
+        yield from _untrack([pod])
         yield Delete(PODS, pod.name, pod.uid)
 
 
-def _going_on(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) -> Decision:
+def _keep_running(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) -> Decision:
     status = _status(job, count, now)
-    events: tuple[Told, ...] = ()
+    events: tuple[Event, ...] = ()
     if conditions.is_true(status.get("conditions"), "Suspended"):
         new = conditions.condition(
-            "Suspended", "False", "JobResumed", "Job resumed", times.format_time(now), stamp=_STAMP
+            "Suspended", "False", "JobResumed", "Job resumed", times.format_time(now), stamp=_UPDATE_FIELD
         )
         status["conditions"] = conditions.with_one(status["conditions"], new)
-        # The time that it was suspended does not count towards its deadline.
+        # The suspended time does not count towards the deadline.
         status["startTime"] = times.format_time(now)
-        events = (Told("Resumed", "Job resumed"),)
-    actions = [*_untracked(count.counted)]
+        events = (Event("Resumed", "Job resumed"),)
+    actions = [*_untrack(count.counted)]
     surplus, missing = _difference(job["spec"], count)
-    actions += _dismissed(surplus)
+    actions += _delete_untracked(surplus)
     ready_at = None
     if missing:
-        failed = [pod for pod in pods if pod.phase == "Failed" or (pod.is_going and not pod.is_over)]
+        failed = [
+            pod for pod in pods if pod.phase == "Failed" or (pod.is_terminating and not pod.is_finished)
+        ]
         succeeded = [pod for pod in pods if pod.phase == "Succeeded"]
         ready_at = back_off.next_creation(failed, succeeded, now)
         if now >= ready_at:
-            actions += (Create(PODS, templates.pod_of_job(job, index)) for index in missing[:_MOST_AT_ONCE])
+            actions += (Create(PODS, templates.pod_of_job(job, index)) for index in missing[:_MAX_CREATES])
             ready_at = None
     deadline = _deadline({**job, "status": status})
     return Decision(
@@ -265,18 +270,18 @@ def _going_on(job: Json, count: _Count, pods: Sequence[Pod], now: datetime) -> D
 
 
 def _difference(spec: Json, count: _Count) -> tuple[list[Pod], list[int | None]]:
-    """The pods that are too many, and an index for each that is missing; None where pods have none."""
+    """Return the surplus pods and the index of each missing pod (None for a Job without indexes)."""
     if spec.get("completionMode") == "Indexed":
         return _difference_by_index(spec, count)
     parallelism, completions = spec["parallelism"], spec.get("completions")
     if completions is None:
-        # Of a Job that works off a queue, no pod is made any more once one has found it empty.
+        # A work queue Job creates no more pods once one has succeeded.
         wanted = min(parallelism, len(count.active)) if count.succeeded else parallelism
     else:
         wanted = min(parallelism, completions - count.succeeded)
     wanted = max(wanted, 0)
-    surplus = observed.least_useful(count.active)[: max(len(count.active) - wanted, 0)]
-    missing = wanted - len(count.active) - len(_awaited(spec, count))
+    surplus = observed.by_deletion_order(count.active)[: max(len(count.active) - wanted, 0)]
+    missing = wanted - len(count.active) - len(_pods_to_await(spec, count))
     return surplus, [None] * max(missing, 0)
 
 
@@ -284,14 +289,14 @@ def _difference_by_index(spec: Json, count: _Count) -> tuple[list[Pod], list[int
     completions = spec["completions"]
     taken: dict[int, Pod] = {}
     surplus: list[Pod] = []
-    for pod in reversed(observed.least_useful(count.active)):
-        index = indexes.of_pod(pod)
+    for pod in reversed(observed.by_deletion_order(count.active)):
+        index = _index_of(pod)
         is_needed = index is not None and index < completions and index not in count.done
         if index is None or not is_needed or index in taken or len(taken) >= spec["parallelism"]:
             surplus.append(pod)
         else:
             taken[index] = pod
-    awaited = {indexes.of_pod(pod) for pod in _awaited(spec, count)}
+    awaited = {_index_of(pod) for pod in _pods_to_await(spec, count)}
     room = min(spec["parallelism"], completions - len(count.done)) - len(taken) - len(awaited)
     open_ones = (
         index
@@ -301,9 +306,9 @@ def _difference_by_index(spec: Json, count: _Count) -> tuple[list[Pod], list[int
     return surplus, [index for index, _ in zip(open_ones, range(max(room, 0)), strict=False)]
 
 
-def _awaited(spec: Json, count: _Count) -> tuple[Pod, ...]:
-    """Pods whose end is waited for before others take their places."""
-    return count.leaving if spec.get("podReplacementPolicy") == "Failed" else ()
+def _pods_to_await(spec: Json, count: _Count) -> tuple[Pod, ...]:
+    """Return the terminating pods that must end before they are replaced."""
+    return count.terminating if spec.get("podReplacementPolicy") == "Failed" else ()
 
 
 def _status(job: Json, count: _Count, now: datetime) -> Json:
@@ -314,8 +319,40 @@ def _status(job: Json, count: _Count, now: datetime) -> Json:
     numbers = {"active": len(count.active), "succeeded": count.succeeded, "failed": count.failed}
     status |= {key: number for key, number in numbers.items() if number}
     if count.done:
-        status["completedIndexes"] = indexes.written(count.done)
+        status["completedIndexes"] = format_indexes(count.done)
     status["ready"] = sum(pod.is_ready for pod in count.active)
-    status["terminating"] = len(count.leaving)
+    status["terminating"] = len(count.terminating)
     status["uncountedTerminatedPods"] = {}
     return status
+
+
+# Completion indexes, formatted as in the status of a Job: `0,3-5,9`
+
+
+def format_indexes(indexes: Iterable[int]) -> str:
+    return ",".join(_index_ranges(sorted(set(indexes))))
+
+
+def _index_ranges(indexes: list[int]) -> Iterator[str]:
+    start = 0
+    for position, index in enumerate(indexes):
+        is_last = position + 1 == len(indexes) or indexes[position + 1] != index + 1
+        if is_last:
+            first = indexes[start]
+            # Kubernetes writes two neighbours as a list.
+            yield {0: f"{first}", 1: f"{first},{index}"}.get(position - start, f"{first}-{index}")
+            start = position + 1
+
+
+def parse_indexes(text: str, completions: int) -> set[int]:
+    """Return the indexes below the number of completions, which may have been reduced."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), min(int(last or first) + 1, completions)))
+    return found
+
+
+def _index_of(pod: Pod) -> int | None:
+    text = pod.annotations.get(templates.INDEX, "")
+    return int(text) if text.isascii() and text.isdigit() else None

@@ -1,4 +1,4 @@
-"""Pods as their controllers see them: no more of each than decisions need. Pure."""
+"""The fields of pods that workload decisions need. Pure."""
 
 import functools
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,10 @@ from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.model.base import Json
 
 TRACKING = "batch.kubernetes.io/job-tracking"
-"""Of a pod of a Job: it has not been counted yet, and must not be gone before."""
+"""The finalizer of a Job's pod that has not been counted yet."""
 
 
-_MANY = 2048
+_MAX_REPORTED = 2048
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -66,44 +66,44 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = "Pending"
     created: datetime
     ready_since: datetime | None = None
-    """When it became ready; None for one that is not."""
+    """The time when the pod became ready; None if it is not."""
     ended: datetime | None = None
-    """When the last of its containers did, as far as that is known."""
+    """The time when its last container ended, if known."""
     restarts: int = 0
     has_node: bool = False
     restarts_itself: bool = False
     deleted: datetime | None = None
     is_tracked: bool = False
-    """Does it wait to be counted by its Job?"""
+    """Whether the pod still has to be counted by its Job."""
     controller: str = ""
-    """The uid of whatever controls it."""
+    """The uid of its controller."""
 
     @property
-    def is_going(self) -> bool:
+    def is_terminating(self) -> bool:
         return self.deleted is not None
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def is_active(self) -> bool:
-        return not self.is_over and not self.is_going
+        return not self.is_finished and not self.is_terminating
 
     @property
     def is_ready(self) -> bool:
         return self.ready_since is not None
 
     def is_available(self, min_ready_seconds: int, now: datetime) -> bool:
-        """Has it been ready for long enough?"""
-        if self.ready_since is None or self.is_going:
+        """Return whether the pod has been ready for `min_ready_seconds`."""
+        if self.ready_since is None or self.is_terminating:
             return False
         return now >= self.ready_since + timedelta(seconds=min_ready_seconds)
 
 
-@functools.lru_cache(maxsize=_MANY)
+@functools.lru_cache(maxsize=_MAX_REPORTED)
 def pod(body: bytes) -> Pod:
-    """Of the pods of one workload, few have changed since the last look."""
+    """Decode a pod. Results are cached, because few pods change between two calls."""
     read = _decode(body)
     meta, status = read.metadata, read.status
     ready = next((one for one in status.conditions or () if one.type == "Ready"), _Condition())
@@ -130,21 +130,21 @@ def pod(body: bytes) -> Pod:
 
 
 def _deleted(meta: OwnedObjectMeta) -> datetime | None:
-    """When somebody asked for its end, which is before the moment at which it has to be gone."""
+    """Return when the deletion was requested: the deletionTimestamp minus the grace period."""
     until = meta.deletion_timestamp
     return None if until is None else until - timedelta(seconds=meta.deletion_grace_period_seconds)
 
 
 def next_available(pods: Iterable[Pod], min_ready_seconds: int, now: datetime) -> datetime | None:
-    """When the next of them has been ready for long enough; None when that is a matter of time for none."""
+    """Return when the next ready pod becomes available; None if none is waiting for that."""
     moments = (
         one.ready_since + timedelta(seconds=min_ready_seconds) for one in pods if one.ready_since is not None
     )
     return min((moment for moment in moments if moment > now), default=None)
 
 
-def least_useful(pods: Iterable[Pod]) -> list[Pod]:
-    """Whom to do without: those without a node first, then those that are not ready, then the youngest."""
+def by_deletion_order(pods: Iterable[Pod]) -> list[Pod]:
+    """Sort pods in the order of deletion: without a node first, then not ready, then the newest."""
     return sorted(pods, key=lambda pod: (pod.has_node, pod.is_ready, -pod.created.timestamp(), pod.name))
 
 

@@ -1,4 +1,4 @@
-"""How far a Deployment goes in one step from its former ReplicaSets to the new one. Pure."""
+"""Compute one step of a Deployment's rollout from its former ReplicaSets to the new one. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,29 +8,29 @@ from windlass.model.base import Json
 
 
 class Size(msgspec.Struct, frozen=True):
-    """Of a ReplicaSet: how many pods it is to have, how many it has, how many of them can be used, how many leave."""
+    """The pods of a ReplicaSet: desired, current, available and terminating."""
 
-    wanted: int
-    there: int = 0
+    desired: int
+    current: int = 0
     available: int = 0
-    leaving: int = 0
+    terminating: int = 0
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How many pods there may be on the way, and how many have to be available."""
+    """The maximum number of pods during a rollout, and the minimum number of available ones."""
 
-    most: int
-    least_available: int
+    max_pods: int
+    min_available: int
 
 
 def bounds(spec: Json) -> Bounds:
-    """A share of the replicas is rounded up for those that are too many, and down for those that are missing."""
+    """Return the limits of a rolling update. maxSurge is rounded up, maxUnavailable down."""
     replicas = spec["replicas"]
     rolling = spec["strategy"].get("rollingUpdate") or {}
     surge = _number(rolling.get("maxSurge", 0), replicas, rounds_up=True)
     unavailable = _number(rolling.get("maxUnavailable", 0), replicas, rounds_up=False)
     if not surge and not unavailable:
-        # Both were rounded to nothing, with which nothing could ever change.
+        # With both rounded to zero, nothing could ever change.
         unavailable = 1
     return Bounds(replicas + surge, replicas - min(unavailable, replicas))
 
@@ -42,26 +42,26 @@ def _number(value: int | str, replicas: int, *, rounds_up: bool) -> int:
     return -(-hundredths // 100) if rounds_up else hundredths // 100
 
 
-def rolled(spec: Json, new: Size, former: Mapping[str, Size]) -> tuple[int, dict[str, int]]:
-    """How large the new one and the former ones, the oldest first, are to be now."""
+def rolling_sizes(spec: Json, new: Size, former: Mapping[str, Size]) -> tuple[int, dict[str, int]]:
+    """Return the next sizes of the new ReplicaSet and of the former ones (oldest first)."""
     limits = bounds(spec)
-    sizes = {name: size.wanted for name, size in former.items()}
-    total = new.wanted + sum(sizes.values())
-    grown = max(min(spec["replicas"] - new.wanted, limits.most - total), 0)
-    wanted = min(new.wanted, spec["replicas"]) + grown
+    sizes = {name: size.desired for name, size in former.items()}
+    total = new.desired + sum(sizes.values())
+    grown = max(min(spec["replicas"] - new.desired, limits.max_pods - total), 0)
+    desired = min(new.desired, spec["replicas"]) + grown
     _shrink(sizes, new, list(former.items()), limits)
-    return wanted, sizes
+    return desired, sizes
 
 
 def _shrink(sizes: dict[str, int], new: Size, former: Sequence[tuple[str, Size]], limits: Bounds) -> None:
-    """Those that cannot be used go first; then as many as can be done without."""
-    total = new.wanted + sum(sizes.values())
-    budget = total - limits.least_available - max(new.wanted - new.available, 0)
+    """Scale down unavailable pods first, then as many available ones as the limit allows."""
+    total = new.desired + sum(sizes.values())
+    budget = total - limits.min_available - max(new.desired - new.available, 0)
     for name, size in former:
-        cut = max(min(size.wanted - size.available, budget), 0)
+        cut = max(min(size.desired - size.available, budget), 0)
         sizes[name] -= cut
         budget -= cut
-    spare = new.available + sum(size.available for _, size in former) - limits.least_available
+    spare = new.available + sum(size.available for _, size in former) - limits.min_available
     for name, _ in former:
         cut = max(min(sizes[name], spare, budget), 0)
         sizes[name] -= cut
@@ -69,7 +69,7 @@ def _shrink(sizes: dict[str, int], new: Size, former: Sequence[tuple[str, Size]]
         spare -= cut
 
 
-def recreated(spec: Json, former: Mapping[str, Size]) -> tuple[int, dict[str, int]]:
-    """The new one has pods when no pod of a former one is left."""
-    is_empty = not any(size.wanted or size.there or size.leaving for size in former.values())
+def recreate_sizes(spec: Json, former: Mapping[str, Size]) -> tuple[int, dict[str, int]]:
+    """Return the sizes for the strategy Recreate: the new ReplicaSet starts when all former pods are gone."""
+    is_empty = not any(size.desired or size.current or size.terminating for size in former.values())
     return (spec["replicas"] if is_empty else 0), dict.fromkeys(former, 0)

@@ -1,8 +1,7 @@
-"""What a StatefulSet needs: pods with numbers, each with its name and its claims, one after the other. Pure.
+"""Decide for a StatefulSet: create numbered pods with their names and claims, one after the other. Pure.
 
-A change of the template replaces them from the highest number on, each when the one before it is ready. There is no
-store of former templates: below the `partition` of an update a pod that is there stays as it is, and one that has to be
-made anew is made of the new template.
+A new template replaces pods from the highest ordinal down, each when the previous one is ready. Former templates are
+not stored: below the `partition` of an update existing pods stay, but recreated pods use the new template.
 """
 
 import copy
@@ -24,41 +23,41 @@ _INDEX = "apps.kubernetes.io/pod-index"
 REVISION = "controller-revision-hash"
 
 
-class _Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods of a StatefulSet by their numbers."""
+class _State(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods of a StatefulSet by ordinal."""
 
     wanted: range
     pods: Mapping[int, Pod]
     revision: str
-    least_ready: int
+    min_ready_seconds: int
     now: datetime
 
-    def is_fine(self, ordinal: int) -> bool:
+    def is_available(self, ordinal: int) -> bool:
         pod = self.pods.get(ordinal)
-        return pod is not None and not pod.is_over and pod.is_available(self.least_ready, self.now)
+        return pod is not None and not pod.is_finished and pod.is_available(self.min_ready_seconds, self.now)
 
     @property
     def surplus(self) -> list[int]:
-        """The highest first."""
+        """The surplus ordinals, highest first."""
         return sorted((ordinal for ordinal in self.pods if ordinal not in self.wanted), reverse=True)
 
 
 def decide(stateful_set: Json, pods: Sequence[Pod], now: datetime) -> Decision:
     spec = stateful_set["spec"]
-    standing = _standing(stateful_set, pods, now)
+    state = _state_of_set(stateful_set, pods, now)
     actions: list[Action] = []
     if "deletionTimestamp" not in stateful_set["metadata"]:
         is_ordered = spec["podManagementPolicy"] == "OrderedReady"
-        actions = [*(_ordered if is_ordered else _parallel)(stateful_set, standing)]
+        actions = [*(_ordered if is_ordered else _parallel)(stateful_set, state)]
         if not actions:
-            actions = [*_update(spec, standing)]
-    moments = [back_off.replacement(pod) for pod in standing.pods.values() if pod.is_over]
+            actions = [*_update(spec, state)]
+    moments = [back_off.replacement(pod) for pod in state.pods.values() if pod.is_finished]
     return Decision(
-        status=_status(stateful_set, standing),
+        status=_status(stateful_set, state),
         actions=tuple(actions),
         wake_at=earliest(
             *(moment for moment in moments if moment > now),
-            observed.next_available(pods, standing.least_ready, now),
+            observed.next_available(pods, state.min_ready_seconds, now),
         ),
     )
 
@@ -68,89 +67,89 @@ def revision_of(stateful_set: Json) -> str:
 
 
 def may_own(stateful_set: Json, name: str) -> bool:
-    """Is it the name of one of its pods?"""
+    """Return whether a name is that of one of its pods."""
     base, _, number = name.rpartition("-")
     return base == stateful_set["metadata"]["name"] and number.isascii() and number.isdigit()
 
 
-def _standing(stateful_set: Json, pods: Iterable[Pod], now: datetime) -> _Standing:
+def _state_of_set(stateful_set: Json, pods: Iterable[Pod], now: datetime) -> _State:
     spec = stateful_set["spec"]
     start = (spec.get("ordinals") or {}).get("start", 0)
     own = [pod for pod in pods if may_own(stateful_set, pod.name)]
-    return _Standing(
+    return _State(
         wanted=range(start, start + spec["replicas"]),
         pods={int(pod.name.rpartition("-")[2]): pod for pod in own},
         revision=revision_of(stateful_set),
-        least_ready=spec.get("minReadySeconds", 0),
+        min_ready_seconds=spec.get("minReadySeconds", 0),
         now=now,
     )
 
 
-# Who comes and who goes
+# Actions
 
 
-def _ordered(stateful_set: Json, standing: _Standing) -> Iterator[Action]:
-    """One step: nobody comes or goes before all with lower numbers are there and ready."""
-    for ordinal in standing.wanted:
-        if not standing.is_fine(ordinal):
-            yield from _made(stateful_set, standing, ordinal)
+def _ordered(stateful_set: Json, state: _State) -> Iterator[Action]:
+    """Do one step: create or delete a pod only when all pods with lower ordinals are available."""
+    for ordinal in state.wanted:
+        if not state.is_available(ordinal):
+            yield from _create_or_replace(stateful_set, state, ordinal)
             return
-    highest = next(iter(standing.surplus), None)
+    highest = next(iter(state.surplus), None)
     if highest is not None:
-        yield from _dismissed(stateful_set, standing, highest)
+        yield from _delete_untracked(stateful_set, state, highest)
 
 
-def _parallel(stateful_set: Json, standing: _Standing) -> Iterator[Action]:
-    for ordinal in standing.wanted:
-        yield from _made(stateful_set, standing, ordinal)
-    for ordinal in standing.surplus:
-        yield from _dismissed(stateful_set, standing, ordinal)
+def _parallel(stateful_set: Json, state: _State) -> Iterator[Action]:
+    for ordinal in state.wanted:
+        yield from _create_or_replace(stateful_set, state, ordinal)
+    for ordinal in state.surplus:
+        yield from _delete_untracked(stateful_set, state, ordinal)
 
 
-def _made(stateful_set: Json, standing: _Standing, ordinal: int) -> Iterator[Action]:
-    """One that is not there comes; one that has ended goes first; all others are waited for."""
-    pod = standing.pods.get(ordinal)
+def _create_or_replace(stateful_set: Json, state: _State, ordinal: int) -> Iterator[Action]:
+    """Create a missing pod, or delete a finished one so that it is recreated."""
+    pod = state.pods.get(ordinal)
     if pod is None:
         yield from (Create(_CLAIMS, claim, may_exist=True) for claim in _claims(stateful_set, ordinal))
-        yield Create(_PODS, _pod(stateful_set, ordinal, standing.revision))
-    elif pod.is_over and not pod.is_going and standing.now >= back_off.replacement(pod):
+        yield Create(_PODS, _pod(stateful_set, ordinal, state.revision))
+    elif pod.is_finished and not pod.is_terminating and state.now >= back_off.replacement(pod):
         yield Delete(_PODS, pod.name, pod.uid)
 
 
-def _dismissed(stateful_set: Json, standing: _Standing, ordinal: int) -> Iterator[Action]:
-    pod = standing.pods[ordinal]
-    if pod.is_going:
+def _delete_untracked(stateful_set: Json, state: _State, ordinal: int) -> Iterator[Action]:
+    pod = state.pods[ordinal]
+    if pod.is_terminating:
         return
     yield Delete(_PODS, pod.name, pod.uid)
     policy = stateful_set["spec"].get("persistentVolumeClaimRetentionPolicy") or {}
     if policy.get("whenScaled") == "Delete":
-        # Each stays for as long as the pod that uses it.
+        # The claim stays as long as a pod uses it.
         yield from (Delete(_CLAIMS, one["metadata"]["name"], "") for one in _claims(stateful_set, ordinal))
 
 
-def _update(spec: Json, standing: _Standing) -> Iterator[Action]:
-    """One step: the highest of another revision goes, when all above it are there and ready."""
+def _update(spec: Json, state: _State) -> Iterator[Action]:
+    """Do one step of an update: delete the highest outdated pod when all pods above it are available."""
     strategy = spec["updateStrategy"]
     if strategy["type"] != "RollingUpdate":
         return
     partition = (strategy.get("rollingUpdate") or {}).get("partition", 0)
-    for ordinal in reversed(standing.wanted):
-        pod = standing.pods.get(ordinal)
+    for ordinal in reversed(state.wanted):
+        pod = state.pods.get(ordinal)
         if ordinal < partition:
             return
         if pod is None:
-            # It waits for one with a lower number, which may never be ready with the former template.
+            # It waits for a lower ordinal, which may never be ready with the former template.
             continue
-        if pod.is_going:
+        if pod.is_terminating:
             return
-        if pod.labels.get(REVISION) != standing.revision:
+        if pod.labels.get(REVISION) != state.revision:
             yield Delete(_PODS, pod.name, pod.uid)
             return
-        if not standing.is_fine(ordinal):
+        if not state.is_available(ordinal):
             return
 
 
-# What comes
+# Objects to create
 
 
 def _pod(stateful_set: Json, ordinal: int, revision: str) -> Json:
@@ -197,18 +196,18 @@ def _claim_name(stateful_set: Json, template: Json, ordinal: int) -> str:
     return f"{template['metadata']['name']}-{stateful_set['metadata']['name']}-{ordinal}"
 
 
-# What is said
+# Status
 
 
-def _status(stateful_set: Json, standing: _Standing) -> Json:
+def _status(stateful_set: Json, state: _State) -> Json:
     old: Json = stateful_set.get("status") or {}
-    pods = [pod for pod in standing.pods.values() if not pod.is_over]
-    staying = [pod for pod in pods if not pod.is_going]
-    update = standing.revision
+    pods = [pod for pod in state.pods.values() if not pod.is_finished]
+    staying = [pod for pod in pods if not pod.is_terminating]
+    update = state.revision
     current = old.get("currentRevision") or update
     updated = sum(pod.labels.get(REVISION) == update for pod in staying)
     ready = sum(pod.is_ready for pod in staying)
-    wanted = len(standing.wanted)
+    wanted = len(state.wanted)
     if updated == ready == len(pods) == wanted:
         current = update
     kept = {"conditions": old["conditions"]} if "conditions" in old else {}
@@ -216,7 +215,7 @@ def _status(stateful_set: Json, standing: _Standing) -> Json:
         "observedGeneration": stateful_set["metadata"]["generation"],
         "replicas": len(pods),
         "readyReplicas": ready,
-        "availableReplicas": sum(pod.is_available(standing.least_ready, standing.now) for pod in staying),
+        "availableReplicas": sum(pod.is_available(state.min_ready_seconds, state.now) for pod in staying),
         "currentReplicas": sum(pod.labels.get(REVISION) == current for pod in staying),
         "updatedReplicas": updated,
         "currentRevision": current,

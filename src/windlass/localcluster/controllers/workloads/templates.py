@@ -1,4 +1,4 @@
-"""The pods that workloads make of their templates. Pure."""
+"""The pods that workloads create from their templates. Pure."""
 
 import copy
 import hashlib
@@ -8,7 +8,7 @@ import msgspec
 from windlass.localcluster.controllers.workloads.observed import TRACKING
 from windlass.model.base import Json
 
-# No vowels and nothing that is easily misread: what Kubernetes writes such hashes in.
+# The alphabet of Kubernetes for such hashes: no vowels and no characters that look alike.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _HASH_LENGTH = 10
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -28,7 +28,7 @@ def owner_reference(owner: Json) -> Json:
 
 
 def pod(owner: Json, *, name: str = "", base: str = "", labels: Json | None = None) -> Json:
-    """With this name, or with one that is generated from a base."""
+    """Return a pod with a name, or with a name generated from a base."""
     template = copy.deepcopy(owner["spec"]["template"])
     given = template.get("metadata") or {}
     meta = {
@@ -44,7 +44,7 @@ def pod(owner: Json, *, name: str = "", base: str = "", labels: Json | None = No
 
 
 def pod_of_job(job: Json, index: int | None) -> Json:
-    """Of an Indexed Job, a pod that knows its index in all the ways there are."""
+    """Return a pod of a Job. For an Indexed Job it gets its index as label, annotation, host name and variable."""
     name = job["metadata"]["name"]
     made = pod(job, base=f"{name}-" if index is None else f"{name}-{index}-")
     meta, spec = made["metadata"], made["spec"]
@@ -63,7 +63,7 @@ def pod_of_job(job: Json, index: int | None) -> Json:
 
 
 def hash_of(template: Json, collisions: int = 0) -> str:
-    """The same for templates that say the same."""
+    """Return a hash that is equal for equal templates."""
     written = msgspec.json.encode([template, collisions] if collisions else template, order="deterministic")
     number = int.from_bytes(hashlib.sha256(written).digest())
     letters = []

@@ -14,7 +14,7 @@ import msgspec
 
 from windlass.localcluster.sandbox.process import processes
 from windlass.localcluster.sandbox.process.processes import Share
-from windlass.localcluster.usage import Load
+from windlass.localcluster.usage import ProcessUsage
 
 _MICRO = 1_000_000
 _NANO = 1_000_000_000
@@ -35,7 +35,7 @@ class _Counters(msgspec.Struct, frozen=True):
     memory_parts: str = ""
 
 
-def read(targets: Mapping[str, Target]) -> dict[str, Load]:
+def read(targets: Mapping[str, Target]) -> dict[str, ProcessUsage]:
     """By the same names; without those of which nothing is found."""
     counted = {name: (_cpu(target.groups), _memory(target.groups)) for name, target in targets.items()}
     is_all_counted = all(None not in pair for pair in counted.values())
@@ -48,8 +48,8 @@ def read(targets: Mapping[str, Target]) -> dict[str, Load]:
         is_counted = cpu is not None and memory is not None
         load = None if is_counted else _of_processes(targets[name].init, shares, children)
         if is_counted or load is not None:
-            own = load or Load()
-            found[name] = Load(
+            own = load or ProcessUsage()
+            found[name] = ProcessUsage(
                 own.cpu_seconds if cpu is None else cpu, own.memory_bytes if memory is None else memory
             )
     return found
@@ -57,7 +57,7 @@ def read(targets: Mapping[str, Target]) -> dict[str, Load]:
 
 def _of_processes(
     init: int, shares: Mapping[int, Share], children: Mapping[int, Iterable[int]]
-) -> Load | None:
+) -> ProcessUsage | None:
     if init not in shares:
         return None
     below = list(children.get(init, ()))
@@ -66,7 +66,7 @@ def _of_processes(
     cpu = shares[init].reaped_seconds + sum(
         shares[pid].cpu_seconds + shares[pid].reaped_seconds for pid in below
     )
-    return Load(cpu, sum(shares[pid].memory_bytes for pid in below))
+    return ProcessUsage(cpu, sum(shares[pid].memory_bytes for pid in below))
 
 
 def _cpu(groups: tuple[str, ...]) -> float | None:
