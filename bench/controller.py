@@ -64,7 +64,9 @@ class Controller(Process):
     def __init__(self, kubeconfig: Path, log: Path) -> None:
         command = [sys.executable, "-m", "windlass.cli.main", "controller", "--kubeconfig", str(kubeconfig)]
         super().__init__([*command, "--metrics-address", "127.0.0.1:0", "--log-level", "info"], log)
-        self._address = self.wait_for_line(r'"message": "serving".*"address": "([^"]+)"')
+        self._address = self.wait_for_line(
+            r'"message": "serving metrics and health checks".*"address": "([^"]+)"'
+        )
 
     def samples(self, name: str) -> list[Sample]:
         with urlopen(f"http://{self._address}/metrics") as answer:

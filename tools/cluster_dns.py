@@ -144,10 +144,10 @@ async def serve(kubeconfig: str, address: str, port: int, domain: str, upstream:
 
 
 def _follower(transport: Transport, resource: Resource, receive: Callable[..., None]) -> Follower:
-    def troubled(error: ApiError) -> None:
+    def on_error(error: ApiError) -> None:
         log.warning("%s: %s", resource.full_name, error)
 
-    return Follower(transport, resource, receive=receive, troubled=troubled)
+    return Follower(transport, resource, receive=receive, on_error=on_error)
 
 
 async def _until_told_to_stop(serving: Awaitable[None]) -> None:

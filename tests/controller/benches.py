@@ -12,7 +12,7 @@ from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import Emptied, Listed, PortError
+from windlass.controller.engine.port import DeletedPods, Listed, PortError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide.types import DeletePod, Reason, Rules
 from windlass.model.base import Json
@@ -104,10 +104,10 @@ class RecordingPort:
 
     async def delete_pods_of_attempt(
         self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
-    ) -> Emptied:
+    ) -> DeletedPods:
         self._do(f"empty {config_map_uid}{continue_token and ' from '}{continue_token}")
         self.emptied_as_of.append(not_older_than)
-        return Emptied((), self.continue_tokens.pop(0) if self.continue_tokens else "")
+        return DeletedPods((), self.continue_tokens.pop(0) if self.continue_tokens else "")
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
         self._do(f"delete {name} {uid}")
@@ -115,8 +115,8 @@ class RecordingPort:
     async def delete_framework(self, framework: Framework) -> None:
         self._do("delete Framework")
 
-    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
-        self.failures.append(f"{doing}: {type(error).__name__}")
+    def report_failure(self, framework: Framework, action: str, error: PortError) -> None:
+        self.failures.append(f"{action}: {type(error).__name__}")
 
     async def list_objects(self, framework: Framework) -> Listed:
         self._do("list")

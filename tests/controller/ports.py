@@ -8,7 +8,7 @@ import builders
 import msgspec
 
 from windlass.controller.engine.api_port import ApiPort
-from windlass.controller.engine.lease_guard import Gate, always_open
+from windlass.controller.engine.lease_guard import LeaseGuard, unrestricted
 from windlass.controller.engine.port import PortError
 from windlass.decide import initial_status
 from windlass.decide.types import Reason
@@ -63,7 +63,7 @@ STORED = with_version({"kind": "PartialObjectMetadata", "metadata": {"name": "jo
 class Bench:
     """A server that answers what a test says, in its order; whoever listens; and a clock that is set by hand."""
 
-    def __init__(self, *answers: Answer, gate: Gate | None = None) -> None:
+    def __init__(self, *answers: Answer, guard: LeaseGuard | None = None) -> None:
         self.answers = list(answers)
         self.sent: list[Request] = []
         self.timeouts: set[float] = set()
@@ -71,7 +71,7 @@ class Bench:
         self.heard: list[tuple[object, ...]] = []
         self.port = ApiPort(
             self.send,
-            gate or always_open(),
+            guard or unrestricted(),
             self,
             timeout=TIMEOUT,
             field_manager="windlass-test",
@@ -93,19 +93,19 @@ class Bench:
 
         return asyncio.run(wait())
 
-    # The audience
+    # The observer
 
-    def announced(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+    def on_reasons(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self.heard.append(("announced", framework.uid, *reasons))
 
-    def stored(self, before: Framework, after: Framework) -> None:
+    def on_stored(self, before: Framework, after: Framework) -> None:
         self.heard.append(("stored", before.metadata.resource_version, after.metadata.resource_version))
 
-    def status_is_missing(self, group: str) -> None:
+    def on_status_missing(self, group: str) -> None:
         self.heard.append(("status is missing", group))
 
-    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
-        self.heard.append(("failed", framework.name, doing, error))
+    def on_failure(self, framework: Framework, action: str, error: PortError) -> None:
+        self.heard.append(("failed", framework.name, action, error))
 
 
 def store(port: ApiPort) -> Awaitable[Framework]:

@@ -100,7 +100,7 @@ NOT_ACCEPTED = {"conditions": [{"type": "NamesAccepted", "status": "False", "mes
         (ours(CONTROLLER, metadata=GOING), Flaw.GOING, ["is being deleted"]),
         (ours(CONTROLLER, status={}), Flaw.NOT_ESTABLISHED, ["is not served by the API server"]),
         (ours(CONTROLLER, status=NOT_ACCEPTED), Flaw.NOT_ESTABLISHED, ["fw is taken"]),
-        (with_version(CONTROLLER, served=False), Flaw.NOT_SERVED, ["does not serve the version v1"]),
+        (with_version(CONTROLLER, served=False), Flaw.NOT_SERVED, ["does not serve version v1"]),
         (with_version(CONTROLLER, subresources={}), Flaw.NO_STATUS_SUBRESOURCE, ["no status subresource"]),
         (reference_crd(), Flaw.NO_STATUS_SUBRESOURCE, ["FrameworkController", "--manage-crds"]),
         (
@@ -108,7 +108,7 @@ NOT_ACCEPTED = {"conditions": [{"type": "NamesAccepted", "status": "False", "mes
             Flaw.DROPS_STATUS,
             ["a status would lose status.", "and others"],
         ),
-        (without_suspend(CONTROLLER), Flaw.DROPS_FIELDS, ["Frameworks cannot have spec.suspend."]),
+        (without_suspend(CONTROLLER), Flaw.DROPS_FIELDS, ["Frameworks cannot use spec.suspend."]),
     ],
 )
 def test_problem_of_one_definition(of_controller: Json | None, flaw: Flaw, words: list[str]) -> None:
@@ -144,16 +144,16 @@ def without_service() -> Json:
         (
             MISSING,
             Flaw.MISSING,
-            ["is missing: Frameworks that ask for a barrier wait in vain", "--manage-crds"],
+            ["is missing: jobs with a barrier never start", "--manage-crds"],
         ),
         (
             {**manifests.gang_crd(), "metadata": {**GOING, "name": GANGS}},
             Flaw.GOING,
-            ["is being deleted, and all its Gangs with it"],
+            ["is being deleted, together with all Gangs"],
         ),
         ({**manifests.gang_crd(), "status": {}}, Flaw.NOT_ESTABLISHED, ["is not served by the API server"]),
-        (gangs_with(served=False), Flaw.NOT_SERVED, ["does not serve the version v1"]),
-        (without_service(), Flaw.DROPS_FIELDS, ["older than this release: Gangs cannot have spec.service."]),
+        (gangs_with(served=False), Flaw.NOT_SERVED, ["does not serve version v1"]),
+        (without_service(), Flaw.DROPS_FIELDS, ["older than this release: Gangs cannot use spec.service."]),
     ],
 )
 def test_problem_of_the_gangs(of_gangs: Json, flaw: Flaw, words: list[str]) -> None:
@@ -242,7 +242,7 @@ def test_an_old_server_that_drops_what_it_does_not_know_is_written_once() -> Non
 
     server.stored = Forgetful(stored)
 
-    assert manage(server) == (f"the definition {name(CONTROLLER)} was brought up to date",)
+    assert manage(server) == (f"updated CustomResourceDefinition {name(CONTROLLER)}",)
     assert server.writes == [f"update {name(CONTROLLER)}"]
 
 
@@ -256,7 +256,7 @@ def test_waits_until_it_is_served() -> None:
 
     server.while_asleep = establish
 
-    assert manage(server) == (f"the definition {name(CONTROLLER)} was created",)
+    assert manage(server) == (f"created CustomResourceDefinition {name(CONTROLLER)}",)
     assert server.slept == 3
 
 
@@ -274,7 +274,7 @@ def test_one_that_is_being_deleted_is_made_again_when_it_is_gone() -> None:
 
     server.while_asleep = is_gone
 
-    assert manage(server) == (f"the definition {name(CONTROLLER)} was created",)
+    assert manage(server) == (f"created CustomResourceDefinition {name(CONTROLLER)}",)
     assert server.slept == 1
 
 

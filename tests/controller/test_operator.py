@@ -18,10 +18,9 @@ from tests.controller.embedded import PATIENCE_SECONDS, Cluster
 from windlass.controller import definitions, operator
 from windlass.controller.definitions import NotEstablishedError
 from windlass.controller.engine.actions import ChoosePorts
-from windlass.controller.engine.clock import Clock
-from windlass.controller.engine.system_clock import SystemClock
+from windlass.controller.engine.clock import Clock, SystemClock
 from windlass.controller.leader.lease import Elector
-from windlass.controller.leader.session import Term
+from windlass.controller.leader.session import LeaderSession
 from windlass.controller.observe.endpoints import ListenError
 from windlass.controller.operator import Operator
 from windlass.kubeapi import requests
@@ -199,7 +198,7 @@ def test_one_whose_lease_is_taken_does_nothing_any_more_until_it_is_its_turn_aga
         async with replica(cluster, ELECTED):
             await cluster.until_pods("one-worker-0")
             await cluster.give_lease_to("mallory")
-            lost = "not leading any more: the lease is held by mallory"
+            lost = "stopped leading: the lease is held by mallory"
             await cluster.until(lambda: lost in messages(caplog))
             then = len(cluster.sent.requests)
             await cluster.submit("two")
@@ -211,7 +210,7 @@ def test_one_whose_lease_is_taken_does_nothing_any_more_until_it_is_its_turn_aga
             await cluster.give_lease_to("")
             await cluster.until_pods("one-worker-0", "two-worker-0")
             assert (await cluster.lease())["holderIdentity"] == "me"
-        assert messages(caplog).count("leading") == 2
+        assert messages(caplog).count("started leading") == 2
 
     embedded.play(monkeypatch, story)
 
@@ -249,7 +248,7 @@ def test_a_second_one_takes_over_when_the_first_stops(monkeypatch: pytest.Monkey
 def test_a_pass_that_runs_comes_to_its_end_before_the_lease_is_let_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(operator, "STEP_DOWN_SEC", float(PATIENCE_SECONDS))
+    monkeypatch.setattr(operator, "FINISH_SEC", float(PATIENCE_SECONDS))
 
     async def story(cluster: Cluster) -> None:
         await cluster.define()
@@ -271,7 +270,7 @@ def test_a_pass_that_runs_comes_to_its_end_before_the_lease_is_let_go(
 
 
 def test_a_pass_that_does_not_end_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "STEP_DOWN_SEC", 0.05)
+    monkeypatch.setattr(operator, "FINISH_SEC", 0.05)
 
     async def story(cluster: Cluster) -> None:
         await cluster.define()
@@ -315,10 +314,10 @@ def test_what_it_cannot_go_on_after_is_raised(monkeypatch: pytest.MonkeyPatch, i
 
 
 def test_a_bug_of_the_term_is_raised_and_the_lease_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(_: Term) -> None:
+    async def fail(_: LeaderSession) -> None:
         raise ExceptionGroup("a bug", [ZeroDivisionError()])
 
-    monkeypatch.setattr(Term, "_work", fail)
+    monkeypatch.setattr(LeaderSession, "_run_tasks", fail)
 
     async def story(cluster: Cluster) -> None:
         with pytest.raises(ExceptionGroup, match="a bug"):
@@ -375,7 +374,7 @@ def test_when_the_server_has_gone_back_in_time_everything_is_looked_at_afresh(
             await cluster.until_pods("one-worker-0", "two-worker-0")
             await cluster.submit("three")
             await cluster.until_pods("one-worker-0", "three-worker-0", "two-worker-0")
-        assert messages(caplog).count("leading") == 2
+        assert messages(caplog).count("started leading") == 2
         lists = [request for request in cluster.sent.of(PODS, Verb.LIST) if not request.namespace]
         assert len(lists) == 2
 
@@ -386,7 +385,7 @@ def test_when_the_server_has_gone_back_in_time_everything_is_looked_at_afresh(
 
 
 def test_the_last_events_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "LAST_WORDS_SEC", float(PATIENCE_SECONDS))
+    monkeypatch.setattr(operator, "FLUSH_EVENTS_SEC", float(PATIENCE_SECONDS))
 
     async def story(cluster: Cluster) -> None:
         await cluster.define()
@@ -431,7 +430,11 @@ async def ask(address: str, path: str) -> tuple[int, str]:
 
 async def address_in(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> str:
     def addresses() -> list[str]:
-        return [vars(record)["address"] for record in caplog.records if record.getMessage() == "serving"]
+        return [
+            vars(record)["address"]
+            for record in caplog.records
+            if record.getMessage() == "serving metrics and health checks"
+        ]
 
     await cluster.until(lambda: bool(addresses()))
     return addresses()[-1]
@@ -440,7 +443,7 @@ async def address_in(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> str:
 def test_it_is_ready_when_it_works_and_says_what_keeps_it_from_it(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("windlass.controller.leader.session.LOOK_AGAIN_SEC", 0.02)
+    monkeypatch.setattr("windlass.controller.leader.session.RECHECK_SEC", 0.02)
 
     async def story(cluster: Cluster) -> None:
         await cluster.give_lease_to("another")
@@ -475,7 +478,7 @@ def test_where_it_cannot_be_heard_it_does_not_begin(monkeypatch: pytest.MonkeyPa
     async def story(cluster: Cluster) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             deaf = settings(metrics_address=f"127.0.0.1:{taken.getsockname()[1]}")
-            with pytest.raises(ListenError, match="cannot be served"):
+            with pytest.raises(ListenError, match="cannot serve"):
                 async with replica(cluster, deaf) as made:
                     await made.running
         assert cluster.sent.requests == []

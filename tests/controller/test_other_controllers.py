@@ -10,7 +10,7 @@ from builders import NOW, at
 
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.keys import key_of
-from windlass.controller.other_controllers import Rivals
+from windlass.controller.other_controllers import OtherControllers
 from windlass.decide import decide, initial_status
 from windlass.model.framework import Framework
 from windlass.model.status import ConditionType, FrameworkStatus
@@ -44,24 +44,24 @@ def wrote(manager: str, seconds: float | None) -> StatusWriter:
 def test_a_rival_has_written_since_we_first_looked(
     at_first: Sequence[StatusWriter], later: Sequence[StatusWriter], rival: str
 ) -> None:
-    rivals = Rivals(OURS)
-    assert rivals.among("uid", at_first) == "", "whoever wrote before may have stopped"
-    assert rivals.among("uid", later) == rival
+    rivals = OtherControllers(OURS)
+    assert rivals.detect("uid", at_first) == "", "whoever wrote before may have stopped"
+    assert rivals.detect("uid", later) == rival
 
 
 def test_frameworks_are_told_apart() -> None:
-    rivals = Rivals(OURS)
-    rivals.among("a", [wrote(REFERENCE, 1)])
-    assert rivals.among("b", [wrote(REFERENCE, 2)]) == ""
-    assert rivals.among("a", [wrote(REFERENCE, 2)]) == REFERENCE
+    rivals = OtherControllers(OURS)
+    rivals.detect("a", [wrote(REFERENCE, 1)])
+    assert rivals.detect("b", [wrote(REFERENCE, 2)]) == ""
+    assert rivals.detect("a", [wrote(REFERENCE, 2)]) == REFERENCE
 
 
 def test_a_framework_that_is_forgotten_is_seen_for_the_first_time_again() -> None:
-    rivals = Rivals(OURS)
-    rivals.among("a", [wrote(REFERENCE, 1)])
+    rivals = OtherControllers(OURS)
+    rivals.detect("a", [wrote(REFERENCE, 1)])
     rivals.forget("a")
     rivals.forget("never-seen")
-    assert rivals.among("a", [wrote(REFERENCE, 2)]) == ""
+    assert rivals.detect("a", [wrote(REFERENCE, 2)]) == ""
 
 
 # Two of them at one Framework
@@ -95,14 +95,14 @@ class Installation:
         self.stores = 0
         self._place = place
         self._cache = Cache()
-        self._rivals = Rivals(name)
+        self._rivals = OtherControllers(name)
 
     def look(self) -> None:
         """As a watch shows it."""
         found = self._place.framework
         self._cache.put_framework(found)
-        if rival := self._rivals.among(found.uid, self._place.writers.values()):
-            self._cache.compete(key_of(found), rival)
+        if rival := self._rivals.detect(found.uid, self._place.writers.values()):
+            self._cache.set_other_controller(key_of(found), rival)
 
     def act(self) -> None:
         """Decide, and store if that changes something."""
@@ -112,7 +112,7 @@ class Installation:
         if decision.status == found.status:
             return
         self.stores += 1
-        assert self._cache.stored(self._place.write(decision.status, self.name))
+        assert self._cache.record_stored(self._place.write(decision.status, self.name))
 
 
 def _wiped(status: FrameworkStatus | None) -> FrameworkStatus | None:

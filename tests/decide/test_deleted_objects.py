@@ -161,7 +161,7 @@ def test_without_being_told_of_the_departed_it_finds_the_name_taken() -> None:
 
 
 def test_a_strangers_config_map_stays_though_others_have_departed() -> None:
-    taken = Outcomes(name_taken="ConfigMap job-attempt exists already")
+    taken = Outcomes(name_taken="ConfigMap job-attempt already exists")
     decision = decide(NEW, observed(STRANGER, pod(STRANGER), outcomes=taken), NOW)
     assert not [action for action in decision.actions if not isinstance(action, CreateConfigMap)]
     assert decision.status is not None

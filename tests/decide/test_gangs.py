@@ -102,7 +102,7 @@ def test_one_that_was_turned_down_is_waited_for_and_nothing_else_is_done() -> No
 def test_a_name_that_somebody_has_is_told_and_tried_again_until_it_is_free() -> None:
     world = world_of({"runtime": "tensorflow"})
     world.step(acts=0)
-    world.name_taken = "Service job exists already: it is not this Framework's"
+    world.name_taken = "Service job already exists: it does not belong to this Framework"
     world.postponed["job"] = at(1)
     world.step()
     condition = world.status.condition(ConditionType.NAME_TAKEN)

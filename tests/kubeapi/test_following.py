@@ -72,7 +72,7 @@ async def following_of(script: Script, **options: Any) -> AsyncIterator[Followed
             transport,
             resources.PODS,
             receive=lambda news: followed.news.append(told(news)),
-            troubled=followed.troubles.append,
+            on_error=followed.troubles.append,
             randomness=lambda: 1.0,
             sleep=followed.sleep,
             **options,

@@ -90,7 +90,7 @@ async def following(
         transport,
         resource,
         receive=view.receive,
-        troubled=view.troubles.append,
+        on_error=view.troubles.append,
         sleep=lambda _: asyncio.sleep(0.01),
         **options,
     )

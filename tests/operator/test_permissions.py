@@ -66,7 +66,7 @@ def meet(place: Place, group: str) -> None:
     workers = role(tasks=2, life=FOREVER, retry={"maxRetryCount": 1})
     submit(place, framework("meets", workers, group=group, annotations=asked))
     told = place.wait_for_condition("meets", "NameTaken", group)["message"]
-    assert told.startswith("Service meets exists already"), told
+    assert told.startswith("Service meets already exists"), told
     assert not place.config_maps("meets"), "an attempt without names is not begun"
     place.client.delete(place.path("services", "meets")).expect(200)
     first = place.wait_for("the gang", lambda: members(place))

@@ -163,7 +163,7 @@ class Cluster:
             now=now or (lambda: datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=self.world.now)),
             sleep=sleep,
             jitter=jitter,
-            troubled=self.troubles.append,
+            on_error=self.troubles.append,
         )
         self.electors.append(made)
         return made

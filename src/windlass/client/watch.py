@@ -45,7 +45,7 @@ async def watch_objects(
     """What there is and what changes, for ever. Raises ApiError where it is hopeless to ask again."""
     seen: asyncio.Queue[News | Exception] = asyncio.Queue()
 
-    def troubled(error: ApiError) -> None:
+    def on_error(error: ApiError) -> None:
         if is_hopeless(error):
             seen.put_nowait(error)
 
@@ -61,7 +61,7 @@ async def watch_objects(
         label_selector=label_selector,
         field_selector=field_selector,
         receive=seen.put_nowait,
-        troubled=troubled,
+        on_error=on_error,
     )
     work = asyncio.create_task(follower.run())
     work.add_done_callback(ended)

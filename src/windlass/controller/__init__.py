@@ -1,5 +1,6 @@
-"""The controller's engine: what wakes, what is known, and what carries a decision out.
+"""The controller: watches Frameworks, runs `decide`, stores statuses and performs actions.
 
-Queue, cache and executor talk to the world through a port (a Protocol) and get the time as an argument; nothing here
-knows HTTP, and nothing here decides. The Simulation runs these very files on a virtual clock.
+`engine` has the queue, cache and executor, which use a port (a Protocol) and get the time as an argument, so that the
+Simulation runs them on a virtual clock. `leader` has leader election, `observe` events, metrics and logs. Decisions are
+made in `windlass.decide` only.
 """

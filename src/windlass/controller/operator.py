@@ -1,4 +1,4 @@
-"""The controller: waits for its turn to lead, leads, and steps down."""
+"""One replica of the controller: acquires the lease, leads, and releases the lease."""
 
 import asyncio
 import contextlib
@@ -10,11 +10,11 @@ from windlass import __version__
 from windlass.controller.engine.actions import ChoosePorts
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.informers import HistoryError
-from windlass.controller.engine.lease_guard import Gate, always_open
+from windlass.controller.engine.lease_guard import LeaseGuard, unrestricted
 from windlass.controller.leader.election import Timings
 from windlass.controller.leader.lease import Elector, LostError
 from windlass.controller.leader.server_clock import ServerClock
-from windlass.controller.leader.session import Term
+from windlass.controller.leader.session import LeaderSession, new_session
 from windlass.controller.observe import endpoints
 from windlass.controller.observe.events import Recorder
 from windlass.controller.observe.metrics import CONTENT_TYPE, Metrics
@@ -29,14 +29,14 @@ from windlass.model.settings import Settings
 log = logging.getLogger(__name__)
 
 FIELD_MANAGER = "windlass"
-STEP_DOWN_SEC = 5.0
-"""For so long passes may come to their end when the controller is asked to stop."""
-LAST_WORDS_SEC = 2.0
-"""For so long events may still be posted."""
+FINISH_SEC = 5.0
+"""Time for running passes to end when the controller stops."""
+FLUSH_EVENTS_SEC = 2.0
+"""Time to post the remaining events when the controller stops."""
 
 
 class Operator:
-    """One replica, from its start to its stop."""
+    """One replica, from start to stop."""
 
     def __init__(
         self,
@@ -53,12 +53,12 @@ class Operator:
         clock = self._clock = ServerClock(machine_clock)
         self._identity = identity
         self._lease_namespace = settings.lease_namespace or access.namespace
-        self._term: Term | None = None
+        self._session: LeaderSession | None = None
         self._metrics = Metrics(
             clock,
             frameworks=self._frameworks,
             queue_depth=self._queue_depth,
-            is_leader=lambda: self._term is not None,
+            is_leader=lambda: self._session is not None,
         )
         user_agent = f"windlass-controller/{__version__} ({identity})"
         self._transport = Transport(
@@ -66,17 +66,17 @@ class Operator:
             user_agent=user_agent,
             rate_limit=_rate_limit(settings),
             observe=self._metrics.observe_request,
-            hear_time=clock.heard,
+            on_date=clock.record_date,
         )
-        # A lease that waits behind a thousand pods is a lease that is lost.
+        # The lease has a transport of its own, so that its renewal does not wait behind other requests.
         self._lease_transport = Transport(
             access,
             user_agent=user_agent,
             observe=self._metrics.observe_request,
-            hear_time=clock.heard,
+            on_date=clock.record_date,
         )
         self._recorder = (
-            Recorder(self._transport.send, clock, instance=identity, count=self._metrics.event)
+            Recorder(self._transport.send, clock, instance=identity, count=self._metrics.on_event)
             if settings.events
             else None
         )
@@ -85,37 +85,37 @@ class Operator:
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until it is asked to stop. Raises what it cannot go on after."""
-        async with self._transport, self._lease_transport, self._answering(), self._recording():
+        """Run until `stop` is set. Raise errors that cannot be retried."""
+        async with self._transport, self._lease_transport, self._serving_endpoints(), self._posting_events():
             while not stop.is_set():
                 if not self._settings.leader_election:
                     await self._lead(None, stop)
                     continue
                 elector = self._new_elector()
-                if await _is_first(elector.acquire(), stop):
+                if await _ends_before_stop(elector.acquire(), stop):
                     await self._lead(elector, stop)
                 else:
-                    # There may be a claim under way whose answer nobody has waited for.
+                    # A claim may have been sent whose answer was not awaited.
                     await elector.release()
 
     async def _lead(self, elector: Elector | None, stop: asyncio.Event) -> None:
-        """One term, until it is lost or the controller stops."""
-        gate = always_open()
+        """Lead until the lease is lost or the controller stops."""
+        guard = unrestricted()
         if elector is not None:
-            gate = Gate()
-            gate.open(elector)
-        log.info("leading", extra={"identity": self._identity})
-        term = self._term = Term(
+            guard = LeaseGuard()
+            guard.grant(elector)
+        log.info("started leading", extra={"identity": self._identity})
+        session = self._session = new_session(
             self._settings,
             self._transport,
-            gate,
+            guard,
             self._observers,
             self._clock,
-            field_manager=self._manager(),
+            field_manager=self._field_manager(),
             choose_ports=self._choose_ports,
         )
         tasks = {
-            asyncio.create_task(term.run()),
+            asyncio.create_task(session.run()),
             asyncio.create_task(stop.wait()),
             asyncio.create_task(elector.keep() if elector is not None else asyncio.Event().wait()),
         }
@@ -123,33 +123,33 @@ class Operator:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if stop.is_set():
-                await term.finish(STEP_DOWN_SEC)
+                await session.finish(FINISH_SEC)
             for task in done:
                 task.result()
         except LostError as lost:
             is_lost = True
-            log.warning("not leading any more: %s", lost)
+            log.warning("stopped leading: %s", lost)
         except HistoryError as error:
-            log.warning("everything is looked at afresh: %s", error)
+            log.warning("listing all objects again: %s", error)
         finally:
-            gate.close()
-            self._term = None
+            guard.revoke()
+            self._session = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            # A request that was cut short may still arrive: then the lease has to run out by itself.
-            if elector is not None and not is_lost and not term.was_cut_short:
+            # The API server may still process a cancelled request. Then the lease must expire instead.
+            if elector is not None and not is_lost and not session.was_interrupted:
                 await elector.release()
 
-    def _manager(self) -> str:
-        """Two installations that do not know of each other are told apart, and do not both go on (A8)."""
+    def _field_manager(self) -> str:
+        """Return a name that differs between installations, so that they detect each other (A8)."""
         return f"{FIELD_MANAGER}-{self._lease_namespace}" if self._settings.leader_election else FIELD_MANAGER
 
     def _new_elector(self) -> Elector:
         settings = self._settings
 
-        def troubled(error: ApiError) -> None:
-            log.warning("the lease cannot be had: %s", error)
+        def on_error(error: ApiError) -> None:
+            log.warning("cannot acquire or renew the lease: %s", error)
 
         return Elector(
             self._lease_transport.send,
@@ -164,13 +164,13 @@ class Operator:
             monotonic=self._clock.monotonic,
             now=self._clock.now,
             sleep=asyncio.sleep,
-            troubled=troubled,
+            on_error=on_error,
         )
 
-    # What others see of it
+    # Endpoints and events
 
     @contextlib.asynccontextmanager
-    async def _answering(self) -> AsyncIterator[None]:
+    async def _serving_endpoints(self) -> AsyncIterator[None]:
         listener = self._settings.metrics_listener
         host, port = (listener.host, listener.port) if listener is not None else ("", None)
         async with endpoints.serving(
@@ -179,37 +179,38 @@ class Operator:
             metrics=self._metrics.exposition,
             content_type=CONTENT_TYPE,
             alive=lambda: "",
-            ready=self._trouble,
+            ready=self._not_ready_reason,
         ) as listening:
             if listening is not None:
-                log.info("serving", extra={"address": f"{host or '0.0.0.0'}:{listening}"})  # noqa: S104
+                address = f"{host or '0.0.0.0'}:{listening}"  # noqa: S104
+                log.info("serving metrics and health checks", extra={"address": address})
             yield
 
     @contextlib.asynccontextmanager
-    async def _recording(self) -> AsyncIterator[None]:
+    async def _posting_events(self) -> AsyncIterator[None]:
         if self._recorder is None:
             yield
             return
         posting = asyncio.create_task(self._recorder.run())
         try:
             yield
-            await self._recorder.flush(LAST_WORDS_SEC)
+            await self._recorder.flush(FLUSH_EVENTS_SEC)
         finally:
             posting.cancel()
             await asyncio.gather(posting, return_exceptions=True)
 
-    def _trouble(self) -> str:
-        """One that waits for its turn is as ready as can be."""
-        return "" if self._term is None else self._term.trouble
+    def _not_ready_reason(self) -> str:
+        """Return an empty string for a replica that waits for the lease: it is ready."""
+        return "" if self._session is None else self._session.not_ready_reason
 
     def _frameworks(self) -> Iterable[Framework]:
-        if self._term is None:
+        if self._session is None:
             return ()
-        cache = self._term.cache
+        cache = self._session.cache
         return [found for key in cache.keys() if (found := cache.framework(key)) is not None]  # noqa: SIM118
 
     def _queue_depth(self) -> int:
-        return 0 if self._term is None else len(self._term.queue)
+        return 0 if self._session is None else len(self._session.queue)
 
 
 def _rate_limit(settings: Settings) -> RateLimit | None:
@@ -218,8 +219,8 @@ def _rate_limit(settings: Settings) -> RateLimit | None:
     return RateLimit(settings.kube_client_qps, settings.client_burst)
 
 
-async def _is_first(acquiring: Coroutine[None, None, None], stop: asyncio.Event) -> bool:
-    """Whether it came to its end before the stop."""
+async def _ends_before_stop(acquiring: Coroutine[None, None, None], stop: asyncio.Event) -> bool:
+    """Whether the coroutine has ended before `stop` is set. It is cancelled otherwise."""
     acquired = asyncio.create_task(acquiring)
     tasks = {acquired, asyncio.create_task(stop.wait())}
     try:

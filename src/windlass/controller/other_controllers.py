@@ -1,8 +1,8 @@
-"""Who else writes the statuses that we write (A8), told by what the API server notes down about every writer.
+"""Detects other controllers that write the status of a Framework (A8), by its managedFields.
 
-The reference controller that ran here before us has left its name in every Framework, so a name says little. One that
-shows up, or writes again, after we first saw the Framework is still at work. Only times that the server wrote are
-compared, and only with one another: nobody's clock matters.
+A controller that ran here earlier has left its name in every Framework, so the name alone means little. A controller
+whose name appears, or whose time changes, after the Framework was first seen is still running. Only times that the API
+server wrote are compared with each other.
 """
 
 from collections.abc import Iterable
@@ -10,26 +10,26 @@ from datetime import UTC, datetime
 
 from windlass.wire.codec import StatusWriter
 
-PEOPLE = "kubectl"
-"""A status that somebody edits by hand makes nobody a controller."""
-_EVER = datetime.min.replace(tzinfo=UTC)
+MANUAL_MANAGER = "kubectl"
+"""Prefix of field managers of users, who may edit a status by hand."""
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
-class Rivals:
-    def __init__(self, ours: str) -> None:
-        self._ours = ours
-        self._past: dict[str, dict[str, datetime]] = {}
-        """By UID of the Framework: who had written its status when we first saw it, and when."""
+class OtherControllers:
+    def __init__(self, field_manager: str) -> None:
+        self._field_manager = field_manager
+        self._first_seen: dict[str, dict[str, datetime]] = {}
+        """The writers of the status when the Framework was first seen and their times, by the Framework's UID."""
 
-    def among(self, uid: str, writers: Iterable[StatusWriter]) -> str:
-        """The name of another controller that has written since, or nothing."""
+    def detect(self, uid: str, writers: Iterable[StatusWriter]) -> str:
+        """Return the name of another controller that has written since the first call, or an empty string."""
         others = {
-            writer.manager: writer.time or _EVER
+            writer.manager: writer.time or _NEVER
             for writer in writers
-            if writer.manager != self._ours and not writer.manager.startswith(PEOPLE)
+            if writer.manager != self._field_manager and not writer.manager.startswith(MANUAL_MANAGER)
         }
-        past = self._past.setdefault(uid, others)
-        return next((name for name, time in others.items() if time > past.get(name, _EVER)), "")
+        first_seen = self._first_seen.setdefault(uid, others)
+        return next((name for name, time in others.items() if time > first_seen.get(name, _NEVER)), "")
 
     def forget(self, uid: str) -> None:
-        self._past.pop(uid, None)
+        self._first_seen.pop(uid, None)

@@ -81,7 +81,7 @@ class Follower:
         label_selector: str = "",
         field_selector: str = "",
         receive: Callable[[News], None],
-        troubled: Callable[[ApiError], None] = _ignore,
+        on_error: Callable[[ApiError], None] = _ignore,
         page_size: int = PAGE_SIZE,
         randomness: Callable[[], float] = random.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
@@ -95,7 +95,7 @@ class Follower:
         self._label_selector = label_selector
         self._field_selector = field_selector
         self._receive = receive
-        self._troubled = troubled
+        self._on_error = on_error
         self._page_size = page_size
         self._randomness = randomness
         self._sleep = sleep
@@ -117,7 +117,7 @@ class Follower:
                 await self._overcome(error)
 
     async def _overcome(self, error: ApiError) -> None:
-        self._troubled(error)
+        self._on_error(error)
         is_old_version = isinstance(error, ExpiredError) and self._version
         if not is_old_version:
             self._failures += 1

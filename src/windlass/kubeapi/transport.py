@@ -47,7 +47,7 @@ _READ_BYTES = 2**21
 """A watch event may be larger than a megabyte."""
 
 Observe = Callable[[Request, int, float], None]
-HearTime = Callable[[str, float], None]
+OnDate = Callable[[str, float], None]
 """Is told the `Date` of an answer, and how many seconds after the question it came."""
 
 
@@ -65,7 +65,7 @@ class Transport:
         user_agent: str = "windlass",
         rate_limit: RateLimit | None = None,
         observe: Observe | None = None,
-        hear_time: HearTime | None = None,
+        on_date: OnDate | None = None,
         connections: int = CONNECTIONS,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -73,7 +73,7 @@ class Transport:
         self._user_agent = user_agent
         self._rate_limit = rate_limit
         self._observe = observe or _ignore
-        self._hear_time = hear_time
+        self._on_date = on_date
         self._sleep = sleep
         self._slots = asyncio.Semaphore(connections)
         self._proxy, self._proxy_headers = _proxy(access)
@@ -249,8 +249,8 @@ class Transport:
                 code = response.status
                 if not _is_kubernetes(response):
                     raise NotKubernetesError(f"{request}: {_not_kubernetes(response)}")
-                if self._hear_time is not None and "Date" in response.headers:
-                    self._hear_time(response.headers["Date"], time.monotonic() - began)
+                if self._on_date is not None and "Date" in response.headers:
+                    self._on_date(response.headers["Date"], time.monotonic() - began)
                 if 200 <= code < 300:
                     return response
                 raise errors.from_answer(code, response.headers, await response.read())

@@ -16,7 +16,7 @@ from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.port import (
     AlreadyExistsError,
     ConflictError,
-    Emptied,
+    DeletedPods,
     Listed,
     NotFoundError,
     RefusedError,
@@ -221,7 +221,7 @@ class ApiServer:
 
     def delete_pods_of_attempt(
         self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str
-    ) -> Emptied:
+    ) -> DeletedPods:
         """A few at a time, in the order of their names; the token is the last name that was dealt with. With a version,
         as one does that knows of nothing newer."""
         owned = [
@@ -238,7 +238,7 @@ class ApiServer:
         first, rest = found[: self.most_deleted_at_once], found[self.most_deleted_at_once :]
         for pod in first:
             self.delete_pod(namespace, pod.name, pod.uid)
-        return Emptied(tuple(first), first[-1].name if rest else "")
+        return DeletedPods(tuple(first), first[-1].name if rest else "")
 
     def list_objects(self, framework: Framework) -> Listed:
         namespace = framework.namespace

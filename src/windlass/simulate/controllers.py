@@ -11,11 +11,11 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from windlass.controller.engine.adaptive_batching import Pace
+from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import ConflictError, Emptied, Listed, PortError, UnansweredError
+from windlass.controller.engine.port import ConflictError, DeletedPods, Listed, PortError, UnansweredError
 from windlass.controller.engine.queue import KeyedQueue
 from windlass.decide import decide, write_coalescing
 from windlass.decide.types import Decision, DeletePod, Reason, Rules
@@ -146,8 +146,8 @@ class SimulatedPort:
 
     async def delete_pods_of_attempt(
         self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
-    ) -> Emptied:
-        def delete() -> Emptied:
+    ) -> DeletedPods:
+        def delete() -> DeletedPods:
             if (conduct := self._judge()) is not None:
                 for dependent in self._server.dependents_of(config_map_uid):
                     if isinstance(dependent, PodView):
@@ -156,7 +156,7 @@ class SimulatedPort:
                 namespace, config_map_uid, continue_token, not_older_than
             )
 
-        answer: Emptied = await _one(self._request("delete_pods_of_attempt", None, delete))
+        answer: DeletedPods = await _one(self._request("delete_pods_of_attempt", None, delete))
         return answer
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None:
@@ -187,7 +187,7 @@ class SimulatedPort:
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self.reasons.extend((framework.name, reason) for reason in reasons)
 
-    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
+    def report_failure(self, framework: Framework, action: str, error: PortError) -> None:
         """Nobody listens."""
 
 
@@ -217,8 +217,8 @@ class SimulatedController:
         self.cache = Cache()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
         self._clock = VirtualClock(timeline)
-        pace = Pace() if pods_at_a_time is None else Pace(at_first=pods_at_a_time)
-        self._executor = Executor(self.port, self.cache, self.queue, self._clock, rules, pace)
+        batching = AdaptiveBatching() if pods_at_a_time is None else AdaptiveBatching(pods_at_a_time)
+        self._executor = Executor(self.port, self.cache, self.queue, self._clock, rules, batching)
         self._passes: dict[FrameworkKey, Coroutine[Requests, list[Any], None]] = {}
         self.is_alive = True
         self.is_leader = False

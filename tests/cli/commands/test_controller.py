@@ -374,7 +374,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         )
     assert (code, out) == (1, "")
     (line,) = errors.splitlines()
-    assert f"cannot be served on 127.0.0.1, port {port}" in line
+    assert f"cannot serve on 127.0.0.1, port {port}" in line
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -396,7 +396,10 @@ def test_while_it_waits_for_a_server_it_can_be_stopped(tmp_path: Path, number: s
                 _, errors = run.communicate(timeout=PATIENCE_SECONDS)
             finally:
                 run.kill()
-    assert (said["level"], said["message"].startswith("the lease cannot be had: ")) == ("warning", True)
+    assert (said["level"], said["message"].startswith("cannot acquire or renew the lease: ")) == (
+        "warning",
+        True,
+    )
     assert run.returncode == 0
     assert "Traceback" not in errors
 

@@ -23,9 +23,9 @@ from tests.controller.ports import (
     with_version,
 )
 
-from windlass.controller.engine.api_port import STANDSTILL_SEC, NoStatusError
+from windlass.controller.engine.api_port import NO_STATUS_RETRY_SEC, NoStatusError
 from windlass.controller.engine.port import (
-    DELETED_AT_ONCE,
+    MAX_PODS_PER_DELETE,
     AlreadyExistsError,
     ConflictError,
     NotFoundError,
@@ -132,7 +132,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             lambda port: port.delete_pods_of_attempt("team", "cm-1", ""),
             [page()],
             "DELETE /api/v1/namespaces/team/pods",
-            {"labelSelector": "windlass.dev/attempt=cm-1", "limit": str(DELETED_AT_ONCE)},
+            {"labelSelector": "windlass.dev/attempt=cm-1", "limit": str(MAX_PODS_PER_DELETE)},
             OPTIONS,
             JSON,
             id="delete the pods of an attempt",
@@ -152,7 +152,7 @@ OPTIONS: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
             "DELETE /api/v1/namespaces/team/pods",
             {
                 "labelSelector": "windlass.dev/attempt=cm-1",
-                "limit": str(DELETED_AT_ONCE),
+                "limit": str(MAX_PODS_PER_DELETE),
                 "continue": "token",
             },
             OPTIONS,
@@ -276,7 +276,7 @@ not_answers = pytest.mark.parametrize("answer", [b"<html>", b"[]", b'{"metadata"
 )
 def test_an_answer_that_cannot_be_read_is_none(act: Act, answer: bytes) -> None:
     """It may have been done: whoever asked has to look."""
-    with pytest.raises(UnansweredError, match="the answer cannot be read"):
+    with pytest.raises(UnansweredError, match="invalid response from the API server"):
         Bench(answer).run(act)
 
 
@@ -299,7 +299,7 @@ def test_a_pod_whose_answer_cannot_be_read_may_be_there(answer: bytes) -> None:
     ],
 )
 def test_a_list_of_what_cannot_be_read_is_none(act: Act, answers: list[Answer]) -> None:
-    with pytest.raises(UnansweredError, match="the answer cannot be read"):
+    with pytest.raises(UnansweredError, match="invalid response from the API server"):
         Bench(*answers).run(act)
 
 
@@ -370,7 +370,7 @@ def test_a_framework_without_a_status_subresource_stands_still_and_is_asked_abou
         f"PATCH {FRAMEWORKS}/job/status",
         f"GET {FRAMEWORKS}/job",
     ]
-    bench.seconds += STANDSTILL_SEC - 0.1
+    bench.seconds += NO_STATUS_RETRY_SEC - 0.1
     with pytest.raises(NoStatusError):
         bench.run(store)
     assert len(bench.sent) == 2, "nothing is asked meanwhile"
@@ -379,7 +379,7 @@ def test_a_framework_without_a_status_subresource_stands_still_and_is_asked_abou
     with pytest.raises(NoStatusError):
         bench.run(store)
     assert bench.heard == 2 * [("status is missing", CONTROLLER_GROUP)], "once for each period"
-    bench.seconds += STANDSTILL_SEC
+    bench.seconds += NO_STATUS_RETRY_SEC
     bench.run(store)
     bench.run(store)
     assert bench.heard[2:] == 2 * [("stored", "17", "18")]

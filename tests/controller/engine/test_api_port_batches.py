@@ -17,8 +17,8 @@ from tests.controller.ports import (
     with_version,
 )
 
-from windlass.controller.engine.api_port import AT_A_TIME
-from windlass.controller.engine.lease_guard import Gate, NotLeadingError, always_open
+from windlass.controller.engine.api_port import MAX_PARALLEL_REQUESTS
+from windlass.controller.engine.lease_guard import LeaseGuard, NotLeadingError, unrestricted
 from windlass.controller.engine.port import PortError, RefusedError, UnansweredError
 from windlass.decide.types import DeletePod, Reason, ReasonKind
 from windlass.kubeapi.requests import Request
@@ -34,7 +34,7 @@ def pod(index: int) -> Json:
 def test_the_pods_of_an_attempt_are_told_as_they_were_found() -> None:
     answer = page(with_version(pod(0), "a", "5"), with_version(pod(1), "b", "6"), token="more")  # noqa: S106
     emptied = Bench(answer).run(lambda port: port.delete_pods_of_attempt("team", "cm-1", ""))
-    assert [found.uid for found in emptied.found] == ["a", "b"]
+    assert [found.uid for found in emptied.pods] == ["a", "b"]
     assert emptied.continue_token == "more"  # noqa: S105
 
 
@@ -42,7 +42,7 @@ def test_pods_whose_place_the_server_has_forgotten_are_deleted_from_the_beginnin
     bench = Bench(failure(410, "Expired"), page(with_version(pod(0), "a", "5")))
     emptied = bench.run(lambda port: port.delete_pods_of_attempt("team", "cm-1", "old"))
     assert ["continue" in dict(request.query) for request in bench.sent] == [True, False]
-    assert [found.uid for found in emptied.found] == ["a"]
+    assert [found.uid for found in emptied.pods] == ["a"]
 
 
 def test_an_expiry_of_nothing_is_a_refusal() -> None:
@@ -66,7 +66,7 @@ class Crowd(Bench):
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self.under_way.append((request, answer))
         self.most = max(self.most, len(self.under_way))
-        is_full = len(self.under_way) >= AT_A_TIME or len(self.sent) == self.count
+        is_full = len(self.under_way) >= MAX_PARALLEL_REQUESTS or len(self.sent) == self.count
         if is_full:
             asyncio.get_running_loop().call_soon(self._answer)
         return await answer
@@ -86,13 +86,13 @@ class Crowd(Bench):
                 answer.set_result(with_version(pod(index), f"uid-{index}", str(100 + index)))
 
 
-COUNT = 2 * AT_A_TIME + 7
+COUNT = 2 * MAX_PARALLEL_REQUESTS + 7
 
 
 def test_pods_are_created_together_but_not_all_and_answered_in_their_order() -> None:
     crowd = Crowd(COUNT)
     outcomes = crowd.run(lambda port: port.create_pods("team", [pod(index) for index in range(COUNT)]))
-    assert crowd.most == AT_A_TIME
+    assert crowd.most == MAX_PARALLEL_REQUESTS
     assert len(crowd.sent) == COUNT
     expected = [None if index % 10 == 3 else f"uid-{index}" for index in range(COUNT)]
     assert [getattr(outcome, "uid", None) for outcome in outcomes] == expected
@@ -103,7 +103,7 @@ def test_pods_are_deleted_together_but_not_all_and_answered_in_their_order() -> 
     crowd = Crowd(COUNT)
     deletions = [DeletePod(f"job-worker-{index}", f"uid-{index}") for index in range(COUNT)]
     outcomes = crowd.run(lambda port: port.delete_pods("team", deletions))
-    assert crowd.most == AT_A_TIME
+    assert crowd.most == MAX_PARALLEL_REQUESTS
     expected = [UnansweredError if index % 10 == 3 else type(None) for index in range(COUNT)]
     assert [type(outcome) for outcome in outcomes] == expected
 
@@ -153,13 +153,13 @@ class Ending:
         return TIMEOUT - 0.1
 
 
-def ending() -> Gate:
-    gate = Gate()
-    gate.open(Ending())
-    return gate
+def ending() -> LeaseGuard:
+    guard = LeaseGuard()
+    guard.grant(Ending())
+    return guard
 
 
-@pytest.mark.parametrize("gate", [Gate(), ending()], ids=["not leading", "not for long"])
+@pytest.mark.parametrize("guard", [LeaseGuard(), ending()], ids=["not leading", "not for long"])
 @pytest.mark.parametrize(
     "act",
     [
@@ -172,16 +172,16 @@ def ending() -> Gate:
         lambda port: port.list_objects(JOB),
     ],
 )
-def test_nothing_is_sent_that_may_outlive_the_lease(act: Act, gate: Gate) -> None:
-    bench = Bench(gate=gate)
+def test_nothing_is_sent_that_may_outlive_the_lease(act: Act, guard: LeaseGuard) -> None:
+    bench = Bench(guard=guard)
     with pytest.raises(NotLeadingError):
         bench.run(act)
     assert bench.sent == []
 
 
-@pytest.mark.parametrize("gate", [Gate(), ending()], ids=["not leading", "not for long"])
-def test_no_pod_is_created_or_deleted_that_may_outlive_the_lease(gate: Gate) -> None:
-    bench = Bench(gate=gate)
+@pytest.mark.parametrize("guard", [LeaseGuard(), ending()], ids=["not leading", "not for long"])
+def test_no_pod_is_created_or_deleted_that_may_outlive_the_lease(guard: LeaseGuard) -> None:
+    bench = Bench(guard=guard)
     created = bench.run(lambda port: port.create_pods("team", [POD, POD]))
     deleted = bench.run(lambda port: port.delete_pods("team", [DeletePod("a", "b")]))
     assert [type(outcome) for outcome in (*created, *deleted)] == 3 * [NotLeadingError]
@@ -190,14 +190,14 @@ def test_no_pod_is_created_or_deleted_that_may_outlive_the_lease(gate: Gate) -> 
 
 def test_the_lease_is_looked_at_before_each_request_and_not_once_for_all() -> None:
     """It ends in the middle of a gang."""
-    gate = always_open()
-    bench = Bench(*[with_version(POD, "uid", "5")] * AT_A_TIME, gate=gate)
+    guard = unrestricted()
+    bench = Bench(*[with_version(POD, "uid", "5")] * MAX_PARALLEL_REQUESTS, guard=guard)
     counted = bench.send
 
     async def send(request: Request, timeout: float) -> bytes:
         answer = await counted(request, timeout)
         if len(bench.sent) == 3:
-            gate.close()
+            guard.revoke()
         return answer
 
     bench.port._send = send

@@ -74,7 +74,7 @@ def test_a_service_of_an_earlier_attempt_is_taken_as_it_is() -> None:
 )
 def test_a_service_of_somebody_else_is_not_taken(metadata: Json) -> None:
     """Nor one that is not going to stay. The garbage collector sees to what an earlier Framework has left."""
-    with pytest.raises(AlreadyExistsError, match="it is not this Framework's"):
+    with pytest.raises(AlreadyExistsError, match="it does not belong to this Framework"):
         create_service(Bench(THERE, found(**metadata)))
 
 

@@ -56,10 +56,10 @@ def departed_in(cache: Cache, key: FrameworkKey = KEY, now: datetime = NOW) -> s
 
 def test_a_framework_that_goes_and_leaves_objects_has_departed() -> None:
     cache = populated()
-    assert cache.departed(KEY) is None, "while it is here it is not"
+    assert cache.deleted_framework(KEY) is None, "while it is here it is not"
     assert cache.remove_framework(GONE)
     assert cache.framework(KEY) is None
-    left = cache.departed(KEY)
+    left = cache.deleted_framework(KEY)
     assert left is OLD, "as it was last known, with its status"
     assert departed_in(cache) == {"old"}
 
@@ -67,7 +67,7 @@ def test_a_framework_that_goes_and_leaves_objects_has_departed() -> None:
 def test_a_framework_that_a_list_does_not_show_has_departed_too() -> None:
     cache = populated()
     assert cache.replace_frameworks([], "20") == {KEY}
-    assert cache.departed(KEY) is OLD
+    assert cache.deleted_framework(KEY) is OLD
 
 
 def test_a_framework_that_was_made_anew_has_departed_too() -> None:
@@ -83,15 +83,15 @@ def test_a_framework_that_leaves_nothing_is_forgotten_at_once() -> None:
     cache = Cache()
     cache.put_framework(OLD)
     cache.remove_framework(GONE)
-    assert cache.departed(KEY) is None
-    assert cache.record_of(OLD) is None
+    assert cache.deleted_framework(KEY) is None
+    assert cache.expectations_for(OLD) is None
 
 
 def test_a_framework_that_cannot_be_read_any_more_has_not_departed() -> None:
     cache = populated()
-    cache.lose_sight_of(KEY)
+    cache.invalidate(KEY)
     assert cache.framework(KEY) is None
-    assert cache.departed(KEY) is None
+    assert cache.deleted_framework(KEY) is None
     assert departed_in(cache) == set()
     assert cache.put_framework(job(resource_version="6")), "nor is it buried"
     assert set(cache.observe(KEY, NOW, 0.0).pods) == {"job-worker-0", "job-worker-1"}
@@ -99,10 +99,10 @@ def test_a_framework_that_cannot_be_read_any_more_has_not_departed() -> None:
 
 def test_one_that_was_out_of_sight_and_is_gone_has_departed() -> None:
     cache = populated()
-    cache.lose_sight_of(KEY)
-    assert cache.remove_out_of_sight(KEY)
-    assert cache.departed(KEY) is OLD, "as it could be read last"
-    assert not cache.remove_out_of_sight(KEY), "once"
+    cache.invalidate(KEY)
+    assert cache.remove_invalid(KEY)
+    assert cache.deleted_framework(KEY) is OLD, "as it could be read last"
+    assert not cache.remove_invalid(KEY), "once"
 
 
 @pytest.mark.parametrize(("uid", "departed"), [("old", set()), ("new", {"old"})], ids=["mended", "made anew"])
@@ -110,10 +110,10 @@ def test_one_that_was_out_of_sight_departs_when_another_one_comes_into_sight(
     uid: str, departed: set[str]
 ) -> None:
     cache = populated()
-    cache.lose_sight_of(KEY)
+    cache.invalidate(KEY)
     assert cache.put_framework(job(uid, "30"))
     assert departed_in(cache) == departed
-    assert not cache.remove_out_of_sight(KEY), "it has come back"
+    assert not cache.remove_invalid(KEY), "it has come back"
     assert departed_in(cache) == departed
 
 
@@ -132,15 +132,15 @@ def test_one_that_was_out_of_sight_departs_when_a_list_does_not_show_it(
     namespace: str, group: str, unreadable: tuple[FrameworkKey, ...], changed: set[FrameworkKey]
 ) -> None:
     cache = populated()
-    cache.lose_sight_of(KEY)
+    cache.invalidate(KEY)
     assert cache.replace_frameworks([], "30", namespace, group, unreadable) == changed
-    assert cache.departed(KEY) is (OLD if changed else None)
+    assert cache.deleted_framework(KEY) is (OLD if changed else None)
 
 
 def test_one_that_never_could_be_read_leaves_nothing_that_is_known_to_be_its() -> None:
     cache = Cache()
-    cache.lose_sight_of(KEY)
-    assert not cache.remove_out_of_sight(KEY)
+    cache.invalidate(KEY)
+    assert not cache.remove_invalid(KEY)
 
 
 def test_what_happens_to_its_objects_wakes_its_key() -> None:
@@ -148,9 +148,9 @@ def test_what_happens_to_its_objects_wakes_its_key() -> None:
     cache.remove_framework(GONE)
     assert cache.remove_pod(pod(index=0)) == {KEY}
     assert cache.remove_pod(pod(index=1)) == {KEY}
-    assert cache.departed(KEY) is OLD, "its ConfigMap is left"
+    assert cache.deleted_framework(KEY) is OLD, "its ConfigMap is left"
     cache.remove_config_map(config_map())
-    assert cache.departed(KEY) is None
+    assert cache.deleted_framework(KEY) is None
 
 
 @pytest.mark.parametrize("left", ["pods", "ConfigMap"])
@@ -162,7 +162,7 @@ def test_it_is_remembered_while_anything_of_it_is_left(left: str) -> None:
         cache.remove_pod(pod(index=0))
     else:
         cache.replace_pods([], "30")
-    assert cache.departed(KEY) is OLD
+    assert cache.deleted_framework(KEY) is OLD
     assert departed_in(cache) == {"old"}
 
 
@@ -172,12 +172,12 @@ def test_it_is_forgotten_when_only_objects_of_others_are_left(asks: str) -> None
     new = job("new", "30")
     cache.put_framework(new)
     cache.remove_config_map(config_map())
-    cache.created_config_map(new, builders.config_map(new, "cm-new", resource_version="31"))
+    cache.record_created_config_map(new, builders.config_map(new, "cm-new", resource_version="31"))
     assert departed_in(cache) == {"old"}
     cache.remove_pod(pod(index=0))
     cache.remove_pod(pod(index=1))
     if asks == "its own pass":
-        assert cache.departed(KEY) is None
+        assert cache.deleted_framework(KEY) is None
     assert departed_in(cache) == set()
 
 
@@ -186,8 +186,8 @@ def test_the_groups_share_a_place_and_not_their_departed() -> None:
     other = job("other", "6", LAUNCHER_GROUP)
     cache.put_framework(other)
     cache.remove_framework(GONE)
-    assert cache.departed(KEY) is OLD
-    assert cache.departed(key_of(other)) is None
+    assert cache.deleted_framework(KEY) is OLD
+    assert cache.deleted_framework(key_of(other)) is None
     assert departed_in(cache, key_of(other)) == {"old"}, "whoever waits for the name may clear it"
     assert cache.remove_pod(pod()) == {KEY, key_of(other)}
 
@@ -195,10 +195,10 @@ def test_the_groups_share_a_place_and_not_their_departed() -> None:
 def test_what_comes_of_clearing_away_is_recorded_until_the_objects_are_gone() -> None:
     cache = populated()
     cache.remove_framework(GONE)
-    record = cache.record_of(OLD)
+    record = cache.expectations_for(OLD)
     assert record is not None
-    record.deletion_requested("pod-old-0")
-    again = cache.record_of(OLD)
+    record.record_deletion("pod-old-0")
+    again = cache.expectations_for(OLD)
     assert again is record
     assert cache.observe(KEY, NOW, 0.0).outcomes.deletion_requested == {"pod-old-0"}
     cache.remove_pod(pod(index=0))
@@ -207,9 +207,9 @@ def test_what_comes_of_clearing_away_is_recorded_until_the_objects_are_gone() ->
 
 def test_the_record_of_its_life_does_not_outlive_it() -> None:
     cache = populated()
-    living = cache.record_of(OLD)
+    living = cache.expectations_for(OLD)
     assert living is not None
-    living.framework_deletion_requested()
+    living.record_framework_deletion()
     cache.remove_framework(GONE)
     assert not cache.observe(KEY, NOW, 0.0).outcomes.is_framework_deletion_requested
 
@@ -217,12 +217,12 @@ def test_the_record_of_its_life_does_not_outlive_it() -> None:
 def test_a_successor_and_its_predecessor_have_no_record_in_common() -> None:
     cache = populated()
     cache.remove_framework(GONE)
-    clearing = cache.record_of(OLD)
+    clearing = cache.expectations_for(OLD)
     assert clearing is not None
-    clearing.name_taken("taken")
+    clearing.set_name_taken("taken")
     new = job("new", "30")
     cache.put_framework(new)
-    assert cache.record_of(OLD) is None
+    assert cache.expectations_for(OLD) is None
     assert cache.observe(KEY, NOW, 0.0).outcomes.name_taken == ""
 
 
@@ -232,7 +232,7 @@ def test_the_answer_to_a_creation_that_its_end_overtook_is_kept_so_that_it_can_b
     late = msgspec.structs.replace(
         pod(), metadata=msgspec.structs.replace(pod().metadata, uid="late", name="job-worker-2")
     )
-    cache.created_pod(OLD, late, CreatedPod("late", "task", 0))
+    cache.record_created_pod(OLD, late, CreatedPod("late", "task", 0))
     assert "job-worker-2" in cache.observe(KEY, NOW, 0.0).pods
 
 
@@ -240,13 +240,13 @@ def test_the_answer_to_a_store_that_its_end_overtook_says_that_it_is_gone() -> N
     """Nothing may be created for it any more, though its objects are still being cleared away."""
     cache = populated()
     cache.remove_framework(GONE)
-    assert not cache.stored(job(resource_version="15"))
+    assert not cache.record_stored(job(resource_version="15"))
     assert cache.framework(KEY) is None
 
 
 def test_a_rival_of_the_departed_is_not_one_of_its_successor() -> None:
     cache = populated()
-    cache.compete(KEY, "frameworkcontroller")
+    cache.set_other_controller(KEY, "frameworkcontroller")
     assert cache.observe(KEY, NOW, 0.0).other_controller == "frameworkcontroller"
     cache.remove_framework(GONE)
     cache.put_framework(job("new", "30"))
@@ -256,21 +256,21 @@ def test_a_rival_of_the_departed_is_not_one_of_its_successor() -> None:
 @pytest.mark.parametrize("rival", ["", "frameworkcontroller"])
 def test_whoever_stores_beside_a_rival_has_told_of_it(rival: str) -> None:
     cache = populated()
-    cache.stored(job(resource_version="11"))
+    cache.record_stored(job(resource_version="11"))
     if rival:
-        cache.compete(KEY, rival)
+        cache.set_other_controller(KEY, rival)
     assert not cache.observe(KEY, NOW, 0.0).is_other_controller_reported, (
         "what was stored before says nothing of it"
     )
-    assert cache.stored(job(resource_version="12"))
+    assert cache.record_stored(job(resource_version="12"))
     assert cache.observe(KEY, NOW, 0.0).is_other_controller_reported == bool(rival)
 
 
 def test_what_was_told_of_a_rival_of_the_departed_was_not_told_to_its_successor() -> None:
     cache = populated()
-    cache.compete(KEY, "frameworkcontroller")
-    cache.stored(job(resource_version="12"))
+    cache.set_other_controller(KEY, "frameworkcontroller")
+    cache.record_stored(job(resource_version="12"))
     cache.remove_framework(GONE)
     cache.put_framework(job("new", "30"))
-    cache.compete(KEY, "frameworkcontroller")
+    cache.set_other_controller(KEY, "frameworkcontroller")
     assert not cache.observe(KEY, NOW, 0.0).is_other_controller_reported

@@ -6,7 +6,7 @@ import pytest
 from builders import at
 from tests.controller.benches import Bench
 
-from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE, STORES_REMEMBERED
+from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY, STORE_SAMPLES
 from windlass.controller.engine.port import ConflictError, UnansweredError
 from windlass.decide.builder import MAX_REPORTED_FAILURES
 from windlass.decide.types import ReasonKind
@@ -29,11 +29,11 @@ def running(*roles: object, **spec: object) -> Bench:
     bench.show()
     bench.set_phases("Running")
     bench.run()
-    bench.wait(SHORTEST_PATIENCE)
+    bench.wait(MIN_STATUS_DELAY)
     assert "store AttemptRunning" in bench.run()
     bench.port.reasons.clear()
-    for _ in range(STORES_REMEMBERED):
-        bench.executor._pace.stored_in(SLOW, bench.seconds)
+    for _ in range(STORE_SAMPLES):
+        bench.executor._batching.record_store(SLOW, bench.seconds)
     return bench
 
 

@@ -9,7 +9,7 @@ import pytest
 from builders import NOW
 from tests.controller.benches import Bench, RecordingPort
 
-from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE
+from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import MAX_SLEEP, SETTLE_PER_TASK, Executor
 from windlass.controller.engine.port import (
@@ -100,7 +100,7 @@ def test_a_change_that_leads_to_no_action_waits_for_others_but_not_for_long() ->
     bench = prepared()
     assert bench.run() == []
     assert bench.state is State.ATTEMPT_PREPARING
-    assert bench.queue.next_time() == bench.seconds + SHORTEST_PATIENCE
+    assert bench.queue.next_time() == bench.seconds + MIN_STATUS_DELAY
     bench.wait(0.3)
     bench.set_phases("Running")
     assert bench.run() == [], "still gathering, from the first change on"
@@ -463,7 +463,7 @@ def test_a_refusal_that_concerns_all_does_not_begin_anew_with_each_name() -> Non
         bench.wait(0.1)
         tried += creations(bench.run())
     assert tried < 400, "in a minute"
-    assert "pods: RefusedError" in bench.port.failures, "and somebody is told why nothing happens"
+    assert "create pods: RefusedError" in bench.port.failures, "and somebody is told why nothing happens"
 
 
 @pytest.mark.parametrize("error", [None, UnansweredError(), RefusedError(ApiFailure(403, "Forbidden", "no"))])

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from builders import NOW, at
 
-from windlass.controller.engine.adaptive_batching import AIM_SEC, FEWEST, Pace
+from windlass.controller.engine.adaptive_batching import MIN_BATCH, TARGET_BATCH_SEC, AdaptiveBatching
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey, key_of
@@ -33,7 +33,7 @@ A_MOMENT = 0.1
 class Bench:
     """A server that takes as long for a slice as a pass may take, and notes what it is asked for; the clock besides."""
 
-    def __init__(self, tasks: int, at_a_time: int = FEWEST, store_seconds: float = 0.0) -> None:
+    def __init__(self, tasks: int, at_a_time: int = MIN_BATCH, store_seconds: float = 0.0) -> None:
         self.store_seconds = store_seconds
         self.log: list[str] = []
         self.seconds = 0.0
@@ -44,7 +44,7 @@ class Bench:
         self.key = key_of(framework)
         self.cache.put_framework(framework)
         port = cast("Port", self)
-        self.executor = Executor(port, self.cache, self.queue, self, Rules(), Pace(at_a_time))
+        self.executor = Executor(port, self.cache, self.queue, self, Rules(), AdaptiveBatching(at_a_time))
 
     def now(self) -> datetime:
         return at(self.seconds)
@@ -94,7 +94,7 @@ class Bench:
 
     async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
         self.log.append(f"create {len(manifests)} pods")
-        self.seconds += AIM_SEC
+        self.seconds += TARGET_BATCH_SEC
         return [msgspec.convert(self._stamped(manifest), PodView) for manifest in manifests]
 
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
@@ -102,31 +102,31 @@ class Bench:
 
 
 def test_a_gang_is_created_slice_by_slice_and_stored_when_it_is_complete() -> None:
-    bench = Bench(2 * FEWEST + 20)
+    bench = Bench(2 * MIN_BATCH + 20)
     assert bench.run() == ["create ConfigMap"]
     bench.show_config_map()
     assert bench.run() == [
         "store 0 pods",
-        f"create {FEWEST} pods",
+        f"create {MIN_BATCH} pods",
         "AttemptStarted",
-        f"create {FEWEST} pods",
+        f"create {MIN_BATCH} pods",
         "create 20 pods",
-        f"store {2 * FEWEST + 20} pods",
+        f"store {2 * MIN_BATCH + 20} pods",
     ]
     assert bench.run() == []
 
 
 def test_a_gang_that_takes_long_is_stored_on_the_way() -> None:
-    slices = 2 * int(MIN_GANG_DELAY / AIM_SEC)
-    bench = Bench(slices * FEWEST)
+    slices = 2 * int(MIN_GANG_DELAY / TARGET_BATCH_SEC)
+    bench = Bench(slices * MIN_BATCH)
     bench.run()
     bench.show_config_map()
     log = bench.run()
-    assert log.count(f"create {FEWEST} pods") == slices
+    assert log.count(f"create {MIN_BATCH} pods") == slices
     stores = [entry for entry in log if entry.startswith("store")]
     assert stores[0] == "store 0 pods"
     assert 1 <= len(stores) - 1 <= 2, "as often as it takes longest, and not at each slice"
-    assert all(int(entry.split()[1]) % FEWEST == 0 for entry in stores)
+    assert all(int(entry.split()[1]) % MIN_BATCH == 0 for entry in stores)
 
 
 @pytest.mark.parametrize(("store_seconds", "on_the_way"), [(0.05, 1), (1.0, 0)])
@@ -134,7 +134,7 @@ def test_a_status_that_takes_long_to_store_is_stored_less_often(
     store_seconds: float, on_the_way: int
 ) -> None:
     at_a_time = 400
-    slices = int(1.5 * MIN_GANG_DELAY / AIM_SEC)
+    slices = int(1.5 * MIN_GANG_DELAY / TARGET_BATCH_SEC)
     bench = Bench(slices * at_a_time, at_a_time, store_seconds)
     bench.run()
     bench.show_config_map()

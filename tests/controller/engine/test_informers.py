@@ -1,4 +1,4 @@
-"""What lists and watches say, and what the cache and the hearers make of it."""
+"""What lists and watches say, and what the cache and the handlers make of it."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
@@ -10,9 +10,9 @@ from builders import NOW
 
 from windlass.controller.engine import informers
 from windlass.controller.engine.cache import Cache
-from windlass.controller.engine.informers import Hearers, HistoryError, Informers
+from windlass.controller.engine.informers import HistoryError, InformerHandlers, Informers
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.other_controllers import Rivals
+from windlass.controller.other_controllers import OtherControllers
 from windlass.decide import initial_status
 from windlass.kubeapi.errors import ApiError, UnansweredError
 from windlass.kubeapi.following import Changed, Deleted, Listed, News
@@ -43,13 +43,13 @@ class Following:
         namespace: str,
         label_selector: str,
         receive: Callable[[News], None],
-        troubled: Callable[[ApiError], None],
+        on_error: Callable[[ApiError], None],
     ) -> None:
         self.resource = resource
         self.namespace = namespace
         self.label_selector = label_selector
         self.says = receive
-        self.is_troubled_by = troubled
+        self.on_error = on_error
 
 
 class Bench:
@@ -57,26 +57,26 @@ class Bench:
 
     def __init__(self, namespaces: Sequence[str] = (), wanted: LogObjectSnapshot = EVERYTHING) -> None:
         self.cache = Cache()
-        self.rivals = Rivals(OURS)
+        self.rivals = OtherControllers(OURS)
         self.woken: list[set[FrameworkKey]] = []
         self.gone: list[str] = []
         self.unreadable: list[Unreadable] = []
         self.troubles: list[tuple[str, str]] = []
         self.snapshots: list[str] = []
-        hearers = Hearers(
-            changed=self._changed,
-            gone=lambda framework: self.gone.append(framework.uid),
-            unreadable=self.unreadable.append,
-            troubled=lambda resource, error: self.troubles.append((resource.plural, str(error))),
-            snapshot=self.snapshots.append,
+        handlers = InformerHandlers(
+            on_change=self._changed,
+            on_deletion=lambda framework: self.gone.append(framework.uid),
+            on_invalid=self.unreadable.append,
+            on_error=lambda resource, error: self.troubles.append((resource.plural, str(error))),
+            write_snapshot=self.snapshots.append,
         )
         self.informers = Informers(
             cast("Transport", None),
             self.cache,
             self.rivals,
-            hearers,
+            handlers,
             namespaces=namespaces,
-            wanted_snapshots=wanted,
+            snapshot_settings=wanted,
         )
 
     def _changed(self, keys: Iterable[FrameworkKey]) -> None:
@@ -84,13 +84,13 @@ class Bench:
             self.woken.append(found)
 
     def frameworks(self, group: str = CONTROLLER_GROUP) -> list[Following]:
-        return cast("list[Following]", self.informers.of_frameworks(group))
+        return cast("list[Following]", self.informers.for_frameworks(group))
 
     def config_maps(self) -> list[Following]:
-        return cast("list[Following]", self.informers.of_config_maps())
+        return cast("list[Following]", self.informers.for_config_maps())
 
     def pods(self) -> list[Following]:
-        return cast("list[Following]", self.informers.of_pods())
+        return cast("list[Following]", self.informers.for_pods())
 
     def rival(self) -> str:
         return self.cache.observe(KEY, NOW, 0.0).other_controller
@@ -187,7 +187,7 @@ def test_each_namespace_is_followed_by_itself_and_objects_by_our_label(
 def test_trouble_is_told_with_what_it_is_about() -> None:
     bench = Bench()
     for followers in (bench.frameworks(), bench.config_maps(), bench.pods()):
-        followers[0].is_troubled_by(UnansweredError("cut"))
+        followers[0].on_error(UnansweredError("cut"))
     assert bench.troubles == [("frameworks", "cut"), ("configmaps", "cut"), ("pods", "cut")]
 
 
@@ -231,7 +231,7 @@ def test_the_echo_of_our_own_store_is_not_even_read() -> None:
     bench = Bench()
     (follower,) = bench.frameworks()
     follower.says(Listed([raw(JOB)], "5"))
-    assert bench.cache.stored(job("6"))
+    assert bench.cache.record_stored(job("6"))
     bench.woken.clear()
     follower.says(Changed(unreadable(job("6"))))
     assert bench.unreadable == []
@@ -264,7 +264,7 @@ def test_a_framework_that_cannot_be_read_is_told_of_and_neither_buried_nor_depar
     bench.woken.clear()
     follower.says(by(unreadable(job("21"))))
     assert bench.cache.framework(KEY) is None
-    assert bench.cache.departed(KEY) is None
+    assert bench.cache.deleted_framework(KEY) is None
     assert bench.woken == [], "there is nothing that could be decided"
     assert bench.gone == []
     (told,) = bench.unreadable
@@ -323,7 +323,7 @@ def test_what_one_leaves_that_was_deleted_unreadable_and_unseen_is_cleared_away(
     follower.says(Listed([unreadable(job("21"))], "40"))
     assert bench.woken == []
     follower.says(Listed([], "50"))
-    assert bench.cache.departed(KEY) == JOB
+    assert bench.cache.deleted_framework(KEY) == JOB
     assert bench.woken == [{KEY}]
 
 
@@ -337,7 +337,7 @@ def test_what_one_leaves_that_is_deleted_unreadable_is_cleared_away(was_told: bo
         follower.says(Changed(unreadable(job("21"))))
     bench.woken.clear()
     follower.says(Deleted(unreadable(job("22"))))
-    assert bench.cache.departed(KEY) == JOB, "as it could be read last"
+    assert bench.cache.deleted_framework(KEY) == JOB, "as it could be read last"
     assert bench.woken == [{KEY}]
 
 
@@ -355,7 +355,7 @@ def test_a_deleted_framework_is_gone_for_everybody_and_leaves_a_snapshot_if_that
     bench.woken.clear()
     follower.says(Deleted(raw(job("21"))))
     assert bench.cache.framework(KEY) is None
-    assert bench.cache.departed(KEY) == JOB
+    assert bench.cache.deleted_framework(KEY) == JOB
     assert bench.gone == ["fw-1"]
     assert bench.woken == [{KEY}], "what it left has to be cleared away"
     assert len(bench.snapshots) == lines
@@ -373,7 +373,7 @@ def test_the_late_deletion_of_an_earlier_one_concerns_nobody() -> None:
     assert bench.woken == []
 
 
-# Rivals
+# OtherControllers
 
 
 def test_whoever_wrote_before_is_no_rival_and_whoever_writes_again_is_one() -> None:
@@ -406,7 +406,7 @@ def test_a_framework_that_was_made_anew_has_no_rival_yet() -> None:
     follower.says(Changed(written_by(job("23", uid="fw-2"), other="20")))
     assert bench.rival() == ""
     later = StatusWriter("other", builders.at(30), "Update")
-    assert bench.rivals.among("fw-1", [later]) == "", "nothing is remembered of the old one"
+    assert bench.rivals.detect("fw-1", [later]) == "", "nothing is remembered of the old one"
 
 
 # Pods and ConfigMaps
@@ -512,7 +512,7 @@ def test_a_change_that_cannot_be_taken_in_is_told_and_the_next_one_arrives(
         broken.setattr(bench.cache, put, _fail)
         follower.says(Changed(item))
     (record,) = caplog.records
-    assert record.getMessage() == "a change could not be taken in"
+    assert record.getMessage() == "internal error while processing a watch event"
     assert record.exc_info is not None
     assert record.exc_info[0] is _BugError
     bench.frameworks()[0].says(Changed(raw(JOB)))
@@ -545,7 +545,7 @@ def test_a_list_that_is_older_than_an_earlier_one_is_not_taken_in(kind: str) -> 
     (follower,) = getattr(bench, kind)()
     follower.says(Listed([raw(JOB)] if kind == "frameworks" else [], "7"))
     bench.woken.clear()
-    with pytest.raises(HistoryError, match="has the version 6, an earlier one had 7"):
+    with pytest.raises(HistoryError, match="from resourceVersion 7 to 6"):
         follower.says(Listed([], "6"))
     assert bench.cache.framework(KEY) == JOB
     assert bench.woken == []

@@ -1,6 +1,6 @@
 import pytest
 
-from windlass.controller.engine.lease_guard import Gate, NotLeadingError, always_open
+from windlass.controller.engine.lease_guard import LeaseGuard, NotLeadingError, unrestricted
 
 
 class _Lead:
@@ -8,38 +8,38 @@ class _Lead:
         return 4.5
 
 
-def _opened() -> Gate:
-    gate = Gate()
-    gate.open(_Lead())
-    return gate
+def _opened() -> LeaseGuard:
+    guard = LeaseGuard()
+    guard.grant(_Lead())
+    return guard
 
 
-def _closed_again() -> Gate:
-    gate = _opened()
-    gate.close()
-    return gate
+def _closed_again() -> LeaseGuard:
+    guard = _opened()
+    guard.revoke()
+    return guard
 
 
 @pytest.mark.parametrize(
-    ("gate", "timeout", "message"),
+    ("guard", "timeout", "message"),
     [
         (_opened(), 4.5, ""),
         (_opened(), 0.1, ""),
-        (always_open(), 1e9, ""),
-        (_opened(), 5, "the lease ends in 4.5 s, and the request may take 5 s"),
-        (Gate(), 0, "this replica does not lead"),
-        (_closed_again(), 0, "this replica does not lead"),
+        (unrestricted(), 1e9, ""),
+        (_opened(), 5, "the lease expires in 4.5 s and the request may take 5 s"),
+        (LeaseGuard(), 0, "this replica is not the leader"),
+        (_closed_again(), 0, "this replica is not the leader"),
     ],
 )
 def test_request_is_rejected_unless_it_ends_within_the_lease(
-    gate: Gate, timeout: float, message: str
+    guard: LeaseGuard, timeout: float, message: str
 ) -> None:
-    assert _rejection(gate, timeout) == message
+    assert _rejection(guard, timeout) == message
 
 
-def _rejection(gate: Gate, timeout: float) -> str:
+def _rejection(guard: LeaseGuard, timeout: float) -> str:
     try:
-        gate.check(timeout)
+        guard.check(timeout)
     except NotLeadingError as error:
         return str(error)
     return ""

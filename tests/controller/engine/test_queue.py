@@ -105,9 +105,9 @@ def test_failures_back_off_and_a_success_starts_over() -> None:
         assert due is not None
         waits.append(due)
         drain(queue, 1e6)
-    assert waits[0] <= queues.FIRST_BACKOFF
-    assert waits[-1] <= queues.LONGEST_BACKOFF
-    assert waits[-1] >= queues.LONGEST_BACKOFF / 2
+    assert waits[0] <= queues.INITIAL_BACKOFF
+    assert waits[-1] <= queues.MAX_BACKOFF
+    assert waits[-1] >= queues.MAX_BACKOFF / 2
     queue.succeeded("a")
     queue.retry("a", 0)
     assert queue.next_time() == waits[0]
@@ -125,14 +125,14 @@ def test_what_happens_to_a_key_does_not_undercut_its_backoff() -> None:
 
 def test_replaced_timers_do_not_pile_up() -> None:
     queue: KeyedQueue[str] = KeyedQueue()
-    for number in range(10 * queues.MOST_STALE_TIMERS):
+    for number in range(10 * queues.MAX_STALE_TIMERS):
         queue.add_at("a", 1e6 - number)
-    assert len(queue._timers) <= queues.MOST_STALE_TIMERS + 3
+    assert len(queue._timers) <= queues.MAX_STALE_TIMERS + 3
 
 
 @pytest.mark.parametrize("failures", [0, 1, 5, 10, 100, 10**6])
 def test_a_backoff_is_between_half_of_it_and_all_of_it(failures: int) -> None:
-    full = min(queues.LONGEST_BACKOFF, queues.FIRST_BACKOFF * 2 ** min(failures, 20))
+    full = min(queues.MAX_BACKOFF, queues.INITIAL_BACKOFF * 2 ** min(failures, 20))
     assert full / 2 <= queues.backoff("a", failures) <= full
 
 

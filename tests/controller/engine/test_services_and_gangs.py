@@ -71,7 +71,7 @@ def test_no_service_is_made_for_one_that_does_not_ask(annotations: dict[str, str
 @pytest.mark.parametrize(
     "error",
     [
-        AlreadyExistsError("it is not this Framework's"),
+        AlreadyExistsError("it does not belong to this Framework"),
         RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: services")),
         UnansweredError("timed out"),
     ],
@@ -111,10 +111,10 @@ def condition(bench: Bench) -> str:
 
 def test_a_service_of_somebody_else_is_told_until_it_has_gone() -> None:
     bench = Bench(job(NAMES))
-    bench.port.errors["create Service"] = AlreadyExistsError("it is not this Framework's")
+    bench.port.errors["create Service"] = AlreadyExistsError("it does not belong to this Framework")
     run_until("store AttemptCreationPending", bench)
     assert [reason.kind for reason in bench.port.reasons] == [ReasonKind.NAME_TAKEN]
-    assert condition(bench) == "Service job exists already: it is not this Framework's"
+    assert condition(bench) == "Service job already exists: it does not belong to this Framework"
     assert bench.port.failures == [], "it is the user's business, and the condition tells of it"
     bench.port.errors.clear()
     run_until("create Service", bench)
@@ -127,7 +127,7 @@ def test_a_service_of_somebody_else_is_told_until_it_has_gone() -> None:
 
 def test_a_name_that_was_freed_is_not_complained_about_while_something_else_is_waited_for() -> None:
     bench = Bench(job(NAMES))
-    bench.port.errors["create Service"] = AlreadyExistsError("it is not this Framework's")
+    bench.port.errors["create Service"] = AlreadyExistsError("it does not belong to this Framework")
     run_until("store AttemptCreationPending", bench)
     assert condition(bench)
     quota = RefusedError(ApiFailure(403, "Forbidden", "exceeded quota: configmaps"))
@@ -141,7 +141,7 @@ def test_a_refusal_of_the_service_is_told() -> None:
     bench = Bench(job(NAMES))
     bench.port.errors["create Service"] = RefusedError(ApiFailure(403, "Forbidden", "no"))
     bench.run()
-    assert bench.port.failures == ["the Service job: RefusedError"]
+    assert bench.port.failures == ["create the Service job: RefusedError"]
     assert condition(bench) == ""
 
 
@@ -201,7 +201,7 @@ def test_a_machine_without_free_ports_is_told_of_and_asked_again() -> None:
     bench = Bench(job(NAMES), "windlass:test", choose)
     bench.run()
     bench.run()
-    assert bench.port.failures == ["the ConfigMap job-attempt: PortError"]
+    assert bench.port.failures == ["create the ConfigMap job-attempt: PortError"]
     bench.wait(60)
     bench.run()
     assert len(bench.port.failures) > 1

@@ -4,7 +4,7 @@ import builders
 import msgspec
 from tests.controller.benches import Bench
 
-from windlass.controller.engine.adaptive_batching import SHORTEST_PATIENCE
+from windlass.controller.engine.adaptive_batching import MIN_STATUS_DELAY
 from windlass.model.framework import RetryPolicySpec
 from windlass.model.pods import ContainerState, ContainerStatus, ContainerTerminated
 from windlass.model.states import State
@@ -17,7 +17,7 @@ def test_edit_of_the_retry_policy_retries_a_failure_not_stored_yet() -> None:
         bench.show()
     bench.set_phases("Running")
     bench.run()
-    bench.wait(SHORTEST_PATIENCE)
+    bench.wait(MIN_STATUS_DELAY)
     assert "store AttemptRunning" in bench.run()
     failed = ContainerStatus(name="main", state=ContainerState(terminated=ContainerTerminated(5)))
     bench.set_pod("job-worker-1", phase="Failed", container_statuses=(failed,))
@@ -31,7 +31,7 @@ def test_edit_of_the_retry_policy_retries_a_failure_not_stored_yet() -> None:
     spec = builders.framework("job", retried).spec
     bench.cache.put_framework(msgspec.structs.replace(framework, metadata=metadata, spec=spec))
     bench.run()
-    bench.wait(SHORTEST_PATIENCE)
+    bench.wait(MIN_STATUS_DELAY)
     bench.run()
 
     stored = bench.cache.framework(bench.key)

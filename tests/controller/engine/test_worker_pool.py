@@ -9,11 +9,11 @@ from datetime import datetime
 
 import pytest
 
+from windlass.controller.engine.clock import SystemClock
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.queue import KeyedQueue
-from windlass.controller.engine.system_clock import SystemClock
-from windlass.controller.engine.worker_pool import LONG_PASS_SEC, Driver
+from windlass.controller.engine.worker_pool import SLOW_PASS_SEC, WorkerPool
 from windlass.model.names import CONTROLLER_GROUP
 
 PATIENCE_SECONDS = 60
@@ -76,13 +76,13 @@ class Clock(SystemClock):
 
 
 class Bench:
-    def __init__(self, at_a_time: int) -> None:
+    def __init__(self, workers: int) -> None:
         self.passes = Passes()
         self.queue: KeyedQueue[FrameworkKey] = KeyedQueue()
         self.clock = Clock()
         self.observed: list[float] = []
-        self.driver = Driver(
-            self.passes, self.queue, self.clock, at_a_time=at_a_time, observe_pass=self.observed.append
+        self.pool = WorkerPool(
+            self.passes, self.queue, self.clock, workers=workers, observe_pass=self.observed.append
         )
 
     async def until(self, is_so: Callable[[], bool]) -> None:
@@ -98,10 +98,10 @@ class Bench:
 Story = Callable[[Bench], Awaitable[None]]
 
 
-def run(story: Story, at_a_time: int = 10) -> Bench:
+def run(story: Story, workers: int = 10) -> Bench:
     async def play() -> Bench:
-        bench = Bench(at_a_time)
-        running = asyncio.create_task(bench.driver.run())
+        bench = Bench(workers)
+        running = asyncio.create_task(bench.pool.run())
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await story(bench)
@@ -117,7 +117,7 @@ def run(story: Story, at_a_time: int = 10) -> Bench:
 
 def test_different_frameworks_are_worked_on_at_once() -> None:
     async def story(bench: Bench) -> None:
-        bench.driver.changed([A, B])
+        bench.pool.enqueue([A, B])
         await bench.until(lambda: len(bench.passes.running) == 2)
         bench.passes.let_end(A)
         await bench.until(lambda: bench.passes.ended == [A])
@@ -129,10 +129,10 @@ def test_different_frameworks_are_worked_on_at_once() -> None:
 
 def test_one_framework_is_worked_on_by_one_pass_and_what_happens_meanwhile_is_one_more() -> None:
     async def story(bench: Bench) -> None:
-        bench.driver.changed([A])
+        bench.pool.enqueue([A])
         await bench.until(lambda: bench.passes.running == [A])
         for _ in range(5):
-            bench.driver.changed([A])
+            bench.pool.enqueue([A])
             await bench.settle()
         assert bench.passes.begun == [A]
         bench.passes.let_end(A)
@@ -146,7 +146,7 @@ def test_one_framework_is_worked_on_by_one_pass_and_what_happens_meanwhile_is_on
 def test_no_more_are_worked_on_than_may_be() -> None:
     async def story(bench: Bench) -> None:
         keys = [key(str(number)) for number in range(6)]
-        bench.driver.changed(keys)
+        bench.pool.enqueue(keys)
         await bench.settle()
         assert bench.passes.running == keys[:2]
         bench.passes.let_end(keys[1])
@@ -154,7 +154,7 @@ def test_no_more_are_worked_on_than_may_be() -> None:
         bench.passes.let_end(*keys)
         await bench.until(lambda: len(bench.passes.ended) == 6)
 
-    run(story, at_a_time=2)
+    run(story, workers=2)
 
 
 def test_a_pass_that_fails_is_told_of_and_tried_again_and_the_others_go_on(
@@ -163,7 +163,7 @@ def test_a_pass_that_fails_is_told_of_and_tried_again_and_the_others_go_on(
     async def story(bench: Bench) -> None:
         bench.passes.failing.add(A)
         bench.passes.let_end(A, B)
-        bench.driver.changed([A, B])
+        bench.pool.enqueue([A, B])
         await bench.until(lambda: bench.passes.ended == [B])
         (failed,) = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert failed.exc_info is not None
@@ -183,10 +183,10 @@ def test_a_pass_that_fails_again_and_again_waits_longer_and_longer_and_no_news_m
         waits = []
         for _ in range(5):
             tried = len(bench.passes.begun)
-            bench.driver.changed([A])
+            bench.pool.enqueue([A])
             await bench.until(lambda tried=tried: len(bench.observed) == tried + 1)  # type: ignore[misc]
             for _ in range(3):
-                bench.driver.changed([A])
+                bench.pool.enqueue([A])
                 await bench.settle()
             assert len(bench.passes.begun) == tried + 1
             due = bench.queue.next_time()
@@ -202,7 +202,7 @@ def test_a_timer_rings_without_any_news() -> None:
     async def story(bench: Bench) -> None:
         bench.passes.let_end(A, B)
         bench.queue.add_at(A, bench.clock.monotonic() + 0.05)
-        bench.driver.changed([B])
+        bench.pool.enqueue([B])
         await bench.until(lambda: bench.passes.ended == [B, A])
 
     run(story)
@@ -210,7 +210,7 @@ def test_a_timer_rings_without_any_news() -> None:
 
 def test_a_timer_that_rings_while_all_are_busy_is_served_when_one_is_free() -> None:
     async def story(bench: Bench) -> None:
-        bench.driver.changed([B])
+        bench.pool.enqueue([B])
         await bench.until(lambda: bench.passes.running == [B])
         bench.queue.add_at(A, bench.clock.monotonic())
         await bench.settle()
@@ -218,16 +218,16 @@ def test_a_timer_that_rings_while_all_are_busy_is_served_when_one_is_free() -> N
         bench.passes.let_end(A, B)
         await bench.until(lambda: bench.passes.ended == [B, A])
 
-    run(story, at_a_time=1)
+    run(story, workers=1)
 
 
 def test_after_the_call_to_finish_no_pass_begins_and_those_that_run_are_waited_for() -> None:
     async def story(bench: Bench) -> None:
-        bench.driver.changed([A])
+        bench.pool.enqueue([A])
         await bench.until(lambda: bench.passes.running == [A])
-        finishing = asyncio.create_task(bench.driver.finish(PATIENCE_SECONDS))
+        finishing = asyncio.create_task(bench.pool.finish(PATIENCE_SECONDS))
         await bench.settle()
-        bench.driver.changed([B])
+        bench.pool.enqueue([B])
         bench.queue.add_at(C, bench.clock.monotonic())
         await bench.settle()
         assert not finishing.done()
@@ -242,7 +242,7 @@ def test_after_the_call_to_finish_no_pass_begins_and_those_that_run_are_waited_f
 
 def test_to_finish_when_nothing_runs_takes_no_time() -> None:
     async def story(bench: Bench) -> None:
-        finishing = asyncio.create_task(bench.driver.finish(PATIENCE_SECONDS))
+        finishing = asyncio.create_task(bench.pool.finish(PATIENCE_SECONDS))
         await bench.settle()
         assert finishing.done()
 
@@ -251,9 +251,9 @@ def test_to_finish_when_nothing_runs_takes_no_time() -> None:
 
 def test_a_pass_that_does_not_end_in_time_is_cancelled_with_the_driver() -> None:
     async def story(bench: Bench) -> None:
-        bench.driver.changed([A])
+        bench.pool.enqueue([A])
         await bench.until(lambda: bench.passes.running == [A])
-        await bench.driver.finish(0.01)
+        await bench.pool.finish(0.01)
         assert bench.passes.running == [A]
 
     bench = run(story)
@@ -270,17 +270,17 @@ def test_how_long_a_pass_took_is_observed_and_a_long_one_told_of(
     async def story(bench: Bench) -> None:
         if is_failing:
             bench.passes.failing.add(A)
-        bench.driver.changed([A])
+        bench.pool.enqueue([A])
         await bench.until(lambda: bench.passes.running == [A])
-        bench.clock.later += 3 * LONG_PASS_SEC
+        bench.clock.later += 3 * SLOW_PASS_SEC
         bench.passes.let_end(A)
         await bench.until(lambda: len(bench.observed) == 1)
         bench.passes.let_end(B)
-        bench.driver.changed([B])
+        bench.pool.enqueue([B])
         await bench.until(lambda: len(bench.observed) >= 2)
 
     bench = run(story)
-    assert bench.observed[0] >= 3 * LONG_PASS_SEC
-    long = [vars(record) for record in caplog.records if record.message == "a long pass"]
+    assert bench.observed[0] >= 3 * SLOW_PASS_SEC
+    long = [vars(record) for record in caplog.records if record.message == "slow pass"]
     assert long[0]["framework"] == "a"
-    assert long[0]["seconds"] >= 3 * LONG_PASS_SEC
+    assert long[0]["seconds"] >= 3 * SLOW_PASS_SEC

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from windlass.controller.leader import election
-from windlass.controller.leader.election import LeaseRecord, Seen, Timings
+from windlass.controller.leader.election import LeaseRecord, ObservedLease, Timings
 
 _NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _LATER = _NOON + timedelta(seconds=2)
@@ -156,10 +156,10 @@ def test_a_released_lease_has_no_holder_and_the_shortest_duration() -> None:
     assert _OF_A.without_holder(_LATER) == LeaseRecord("", 1, _LATER, _LATER, 3, "7")
 
 
-def _seen(*looks: tuple[float, LeaseRecord | None]) -> Seen:
-    seen = Seen()
+def _seen(*looks: tuple[float, LeaseRecord | None]) -> ObservedLease:
+    seen = ObservedLease()
     for now, record in looks:
-        seen = seen.with_look(record, now, default_duration=30)
+        seen = seen.with_record(record, now, default_duration=30)
     return seen
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import elections
 from elections import Cluster, Fate, Sent
-from windlass.controller.engine.system_clock import SystemClock
+from windlass.controller.engine.clock import SystemClock
 from windlass.controller.leader.lease import LostError
 from windlass.kubeapi import errors
 from windlass.kubeapi.requests import Verb
@@ -227,7 +227,7 @@ def test_a_release_that_fails_is_no_failure() -> None:
 
 @pytest.mark.parametrize(
     ("body", "trouble"),
-    [(b"<html>", "the answer is no Lease"), (b'{"spec": "\xff"}', "the answer is no Lease")],
+    [(b"<html>", "the response is not a Lease"), (b'{"spec": "\xff"}', "the response is not a Lease")],
 )
 def test_an_answer_that_makes_no_sense_is_no_answer(body: bytes, trouble: str) -> None:
     cluster = Cluster()

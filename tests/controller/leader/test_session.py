@@ -12,11 +12,11 @@ from tests.controller.embedded import Cluster
 
 from windlass.controller import definitions
 from windlass.controller.definitions import Problem
+from windlass.controller.engine.clock import SystemClock
 from windlass.controller.engine.informers import HistoryError
-from windlass.controller.engine.lease_guard import Gate, always_open
-from windlass.controller.engine.system_clock import SystemClock
-from windlass.controller.leader import session
-from windlass.controller.leader.session import Term
+from windlass.controller.engine.lease_guard import LeaseGuard, unrestricted
+from windlass.controller.leader import definition_monitor, session
+from windlass.controller.leader.session import LeaderSession, new_session
 from windlass.controller.observe.metrics import Metrics
 from windlass.controller.observe.observers import Observers
 from windlass.kubeapi import errors
@@ -32,23 +32,23 @@ DEFINED = sorted([*(f"frameworks.{group}" for group in GROUPS), GANGS])
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(session, "LOOK_AGAIN_SEC", 0.02)
-    monkeypatch.setattr(session, "ASK_AGAIN_SEC", 0.02)
+    monkeypatch.setattr(session, "RECHECK_SEC", 0.02)
+    monkeypatch.setattr(definition_monitor, "RETRY_SEC", 0.02)
     caplog.set_level(logging.INFO, "windlass")
 
 
 @asynccontextmanager
 async def prepared(
-    cluster: Cluster, settings: Settings | None = None, gate: Gate | None = None
-) -> AsyncIterator[Term]:
+    cluster: Cluster, settings: Settings | None = None, guard: LeaseGuard | None = None
+) -> AsyncIterator[LeaderSession]:
     clock = SystemClock()
     metrics = Metrics(clock, frameworks=lambda: (), queue_depth=lambda: 0, is_leader=lambda: True)
     observers = Observers(metrics, None, LogObjectSnapshot(), None, SystemClock())
     async with Transport(cluster.access) as transport:
-        yield Term(
+        yield new_session(
             settings or Settings(),
             transport,
-            gate or always_open(),
+            guard or unrestricted(),
             observers,
             clock,
             field_manager="windlass-test",
@@ -57,9 +57,9 @@ async def prepared(
 
 @asynccontextmanager
 async def begun(
-    cluster: Cluster, settings: Settings | None = None, gate: Gate | None = None
-) -> AsyncIterator[Term]:
-    async with prepared(cluster, settings, gate) as made:
+    cluster: Cluster, settings: Settings | None = None, guard: LeaseGuard | None = None
+) -> AsyncIterator[LeaderSession]:
+    async with prepared(cluster, settings, guard) as made:
         running = asyncio.create_task(made.run())
         try:
             yield made
@@ -81,10 +81,10 @@ def test_nothing_is_done_before_everything_is_listed(monkeypatch: pytest.MonkeyP
             await cluster.submit("another")
             await cluster.until(lambda: len(list(made.cache.keys())) == 2)
             assert cluster.sent.writes() == []
-            assert made.trouble == "not everything is listed yet"
+            assert made.not_ready_reason == "the objects are not listed yet"
             cluster.sent.let_go_on()
             await cluster.until_pods("another-worker-0", "job-worker-0")
-            assert made.trouble == ""
+            assert made.not_ready_reason == ""
 
     embedded.play(monkeypatch, story)
 
@@ -96,13 +96,13 @@ def test_without_definitions_it_says_so_and_begins_when_they_are_there(
         async with begun(cluster) as made:
             looks = 2 * len(DEFINED)
             await cluster.until(lambda: len(cluster.sent.of(CUSTOM_RESOURCE_DEFINITIONS)) > looks)
-            assert all(f"frameworks.{group} is missing" in made.trouble for group in GROUPS)
-            assert "windlass install --crds-only --apply" in made.trouble
+            assert all(f"frameworks.{group} is missing" in made.not_ready_reason for group in GROUPS)
+            assert "windlass install --crds-only --apply" in made.not_ready_reason
             assert cluster.sent.writes() == []
             await cluster.define()
             await cluster.submit("job")
             await cluster.until_pods("job-worker-0")
-            assert made.trouble == ""
+            assert made.not_ready_reason == ""
 
     embedded.play(monkeypatch, story)
     said = [record for record in caplog.records if "is missing" in record.getMessage()]
@@ -119,13 +119,11 @@ def test_without_gangs_it_says_so_and_works(
         await cluster.submit("job")
         async with begun(cluster) as made:
             await cluster.until_pods("job-worker-0")
-            assert made.trouble == ""
+            assert made.not_ready_reason == ""
 
     embedded.play(monkeypatch, story)
     (said,) = (record.getMessage() for record in caplog.records if "is missing" in record.getMessage())
-    assert said.startswith(
-        f"The definition {GANGS} is missing: Frameworks that ask for a barrier wait in vain"
-    )
+    assert said.startswith(f"CustomResourceDefinition {GANGS} is missing: jobs with a barrier never start")
 
 
 def test_with_one_definition_its_frameworks_are_run_and_the_others_when_there_is_one(
@@ -136,7 +134,7 @@ def test_with_one_definition_its_frameworks_are_run_and_the_others_when_there_is
         await cluster.submit("job")
         async with begun(cluster) as made:
             await cluster.until_pods("job-worker-0")
-            assert made.trouble == ""
+            assert made.not_ready_reason == ""
             assert cluster.sent.of(frameworks(LAUNCHER_GROUP)) == []
             await cluster.define(LAUNCHER_GROUP)
             await cluster.submit("other", LAUNCHER_GROUP)
@@ -148,7 +146,7 @@ def test_with_one_definition_its_frameworks_are_run_and_the_others_when_there_is
 def test_it_makes_the_definitions_if_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(cluster: Cluster) -> None:
         async with begun(cluster, Settings(manage_crds=True)) as made:
-            await cluster.until(lambda: made.trouble == "")
+            await cluster.until(lambda: made.not_ready_reason == "")
             assert await cluster.definitions() == DEFINED
             await cluster.submit("job")
             await cluster.until_pods("job-worker-0")
@@ -186,7 +184,7 @@ def test_a_server_that_cannot_make_the_definitions_now_is_asked_again(
 
     async def story(cluster: Cluster) -> None:
         async with begun(cluster, Settings(manage_crds=True)) as made:
-            await cluster.until(lambda: made.trouble == "")
+            await cluster.until(lambda: made.not_ready_reason == "")
             assert await cluster.definitions() == DEFINED
 
     embedded.play(monkeypatch, story)
@@ -247,7 +245,7 @@ def test_where_definitions_may_not_be_read_a_missing_one_is_found_out_and_waited
         await cluster.submit("job")
         async with begun(cluster) as made:
             await cluster.until_pods("job-worker-0")
-            assert made.trouble == ""
+            assert made.not_ready_reason == ""
             assert cluster.sent.of(frameworks(LAUNCHER_GROUP), Verb.WATCH) == []
             await cluster.define(LAUNCHER_GROUP)
             await cluster.submit("other", LAUNCHER_GROUP)
@@ -266,7 +264,7 @@ def test_a_server_that_has_gone_back_in_time_ends_the_term(
         await cluster.define()
         embedded.restore_once(monkeypatch, resource).set()
         async with prepared(cluster) as made:
-            with pytest.raises(HistoryError, match="a list has the version 1, an earlier one had"):
+            with pytest.raises(HistoryError, match="the API server went back from resourceVersion"):
                 await made.run()
         assert cluster.sent.open_streams == 0
 
@@ -295,7 +293,7 @@ def test_after_the_call_to_finish_nothing_new_is_begun(monkeypatch: pytest.Monke
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         async with begun(cluster) as made:
-            await cluster.until(lambda: made.trouble == "")
+            await cluster.until(lambda: made.not_ready_reason == "")
             await made.finish(embedded.PATIENCE_SECONDS)
             await cluster.submit("job")
             await cluster.until(lambda: len(list(made.cache.keys())) == 1)
@@ -311,7 +309,7 @@ def test_with_a_closed_gate_everything_is_watched_and_nothing_written(
     async def story(cluster: Cluster) -> None:
         await cluster.define()
         await cluster.submit("job")
-        async with begun(cluster, gate=Gate()) as made:
+        async with begun(cluster, guard=LeaseGuard()) as made:
             # A pass that may do nothing is put off.
             await cluster.until(lambda: made.queue.next_time() is not None)
             assert cluster.sent.writes() == []

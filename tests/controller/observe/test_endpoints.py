@@ -102,7 +102,7 @@ def test_a_port_that_is_taken_is_one_clear_message() -> None:
             return taken, str(raised.value)
 
     port, message = asyncio.run(collide())
-    assert message.startswith(f"/metrics, /healthz and /readyz cannot be served on 127.0.0.1, port {port}: ")
+    assert message.startswith(f"cannot serve /metrics, /healthz and /readyz on 127.0.0.1, port {port}: ")
     assert "address already in use" in message.lower()
     assert "\n" not in message
 

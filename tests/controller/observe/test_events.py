@@ -224,7 +224,7 @@ def test_only_a_handful_is_posted_at_once() -> None:
         server.may_answer.clear()
         running = asyncio.create_task(server.recorder.run())
         server.record(*map(task_failed, range(20)))
-        while server.under_way < events.AT_ONCE:
+        while server.under_way < events.MAX_PARALLEL_POSTS:
             await asyncio.sleep(0)
         server.may_answer.set()
         await server.recorder.flush(60)
@@ -233,7 +233,7 @@ def test_only_a_handful_is_posted_at_once() -> None:
 
     server = play(story)
     # While it is flushed, as many again.
-    assert server.most_under_way <= 2 * events.AT_ONCE
+    assert server.most_under_way <= 2 * events.MAX_PARALLEL_POSTS
     assert server.outcomes == {Outcome.SENT: 20}
 
 
@@ -273,7 +273,10 @@ def test_flush_gives_up_when_its_time_is_over() -> None:
         assert server.under_way == 0
         await server.recorder.flush(60)
 
-    assert play(story).outcomes == {Outcome.FAILED: events.AT_ONCE, Outcome.DROPPED: 20 - events.AT_ONCE}
+    assert play(story).outcomes == {
+        Outcome.FAILED: events.MAX_PARALLEL_POSTS,
+        Outcome.DROPPED: 20 - events.MAX_PARALLEL_POSTS,
+    }
 
 
 def test_flush_waits_for_what_is_under_way_elsewhere() -> None:
@@ -296,12 +299,12 @@ def test_flush_waits_for_what_is_under_way_elsewhere() -> None:
 
 def test_the_oldest_is_dropped_when_too_many_wait() -> None:
     async def story(server: Server) -> None:
-        for number in range(events.MOST_PENDING + 3):
+        for number in range(events.MAX_PENDING + 3):
             server.record(STARTED, framework=builders.framework(f"job-{number}"))
         await server.recorder.flush(60)
 
     server = play(story)
-    assert server.outcomes == {Outcome.DROPPED: 3, Outcome.SENT: events.MOST_PENDING}
+    assert server.outcomes == {Outcome.DROPPED: 3, Outcome.SENT: events.MAX_PENDING}
     assert server.events[0]["involvedObject"]["name"] == "job-3"
 
 
@@ -349,7 +352,7 @@ def test_an_event_that_stands_for_several_says_since_when() -> None:
     assert (last["firstTimestamp"], last["lastTimestamp"]) == ("2026-01-01T00:00:05Z", "2026-01-01T00:11:40Z")
 
 
-TASKS = events.BURST - events.KEPT_FOR_THE_FRAMEWORK
+TASKS = events.BURST - events.RESERVED_FOR_FRAMEWORK
 
 
 def starts(first: int, last: int) -> list[Reason]:
@@ -403,11 +406,11 @@ def test_what_was_dropped_counts_as_not_told() -> None:
 
 def test_memory_is_bounded() -> None:
     async def story(server: Server) -> None:
-        for number in range(events.MOST_REMEMBERED + 100):
+        for number in range(events.MAX_REMEMBERED + 100):
             server.record(STARTED, framework=builders.framework("job", uid=f"uid-{number}"))
-        assert len(server.recorder._pending) == events.MOST_PENDING
-        assert len(server.recorder._repetitions._told) == events.MOST_REMEMBERED
-        assert len(server.recorder._budgets._left) == events.MOST_REMEMBERED
+        assert len(server.recorder._pending) == events.MAX_PENDING
+        assert len(server.recorder._repetitions._posted) == events.MAX_REMEMBERED
+        assert len(server.recorder._budgets._left) == events.MAX_REMEMBERED
 
     play(story)
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from builders import at
 
-from windlass.controller.engine.lease_guard import Gate, always_open
+from windlass.controller.engine.lease_guard import LeaseGuard, unrestricted
 from windlass.controller.observe import invalid_frameworks
-from windlass.controller.observe.invalid_frameworks import Complaints
+from windlass.controller.observe.invalid_frameworks import InvalidFrameworkReporter
 from windlass.decide.types import Reason, ReasonKind
 from windlass.kubeapi import errors
 from windlass.kubeapi.requests import Request
@@ -51,14 +51,14 @@ def failure(code: int) -> errors.AnsweredError:
 class Bench:
     """A server, an announcer and a clock."""
 
-    def __init__(self, gate: Gate | None = None) -> None:
+    def __init__(self, guard: LeaseGuard | None = None) -> None:
         self.sent: list[Request] = []
         self.errors: dict[str, list[errors.ApiError]] = {}
         """By the name of the Framework, what goes wrong one after the other."""
         self.before_answer: Callable[[str], None] = lambda _: None
         self.announcements: list[tuple[Framework, Reason]] = []
-        self.complaints = Complaints(
-            self.send, gate or always_open(), self, self, timeout=TIMEOUT, field_manager="windlass-test"
+        self.reporter = InvalidFrameworkReporter(
+            self.send, guard or unrestricted(), self, self, timeout=TIMEOUT, field_manager="windlass-test"
         )
 
     async def send(self, request: Request, timeout: float) -> bytes:
@@ -70,7 +70,7 @@ class Bench:
             raise self.errors[name].pop(0)
         return b"{}"
 
-    def announced(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+    def on_reasons(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         self.announcements += [(framework, reason) for reason in reasons]
 
     def now(self) -> datetime:
@@ -93,12 +93,12 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invalid_frameworks, "ASK_AGAIN_SEC", 0.001)
+    monkeypatch.setattr(invalid_frameworks, "RETRY_SEC", 0.001)
 
 
 def run(bench: Bench, story: Callable[[Bench], Awaitable[None]]) -> None:
     async def play() -> None:
-        running = asyncio.create_task(bench.complaints.run())
+        running = asyncio.create_task(bench.reporter.run())
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await story(bench)
@@ -116,7 +116,7 @@ def test_its_condition_says_what_is_wrong_and_an_event_too() -> None:
     bad = unreadable("bad", conditions=[{"type": "Suspended", "status": "False"}])
 
     async def story(bench: Bench) -> None:
-        bench.complaints.about(bad)
+        bench.reporter.report(bad)
         await bench.until(lambda: bench.told == ["bad"])
 
     run(bench, story)
@@ -144,8 +144,8 @@ def test_what_is_said_already_is_not_said_again() -> None:
     said = {"type": "Invalid", "status": "True", "message": unreadable("bad").error}
 
     async def story(bench: Bench) -> None:
-        bench.complaints.about(unreadable("bad", conditions=[said]))
-        bench.complaints.about(unreadable("worse"))
+        bench.reporter.report(unreadable("bad", conditions=[said]))
+        bench.reporter.report(unreadable("worse"))
         await bench.until(lambda: bench.told == ["worse"])
 
     run(bench, story)
@@ -163,8 +163,8 @@ def test_what_could_not_be_said_is_said_later_and_the_others_are_told_meanwhile(
     bench.errors["bad"] = [error] * 3
 
     async def story(bench: Bench) -> None:
-        bench.complaints.about(unreadable("bad"))
-        bench.complaints.about(unreadable("worse"))
+        bench.reporter.report(unreadable("bad"))
+        bench.reporter.report(unreadable("worse"))
         await bench.until(lambda: len(bench.told) == 2)
 
     run(bench, story)
@@ -179,10 +179,10 @@ def test_one_that_is_gone_or_has_changed_is_not_asked_for_again(code: int) -> No
     bench.errors["bad"] = [failure(code)] * 100
 
     async def story(bench: Bench) -> None:
-        bench.complaints.about(unreadable("bad"))
-        bench.complaints.about(unreadable("worse"))
+        bench.reporter.report(unreadable("bad"))
+        bench.reporter.report(unreadable("worse"))
         await bench.until(lambda: bench.told == ["worse"])
-        bench.complaints.about(unreadable("worst"))
+        bench.reporter.report(unreadable("worst"))
         await bench.until(lambda: bench.told == ["worse", "worst"])
 
     run(bench, story)
@@ -195,12 +195,12 @@ def test_of_two_versions_the_newer_one_is_told() -> None:
 
     def change(name: str) -> None:
         if bench.tries("bad") == 1:
-            bench.complaints.about(unreadable("bad", "6"))
+            bench.reporter.report(unreadable("bad", "6"))
 
     bench.before_answer = change
 
     async def story(bench: Bench) -> None:
-        bench.complaints.about(unreadable("bad", "5"))
+        bench.reporter.report(unreadable("bad", "5"))
         await bench.until(lambda: bench.told == ["bad"])
 
     run(bench, story)
@@ -221,14 +221,14 @@ class Lead:
 
 
 def test_nothing_is_said_without_the_lease() -> None:
-    gate, lead = Gate(), Lead()
-    gate.open(lead)
+    guard, lead = LeaseGuard(), Lead()
+    guard.grant(lead)
 
     async def story(bench: Bench) -> None:
-        bench.complaints.about(unreadable("bad"))
+        bench.reporter.report(unreadable("bad"))
         await bench.until(lambda: lead.looks >= 3)
         assert bench.sent == []
         lead.seconds = TIMEOUT
         await bench.until(lambda: bench.told == ["bad"])
 
-    run(Bench(gate), story)
+    run(Bench(guard), story)

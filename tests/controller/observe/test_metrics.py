@@ -206,7 +206,7 @@ def test_retries_are_counted_by_how_the_attempt_ended(
     reason: Reason, expected: tuple[str, str] | None
 ) -> None:
     bench = Bench()
-    bench.metrics.announced(JOB, [reason])
+    bench.metrics.on_reasons([reason])
     found = {
         name: value for name, value in bench.scrape().items() if name.startswith("windlass_retries_total")
     }
@@ -225,7 +225,7 @@ def test_the_first_pod_is_timed_once_and_from_the_creation() -> None:
     pods = ["..", "p.", "pp", "aa"]
     for number in range(len(pods) - 1):
         bench.seconds = 7 * (number + 1)
-        bench.metrics.stored(with_pods(started(), pods[number]), with_pods(started(), pods[number + 1]))
+        bench.metrics.on_stored(with_pods(started(), pods[number]), with_pods(started(), pods[number + 1]))
     found = bench.scrape()
     assert found["windlass_time_to_first_pod_seconds_count"] == 1
     assert found["windlass_time_to_first_pod_seconds_sum"] == 7
@@ -267,7 +267,7 @@ def test_when_the_first_pod_is_timed(
 ) -> None:
     bench = Bench()
     bench.seconds = seconds
-    bench.metrics.stored(before, after)
+    bench.metrics.on_stored(before, after)
     found = bench.scrape()
     assert found["windlass_time_to_first_pod_seconds_count"] == len(expected)
     assert found["windlass_time_to_first_pod_seconds_sum"] == sum(expected)
@@ -294,7 +294,7 @@ def test_a_gang_is_timed_from_its_first_address_to_its_last(pods: list[str], exp
     bench = Bench()
     for number in range(len(pods) - 1):
         bench.seconds = 10 * number
-        bench.metrics.stored(with_pods(started(3), pods[number]), with_pods(started(3), pods[number + 1]))
+        bench.metrics.on_stored(with_pods(started(3), pods[number]), with_pods(started(3), pods[number + 1]))
     found = bench.scrape()
     assert found["windlass_barrier_wait_seconds_count"] == len(expected)
     assert found["windlass_barrier_wait_seconds_sum"] == sum(expected)
@@ -311,29 +311,29 @@ def test_a_gang_is_timed_from_its_first_address_to_its_last(pods: list[str], exp
 def test_a_gang_that_was_never_complete_is_not_timed(ending: Framework) -> None:
     bench = Bench()
     begun = with_pods(started(2), "ap")
-    bench.metrics.stored(started(2), begun)
-    bench.metrics.stored(begun, ending)
-    bench.metrics.stored(ending, with_pods(started(2), "aa"))
+    bench.metrics.on_stored(started(2), begun)
+    bench.metrics.on_stored(begun, ending)
+    bench.metrics.on_stored(ending, with_pods(started(2), "aa"))
     assert bench.scrape()["windlass_barrier_wait_seconds_count"] == 0
     assert not bench.metrics._gangs._gangs
 
 
 def test_one_task_is_no_gang() -> None:
     bench = Bench()
-    bench.metrics.stored(started(1), with_pods(started(1), "a"))
+    bench.metrics.on_stored(started(1), with_pods(started(1), "a"))
     assert bench.scrape()["windlass_barrier_wait_seconds_count"] == 0
 
 
 def test_a_gang_is_forgotten_with_its_framework_and_there_are_only_so_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(metrics_module, "MOST_GANGS", 3)
+    monkeypatch.setattr(metrics_module, "MAX_TRACKED_GANGS", 3)
     bench = Bench()
     for number in range(5):
         job = started(uid=f"uid-{number}")
-        bench.metrics.stored(job, with_pods(job, "ap"))
+        bench.metrics.on_stored(job, with_pods(job, "ap"))
     assert list(bench.metrics._gangs._gangs) == ["uid-2", "uid-3", "uid-4"]
-    bench.metrics.gone(started(uid="uid-3"))
+    bench.metrics.on_deletion(started(uid="uid-3"))
     assert list(bench.metrics._gangs._gangs) == ["uid-2", "uid-4"]
 
 
@@ -368,11 +368,11 @@ def test_ten_thousand_tasks_are_not_gone_through_at_every_store() -> None:
     before = shown("." * count, State.ATTEMPT_PREPARING)
     for addresses in range(count + 1):
         after = shown("a" * addresses + "p" * (count - addresses), State.ATTEMPT_PREPARING)
-        bench.metrics.stored(before, after)
+        bench.metrics.on_stored(before, after)
         before = after
     for _ in range(count):
         after = shown("a" * count, State.ATTEMPT_RUNNING)
-        bench.metrics.stored(before, after)
+        bench.metrics.on_stored(before, after)
         before = after
     assert bench.scrape()["windlass_barrier_wait_seconds_count"] == 1
     # A few times through all of them, and a few looks per store.
@@ -431,8 +431,8 @@ def test_queue_and_leadership_are_asked_for() -> None:
 def test_events_and_troubles_are_counted() -> None:
     bench = Bench()
     for outcome in (Outcome.SENT, Outcome.SENT, Outcome.DROPPED):
-        bench.metrics.event(outcome)
-    bench.metrics.watch_troubled("pods")
+        bench.metrics.on_event(outcome)
+    bench.metrics.on_watch_error("pods")
     found = bench.scrape()
     assert [found[f'windlass_events_total{{outcome="{outcome}"}}'] for outcome in Outcome] == [2, 0, 1, 0]
     assert found['windlass_watch_troubles_total{resource="pods"}'] == 1
@@ -448,7 +448,7 @@ def test_the_version_is_told_and_the_global_registry_is_left_alone() -> None:
 def test_every_metric_is_in_the_documentation_and_the_documentation_has_no_other() -> None:
     bench = Bench()
     bench.metrics.observe_request(STATUS_PATCH, 200, 0.1)
-    bench.metrics.watch_troubled("pods")
+    bench.metrics.on_watch_error("pods")
     families = list(text_string_to_metric_families(bench.metrics.exposition().decode()))
     found = {
         (family.name + "_total" if family.type == "counter" else family.name, family.type): family
@@ -484,7 +484,7 @@ class Watcher:
 
     def _on_event(self, verb: Verb, found: Watched) -> None:
         if isinstance(found, Framework):
-            self._metrics.stored(self._last.get(found.uid, found), found)
+            self._metrics.on_stored(self._last.get(found.uid, found), found)
             self._last[found.uid] = found
 
 
@@ -508,7 +508,7 @@ def played(faults: Faults = Faults(), retry: RetryPolicySpec = RetryPolicySpec()
     Watcher(simulation, metrics)
     simulation.run()
     for controller in (*simulation.controllers, *simulation.retired):
-        metrics.announced(job, [reason for _, reason in controller.port.reasons])
+        metrics.on_reasons([reason for _, reason in controller.port.reasons])
     return dict(samples(metrics))
 
 

@@ -48,7 +48,7 @@ class Bench:
         self.errors = io.BytesIO()
         self.metrics = Metrics(self, frameworks=lambda: (), queue_depth=lambda: 0, is_leader=lambda: True)
         self.recorder = (
-            Recorder(self.send, self, instance="test", count=self.metrics.event) if has_events else None
+            Recorder(self.send, self, instance="test", count=self.metrics.on_event) if has_events else None
         )
         stream = io.TextIOWrapper(self.errors, encoding="utf-8", write_through=True)
         self.observers = Observers(self.metrics, self.recorder, wanted or LogObjectSnapshot(), stream, self)
@@ -65,7 +65,7 @@ class Bench:
 
     def announce(self, *reasons: Reason) -> None:
         async def story() -> None:
-            self.observers.announced(JOB, reasons)
+            self.observers.on_reasons(JOB, reasons)
             if self.recorder is not None:
                 await self.recorder.flush(60)
 
@@ -141,27 +141,27 @@ def test_what_is_stored_and_what_is_gone_is_told_to_the_metrics() -> None:
             before.status, attempt_status=msgspec.structs.replace(attempt, task_role_statuses=(role,))
         )
     )
-    bench.observers.stored(before, after)
-    bench.observers.gone(after)
+    bench.observers.on_stored(before, after)
+    bench.observers.on_deletion(after)
     assert bench.sample("windlass_time_to_first_pod_seconds_count") == 1
 
 
 def test_passes_are_told_to_the_metrics() -> None:
     bench = Bench()
-    bench.observers.passed(0.25)
+    bench.observers.on_pass(0.25)
     assert bench.sample("windlass_pass_duration_seconds_sum") == 0.25
 
 
 def test_trouble_with_a_watch_is_counted_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    bench.observers.troubled(frameworks(CONTROLLER_GROUP), errors.UnansweredError("cut"))
-    assert lines(caplog) == [(logging.WARNING, "frameworks cannot be watched: cut")]
+    bench.observers.on_watch_error(frameworks(CONTROLLER_GROUP), errors.UnansweredError("cut"))
+    assert lines(caplog) == [(logging.WARNING, "cannot watch frameworks: cut")]
     assert vars(caplog.records[0])["group"] == CONTROLLER_GROUP
     assert bench.sample("windlass_watch_troubles_total", resource="frameworks") == 1
 
 
 def test_a_definition_without_a_status_is_told_with_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
-    Bench().observers.status_is_missing(CONTROLLER_GROUP)
+    Bench().observers.on_status_missing(CONTROLLER_GROUP)
     ((level, message),) = lines(caplog)
     assert level == logging.ERROR
     assert "windlass install --crds-only --apply" in message
@@ -170,15 +170,15 @@ def test_a_definition_without_a_status_is_told_with_what_to_do(caplog: pytest.Lo
 
 def test_a_snapshot_goes_where_the_log_goes() -> None:
     bench = Bench()
-    bench.observers.snapshot("The pod was deleted: ObjectSnapshot: {}")
+    bench.observers.write_snapshot("The pod was deleted: ObjectSnapshot: {}")
     assert bench.snapshots == ["The pod was deleted: ObjectSnapshot: {}"]
 
 
 def test_without_a_stream_snapshots_are_lost_and_nothing_else() -> None:
     bench = Bench()
     silent = Observers(bench.metrics, None, LogObjectSnapshot(), None, bench)
-    silent.announced(JOB, [RETRIED])
-    silent.snapshot("line")
+    silent.on_reasons(JOB, [RETRIED])
+    silent.write_snapshot("line")
     assert bench.snapshots == []
 
 
@@ -202,7 +202,7 @@ def test_what_keeps_something_from_happening_is_told_but_not_over_and_over(
         bench = Bench()
         caplog.set_level(logging.INFO, "windlass")
         for _ in range(20):
-            bench.observers.failed(JOB, "pods", error)
+            bench.observers.on_failure(JOB, "create pods", error)
         assert bench.recorder is not None
         await bench.recorder.flush(5)
         warnings = [record for record in caplog.records if record.levelno == logging.WARNING]

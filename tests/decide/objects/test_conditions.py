@@ -155,7 +155,7 @@ def test_name_that_is_taken(new_world: "NewWorld") -> None:
     world = new_world(role(tasks=1))
     world.step()
     assert true_conditions(world) == set()
-    world.name_taken = "ConfigMap job-attempt exists already"
+    world.name_taken = "ConfigMap job-attempt already exists"
     world.postponed["job-attempt"] = at(5)
     decision = world.step()
     assert decision.wake_at == at(5)
@@ -181,7 +181,7 @@ def test_name_that_is_taken_is_announced_once(new_world: "NewWorld") -> None:
     """One event, not one per attempt at it."""
     world = new_world(role(tasks=1))
     world.step()
-    world.name_taken = "ConfigMap job-attempt exists already"
+    world.name_taken = "ConfigMap job-attempt already exists"
     world.postponed["job-attempt"] = at(5)
     first = [reason.kind for reason in world.step().reasons]
     assert first == ["NameTaken"]

@@ -301,7 +301,7 @@ def second_world(new_world: "NewWorld") -> "World":
     world.put_config_map(with_config_map_owner(theirs))
     pod = builders.pod(world.framework, world.task(0), uid="their-pod", phase="Running")
     world.put(of_other_framework(pod))
-    world.name_taken = "ConfigMap job-attempt exists already"
+    world.name_taken = "ConfigMap job-attempt already exists"
     world.postponed["job-attempt"] = at(10)
     return world
 

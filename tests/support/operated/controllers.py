@@ -85,7 +85,11 @@ class Controller:
 
     def _address(self) -> str | None:
         assert self.is_alive, f"{self.name} ended with {self.process.code}:\n{self.process.tail()}"
-        served = (line.get("address") for line in self.lines() if line.get("message") == "serving")
+        served = (
+            line.get("address")
+            for line in self.lines()
+            if line.get("message") == "serving metrics and health checks"
+        )
         return next((str(address) for address in served if address), None)
 
 

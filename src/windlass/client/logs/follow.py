@@ -113,7 +113,7 @@ class _Following:
             namespace=self._connection.namespace,
             label_selector=tasks.pod_selector(self._framework),
             receive=self._receive_pods,
-            troubled=self._trouble,
+            on_error=self._trouble,
         )
 
     def _receive_pods(self, news: News) -> None:

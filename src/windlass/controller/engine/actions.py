@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from windlass.controller.engine import queue as queues
-from windlass.controller.engine.adaptive_batching import Pace
+from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
-from windlass.controller.engine.expectations import Record
+from windlass.controller.engine.expectations import Expectations
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.port import (
-    DELETED_AT_ONCE,
+    MAX_PODS_PER_DELETE,
     AlreadyExistsError,
     Port,
     PortError,
@@ -42,7 +42,7 @@ class ActionRunner:
         cache: Cache,
         queue: KeyedQueue[FrameworkKey],
         clock: Clock,
-        pace: Pace,
+        batching: AdaptiveBatching,
         *,
         barrier_image: str,
         choose_ports: ChoosePorts | None,
@@ -51,15 +51,15 @@ class ActionRunner:
         self._cache = cache
         self._queue = queue
         self._clock = clock
-        self._pace = pace
+        self._batching = batching
         self._barrier_image = barrier_image
         self._choose_ports = choose_ports
 
     async def run(self, framework: Framework, actions: Sequence[Action]) -> None:
         """Run the actions and record their outcomes: pods as one batch each, everything else one after the other."""
-        at_a_time = self._pace.at_a_time
-        creations = [action for action in actions if isinstance(action, CreatePod)][:at_a_time]
-        deletions = [action for action in actions if isinstance(action, DeletePod)][:at_a_time]
+        batch_size = self._batching.batch_size
+        creations = [action for action in actions if isinstance(action, CreatePod)][:batch_size]
+        deletions = [action for action in actions if isinstance(action, DeletePod)][:batch_size]
         for action in actions:
             if not isinstance(action, CreatePod | DeletePod):
                 await self._run_one(framework, action)
@@ -76,46 +76,46 @@ class ActionRunner:
             case decide_types.CreateConfigMap():
                 await self._create_config_map(framework)
             case decide_types.PublishGang(fingerprint):
-                await port.publish_gang(namespace, gang_manifest(framework, cache.ports_of(framework)))
-                if (record := cache.record_of(framework)) is not None:
-                    record.published_gang(fingerprint)
+                await port.publish_gang(namespace, gang_manifest(framework, cache.task_ports(framework)))
+                if (expectations := cache.expectations_for(framework)) is not None:
+                    expectations.record_gang(fingerprint)
             case decide_types.DeleteAttemptPods(config_map_uid):
-                await self._empty_attempt(framework, config_map_uid)
+                await self._delete_attempt_pods(framework, config_map_uid)
             case decide_types.DeleteConfigMap(uid):
                 await port.delete_config_map(namespace, names.config_map_name(framework.name), uid)
-                if (record := cache.record_of(framework)) is not None:
-                    record.deletion_requested(uid)
+                if (expectations := cache.expectations_for(framework)) is not None:
+                    expectations.record_deletion(uid)
             case decide_types.DeleteFramework():
                 await port.delete_framework(framework)
-                if (record := cache.record_of(framework)) is not None:
-                    record.framework_deletion_requested()
+                if (expectations := cache.expectations_for(framework)) is not None:
+                    expectations.record_framework_deletion()
             case decide_types.RelistObjects():
                 listed = await port.list_objects(framework)
                 cache.replace_objects(framework, listed.config_map, listed.pods, listed.resource_version)
 
-    async def _empty_attempt(self, framework: Framework, config_map_uid: str) -> None:
-        record = self._cache.record_of(framework)
-        token = "" if record is None else record.emptying_goes_on_at(config_map_uid)
-        asked_for = self._cache.pods_of_attempt(framework, config_map_uid)
-        # Where one may be unknown, a decision has them looked for before: those that there were when the newest was
-        # written are all of them.
-        versions = [version(pod.metadata.resource_version) for pod in asked_for.values()]
-        is_one_request = not token and 0 < len(versions) <= DELETED_AT_ONCE
+    async def _delete_attempt_pods(self, framework: Framework, config_map_uid: str) -> None:
+        expectations = self._cache.expectations_for(framework)
+        token = "" if expectations is None else expectations.continue_token(config_map_uid)
+        cached = self._cache.pods_of_attempt(framework, config_map_uid)
+        # If a pod might be unknown, the decision lists the objects first. So the pods that existed at the version of
+        # the newest one are all of them.
+        versions = [version(pod.metadata.resource_version) for pod in cached.values()]
+        is_one_request = not token and 0 < len(versions) <= MAX_PODS_PER_DELETE
         newest = str(max(versions)) if is_one_request else ""
-        emptied = await self._port.delete_pods_of_attempt(framework.namespace, config_map_uid, token, newest)
-        self._cache.emptied_attempt(framework, config_map_uid, emptied, asked_for)
+        deleted = await self._port.delete_pods_of_attempt(framework.namespace, config_map_uid, token, newest)
+        self._cache.record_deleted_pods(framework, config_map_uid, deleted, cached)
 
     async def _create_service(self, framework: Framework) -> None:
         manifest = service_manifest(framework)
         try:
             await self._port.create_service(framework, manifest)
         except PortError as error:
-            self._could_not_create(framework, "Service", manifest["metadata"]["name"], error)
+            self._record_creation_failure(framework, "Service", manifest["metadata"]["name"], error)
         else:
-            record = self._cache.record_of(framework)
-            if record is not None and framework.status is not None:
-                record.name_taken("")
-                record.created_service(manifest["metadata"]["name"], framework.status.attempt_status.id)
+            expectations = self._cache.expectations_for(framework)
+            if expectations is not None and framework.status is not None:
+                expectations.set_name_taken("")
+                expectations.record_service(manifest["metadata"]["name"], framework.status.attempt_status.id)
 
     async def _create_config_map(self, framework: Framework) -> None:
         try:
@@ -123,63 +123,69 @@ class ActionRunner:
             manifest = config_map_manifest(framework, ports)
             created = await self._port.create_config_map(framework.namespace, manifest)
         except PortError as error:
-            self._could_not_create(framework, "ConfigMap", names.config_map_name(framework.name), error)
+            self._record_creation_failure(
+                framework, "ConfigMap", names.config_map_name(framework.name), error
+            )
         else:
-            self._cache.created_config_map(framework, created)
+            self._cache.record_created_config_map(framework, created)
 
-    def _could_not_create(self, framework: Framework, kind: str, name: str, error: PortError) -> None:
-        record = self._cache.record_of(framework)
-        if record is None:
+    def _record_creation_failure(self, framework: Framework, kind: str, name: str, error: PortError) -> None:
+        expectations = self._cache.expectations_for(framework)
+        if expectations is None:
             return
         if isinstance(error, AlreadyExistsError):
-            record.name_taken(f"{kind} {name} exists already: {error}")
+            expectations.set_name_taken(f"{kind} {name} already exists: {error}")
         else:
-            self._port.failed(framework, f"the {kind} {name}", error)
-        self._postpone(framework, record, name)
+            self._port.report_failure(framework, f"create the {kind} {name}", error)
+        self._postpone(framework, expectations, name)
 
     async def _create_pods(self, framework: Framework, creations: Sequence[CreatePod]) -> None:
-        factory = PodFactory(framework, Wiring(self._barrier_image, self._cache.ports_of(framework)))
+        factory = PodFactory(framework, Wiring(self._barrier_image, self._cache.task_ports(framework)))
         tasks = [_task(framework, creation) for creation in creations]
         manifests = [factory.pod(creation.role, creation.index) for creation in creations]
         began = self._clock.monotonic()
         answers = await self._port.create_pods(framework.namespace, manifests)
-        self._pace.took(len(answers), self._clock.monotonic() - began)
-        record = self._cache.record_of(framework)
-        if record is None:
+        self._batching.record_batch(len(answers), self._clock.monotonic() - began)
+        expectations = self._cache.expectations_for(framework)
+        if expectations is None:
             return
-        record.tried_pods(in_vain=all(map(_is_for_now, answers)))
-        postponed = next(filter(_is_for_now, answers), None)
+        expectations.record_batch(has_failed=all(map(_is_temporary, answers)))
+        postponed = next(filter(_is_temporary, answers), None)
         if isinstance(postponed, PortError):
-            # One of them tells for all.
-            self._port.failed(framework, "pods", postponed)
+            # One failure is reported for all pods of the batch.
+            self._port.report_failure(framework, "create pods", postponed)
         for task, answer in zip(tasks, answers, strict=True):
             task_uid, attempt = task.instance_uid or "", task.attempt_status
             if not isinstance(answer, PortError):
-                self._cache.created_pod(framework, answer, CreatedPod(answer.uid, task_uid, attempt.id))
+                self._cache.record_created_pod(
+                    framework, answer, CreatedPod(answer.uid, task_uid, attempt.id)
+                )
                 continue
             if isinstance(answer, AlreadyExistsError | UnansweredError):
-                record.uncertain(attempt.pod_name)
+                expectations.mark_uncertain(attempt.pod_name)
             if isinstance(answer, RefusedError) and _is_final(answer):
-                record.rejected(attempt.pod_name, RejectedPod(answer.failure, task_uid, attempt.id))
-            # A task that is retried without end after a refusal waits as well.
-            self._postpone(framework, record, attempt.pod_name)
+                expectations.record_rejection(
+                    attempt.pod_name, RejectedPod(answer.failure, task_uid, attempt.id)
+                )
+            # A task that is retried without limit after a refusal backs off as well.
+            self._postpone(framework, expectations, attempt.pod_name)
 
     async def _delete_pods(self, framework: Framework, deletions: Sequence[DeletePod]) -> None:
         answers = await self._port.delete_pods(framework.namespace, deletions)
-        record = self._cache.record_of(framework)
+        expectations = self._cache.expectations_for(framework)
         failed: PortError | None = None
         for deletion, answer in zip(deletions, answers, strict=True):
             if answer is not None:
                 failed = answer
-            elif record is not None:
-                record.deletion_requested(deletion.uid, force=deletion.force)
+            elif expectations is not None:
+                expectations.record_deletion(deletion.uid, force=deletion.force)
         if failed is not None:
             raise failed
 
-    def _postpone(self, framework: Framework, record: Record, name: str) -> None:
-        """It cannot be created for now; nothing else has to wait for that."""
-        until = self._clock.monotonic() + queues.backoff(name, record.failures(name))
-        record.postponed(name, until)
+    def _postpone(self, framework: Framework, expectations: Expectations, name: str) -> None:
+        """Back off before the object is created again. Other objects are not delayed."""
+        until = self._clock.monotonic() + queues.backoff(name, expectations.failures(name))
+        expectations.postpone(name, until)
         self._queue.add_at(key_of(framework), until)
 
 
@@ -187,13 +193,13 @@ def _is_final(refused: RefusedError) -> bool:
     return failures.classify_creation_failure(refused.failure) is not None
 
 
-def _is_for_now(answer: PodView | PortError) -> bool:
-    """It was turned down, and may be granted later."""
+def _is_temporary(answer: PodView | PortError) -> bool:
+    """Whether the pod was not created and may be created later."""
     return isinstance(answer, PortError) and not (isinstance(answer, RefusedError) and _is_final(answer))
 
 
 def _task(framework: Framework, creation: CreatePod) -> TaskStatus:
     if framework.status is None:
-        raise ValueError("a pod is created for a task that is stored")
+        raise ValueError("pods are created only for tasks in a stored status")
     role = next(role for role in framework.status.attempt_status.roles if role.name == creation.role)
     return role.task_statuses[creation.index]

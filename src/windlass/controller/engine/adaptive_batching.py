@@ -1,53 +1,52 @@
-"""How much is asked of the API server at a time, learnt from how fast it answers.
+"""Adapts batch sizes and status delays to the response times of the API server.
 
-How many pods one pass creates or deletes before it looks again, and how long a status that nobody waits for may wait.
-
-A gang of ten thousand takes half a minute to create. A pass that did it in one go would not hear of a Stop, and
-everything that happens to the Framework would wait for it.
+Creating a gang of ten thousand pods takes half a minute. A pass that created all of them at once would not notice a
+Stop meanwhile, so a pass creates as many pods as fit into TARGET_BATCH_SEC.
 """
 
 import statistics
 from collections import deque
 
-AT_FIRST = 200
-FEWEST = 50
-"""However slow the server is."""
-MOST = 2000
-AIM_SEC = 0.5
+INITIAL_BATCH = 200
+MIN_BATCH = 50
+MAX_BATCH = 2000
+TARGET_BATCH_SEC = 0.5
 
-SHORTEST_PATIENCE = 0.5
-LONGEST_PATIENCE = 10.0
-"""With a server that is slow for everybody."""
-LONGEST_PATIENCE_PER_TASK = 1.5e-3
-"""With a Framework whose own status takes long to store, since it is large."""
-STORES_TO_WAIT_FOR = 50
-"""A server that is slow to store is spared what can be stored together with the next change."""
-STORES_REMEMBERED = 9
-REMEMBERED_SEC = 30.0
-"""A server that was slow before that may be quick by now."""
+MIN_STATUS_DELAY = 0.5
+MAX_STATUS_DELAY = 10.0
+"""Seconds, for an API server that is slow for all Frameworks."""
+MAX_STATUS_DELAY_PER_TASK = 1.5e-3
+"""Seconds per task, for a Framework whose status is slow to store because it is large."""
+STORES_PER_DELAY = 50
+"""A status is delayed by this multiple of the time that a store takes."""
+STORE_SAMPLES = 9
+SAMPLE_LIFETIME_SEC = 30.0
 
 
-class Pace:
-    def __init__(self, at_first: int = AT_FIRST) -> None:
-        self.at_a_time = at_first
-        self._stores: deque[tuple[float, float]] = deque(maxlen=STORES_REMEMBERED)
-        """When, and for how long."""
+class AdaptiveBatching:
+    def __init__(self, batch_size: int = INITIAL_BATCH) -> None:
+        self.batch_size = batch_size
+        """Number of pods that a pass creates or deletes."""
+        self._stores: deque[tuple[float, float]] = deque(maxlen=STORE_SAMPLES)
+        """When each of the last stores ended, and its duration."""
 
-    def patience(self, tasks: int, last_store_seconds: float, now: float) -> float:
-        """For so many seconds a status may wait that leads to nothing which needs it, in a Framework of so many tasks
-        that was stored in so many seconds the last time."""
-        recent = [seconds for at, seconds in self._stores if now - at <= REMEMBERED_SEC]
-        # A few say nothing.
-        usual = statistics.median(recent + [0.0] * (STORES_REMEMBERED - len(recent)))
-        for_all = min(STORES_TO_WAIT_FOR * usual, LONGEST_PATIENCE)
-        for_this_one = min(STORES_TO_WAIT_FOR * last_store_seconds, LONGEST_PATIENCE_PER_TASK * tasks)
-        return max(SHORTEST_PATIENCE, for_all, for_this_one)
+    def max_status_delay(self, tasks: int, last_store_seconds: float, now: float) -> float:
+        """Return for how many seconds a status may be deferred.
 
-    def stored_in(self, seconds: float, now: float) -> None:
+        `tasks` is the size of the Framework, `last_store_seconds` the duration of its last store.
+        """
+        recent = [seconds for at, seconds in self._stores if now - at <= SAMPLE_LIFETIME_SEC]
+        # Missing samples count as fast: a few slow stores do not make a slow server.
+        typical = statistics.median(recent + [0.0] * (STORE_SAMPLES - len(recent)))
+        for_server = min(STORES_PER_DELAY * typical, MAX_STATUS_DELAY)
+        for_framework = min(STORES_PER_DELAY * last_store_seconds, MAX_STATUS_DELAY_PER_TASK * tasks)
+        return max(MIN_STATUS_DELAY, for_server, for_framework)
+
+    def record_store(self, seconds: float, now: float) -> None:
         self._stores.append((now, seconds))
 
-    def took(self, count: int, seconds: float) -> None:
-        is_telling = count >= FEWEST
-        if is_telling:
-            fitting = int(count * AIM_SEC / max(seconds, 1e-3))
-            self.at_a_time = max(FEWEST, min(fitting, MOST))
+    def record_batch(self, count: int, seconds: float) -> None:
+        """Adapt the batch size to the duration of a batch, unless the batch is too small to tell."""
+        if count >= MIN_BATCH:
+            fitting = int(count * TARGET_BATCH_SEC / max(seconds, 1e-3))
+            self.batch_size = max(MIN_BATCH, min(fitting, MAX_BATCH))

@@ -1,129 +1,118 @@
-"""What the controller knows of the world: from watches, from lists, and from the answers to its own writes.
+"""The controller's view of Frameworks, pods and ConfigMaps: from watches, lists and the answers to its own requests.
 
-An answer is the newest truth, so it enters at once, and whatever is older is ignored when it comes along later. A UID
-that was seen and is not here any more is gone for good: UIDs never come back. An answer for a Framework that has gone
-or was made anew meanwhile is nobody's business any more. A Framework that has gone is remembered as departed while
-objects of it are left, so that they can be cleared away.
+The answer to a request is the newest state of an object: it enters at once, and older watch events are ignored. A UID
+that was seen and is not here any more is deleted for good. An answer for a Framework that was deleted or created again
+meanwhile is ignored. A deleted Framework is kept while objects of it are left, so that they can be deleted.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
-from windlass.controller.engine.expectations import Record
+from windlass.controller.engine.expectations import Expectations
+from windlass.controller.engine.framework_cache import FrameworkCache
 from windlass.controller.engine.keys import FrameworkKey, key_of
-from windlass.controller.engine.port import Emptied
-from windlass.controller.engine.related_objects import Surroundings, uids_in, version
+from windlass.controller.engine.port import DeletedPods
+from windlass.controller.engine.related_objects import (
+    FrameworkName,
+    RelatedObjects,
+    framework_name,
+    framework_name_of_config_map,
+    is_as_old,
+    is_in_scope,
+    uids_in,
+    version,
+)
 from windlass.decide.types import CreatedPod, Observed
 from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
 
-MOST_BURIED = 10_000
-"""So many Frameworks that are gone are remembered, against news of them that come late."""
-
-Place = tuple[str, str]
-"""Namespace and name of a Framework: the Frameworks of both groups share the names of their objects."""
-
 
 class Cache:
     def __init__(self) -> None:
-        self._frameworks: dict[FrameworkKey, Framework] = {}
-        self._buried: OrderedDict[FrameworkKey, int] = OrderedDict()
-        """As of which version a Framework of that key was gone."""
-        self._surroundings: dict[Place, Surroundings] = {}
-        self._places: dict[str, Place] = {}
-        """Where a pod is kept, by its UID: somebody may change its label."""
-        self._records: dict[FrameworkKey, Record] = {}
-        self._rivals: dict[FrameworkKey, str] = {}
-        """Who else writes the status of a Framework."""
-        self._told_of_rivals: set[FrameworkKey] = set()
-        """Those whose status was stored since."""
-        self._out_of_sight: dict[FrameworkKey, Framework] = {}
-        """Frameworks that exist and cannot be read any more, as they could be last."""
-        # A watch goes on where a list ended: what is older than the last list is no news.
+        self._frameworks = FrameworkCache()
+        self._related: dict[FrameworkName, RelatedObjects] = {}
+        self._pod_framework: dict[str, FrameworkName] = {}
+        """The Framework under which a pod is recorded, by the pod's UID: its label may be changed."""
+        self._expectations: dict[FrameworkKey, Expectations] = {}
+        self._other_controllers: dict[FrameworkKey, str] = {}
+        """The name of another controller that writes the status of a Framework."""
+        self._reported_other_controllers: set[FrameworkKey] = set()
+        """Frameworks whose status was stored since another controller was seen."""
+        # A watch continues from a list: events that are not newer than the list are ignored.
         self._pods_listed: dict[str, str] = {}
-        """By the namespace that was listed; "" stands for all."""
+        """The resourceVersion of the last list by namespace ("" for all)."""
         self._config_maps_listed: dict[str, str] = {}
 
     def keys(self) -> Iterator[FrameworkKey]:
-        return iter(tuple(self._frameworks))
+        return self._frameworks.keys()
 
     def framework(self, key: FrameworkKey) -> Framework | None:
         return self._frameworks.get(key)
 
     def observe(self, key: FrameworkKey, now: datetime, monotonic: float) -> Observed:
-        """A view, valid until the next change of the cache."""
-        around = self._around((key.namespace, key.name))
-        if around.departed:
-            around.forget_departed()
+        """Return a view that is valid until the cache changes."""
+        related = self._related_to((key.namespace, key.name))
+        if related.deleted_frameworks:
+            related.prune_deleted_frameworks()
         return Observed(
-            config_map=around.config_map,
-            pods=around.pods,
-            known=around.known,
-            unconfirmed=around.unconfirmed,
-            previous_uids=around.departed.keys(),
-            other_controller=self._rivals.get(key, ""),
-            is_other_controller_reported=key in self._told_of_rivals,
-            outcomes=self._record(key).outcomes(now, monotonic),
+            config_map=related.config_map,
+            pods=related.pods,
+            known=related.known,
+            unconfirmed=related.unconfirmed,
+            previous_uids=related.deleted_frameworks.keys(),
+            other_controller=self._other_controllers.get(key, ""),
+            is_other_controller_reported=key in self._reported_other_controllers,
+            outcomes=self._expectations_of(key).outcomes(now, monotonic),
         )
 
-    def departed(self, key: FrameworkKey) -> Framework | None:
-        """A Framework of that key that is gone and has left objects behind."""
-        around = self._surroundings.get((key.namespace, key.name))
-        if around is None or not around.departed:
+    def deleted_framework(self, key: FrameworkKey) -> Framework | None:
+        """Return a deleted Framework of that key whose objects are not all deleted."""
+        related = self._related.get((key.namespace, key.name))
+        if related is None or not related.deleted_frameworks:
             return None
-        around.forget_departed()
-        return next((framework for framework in around.departed.values() if key_of(framework) == key), None)
+        related.prune_deleted_frameworks()
+        return next((found for found in related.deleted_frameworks.values() if key_of(found) == key), None)
 
-    def record_of(self, framework: Framework) -> Record | None:
-        """Where the outcomes of its actions go; None if it is not there any more."""
+    def expectations_for(self, framework: Framework) -> Expectations | None:
+        """Return where the outcomes of its actions are recorded, or None if the Framework is forgotten."""
         key = key_of(framework)
         current = self._frameworks.get(key)
         if current is not None:
-            return self._record(key) if current.uid == framework.uid else None
-        around = self._surroundings.get((key.namespace, key.name))
-        return self._record(key) if around is not None and framework.uid in around.departed else None
+            return self._expectations_of(key) if current.uid == framework.uid else None
+        related = self._related.get((key.namespace, key.name))
+        is_left = related is not None and framework.uid in related.deleted_frameworks
+        return self._expectations_of(key) if is_left else None
 
     # Frameworks
 
     def put_framework(self, framework: Framework) -> bool:
-        """From a watch, a list or an answer. False if something newer is known already."""
-        key = key_of(framework)
-        current = self._frameworks.get(key)
-        newest = self._buried.get(key, 0)
-        if current is not None:
-            newest = max(newest, version(current.metadata.resource_version))
-        if newest and version(framework.metadata.resource_version) <= newest:
-            return False
-        seen_last = self._out_of_sight.pop(key, None) or current
-        if seen_last is not None and seen_last.uid != framework.uid:
-            self._depart(key, seen_last)
-        self._frameworks[key] = framework
-        return True
+        """Record a Framework from a watch, a list or an answer. Return False if a newer one is known."""
+        is_recorded, replaced = self._frameworks.put(framework)
+        if replaced is not None:
+            self._record_deleted(replaced)
+        return is_recorded
 
-    def compete(self, key: FrameworkKey, rival: str) -> None:
-        """Somebody else writes its status."""
-        self._rivals[key] = rival
+    def set_other_controller(self, key: FrameworkKey, name: str) -> None:
+        """Record that another controller writes the Framework's status."""
+        self._other_controllers[key] = name
 
-    def lose_sight_of(self, key: FrameworkKey) -> None:
-        """It exists, and cannot be read any more."""
-        framework = self._frameworks.pop(key, None)
-        self._records.pop(key, None)
-        if framework is not None:
-            self._out_of_sight[key] = framework
+    def invalidate(self, key: FrameworkKey) -> None:
+        """Record that the Framework exists and cannot be decoded any more."""
+        self._frameworks.invalidate(key)
+        self._expectations.pop(key, None)
 
-    def remove_out_of_sight(self, key: FrameworkKey) -> bool:
-        """It does not exist any more. False if it never could be read, or has come back."""
-        framework = self._out_of_sight.pop(key, None)
+    def remove_invalid(self, key: FrameworkKey) -> bool:
+        """Record the deletion of an invalid Framework. Return False if it was never valid, or is valid again."""
+        framework = self._frameworks.pop_invalid(key)
         if framework is None:
             return False
-        self._depart(key, framework)
+        self._record_deleted(framework)
         return True
 
     def remove_framework(self, framework: Framework) -> bool:
-        """As of the version that the deletion has."""
-        return self._bury(framework, version(framework.metadata.resource_version))
+        """Record a deletion, which has a resourceVersion of its own. Return False if it is known already."""
+        return self._remove_framework(framework, framework.metadata.resource_version)
 
     def replace_frameworks(
         self,
@@ -131,213 +120,213 @@ class Cache:
         resource_version: str,
         namespace: str = "",
         group: str = "",
-        unreadable: Collection[FrameworkKey] = (),
+        invalid: Collection[FrameworkKey] = (),
     ) -> set[FrameworkKey]:
-        """After a list, of one namespace or of one group where one is given. Returns the keys that are new or gone."""
-
-        def is_concerned(key: FrameworkKey) -> bool:
-            return _is_within(key.namespace, namespace) and group in ("", key.group)
-
+        """Record a list of one namespace and one group (empty: all). Return the keys that are new or deleted."""
         listed = {key_of(framework): framework for framework in frameworks}
         changed = {key for key, framework in listed.items() if self.put_framework(framework)}
-        for key, framework in tuple(self._frameworks.items()):
-            is_as_old = version(framework.metadata.resource_version) <= version(resource_version)
-            if is_as_old and is_concerned(key) and key not in listed:
-                self._bury(framework, version(resource_version))
-                changed.add(key)
-        for key in tuple(self._out_of_sight):
-            if is_concerned(key) and key not in unreadable:
-                self.remove_out_of_sight(key)
-                changed.add(key)
+        for framework in self._frameworks.missing(listed, resource_version, namespace, group):
+            self._remove_framework(framework, resource_version)
+            changed.add(key_of(framework))
+        for key in self._frameworks.missing_invalid(invalid, namespace, group):
+            self.remove_invalid(key)
+            changed.add(key)
         return changed
 
-    def _bury(self, framework: Framework, as_of: int) -> bool:
-        key = key_of(framework)
-        self._buried[key] = max(as_of, self._buried.get(key, 0))
-        self._buried.move_to_end(key)
-        if len(self._buried) > MOST_BURIED:
-            self._buried.popitem(last=False)
-        current = self._frameworks.get(key)
-        if current is None or current.uid != framework.uid:
+    def _remove_framework(self, framework: Framework, as_of: str) -> bool:
+        removed = self._frameworks.remove(framework, version(as_of))
+        if removed is None:
             return False
-        del self._frameworks[key]
-        self._depart(key, current)
+        self._record_deleted(removed)
         return True
 
-    def _depart(self, key: FrameworkKey, framework: Framework) -> None:
-        place = (key.namespace, key.name)
-        self._around(place).departed[framework.uid] = framework
-        self._records.pop(key, None)
-        self._rivals.pop(key, None)
-        self._told_of_rivals.discard(key)
-        self._forget_if_empty(place)
+    def _record_deleted(self, framework: Framework) -> None:
+        key, name = key_of(framework), (framework.namespace, framework.name)
+        self._related_to(name).deleted_frameworks[framework.uid] = framework
+        self._expectations.pop(key, None)
+        self._other_controllers.pop(key, None)
+        self._reported_other_controllers.discard(key)
+        self._forget_if_empty(name)
 
     # Pods and ConfigMaps
 
     def put_pod(self, pod: PodView) -> set[FrameworkKey]:
-        """From a watch. Returns the keys that it concerns, none if it is old news."""
+        """Record a pod from a watch. Return the keys that it concerns; none if a newer state is known."""
         return set() if _was_listed(pod, self._pods_listed) else self._put_pod(pod)
 
     def _put_pod(self, pod: PodView) -> set[FrameworkKey]:
-        place = _place_of(pod)
-        moved = self._move_pod(pod, place)
-        if place is None:
-            return moved
-        around = self._around(place)
-        current = around.pods.get(pod.name)
-        if not around.is_news(pod, current):
-            return moved
+        name = framework_name(pod)
+        changed = self._remove_from_old_framework(pod, name)
+        if name is None:
+            return changed
+        related = self._related_to(name)
+        current = related.pods.get(pod.name)
+        if not related.is_newer(pod, current):
+            return changed
         if current is not None and current.uid != pod.uid:
-            self._lose(place, around, current.uid)
-        around.pods[pod.name] = pod
-        self._places[pod.uid] = place
-        around.confirm(pod)
-        return moved | self._keys_at(place)
+            self._forget_uid(name, related, current.uid)
+        related.pods[pod.name] = pod
+        self._pod_framework[pod.uid] = name
+        related.confirm(pod)
+        return changed | self._keys_of(name)
 
-    def _move_pod(self, pod: PodView, place: Place | None) -> set[FrameworkKey]:
-        """Somebody changed the label by which it is found: at its old place it is gone."""
-        old = self._places.get(pod.uid)
-        if old is None or old == place:
+    def _remove_from_old_framework(self, pod: PodView, name: FrameworkName | None) -> set[FrameworkKey]:
+        """Treat a pod whose label was changed as deleted under its old label."""
+        old = self._pod_framework.get(pod.uid)
+        if old is None or old == name:
             return set()
-        return self._remove_pod_at(old, pod)
+        return self._remove_pod_of(old, pod)
 
     def remove_pod(self, pod: PodView) -> set[FrameworkKey]:
-        place = self._places.get(pod.uid) or _place_of(pod)
-        return set() if place is None else self._remove_pod_at(place, pod)
+        name = self._pod_framework.get(pod.uid) or framework_name(pod)
+        return set() if name is None else self._remove_pod_of(name, pod)
 
-    def _remove_pod_at(self, place: Place, pod: PodView) -> set[FrameworkKey]:
-        around = self._around(place)
-        around.known.add(pod.uid)
-        current = around.pods.get(pod.name)
+    def _remove_pod_of(self, name: FrameworkName, pod: PodView) -> set[FrameworkKey]:
+        related = self._related_to(name)
+        related.known.add(pod.uid)
+        current = related.pods.get(pod.name)
         if current is not None and current.uid == pod.uid:
-            del around.pods[pod.name]
-        self._lose(place, around, pod.uid)
-        return self._keys_at(place)
+            del related.pods[pod.name]
+        self._forget_uid(name, related, pod.uid)
+        return self._keys_of(name)
 
     def put_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
-        """From a watch, as with pods."""
+        """Record a ConfigMap from a watch, like `put_pod`."""
         is_old = _was_listed(config_map, self._config_maps_listed)
         return set() if is_old else self._put_config_map(config_map)
 
     def _put_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
-        place = _place_of_config_map(config_map)
-        if place is None:
+        name = framework_name_of_config_map(config_map)
+        if name is None:
             return set()
-        around = self._around(place)
-        current = around.config_map
-        if not around.is_news(config_map, current):
+        related = self._related_to(name)
+        current = related.config_map
+        if not related.is_newer(config_map, current):
             return set()
         if current is not None and current.uid != config_map.uid:
-            self._lose(place, around, current.uid)
-        around.config_map = config_map
-        around.confirm(config_map)
-        return self._keys_at(place)
+            self._forget_uid(name, related, current.uid)
+        related.config_map = config_map
+        related.confirm(config_map)
+        return self._keys_of(name)
 
     def remove_config_map(self, config_map: ConfigMapView) -> set[FrameworkKey]:
-        place = _place_of_config_map(config_map)
-        if place is None:
+        name = framework_name_of_config_map(config_map)
+        if name is None:
             return set()
-        around = self._around(place)
-        around.known.add(config_map.uid)
-        if around.config_map is not None and around.config_map.uid == config_map.uid:
-            around.config_map = None
-        self._lose(place, around, config_map.uid)
-        return self._keys_at(place)
+        related = self._related_to(name)
+        related.known.add(config_map.uid)
+        if related.config_map is not None and related.config_map.uid == config_map.uid:
+            related.config_map = None
+        self._forget_uid(name, related, config_map.uid)
+        return self._keys_of(name)
 
     def replace_pods(
         self, pods: Iterable[PodView], resource_version: str, namespace: str = ""
     ) -> set[FrameworkKey]:
-        """After a list, of one namespace where one is given. What is older than the list and not in it is gone."""
+        """Record a list of one namespace (empty: all). Pods older than the list and not in it are deleted."""
         changed: set[FrameworkKey] = set()
         listed: set[str] = set()
         for pod in pods:
             listed.add(pod.uid)
             changed |= self._put_pod(pod)
-        for around in self._within(namespace):
-            for pod in tuple(around.pods.values()):
-                if pod.uid not in listed and _is_as_old(pod, resource_version):
+        for related in self._related_in(namespace):
+            for pod in tuple(related.pods.values()):
+                if pod.uid not in listed and is_as_old(pod, resource_version):
                     changed |= self.remove_pod(pod)
-        self._prove(resource_version, namespace, pods=True)
+        self._record_listed_uids(resource_version, namespace, pods=True)
         self._pods_listed[namespace] = resource_version
         return changed
 
     def replace_config_maps(
         self, config_maps: Iterable[ConfigMapView], resource_version: str, namespace: str = ""
     ) -> set[FrameworkKey]:
+        """Record a list of ConfigMaps, like `replace_pods`."""
         changed: set[FrameworkKey] = set()
         listed: set[str] = set()
         for config_map in config_maps:
             listed.add(config_map.uid)
             changed |= self._put_config_map(config_map)
-        for around in self._within(namespace):
-            found = around.config_map
-            if found is not None and found.uid not in listed and _is_as_old(found, resource_version):
+        for related in self._related_in(namespace):
+            found = related.config_map
+            if found is not None and found.uid not in listed and is_as_old(found, resource_version):
                 changed |= self.remove_config_map(found)
-        self._prove(resource_version, namespace, config_maps=True)
+        self._record_listed_uids(resource_version, namespace, config_maps=True)
         self._config_maps_listed[namespace] = resource_version
         return changed
 
-    def _within(self, namespace: str) -> list[Surroundings]:
-        return [around for place, around in self._surroundings.items() if _is_within(place[0], namespace)]
+    def _related_in(self, namespace: str) -> list[RelatedObjects]:
+        return [related for name, related in self._related.items() if is_in_scope(name[0], namespace)]
 
-    # Answers to our own requests
+    def _record_listed_uids(
+        self, resource_version: str, namespace: str, *, pods: bool = False, config_maps: bool = False
+    ) -> None:
+        """Record the UIDs in statuses that are not newer than the list: such an object was created before the list,
+        so it is deleted if the list does not contain it."""
+        for framework in self._frameworks:
+            is_older = is_as_old(framework, resource_version)
+            if framework.status is not None and is_older and is_in_scope(framework.namespace, namespace):
+                known = self._related_to((framework.namespace, framework.name)).known
+                known.update(uids_in(framework.status, pods=pods, config_maps=config_maps))
 
-    def stored(self, framework: Framework) -> bool:
-        """False if it has gone meanwhile, and nothing may be done for it any more."""
+    # Answers to requests of the controller
+
+    def record_stored(self, framework: Framework) -> bool:
+        """Record a stored status. Return False if the Framework was deleted meanwhile."""
         key = key_of(framework)
         current = self._frameworks.get(key)
         if current is None or current.uid != framework.uid:
             return False
         self.put_framework(framework)
-        if key in self._rivals:
-            self._told_of_rivals.add(key)
+        if key in self._other_controllers:
+            self._reported_other_controllers.add(key)
         if framework.status is not None:
-            self._record(key).stored(framework.status)
-            self._around((framework.namespace, framework.name)).prune(framework.status)
+            self._expectations_of(key).record_stored(framework.status)
+            self._related_to((framework.namespace, framework.name)).prune_known(framework.status)
         return True
 
-    def created_config_map(self, framework: Framework, config_map: ConfigMapView) -> None:
-        record = self.record_of(framework)
-        if record is None:
+    def record_created_config_map(self, framework: Framework, config_map: ConfigMapView) -> None:
+        expectations = self.expectations_for(framework)
+        if expectations is None:
             return
-        record.created(config_map.name)
-        record.name_taken("")
-        around = self._around((framework.namespace, framework.name))
-        if around.is_news(config_map, around.config_map):
-            around.config_map = config_map
-            around.answered(config_map)
+        expectations.record_creation(config_map.name)
+        expectations.set_name_taken("")
+        related = self._related_to((framework.namespace, framework.name))
+        if related.is_newer(config_map, related.config_map):
+            related.config_map = config_map
+            related.record_answer(config_map)
 
-    def created_pod(self, framework: Framework, pod: PodView, created: CreatedPod) -> None:
-        record = self.record_of(framework)
-        if record is None:
+    def record_created_pod(self, framework: Framework, pod: PodView, created: CreatedPod) -> None:
+        expectations = self.expectations_for(framework)
+        if expectations is None:
             return
-        record.created(pod.name, created)
+        expectations.record_creation(pod.name, created)
         self._put_answered_pod(framework, pod)
 
-    def ports_of(self, framework: Framework) -> dict[str, int] | None:
-        """Those that the attempt's ConfigMap says, where pods share one network."""
-        config_map = self._around((framework.namespace, framework.name)).config_map
+    def task_ports(self, framework: Framework) -> dict[str, int] | None:
+        """Return the ports in the attempt's ConfigMap, where pods share one network."""
+        config_map = self._related_to((framework.namespace, framework.name)).config_map
         return None if config_map is None else config_map.task_ports
 
     def pods_of_attempt(self, framework: Framework, config_map_uid: str) -> dict[str, PodView]:
-        """By UID: the pods that one request for all pods of the attempt will find, if they still exist."""
-        pods = self._around((framework.namespace, framework.name)).pods.values()
-        return {pod.uid: pod for pod in pods if pod.metadata.labels.attempt == config_map_uid}
+        """Return the pods with the attempt's label, by UID."""
+        return self._related_to((framework.namespace, framework.name)).pods_of_attempt(config_map_uid)
 
-    def emptied_attempt(
-        self, framework: Framework, config_map_uid: str, emptied: Emptied, asked_for: Iterable[str]
+    def record_deleted_pods(
+        self, framework: Framework, config_map_uid: str, deleted: DeletedPods, cached: Iterable[str]
     ) -> None:
-        """The request may have found more pods than the watch has shown. `asked_for` were here when it was sent: those
-        that it did not find are gone already."""
-        record = self.record_of(framework)
-        if record is None:
+        """Record the answer to a deletecollection request, which may contain pods that the watch has not shown.
+
+        `cached` are the UIDs that were cached when it was sent: those not in the answer were deleted before.
+        """
+        expectations = self.expectations_for(framework)
+        if expectations is None:
             return
-        record.emptied_attempt(config_map_uid, emptied.continue_token)
-        if not emptied.continue_token:
-            for uid in self.pods_of_attempt(framework, config_map_uid).keys() & asked_for:
-                record.deletion_requested(uid)
-        for pod in emptied.found:
-            record.deletion_requested(pod.uid)
+        expectations.record_attempt_deletion(config_map_uid, deleted.continue_token)
+        if not deleted.continue_token:
+            for uid in self.pods_of_attempt(framework, config_map_uid).keys() & cached:
+                expectations.record_deletion(uid)
+        for pod in deleted.pods:
+            expectations.record_deletion(pod.uid)
             self._put_answered_pod(framework, pod)
 
     def replace_objects(
@@ -347,110 +336,79 @@ class Cache:
         pods: Iterable[PodView],
         resource_version: str,
     ) -> None:
-        """After a list of one Framework's objects, which was asked for after its status was known."""
-        record = self.record_of(framework)
-        if record is None:
+        """Record a list of one Framework's objects that was requested after its status was read."""
+        expectations = self.expectations_for(framework)
+        if expectations is None:
             return
-        around = self._around((framework.namespace, framework.name))
+        related = self._related_to((framework.namespace, framework.name))
         listed = {pod.uid: pod for pod in pods}
         for pod in listed.values():
             self._put_pod(pod)
-        for pod in tuple(around.pods.values()):
-            if pod.uid not in listed and _is_as_old(pod, resource_version):
+        for pod in tuple(related.pods.values()):
+            if pod.uid not in listed and is_as_old(pod, resource_version):
                 self.remove_pod(pod)
-        found = around.config_map
+        found = related.config_map
         if config_map is not None:
             self._put_config_map(config_map)
-        elif found is not None and _is_as_old(found, resource_version):
+        elif found is not None and is_as_old(found, resource_version):
             self.remove_config_map(found)
         if framework.status is not None:
-            around.known.update(uids_in(framework.status, pods=True, config_maps=True))
-        record.looked()
-
-    # Inside
+            related.known.update(uids_in(framework.status, pods=True, config_maps=True))
+        expectations.clear_uncertain()
 
     def _put_answered_pod(self, framework: Framework, pod: PodView) -> None:
-        place = (framework.namespace, framework.name)
-        around = self._around(place)
-        if around.is_news(pod, around.pods.get(pod.name)):
-            around.pods[pod.name] = pod
-            self._places[pod.uid] = place
-            around.answered(pod)
+        name = (framework.namespace, framework.name)
+        related = self._related_to(name)
+        if related.is_newer(pod, related.pods.get(pod.name)):
+            related.pods[pod.name] = pod
+            self._pod_framework[pod.uid] = name
+            related.record_answer(pod)
         else:
-            around.known.add(pod.uid)
+            related.known.add(pod.uid)
 
-    def _around(self, place: Place) -> Surroundings:
-        around = self._surroundings.get(place)
-        if around is None:
-            around = self._surroundings[place] = Surroundings()
-        return around
+    # Shared by all of the above
 
-    def _record(self, key: FrameworkKey) -> Record:
+    def _related_to(self, name: FrameworkName) -> RelatedObjects:
+        related = self._related.get(name)
+        if related is None:
+            related = self._related[name] = RelatedObjects()
+        return related
+
+    def _expectations_of(self, key: FrameworkKey) -> Expectations:
         framework = self._frameworks.get(key)
         uid = "" if framework is None else framework.uid
-        record = self._records.get(key)
-        if record is None or record.framework_uid != uid:
-            record = self._records[key] = Record(uid)
-        return record
+        expectations = self._expectations.get(key)
+        if expectations is None or expectations.framework_uid != uid:
+            expectations = self._expectations[key] = Expectations(uid)
+        return expectations
 
-    def _keys_at(self, place: Place) -> set[FrameworkKey]:
-        """Whom it concerns what happens there: Frameworks, and those whose remains are cleared away."""
-        keys = (FrameworkKey(group, *place) for group in names.GROUPS)
-        found = {key for key in keys if key in self._frameworks}
-        around = self._surroundings.get(place)
-        if around is not None and around.departed:
-            found.update(map(key_of, around.departed.values()))
+    def _keys_of(self, name: FrameworkName) -> set[FrameworkKey]:
+        """Return the Frameworks of that name, including deleted ones whose objects are still being deleted."""
+        keys = (FrameworkKey(group, *name) for group in names.GROUPS)
+        found = {key for key in keys if self._frameworks.get(key) is not None}
+        related = self._related.get(name)
+        if related is not None and related.deleted_frameworks:
+            found.update(map(key_of, related.deleted_frameworks.values()))
         return found
 
-    def _lose(self, place: Place, around: Surroundings, uid: str) -> None:
-        around.unconfirmed.discard(uid)
-        self._places.pop(uid, None)
-        for key in self._keys_at(place):
-            self._record(key).gone(uid)
-        self._forget_if_empty(place)
+    def _forget_uid(self, name: FrameworkName, related: RelatedObjects, uid: str) -> None:
+        related.unconfirmed.discard(uid)
+        self._pod_framework.pop(uid, None)
+        for key in self._keys_of(name):
+            self._expectations_of(key).forget(uid)
+        self._forget_if_empty(name)
 
-    def _forget_if_empty(self, place: Place) -> None:
-        around = self._surroundings.get(place)
-        if around is None or not around.is_empty:
+    def _forget_if_empty(self, name: FrameworkName) -> None:
+        related = self._related.get(name)
+        if related is None or not related.is_empty:
             return
-        around.departed.clear()
-        if not self._keys_at(place):
-            del self._surroundings[place]
+        related.deleted_frameworks.clear()
+        if not self._keys_of(name):
+            del self._related[name]
             for group in names.GROUPS:
-                self._records.pop(FrameworkKey(group, *place), None)
-
-    def _prove(
-        self, resource_version: str, namespace: str, *, pods: bool = False, config_maps: bool = False
-    ) -> None:
-        """What a status names that is as old as the list was made before the list: if it is not here, it is gone."""
-        for key, framework in self._frameworks.items():
-            is_as_old = version(framework.metadata.resource_version) <= version(resource_version)
-            if framework.status is not None and is_as_old and _is_within(key.namespace, namespace):
-                known = self._around((key.namespace, key.name)).known
-                known.update(uids_in(framework.status, pods=pods, config_maps=config_maps))
-
-
-def _is_as_old(found: ObjectView, resource_version: str) -> bool:
-    return version(found.metadata.resource_version) <= version(resource_version)
+                self._expectations.pop(FrameworkKey(group, *name), None)
 
 
 def _was_listed(found: ObjectView, listed: dict[str, str]) -> bool:
-    """It is no newer than the list that its watch goes on from."""
-    as_of = listed.get("") or listed.get(found.metadata.namespace, "")
-    return _is_as_old(found, as_of)
-
-
-def _is_within(namespace: str, scope: str) -> bool:
-    return scope in ("", namespace)
-
-
-def _place_of(found: ObjectView) -> Place | None:
-    """By the label, and not by the name: pods are watched by it."""
-    framework = found.metadata.labels.framework_name
-    return (found.metadata.namespace, framework) if framework else None
-
-
-def _place_of_config_map(config_map: ConfigMapView) -> Place | None:
-    place = _place_of(config_map)
-    is_attempt = place is not None and config_map.name == names.config_map_name(place[1])
-    return place if is_attempt else None
+    """Whether the object is not newer than the list that its watch continues from."""
+    return is_as_old(found, listed.get("") or listed.get(found.metadata.namespace, ""))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from windlass.controller.engine.actions import ActionRunner, ChoosePorts
-from windlass.controller.engine.adaptive_batching import Pace
+from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.keys import FrameworkKey
@@ -38,7 +38,7 @@ class Executor:
         queue: KeyedQueue[FrameworkKey],
         clock: Clock,
         rules: Rules,
-        pace: Pace | None = None,
+        batching: AdaptiveBatching | None = None,
         barrier_image: str = "",
         choose_ports: ChoosePorts | None = None,
     ) -> None:
@@ -47,9 +47,9 @@ class Executor:
         self._queue = queue
         self._clock = clock
         self._rules = rules
-        self._pace = pace or Pace()
+        self._batching = batching or AdaptiveBatching()
         self._actions = ActionRunner(
-            port, cache, queue, clock, self._pace, barrier_image=barrier_image, choose_ports=choose_ports
+            port, cache, queue, clock, self._batching, barrier_image=barrier_image, choose_ports=choose_ports
         )
         self._pending: dict[FrameworkKey, PendingStatus] = {}
 
@@ -76,7 +76,7 @@ class Executor:
             if current is not None:
                 await self._act_and_announce(current, decision, reasons)
         except PortError as error:
-            self._port.failed(framework, "a decision", error)
+            self._port.report_failure(framework, "apply a decision", error)
             self._queue.retry(key, self._clock.monotonic())
             return
         self._queue.succeeded(key)
@@ -85,18 +85,18 @@ class Executor:
 
     async def _clean_up(self, key: FrameworkKey) -> None:
         """Delete the objects that a deleted Framework has left."""
-        departed = self._cache.departed(key)
-        if departed is None:
+        deleted = self._cache.deleted_framework(key)
+        if deleted is None:
             self._queue.forget(key)
             return
         now = self._clock.now()
         observed = self._cache.observe(key, now, self._clock.monotonic())
-        decision = delete_owned_objects(departed, observed, now, self._rules)
+        decision = delete_owned_objects(deleted, observed, now, self._rules)
         self._wake(key, decision, now)
         try:
-            await self._actions.run(departed, decision.actions)
+            await self._actions.run(deleted, decision.actions)
         except PortError as error:
-            self._port.failed(departed, "what it has left behind", error)
+            self._port.report_failure(deleted, "delete its remaining objects", error)
             self._queue.retry(key, self._clock.monotonic())
             return
         self._queue.succeeded(key)
@@ -111,7 +111,7 @@ class Executor:
         try:
             current = await self._port.read_framework(framework)
         except PortError as error:
-            self._port.failed(framework, "its status", error)
+            self._port.report_failure(framework, "read its status", error)
             self._queue.retry(key, self._clock.monotonic())
             return False
         if current is None or current.uid != framework.uid:
@@ -150,7 +150,7 @@ class Executor:
         if decision.status is None or decision.status == framework.status:
             pending.clear()
             return framework, decision.reasons if decision.actions else ()
-        deadline = pending.deadline(decision, self._pace, self._clock.monotonic())
+        deadline = pending.deadline(decision, self._batching, self._clock.monotonic())
         if deadline is not None:
             pending.defer(decision, framework)
             self._queue.add_at(key, deadline)
@@ -163,8 +163,8 @@ class Executor:
             raise
         ended = self._clock.monotonic()
         pending.record_duration(ended - began)
-        self._pace.stored_in(ended - began, ended)
-        if not self._cache.stored(stored):
+        self._batching.record_store(ended - began, ended)
+        if not self._cache.record_stored(stored):
             return None, ()
         pending.clear()
         return stored, decision.reasons

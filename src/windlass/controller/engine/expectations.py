@@ -1,4 +1,4 @@
-"""What came of the actions for one Framework, until the objects or the stored status show it."""
+"""The outcomes of the actions for one Framework, until the cached objects or the stored status show them."""
 
 from datetime import datetime, timedelta
 
@@ -6,28 +6,28 @@ from windlass.decide.types import CreatedPod, Outcomes, RejectedPod
 from windlass.model.status import FrameworkStatus
 
 
-class Record:
+class Expectations:
     def __init__(self, framework_uid: str) -> None:
         self.framework_uid = framework_uid
         self._created: dict[str, CreatedPod] = {}
         self._rejected: dict[str, RejectedPod] = {}
         self._postponed: dict[str, float] = {}
-        """By name, on the clock that never steps back."""
+        """The monotonic time of the next creation, by object name."""
         self._failures: dict[str, int] = {}
-        self._vain_rounds = 0
+        self._failed_batches = 0
         self._uncertain: set[str] = set()
         self._name_taken = ""
         self._deletion_requested: set[str] = set()
         self._forced: set[str] = set()
         self._collection_deletion_requested: set[str] = set()
-        self._emptying: dict[str, str] = {}
-        """Attempts of which some pods were asked to go, and where the next request goes on."""
+        self._continue_tokens: dict[str, str] = {}
+        """Attempts of which some pods were deleted, and where the next request continues."""
         self._is_framework_deletion_requested = False
         self._service_of_attempt = -1
         self._published_gang = ""
 
     def outcomes(self, now: datetime, monotonic: float) -> Outcomes:
-        """A view, valid until the next change."""
+        """Return a view that is valid until the next change."""
         return Outcomes(
             created=self._created,
             rejected=self._rejected,
@@ -44,90 +44,90 @@ class Record:
             published_gang=self._published_gang,
         )
 
-    def created(self, name: str, created: CreatedPod | None = None) -> None:
-        """The object of this name was created. Of a pod it is told for which task attempt."""
+    def record_creation(self, name: str, created: CreatedPod | None = None) -> None:
+        """Record that the object was created; for a pod also the task attempt that it belongs to."""
         if created is not None:
             self._created[name] = created
-        self._succeed(name)
+        self._record_success(name)
 
-    def created_service(self, name: str, attempt_id: int) -> None:
-        """It is there, for this attempt; whoever deletes it meanwhile has it back in the next one."""
+    def record_service(self, name: str, attempt_id: int) -> None:
+        """Record that the Service exists for this attempt. If it is deleted, the next attempt creates it again."""
         self._service_of_attempt = attempt_id
-        self._succeed(name)
+        self._record_success(name)
 
-    def published_gang(self, fingerprint: str) -> None:
+    def record_gang(self, fingerprint: str) -> None:
         self._published_gang = fingerprint
 
-    def rejected(self, name: str, rejected: RejectedPod) -> None:
+    def record_rejection(self, name: str, rejected: RejectedPod) -> None:
         self._rejected[name] = rejected
 
     def failures(self, name: str) -> int:
-        """How often in a row the object could not be created for now, or nothing at all could."""
-        return max(self._failures.get(name, 0), self._vain_rounds - 1)
+        """Return how often in a row the object, or every pod of a batch, could not be created for now."""
+        return max(self._failures.get(name, 0), self._failed_batches - 1)
 
-    def tried_pods(self, *, in_vain: bool) -> None:
-        """Some were asked for, and whether none was granted: what is rejected to all is asked for less and less."""
-        self._vain_rounds = self._vain_rounds + 1 if in_vain else 0
+    def record_batch(self, *, has_failed: bool) -> None:
+        """Record whether no pod of a batch could be created for now: if so, all of them back off."""
+        self._failed_batches = self._failed_batches + 1 if has_failed else 0
 
-    def postponed(self, name: str, until: float) -> None:
+    def postpone(self, name: str, until: float) -> None:
         self._postponed[name] = until
         self._failures[name] = self._failures.get(name, 0) + 1
 
-    def uncertain(self, name: str) -> None:
-        """It may have been created all the same."""
+    def mark_uncertain(self, name: str) -> None:
+        """Record that the object may have been created although no usable answer arrived."""
         self._uncertain.add(name)
 
-    def looked(self) -> None:
+    def clear_uncertain(self) -> None:
         self._uncertain.clear()
 
-    def name_taken(self, message: str) -> None:
+    def set_name_taken(self, message: str) -> None:
         self._name_taken = message
 
-    def deletion_requested(self, uid: str, *, force: bool = False) -> None:
+    def record_deletion(self, uid: str, *, force: bool = False) -> None:
         self._deletion_requested.add(uid)
         if force:
             self._forced.add(uid)
 
-    def emptied_attempt(self, config_map_uid: str, continue_token: str) -> None:
-        """All pods of it were asked to go, or those before the token."""
+    def record_attempt_deletion(self, config_map_uid: str, continue_token: str) -> None:
+        """Record that all pods of the attempt were deleted, or those before the continue token."""
         if continue_token:
-            self._emptying[config_map_uid] = continue_token
+            self._continue_tokens[config_map_uid] = continue_token
             return
-        self._emptying.pop(config_map_uid, None)
+        self._continue_tokens.pop(config_map_uid, None)
         self._collection_deletion_requested.add(config_map_uid)
 
-    def emptying_goes_on_at(self, config_map_uid: str) -> str:
-        return self._emptying.get(config_map_uid, "")
+    def continue_token(self, config_map_uid: str) -> str:
+        return self._continue_tokens.get(config_map_uid, "")
 
-    def framework_deletion_requested(self) -> None:
+    def record_framework_deletion(self) -> None:
         self._is_framework_deletion_requested = True
 
-    def gone(self, uid: str) -> None:
-        """Nothing more has to be known about the object."""
+    def forget(self, uid: str) -> None:
+        """Forget a deleted object."""
         self._deletion_requested.discard(uid)
         self._forced.discard(uid)
         self._collection_deletion_requested.discard(uid)
-        self._emptying.pop(uid, None)
+        self._continue_tokens.pop(uid, None)
 
-    def stored(self, status: FrameworkStatus) -> None:
-        """What the outcomes said is in the status now."""
+    def record_stored(self, status: FrameworkStatus) -> None:
+        """Forget the outcomes that the stored status contains."""
         self._created.clear()
         self._rejected.clear()
         attempt = status.attempt_status
         if attempt.config_map_uid is not None:
             self._name_taken = ""
-            self._succeed(attempt.config_map_name)
+            self._record_success(attempt.config_map_name)
         if self._uncertain:
-            self._uncertain -= _names_settled(status)
+            self._uncertain -= _certain_names(status)
 
-    def _succeed(self, name: str) -> None:
+    def _record_success(self, name: str) -> None:
         self._postponed.pop(name, None)
         self._failures.pop(name, None)
         self._uncertain.discard(name)
 
 
-def _names_settled(status: FrameworkStatus) -> set[str]:
-    """Names of pods about which the status leaves no doubt: before an attempt has its ConfigMap, all of them."""
+def _certain_names(status: FrameworkStatus) -> set[str]:
+    """Return the names of pods that the status is certain about: all of them before the attempt has a ConfigMap."""
     attempt = status.attempt_status
     return {
         task.attempt_status.pod_name

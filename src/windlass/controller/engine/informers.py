@@ -1,6 +1,6 @@
-"""Keeps the cache true: what a list or a watch says, and what that means to the cache and to the queue.
+"""Lists and watches Frameworks, pods and ConfigMaps, and updates the cache and the queue.
 
-Pods and ConfigMaps are filtered by label on the server: what Windlass has not made is never sent here.
+Pods and ConfigMaps are selected by label on the server, so only those of Frameworks arrive here.
 """
 
 import logging
@@ -12,7 +12,7 @@ import msgspec
 from windlass.controller.engine.cache import Cache
 from windlass.controller.engine.keys import FrameworkKey, key_of
 from windlass.controller.engine.related_objects import version
-from windlass.controller.other_controllers import Rivals
+from windlass.controller.other_controllers import OtherControllers
 from windlass.k8s import metadata
 from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.following import Changed, Deleted, Follower, Listed, News
@@ -27,25 +27,25 @@ from windlass.wire.snapshots import SnapshotTrigger
 
 log = logging.getLogger(__name__)
 
-OURS = names.FRAMEWORK_NAME
-"""Whatever carries this label belongs to some Framework."""
-EVERY_NAMESPACE = ("",)
+LABEL_SELECTOR = names.FRAMEWORK_NAME
+"""Selects the objects that belong to a Framework."""
+ALL_NAMESPACES = ("",)
 
 T = TypeVar("T")
 
 
-class Hearers(msgspec.Struct, frozen=True):
-    """Who is told what, beside the cache."""
+class InformerHandlers(msgspec.Struct, frozen=True):
+    """What is called besides the cache."""
 
-    changed: Callable[[Iterable[FrameworkKey]], None]
-    gone: Callable[[Framework], None]
-    unreadable: Callable[[Unreadable], None]
-    troubled: Callable[[Resource, ApiError], None]
-    snapshot: Callable[[str], None]
+    on_change: Callable[[Iterable[FrameworkKey]], None]
+    on_deletion: Callable[[Framework], None]
+    on_invalid: Callable[[Unreadable], None]
+    on_error: Callable[[Resource, ApiError], None]
+    write_snapshot: Callable[[str], None]
 
 
 class HistoryError(Exception):
-    """The API server has gone back in time, as after a restore: what is known is newer than what there is."""
+    """The API server was restored from a backup: the cache is newer than what is stored."""
 
 
 class Informers:
@@ -53,42 +53,42 @@ class Informers:
         self,
         transport: Transport,
         cache: Cache,
-        rivals: Rivals,
-        hearers: Hearers,
+        other_controllers: OtherControllers,
+        handlers: InformerHandlers,
         *,
         namespaces: Sequence[str],
-        wanted_snapshots: LogObjectSnapshot,
+        snapshot_settings: LogObjectSnapshot,
     ) -> None:
         self._transport = transport
         self._cache = cache
-        self._rivals = rivals
-        self._hearers = hearers
-        self._namespaces = tuple(namespaces) or EVERY_NAMESPACE
-        self._wanted_snapshots = wanted_snapshots
+        self._other_controllers = other_controllers
+        self._handlers = handlers
+        self._namespaces = tuple(namespaces) or ALL_NAMESPACES
+        self._snapshot_settings = snapshot_settings
 
-    def of_frameworks(self, group: str) -> list[Follower]:
+    def for_frameworks(self, group: str) -> list[Follower]:
         def receiver(namespace: str) -> Callable[[News], None]:
-            return lambda news: self._frameworks_said(news, namespace, group)
+            return lambda news: self._receive_frameworks(news, namespace, group)
 
         return self._followers(frameworks(group), "", receiver)
 
-    def of_config_maps(self) -> list[Follower]:
+    def for_config_maps(self) -> list[Follower]:
         def receiver(namespace: str) -> Callable[[News], None]:
-            return lambda news: self._config_maps_said(news, namespace)
+            return lambda news: self._receive_config_maps(news, namespace)
 
-        return self._followers(CONFIG_MAPS, OURS, receiver)
+        return self._followers(CONFIG_MAPS, LABEL_SELECTOR, receiver)
 
-    def of_pods(self) -> list[Follower]:
+    def for_pods(self) -> list[Follower]:
         def receiver(namespace: str) -> Callable[[News], None]:
-            return lambda news: self._pods_said(news, namespace)
+            return lambda news: self._receive_pods(news, namespace)
 
-        return self._followers(PODS, OURS, receiver)
+        return self._followers(PODS, LABEL_SELECTOR, receiver)
 
     def _followers(
         self, resource: Resource, selector: str, receiver: Callable[[str], Callable[[News], None]]
     ) -> list[Follower]:
-        def troubled(error: ApiError) -> None:
-            self._hearers.troubled(resource, error)
+        def on_error(error: ApiError) -> None:
+            self._handlers.on_error(resource, error)
 
         return [
             Follower(
@@ -96,15 +96,15 @@ class Informers:
                 resource,
                 namespace=namespace,
                 label_selector=selector,
-                receive=_watching_history(_minding_its_own(receiver(namespace))),
-                troubled=troubled,
+                receive=_rejecting_older_lists(_logging_errors(receiver(namespace))),
+                on_error=on_error,
             )
             for namespace in self._namespaces
         ]
 
     # Frameworks
 
-    def _frameworks_said(self, news: News, namespace: str, group: str) -> None:
+    def _receive_frameworks(self, news: News, namespace: str, group: str) -> None:
         match news:
             case Listed(items, version):
                 self._frameworks_listed(items, version, namespace, group)
@@ -118,32 +118,32 @@ class Informers:
     ) -> None:
         read = [(_read(data), data) for data in items]
         listed = [(found, data) for found, data in read if isinstance(found, Framework)]
-        unreadable = [found for found, _ in read if isinstance(found, Unreadable)]
-        for found in unreadable:
-            self._lose_sight_of(found)
+        invalid = [found for found, _ in read if isinstance(found, Unreadable)]
+        for found in invalid:
+            self._invalidate(found)
         changed = self._cache.replace_frameworks(
             (framework for framework, _ in listed),
             version,
             namespace,
             group,
-            unreadable={_key_of_unreadable(found) for found in unreadable},
+            invalid={_key_of_invalid(found) for found in invalid},
         )
         for framework, data in listed:
-            self._look_for_rivals(framework, data)
-        self._hearers.changed(changed)
+            self._detect_other_controller(framework, data)
+        self._handlers.on_change(changed)
 
     def _framework_changed(self, data: msgspec.Raw, group: str) -> None:
         if self._is_echo(data, group):
             return
         found = _read(data)
         if isinstance(found, Unreadable):
-            self._lose_sight_of(found)
+            self._invalidate(found)
         elif found is not None and self._cache.put_framework(found):
-            self._look_for_rivals(found, data)
-            self._hearers.changed((key_of(found),))
+            self._detect_other_controller(found, data)
+            self._handlers.on_change((key_of(found),))
 
     def _is_echo(self, data: msgspec.Raw, group: str) -> bool:
-        """Of a status that we have stored ourselves: a large one is not worth being read again."""
+        """Whether the event shows a status that this controller has stored: decoding a large one again is slow."""
         try:
             found = metadata.decode_identity(data).metadata
         except (msgspec.DecodeError, RecursionError):
@@ -151,109 +151,109 @@ class Informers:
         current = self._cache.framework(FrameworkKey(group, found.namespace, found.name))
         return current is not None and current.metadata.resource_version == found.resource_version
 
-    def _lose_sight_of(self, found: Unreadable) -> None:
-        self._cache.lose_sight_of(_key_of_unreadable(found))
-        self._hearers.unreadable(found)
+    def _invalidate(self, found: Unreadable) -> None:
+        self._cache.invalidate(_key_of_invalid(found))
+        self._handlers.on_invalid(found)
 
-    def _look_for_rivals(self, framework: Framework, data: msgspec.Raw) -> None:
-        rival = self._rivals.among(framework.uid, codec.status_writers(data))
-        if rival:
-            self._cache.compete(key_of(framework), rival)
+    def _detect_other_controller(self, framework: Framework, data: msgspec.Raw) -> None:
+        name = self._other_controllers.detect(framework.uid, codec.status_writers(data))
+        if name:
+            self._cache.set_other_controller(key_of(framework), name)
 
     def _framework_deleted(self, data: msgspec.Raw) -> None:
         self._take_snapshot("The Framework was deleted", SnapshotTrigger.FRAMEWORK_DELETION, data)
         found = _read(data)
         if isinstance(found, Framework):
-            self._rivals.forget(found.uid)
-            self._hearers.gone(found)
+            self._other_controllers.forget(found.uid)
+            self._handlers.on_deletion(found)
             if self._cache.remove_framework(found):
-                self._hearers.changed((key_of(found),))
+                self._handlers.on_change((key_of(found),))
         elif found is not None:
-            # Nobody is left who could be told what is wrong with it.
-            key = _key_of_unreadable(found)
-            self._rivals.forget(found.metadata.uid)
-            self._cache.lose_sight_of(key)
-            if self._cache.remove_out_of_sight(key):
-                self._hearers.changed((key,))
+            key = _key_of_invalid(found)
+            self._other_controllers.forget(found.metadata.uid)
+            self._cache.invalidate(key)
+            if self._cache.remove_invalid(key):
+                self._handlers.on_change((key,))
 
     # ConfigMaps and pods
 
-    def _config_maps_said(self, news: News, namespace: str) -> None:
+    def _receive_config_maps(self, news: News, namespace: str) -> None:
         match news:
             case Listed(items, version):
-                found = _decoded(items, codec.decode_config_map)
-                self._hearers.changed(self._cache.replace_config_maps(found, version, namespace))
+                found = _decode_valid(items, codec.decode_config_map)
+                self._handlers.on_change(self._cache.replace_config_maps(found, version, namespace))
             case Changed(data):
-                for config_map in _decoded((data,), codec.decode_config_map):
-                    self._hearers.changed(self._cache.put_config_map(config_map))
+                for config_map in _decode_valid((data,), codec.decode_config_map):
+                    self._handlers.on_change(self._cache.put_config_map(config_map))
             case Deleted(data):
-                for config_map in _decoded((data,), codec.decode_config_map):
-                    self._hearers.changed(self._cache.remove_config_map(config_map))
+                for config_map in _decode_valid((data,), codec.decode_config_map):
+                    self._handlers.on_change(self._cache.remove_config_map(config_map))
 
-    def _pods_said(self, news: News, namespace: str) -> None:
+    def _receive_pods(self, news: News, namespace: str) -> None:
         match news:
             case Listed(items, version):
-                found = _decoded(items, codec.decode_pod)
-                self._hearers.changed(self._cache.replace_pods(found, version, namespace))
+                found = _decode_valid(items, codec.decode_pod)
+                self._handlers.on_change(self._cache.replace_pods(found, version, namespace))
             case Changed(data):
-                for pod in _decoded((data,), codec.decode_pod):
-                    self._hearers.changed(self._cache.put_pod(pod))
+                for pod in _decode_valid((data,), codec.decode_pod):
+                    self._handlers.on_change(self._cache.put_pod(pod))
             case Deleted(data):
                 self._take_snapshot("The pod was deleted", SnapshotTrigger.POD_DELETION, data)
-                for pod in _decoded((data,), codec.decode_pod):
-                    self._hearers.changed(self._cache.remove_pod(pod))
+                for pod in _decode_valid((data,), codec.decode_pod):
+                    self._handlers.on_change(self._cache.remove_pod(pod))
 
     def _take_snapshot(self, message: str, trigger: SnapshotTrigger, data: msgspec.Raw) -> None:
-        if snapshots.is_wanted(trigger, self._wanted_snapshots):
-            self._hearers.snapshot(snapshots.snapshot_line(message, trigger, bytes(data)))
+        if snapshots.is_wanted(trigger, self._snapshot_settings):
+            self._handlers.write_snapshot(snapshots.snapshot_line(message, trigger, bytes(data)))
 
 
-def _watching_history(receive: Callable[[News], None]) -> Callable[[News], None]:
+def _rejecting_older_lists(receive: Callable[[News], None]) -> Callable[[News], None]:
+    """Raise HistoryError for a list that is older than an earlier one."""
     newest = 0
 
-    def receive_in_order(news: News) -> None:
+    def receive_checked(news: News) -> None:
         nonlocal newest
         if isinstance(news, Listed):
             listed = version(news.resource_version)
             if listed < newest:
-                raise HistoryError(f"a list has the version {listed}, an earlier one had {newest}")
+                raise HistoryError(f"the API server went back from resourceVersion {newest} to {listed}")
             newest = listed
         receive(news)
 
-    return receive_in_order
+    return receive_checked
 
 
-def _minding_its_own(receive: Callable[[News], None]) -> Callable[[News], None]:
-    """One object that our code cannot cope with must not stop the work on all others. A list that is taken in by
-    halves would be a lie about what exists: that does stop it."""
+def _logging_errors(receive: Callable[[News], None]) -> Callable[[News], None]:
+    """Log an exception about one object, so that the others are processed. An exception about a list is raised: the
+    cache would be incomplete."""
 
-    def receive_or_tell(news: News) -> None:
+    def receive_or_log(news: News) -> None:
         if isinstance(news, Listed):
             receive(news)
             return
         try:
             receive(news)
         except Exception:
-            log.exception("a change could not be taken in")
+            log.exception("internal error while processing a watch event")
 
-    return receive_or_tell
+    return receive_or_log
 
 
 def _read(data: msgspec.Raw) -> Framework | Unreadable | None:
     try:
         return codec.read_framework(data)
     except DecodeError as error:
-        log.warning("a Framework without a name was sent: %s", error)
+        log.warning("ignoring a Framework without a name: %s", error)
         return None
 
 
-def _decoded(items: Iterable[msgspec.Raw], decode: Callable[[bytes | msgspec.Raw], T]) -> Iterator[T]:
+def _decode_valid(items: Iterable[msgspec.Raw], decode: Callable[[bytes | msgspec.Raw], T]) -> Iterator[T]:
     for data in items:
         try:
             yield decode(data)
         except DecodeError as error:
-            log.warning("an object was sent that cannot be read, and is left alone: %s", error)
+            log.warning("ignoring an object that cannot be decoded: %s", error)
 
 
-def _key_of_unreadable(found: Unreadable) -> FrameworkKey:
+def _key_of_invalid(found: Unreadable) -> FrameworkKey:
     return FrameworkKey(names.group_of(found.api_version), found.metadata.namespace, found.metadata.name)

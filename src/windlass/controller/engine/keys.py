@@ -1,4 +1,4 @@
-"""By what a Framework is found: its group too, since two groups may each have one of the same name."""
+"""Identifies a Framework. The group is part of the key: each group may have a Framework of the same name."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Nothing is begun that might end after the lease: another may lead by then."""
+"""Rejects requests that might end after the lease has expired, when another replica may lead."""
 
 import math
 from typing import Protocol
@@ -7,44 +7,44 @@ from windlass.controller.engine.port import PortError
 
 
 class NotLeadingError(PortError):
-    """What was asked for was not begun: too little of the lease is left. Nothing was written."""
+    """The request was not sent because the lease expires too soon. Nothing was written."""
 
 
-class Lead(Protocol):
+class HeldLease(Protocol):
     def remaining(self) -> float:
-        """For so many seconds from now nobody else can lead."""
+        """Return the seconds for which no other replica can lead."""
 
 
-class Gate:
-    """Closed at first. Open while we lead, for what ends in time."""
+class LeaseGuard:
+    """Rejects every request until a lease is granted."""
 
     def __init__(self) -> None:
-        self._lead: Lead | None = None
+        self._lease: HeldLease | None = None
 
-    def open(self, lead: Lead) -> None:
-        self._lead = lead
+    def grant(self, lease: HeldLease) -> None:
+        self._lease = lease
 
-    def close(self) -> None:
-        self._lead = None
+    def revoke(self) -> None:
+        self._lease = None
 
     def check(self, timeout: float) -> None:
-        """Raises NotLeadingError unless a request that takes up to `timeout` seconds ends within the lease."""
-        if self._lead is None:
-            raise NotLeadingError("this replica does not lead")
-        remaining = self._lead.remaining()
+        """Raise NotLeadingError unless a request that takes up to `timeout` seconds ends within the lease."""
+        if self._lease is None:
+            raise NotLeadingError("this replica is not the leader")
+        remaining = self._lease.remaining()
         if remaining < timeout:
             raise NotLeadingError(
-                f"the lease ends in {remaining:.1f} s, and the request may take {timeout:g} s"
+                f"the lease expires in {remaining:.1f} s and the request may take {timeout:g} s"
             )
 
 
-class _Forever:
+class _Unlimited:
     def remaining(self) -> float:
         return math.inf
 
 
-def always_open() -> Gate:
-    """For a single replica, which no election can depose."""
-    gate = Gate()
-    gate.open(_Forever())
-    return gate
+def unrestricted() -> LeaseGuard:
+    """Return a guard for a single replica without leader election."""
+    guard = LeaseGuard()
+    guard.grant(_Unlimited())
+    return guard

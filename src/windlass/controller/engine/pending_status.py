@@ -4,7 +4,7 @@ A status that no action depends on may be deferred, so that one request stores i
 decision continues from a deferred status. The pass that stores, defers and acts is in `executor`.
 """
 
-from windlass.controller.engine.adaptive_batching import Pace
+from windlass.controller.engine.adaptive_batching import AdaptiveBatching
 from windlass.decide.types import CreatePod, Decision
 from windlass.model.framework import Framework
 
@@ -29,11 +29,11 @@ class PendingStatus:
         is_of_this_version = self._decided_on == framework.metadata.resource_version
         return self._deferred if is_of_this_version else None
 
-    def deadline(self, decision: Decision, pace: Pace, now: float) -> float | None:
+    def deadline(self, decision: Decision, batching: AdaptiveBatching, now: float) -> float | None:
         """Return the time up to which the decided status may be deferred, or None if it must be stored now."""
         if not decision.may_wait or decision.status is None:
             return None
-        delay = pace.patience(decision.status.summary.tasks, self._last_store_seconds, now)
+        delay = batching.max_status_delay(decision.status.summary.tasks, self._last_store_seconds, now)
         if any(isinstance(action, CreatePod) for action in decision.actions):
             delay = max(delay, MIN_GANG_DELAY)
         if self._since is None:

@@ -1,4 +1,4 @@
-"""What the executor needs from the world, as a Protocol, and how the world may fail.
+"""The requests that the executor makes, as a Protocol, and the errors that they raise.
 
 The operator implements it over HTTP, the Simulation in memory.
 """
@@ -17,15 +17,15 @@ from windlass.model.status import FrameworkStatus
 
 
 class PortError(Exception):
-    """A request did not do what it was meant to."""
+    """A request failed."""
 
 
 class ConflictError(PortError):
-    """Somebody else has written since. Nothing was written."""
+    """The object was changed since it was read. Nothing was written."""
 
 
 class NotFoundError(PortError):
-    """There is no such object. Nothing was written."""
+    """The object does not exist. Nothing was written."""
 
 
 class AlreadyExistsError(PortError):
@@ -33,11 +33,11 @@ class AlreadyExistsError(PortError):
 
 
 class UnansweredError(PortError):
-    """No usable answer: a time-out, a cut connection, a 5xx. It may have been written or not."""
+    """There was no usable answer: a timeout, a closed connection, a 5xx. The object may have been written or not."""
 
 
 class RefusedError(PortError):
-    """The API server said no, and why. Nothing was written."""
+    """The API server rejected the request. Nothing was written."""
 
     def __init__(self, failure: ApiFailure) -> None:
         super().__init__(f"{failure.code} {failure.reason}: {failure.message}")
@@ -45,65 +45,68 @@ class RefusedError(PortError):
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The objects of one Framework, read consistently, and as of which version."""
+    """The objects of one Framework as of one resourceVersion."""
 
     resource_version: str
     config_map: ConfigMapView | None
     pods: tuple[PodView, ...]
 
 
-class Emptied(msgspec.Struct, frozen=True):
-    """What one request for the deletion of an attempt's pods came to."""
+class DeletedPods(msgspec.Struct, frozen=True):
+    """The answer to a request that deletes the pods of an attempt."""
 
-    found: tuple[PodView, ...]
-    """As they were when it found them."""
+    pods: tuple[PodView, ...]
+    """The deleted pods, as they were before."""
     continue_token: str = ""
-    """Where the next request goes on, if there are more pods than one request takes."""
+    """Where the next request continues, if there are more pods than one request deletes."""
 
 
-DELETED_AT_ONCE = 500
-"""So many pods one request deletes: the server deletes them one after the other, and a request has little time."""
+MAX_PODS_PER_DELETE = 500
+"""The server deletes the pods of one request one after the other, within the timeout of the request."""
 
 
 class Port(Protocol):
-    """Every method may raise a PortError. A delete of something that is not there (any more) is a success."""
+    """Every method may raise a PortError. Deleting an object that does not exist succeeds."""
 
     async def store_status(self, framework: Framework, status: FrameworkStatus) -> Framework:
-        """Writes if the Framework still has its resourceVersion; returns it as it is stored now."""
+        """Store the status if the Framework still has its resourceVersion. Return the stored Framework."""
 
     async def read_framework(self, framework: Framework) -> Framework | None:
-        """As it is stored now; None if it is gone."""
+        """Return the Framework as it is stored; None if it does not exist."""
 
     async def create_config_map(self, namespace: str, manifest: Json) -> ConfigMapView: ...
 
     async def create_service(self, framework: Framework, manifest: Json) -> None:
-        """Also if it is there already and is the Framework's. AlreadyExistsError: it is somebody else's."""
+        """Create the Service unless the Framework has it. Raise AlreadyExistsError if another owner has the name."""
 
     async def publish_gang(self, namespace: str, manifest: Json) -> None:
-        """Makes the Gang, or brings it up to date."""
+        """Create or update the Gang."""
 
     async def create_pods(self, namespace: str, manifests: Sequence[Json]) -> Sequence[PodView | PortError]:
-        """All at once; an answer for each."""
+        """Create pods in parallel. Return a result for each."""
 
     async def delete_pods(self, namespace: str, deletions: Sequence[DeletePod]) -> Sequence[PortError | None]:
-        """All at once, each with its UID as a precondition; an answer for each."""
+        """Delete pods in parallel, with their UIDs as preconditions. Return a result for each."""
 
     async def delete_pods_of_attempt(
         self, namespace: str, config_map_uid: str, continue_token: str, not_older_than: str = ""
-    ) -> Emptied:
-        """One request for the pods with that attempt's label, or for as many of them as one request takes. With a
-        version, for all of them, as they were then or later: the server need not read every pod that it has."""
+    ) -> DeletedPods:
+        """Delete the pods with the attempt's label by one request, at most MAX_PODS_PER_DELETE.
+
+        With `not_older_than`, delete all of them, as of that resourceVersion or later: the server can then use its
+        cache and need not read every pod of the namespace.
+        """
 
     async def delete_config_map(self, namespace: str, name: str, uid: str) -> None: ...
 
     async def delete_framework(self, framework: Framework) -> None:
-        """In the foreground; UID and resourceVersion are preconditions, since its TTL may just have been changed.
-        Raises NotFoundError also on a server that does not know Frameworks yet."""
+        """Delete the Framework in the foreground, with UID and resourceVersion as preconditions: its TTL may just have
+        been changed. Raise NotFoundError also if the server does not serve Frameworks yet."""
 
     async def list_objects(self, framework: Framework) -> Listed: ...
 
     def announce(self, framework: Framework, reasons: Sequence[Reason]) -> None:
-        """Events, log lines, snapshots: best effort, and never in the way."""
+        """Record events, log lines and snapshots. Never waits or raises."""
 
-    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
-        """Something could not be done for now, and will be tried again: somebody may wonder why nothing happens."""
+    def report_failure(self, framework: Framework, action: str, error: PortError) -> None:
+        """Report that an action (e.g. "create pods") failed and will be retried."""

@@ -1,8 +1,7 @@
-"""Which Framework is looked at next.
+"""The work queue of the controller, with delays and backoff per key.
 
-A key is worked on by one pass at a time; what happens to it meanwhile leads to one more pass, however much it was.
-The queue neither reads a clock nor waits: whoever drives it says what time it is, in seconds of a clock that never
-steps back.
+A key is processed by one pass at a time; all changes during a pass lead to one more pass. The queue neither reads a
+clock nor waits: the caller passes the monotonic time in seconds.
 """
 
 import heapq
@@ -12,26 +11,26 @@ from typing import Generic, TypeVar
 
 from windlass.decide.initial_status import fraction
 
-FIRST_BACKOFF = 0.1
-LONGEST_BACKOFF = 60.0
-MOST_STALE_TIMERS = 1000
+INITIAL_BACKOFF = 0.1
+MAX_BACKOFF = 60.0
+MAX_STALE_TIMERS = 1000
 
 K = TypeVar("K", bound=Hashable)
 
 
 def backoff(name: str, failures: int) -> float:
-    """In seconds. Doubles up to a minute, and up to half of it is taken off, the same for the same name and number."""
-    full = min(LONGEST_BACKOFF, FIRST_BACKOFF * (1 << min(failures, 20)))
+    """Return seconds that double up to a minute, minus a jitter of up to half that depends on name and count only."""
+    full = min(MAX_BACKOFF, INITIAL_BACKOFF * (1 << min(failures, 20)))
     return full * (1 - fraction(name, str(failures)) / 2)
 
 
 class KeyedQueue(Generic[K]):
-    """Keys that are due now, and keys that will be."""
+    """Keys that are due now, and keys that become due later."""
 
     def __init__(self) -> None:
         self._ready: deque[K] = deque()
         self._waiting: set[K] = set()
-        """What is in `_ready`, or will be when its pass is done."""
+        """The keys in `_ready`, and those that enter it when their pass is done."""
         self._running: set[K] = set()
         self._due: dict[K, float] = {}
         self._timers: list[tuple[float, int, K]] = []
@@ -40,7 +39,7 @@ class KeyedQueue(Generic[K]):
         self._held: dict[K, float] = {}
 
     def add(self, key: K) -> None:
-        """Look at it as soon as possible."""
+        """Make the key due now, or when its hold ends."""
         held_until = self._held.get(key)
         if held_until is not None:
             self.add_at(key, held_until)
@@ -52,23 +51,23 @@ class KeyedQueue(Generic[K]):
             self._ready.append(key)
 
     def add_at(self, key: K, when: float) -> None:
-        """Look at it then, if nothing makes it sooner."""
+        """Make the key due at that time at the latest."""
         due = self._due.get(key)
         if due is not None and due <= when:
             return
         self._due[key] = when
         self._serial += 1
         heapq.heappush(self._timers, (when, self._serial, key))
-        if len(self._timers) > MOST_STALE_TIMERS + 2 * len(self._due):
+        if len(self._timers) > MAX_STALE_TIMERS + 2 * len(self._due):
             self._timers = [timer for timer in self._timers if self._due.get(timer[2]) == timer[0]]
             heapq.heapify(self._timers)
 
     def hold(self, key: K, until: float) -> None:
-        """What happens to it before then is looked at then, all at once; a timer that rings earlier still rings."""
+        """Delay `add` for this key until then. An earlier timer still fires."""
         self._held[key] = until
 
     def retry(self, key: K, now: float) -> None:
-        """Something failed: look at it again, later each time, and not before, whatever happens to it."""
+        """Process the key again after a backoff that grows with each failure, and not before."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         until = now + backoff(str(key), failures)
@@ -79,14 +78,14 @@ class KeyedQueue(Generic[K]):
         self._failures.pop(key, None)
 
     def forget(self, key: K) -> None:
-        """It is gone: no timer of it is of interest."""
+        """Drop the timers and failures of a key."""
         self._due.pop(key, None)
         self._failures.pop(key, None)
         self._held.pop(key, None)
 
     def take(self, now: float) -> K | None:
-        """The next key to work on. `done` has to follow."""
-        self._ring(now)
+        """Return the next key that is due, if any. The caller must call `done` afterwards."""
+        self._fire_timers(now)
         if not self._ready:
             return None
         key = self._ready.popleft()
@@ -105,15 +104,15 @@ class KeyedQueue(Generic[K]):
             self._ready.append(key)
 
     def next_time(self) -> float | None:
-        """When the earliest timer rings."""
+        """Return when the earliest timer fires."""
         self._drop_stale_timers()
         return self._timers[0][0] if self._timers else None
 
     def __len__(self) -> int:
-        """How many keys are due now."""
+        """Return the number of keys that are due now."""
         return len(self._ready)
 
-    def _ring(self, now: float) -> None:
+    def _fire_timers(self, now: float) -> None:
         self._drop_stale_timers()
         while self._timers and self._timers[0][0] <= now:
             _, _, key = heapq.heappop(self._timers)
@@ -123,6 +122,6 @@ class KeyedQueue(Generic[K]):
             self._drop_stale_timers()
 
     def _drop_stale_timers(self) -> None:
-        """A timer that an earlier one has replaced, or whose key is forgotten, stays in the heap until it is on top."""
+        """Remove replaced timers from the top of the heap."""
         while self._timers and self._due.get(self._timers[0][2]) != self._timers[0][0]:
             heapq.heappop(self._timers)

@@ -1,41 +1,63 @@
-"""The objects that carry one Framework's name, and what is known about each of their UIDs.
-
-What to do about them is decided elsewhere.
-"""
+"""The pods and the ConfigMap that carry one Framework's name as their label, and which of their UIDs are known."""
 
 from collections.abc import Iterator
 
+from windlass.model import names
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, ObjectView, PodView
 from windlass.model.status import FrameworkStatus
 
-PRUNE_ABOVE = 100
-"""So many UIDs of objects that are gone are remembered before anybody tidies up."""
+MAX_UNUSED_UIDS = 100
+"""Number of UIDs of deleted objects that are kept before unused ones are removed."""
+
+FrameworkName = tuple[str, str]
+"""Namespace and name of a Framework. Frameworks of both groups share the names of their objects."""
 
 
 def version(resource_version: str) -> int:
-    """Kubernetes orders the versions of all objects of one server by number."""
+    """Return the resourceVersion as a number: Kubernetes orders the versions of all objects of one server."""
     return int(resource_version or 0)
 
 
-class Surroundings:
-    """The objects that carry one Framework's name."""
+def is_as_old(found: ObjectView | Framework, resource_version: str) -> bool:
+    return version(found.metadata.resource_version) <= version(resource_version)
 
+
+def is_in_scope(namespace: str, scope: str) -> bool:
+    """Whether a list of `scope` (empty: all namespaces) contains objects of the namespace."""
+    return scope in ("", namespace)
+
+
+def framework_name(found: ObjectView) -> FrameworkName | None:
+    """Return the Framework that the object belongs to by its label, which is also what the watches select by."""
+    name = found.metadata.labels.framework_name
+    return (found.metadata.namespace, name) if name else None
+
+
+def framework_name_of_config_map(config_map: ConfigMapView) -> FrameworkName | None:
+    """Return the Framework whose attempt the ConfigMap represents, or None for any other ConfigMap."""
+    found = framework_name(config_map)
+    is_attempt = found is not None and config_map.name == names.config_map_name(found[1])
+    return found if is_attempt else None
+
+
+class RelatedObjects:
     def __init__(self) -> None:
         self.config_map: ConfigMapView | None = None
         self.pods: dict[str, PodView] = {}
         self.known: set[str] = set()
         self.unconfirmed: set[str] = set()
-        self.departed: dict[str, Framework] = {}
-        """By UID: Frameworks that are gone and may have left something here."""
+        self.deleted_frameworks: dict[str, Framework] = {}
+        """Deleted Frameworks of this name, by UID, that may have left objects."""
 
     @property
     def is_empty(self) -> bool:
         return self.config_map is None and not self.pods
 
-    def is_news(self, new: ObjectView, current: ObjectView | None) -> bool:
-        is_gone = new.uid in self.known and (current is None or current.uid != new.uid)
-        if is_gone:
+    def is_newer(self, new: ObjectView, current: ObjectView | None) -> bool:
+        """Whether `new` is newer than the recorded object. A UID that was deleted never comes back."""
+        is_deleted = new.uid in self.known and (current is None or current.uid != new.uid)
+        if is_deleted:
             return False
         if current is None:
             return True
@@ -43,32 +65,37 @@ class Surroundings:
         seen, now = version(current.metadata.resource_version), version(new.metadata.resource_version)
         return now > seen or (now == seen and is_unconfirmed)
 
-    def confirm(self, shown: ObjectView) -> None:
-        self.known.add(shown.uid)
-        self.unconfirmed.discard(shown.uid)
+    def confirm(self, found: ObjectView) -> None:
+        """Record that a watch or a list has shown the object."""
+        self.known.add(found.uid)
+        self.unconfirmed.discard(found.uid)
 
-    def answered(self, found: ObjectView) -> None:
+    def record_answer(self, found: ObjectView) -> None:
+        """Record an object from the answer to a request, which the watch may not have shown yet."""
         if found.uid not in self.known:
             self.unconfirmed.add(found.uid)
         self.known.add(found.uid)
 
-    def forget_departed(self) -> None:
-        """Those that have left nothing behind."""
-        left = {pod.metadata.annotations.framework_uid for pod in self.pods.values()}
-        if self.config_map is not None and self.config_map.controller is not None:
-            left.add(self.config_map.controller.uid)
-        for uid in self.departed.keys() - left:
-            del self.departed[uid]
+    def pods_of_attempt(self, config_map_uid: str) -> dict[str, PodView]:
+        return {pod.uid: pod for pod in self.pods.values() if pod.metadata.labels.attempt == config_map_uid}
 
-    def prune(self, status: FrameworkStatus) -> None:
-        """UIDs that neither exist nor stand in the status are of no use to anybody."""
-        if len(self.known) < PRUNE_ABOVE + 4 * len(self.pods):
+    def prune_deleted_frameworks(self) -> None:
+        """Forget the deleted Frameworks that have no objects left."""
+        owners = {pod.metadata.annotations.framework_uid for pod in self.pods.values()}
+        if self.config_map is not None and self.config_map.controller is not None:
+            owners.add(self.config_map.controller.uid)
+        for uid in self.deleted_frameworks.keys() - owners:
+            del self.deleted_frameworks[uid]
+
+    def prune_known(self, status: FrameworkStatus) -> None:
+        """Forget UIDs of objects that neither exist nor are in the status, once there are many."""
+        if len(self.known) < MAX_UNUSED_UIDS + 4 * len(self.pods):
             return
-        useful = {pod.uid for pod in self.pods.values()}
-        useful.update(uids_in(status, pods=True, config_maps=True))
+        used = {pod.uid for pod in self.pods.values()}
+        used.update(uids_in(status, pods=True, config_maps=True))
         if self.config_map is not None:
-            useful.add(self.config_map.uid)
-        self.known &= useful
+            used.add(self.config_map.uid)
+        self.known &= used
 
 
 def uids_in(status: FrameworkStatus, *, pods: bool, config_maps: bool) -> Iterator[str]:

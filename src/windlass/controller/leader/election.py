@@ -1,8 +1,7 @@
-"""Who leads, as values and decisions: what a Lease says, when it may be taken, and what is written into it.
+"""Leader election as pure functions: decode a Lease, decide when it may be taken, and encode the next one.
 
-Nobody's wall clock decides anything: the times in a Lease are for people to read. A candidate waits as long as the
-Lease says, by its own clock that never steps back, from the moment at which it saw the Lease written anew. Here no
-clock is read and nothing is sent; `lease` does both.
+Wall clocks do not matter: the times in a Lease are informational. A candidate measures the lease duration with its own
+monotonic clock from the moment when it saw the Lease change. The clock and the requests are in `lease`.
 """
 
 import math
@@ -15,14 +14,14 @@ from windlass.k8s import times
 from windlass.model.base import Json
 
 JITTER = 0.2
-"""A candidate waits for up to so much of a retry period longer, so that many do not ask in step."""
-LONGEST_DURATION = 2**31 - 1
-"""In seconds: the API has 32 bits for it."""
-SHORTEST_DURATION_SECONDS = 1
+"""Fraction of the retry period by which a candidate may wait longer, so that candidates do not poll in step."""
+MAX_DURATION = 2**31 - 1
+"""Seconds, the limit of a 32-bit field."""
+MIN_DURATION_SECONDS = 1
 
 
 def identity(host: str, unique: str) -> str:
-    """Who a candidate is. A process that was started anew is somebody else, though its host is the same."""
+    """Return the identity of a candidate: a restarted process on the same host has another one."""
     return f"{host}_{unique}"
 
 
@@ -30,26 +29,26 @@ class Timings(msgspec.Struct, frozen=True):
     """In seconds."""
 
     duration: float = 15.0
-    """For so long after a renewal nobody else takes the lease."""
+    """Time after a renewal during which no other candidate takes the lease."""
     renew_deadline: float = 10.0
-    """A leader that could not renew for so long gives up."""
+    """Time without a successful renewal after which a leader stops leading."""
     retry_period: float = 2.0
-    """So often a leader renews, and a candidate looks."""
+    """Interval of renewals by the leader and of reads by candidates."""
 
     def __post_init__(self) -> None:
         is_in_order = (
-            LONGEST_DURATION >= self.duration > self.renew_deadline > self.retry_period * (1 + JITTER) > 0
+            MAX_DURATION >= self.duration > self.renew_deadline > self.retry_period * (1 + JITTER) > 0
         )
         if not is_in_order:
             raise ValueError(
-                f"a lease needs {LONGEST_DURATION} >= duration > renew deadline > {1 + JITTER} * retry period > 0, "
+                f"a lease needs {MAX_DURATION} >= duration > renew deadline > {1 + JITTER} * retry period > 0, "
                 f"in seconds; found duration {self.duration:g}, renew deadline {self.renew_deadline:g}, "
                 f"retry period {self.retry_period:g}"
             )
 
     @property
     def duration_seconds(self) -> int:
-        """As it is written into the Lease: never less than the leader itself reckons with."""
+        """Return the duration for the Lease, rounded up: never less than the leader assumes."""
         return math.ceil(self.duration)
 
 
@@ -62,17 +61,17 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
-    """A Lease: what an election reads and writes of it, and all the rest as it came."""
+    """The fields of a Lease that the election uses, and the object as it was read."""
 
     holder_identity: str = ""
-    """Empty: nobody's."""
+    """Empty if no candidate holds the Lease."""
     lease_duration_seconds: int = 0
-    """0: not said."""
+    """0 if the Lease does not contain it."""
     acquire_time: datetime | None = None
     renew_time: datetime | None = None
     lease_transitions: int = 0
     resource_version: str = ""
-    """Empty: not stored yet."""
+    """Empty if the Lease is not stored yet."""
     raw: Json = {}
 
     def with_holder(self, holder: str, duration_seconds: int, now: datetime) -> "LeaseRecord":
@@ -90,13 +89,13 @@ class LeaseRecord(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(
             self,
             holder_identity="",
-            lease_duration_seconds=SHORTEST_DURATION_SECONDS,
+            lease_duration_seconds=MIN_DURATION_SECONDS,
             acquire_time=now,
             renew_time=self._another_time(now),
         )
 
     def _another_time(self, now: datetime) -> datetime:
-        """A server stores nothing when nothing differs, and then nobody would see that the lease was renewed."""
+        """Return a time that differs from the last one: a write without a change is not visible to candidates."""
         return now if now != self.renew_time else now + timedelta(microseconds=1)
 
 
@@ -115,7 +114,7 @@ def new_lease(namespace: str, name: str, holder: str, duration_seconds: int, now
 
 
 def decode(body: bytes) -> LeaseRecord:
-    """Raises msgspec.DecodeError, or UnicodeDecodeError, if this is no Lease."""
+    """Raise msgspec.DecodeError or UnicodeDecodeError if the body is not a Lease."""
     raw = msgspec.json.decode(body, type=dict[str, Any])
     spec = msgspec.convert(raw.get("spec") or {}, _Spec)
     metadata = msgspec.convert(raw.get("metadata"), dict[str, Any])
@@ -131,7 +130,7 @@ def decode(body: bytes) -> LeaseRecord:
 
 
 def encode(record: LeaseRecord) -> bytes:
-    """Laid over the object that was read: what others wrote into it stays."""
+    """Encode the Lease, keeping all other fields of the object that was read."""
     spec = {
         "holderIdentity": record.holder_identity,
         "leaseDurationSeconds": record.lease_duration_seconds,
@@ -146,24 +145,24 @@ def _micro_time(moment: datetime | None) -> str | None:
     return None if moment is None else times.format_micro_time(moment)
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What a candidate knows of the lease by looking, in seconds of its own clock."""
+class ObservedLease(msgspec.Struct, frozen=True):
+    """What a candidate has observed of the Lease, in seconds of its own monotonic clock."""
 
     holder: str = ""
     free_at: float = -math.inf
-    """Until then its holder may believe that it leads."""
+    """When the holder can no longer assume that it leads."""
     resource_version: str = ""
 
     def is_free_for(self, candidate: str, now: float) -> bool:
         return self.holder in ("", candidate) or now >= self.free_at
 
-    def with_look(self, record: LeaseRecord | None, now: float, default_duration: float) -> "Seen":
-        """After an answer that came `now`; None: there is no Lease.
+    def with_record(self, record: LeaseRecord | None, now: float, default_duration: float) -> "ObservedLease":
+        """Return what is known after reading the Lease at `now`. None means that it does not exist.
 
-        Every write counts as a renewal, even one that touched a label only: rather too late than too early. Who held a
-        Lease that somebody deleted has not heard of it yet, so its time is waited out.
+        Every write counts as a renewal, even of a label only. After a Lease is deleted, its holder may not have noticed
+        yet, so its duration still applies.
         """
         if record is None or record.resource_version == self.resource_version:
             return self
         duration = record.lease_duration_seconds or default_duration
-        return Seen(record.holder_identity, now + duration, record.resource_version)
+        return ObservedLease(record.holder_identity, now + duration, record.resource_version)

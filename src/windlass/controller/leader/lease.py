@@ -1,7 +1,7 @@
-"""Holds the Lease, or waits for it: sends what `election` decides.
+"""Acquires, renews and releases the Lease, as decided by `election`.
 
-While it leads, a candidate writes once per retry period; while it waits, it reads once. Clocks, sleep and chance come
-in from outside, as does the way to the server, so a simulation can run this very file.
+A leader writes once per retry period; a waiting candidate reads once. Clocks, sleep, randomness and the transport are
+arguments, so that tests can simulate them.
 """
 
 import math
@@ -14,7 +14,7 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from windlass.controller.leader import election
-from windlass.controller.leader.election import LeaseRecord, Seen, Timings
+from windlass.controller.leader.election import LeaseRecord, ObservedLease, Timings
 from windlass.kubeapi import requests
 from windlass.kubeapi.errors import (
     AlreadyExistsError,
@@ -29,7 +29,7 @@ from windlass.kubeapi.resources import LEASES
 
 class Send(Protocol):
     async def __call__(self, request: Request, timeout: float) -> bytes:
-        """The body of a good answer; an ApiError within `timeout` seconds otherwise."""
+        """Return the body of a successful answer. Raise an ApiError within `timeout` seconds otherwise."""
 
 
 class LostError(Exception):
@@ -51,7 +51,7 @@ class Elector:
         now: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]],
         jitter: Callable[[], float] = random.random,
-        troubled: Callable[[ApiError], None] = lambda _: None,
+        on_error: Callable[[ApiError], None] = lambda _: None,
     ) -> None:
         self._send = send
         self._namespace = namespace
@@ -62,27 +62,27 @@ class Elector:
         self._now = now
         self._sleep = sleep
         self._jitter = jitter
-        self._troubled = troubled
-        self._seen = Seen()
+        self._on_error = on_error
+        self._observed = ObservedLease()
         self._ours: LeaseRecord | None = None
-        """What our last write left behind; None when it is not known that it still stands so."""
+        """The Lease as this candidate last wrote it; None if it may have changed since."""
         self._tried_at = -math.inf
         self._term_began: float | None = None
-        """The moment before the last successful write was sent; None: we do not lead."""
+        """When the last successful write was sent; None if this candidate does not lead."""
 
     def remaining(self) -> float:
-        """For so many seconds from now nobody else can lead; 0 when we do not."""
+        """Return the seconds for which no other candidate can lead; 0 if this one does not lead."""
         if self._term_began is None:
             return 0.0
         return max(0.0, self._term_began + self._timings.duration - self._monotonic())
 
     async def acquire(self) -> None:
-        """Returns when we lead."""
-        while not await self._could_take():
+        """Return when this candidate leads."""
+        while not await self._try_to_acquire():
             await self._sleep(self._timings.retry_period * (1 + election.JITTER * self._jitter()))
 
     async def keep(self) -> NoReturn:
-        """Renews until that fails for too long or somebody else holds the lease; then raises LostError."""
+        """Renew the lease. Raise LostError when that fails for too long or another candidate holds the lease."""
         while True:
             if self._term_began is None:
                 raise LostError("the lease is not held")
@@ -97,7 +97,10 @@ class Elector:
                 await self._renew(deadline)
 
     async def release(self) -> bool:
-        """Lets somebody else lead at once, if we still hold the lease. Everything else must have stopped before."""
+        """Release the lease if it is held, so that another candidate can lead at once. Return whether it was released.
+
+        All work of the leader must have stopped before.
+        """
         self._term_began = None
         deadline = self._monotonic() + self._timings.renew_deadline
         try:
@@ -105,32 +108,32 @@ class Elector:
                 with suppress(ConflictError, NotFoundError):
                     await self._write(self._ours.without_holder(self._now()), deadline)
                     return True
-            record = await self._look(deadline)
+            record = await self._read(deadline)
             if record is None or record.holder_identity != self._identity:
                 return False
             await self._write(record.without_holder(self._now()), deadline)
         except ApiError as error:
-            self._troubled(error)
+            self._on_error(error)
             return False
         return True
 
-    async def _could_take(self) -> bool:
+    async def _try_to_acquire(self) -> bool:
         try:
             return await self._attempt(deadline=math.inf)
         except (ConflictError, AlreadyExistsError):
             return False
         except ApiError as error:
-            self._troubled(error)
+            self._on_error(error)
             return False
 
     async def _renew(self, deadline: float) -> None:
         try:
             is_ours = await self._attempt(deadline)
         except ApiError as error:
-            self._troubled(error)
+            self._on_error(error)
             return
         if not is_ours:
-            self._lose(f"the lease is held by {self._seen.holder}")
+            self._lose(f"the lease is held by {self._observed.holder}")
 
     def _lose(self, reason: str) -> NoReturn:
         self._term_began = None
@@ -138,28 +141,28 @@ class Elector:
         raise LostError(reason)
 
     async def _attempt(self, deadline: float) -> bool:
-        """Takes or renews the lease; False when somebody else holds it."""
+        """Take or renew the lease. Return False if another candidate holds it."""
         self._tried_at = self._monotonic()
         if self._ours is not None:
-            # Refused when somebody has written since; that does not say who leads now.
+            # A conflict means that the Lease was changed, but not who holds it now.
             with suppress(ConflictError, NotFoundError):
                 await self._claim(self._ours, deadline)
                 return True
-        record = await self._look(deadline)
-        if not self._seen.is_free_for(self._identity, self._monotonic()):
+        record = await self._read(deadline)
+        if not self._observed.is_free_for(self._identity, self._monotonic()):
             return False
         await self._claim(record, deadline)
         return True
 
-    async def _look(self, deadline: float) -> LeaseRecord | None:
+    async def _read(self, deadline: float) -> LeaseRecord | None:
         try:
-            body = await self._ask(requests.get(LEASES, self._namespace, self._name), deadline)
+            body = await self._request(requests.get(LEASES, self._namespace, self._name), deadline)
         except NotFoundError:
             record = None
         else:
             record = _decoded(body)
-        # Not the moment of asking: the lease may have been renewed between that and the answer.
-        self._seen = self._seen.with_look(record, self._monotonic(), self._timings.duration)
+        # The time of the answer counts, because the lease may have been renewed after the request was sent.
+        self._observed = self._observed.with_record(record, self._monotonic(), self._timings.duration)
         return record
 
     async def _claim(self, record: LeaseRecord | None, deadline: float) -> None:
@@ -173,20 +176,20 @@ class Elector:
         self._term_began = began
 
     async def _write(self, record: LeaseRecord, deadline: float) -> LeaseRecord:
-        # Without an answer it may have been written or not, so until there is one nothing is known.
+        # Until the answer arrives it is unknown whether the Lease was written.
         self._ours = None
         body = election.encode(record)
         if record.resource_version:
             request = requests.replace(LEASES, self._namespace, self._name, body)
         else:
             request = requests.create(LEASES, self._namespace, body)
-        return _decoded(await self._ask(request, deadline))
+        return _decoded(await self._request(request, deadline))
 
-    async def _ask(self, request: Request, deadline: float) -> bytes:
-        """Never beyond the deadline; and one lost answer leaves time for another try before it."""
+    async def _request(self, request: Request, deadline: float) -> bytes:
+        """Send a request that ends before the deadline and leaves time to retry once."""
         left = deadline - self._monotonic()
         if left <= 0:
-            raise UnansweredError("there was no time left to ask for the lease")
+            raise UnansweredError("no time left to request the lease")
         return await self._send(request, timeout=min(left, self._timings.renew_deadline / 2))
 
 
@@ -194,4 +197,4 @@ def _decoded(body: bytes) -> LeaseRecord:
     try:
         return election.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnansweredError(f"the answer is no Lease: {error}") from error
+        raise UnansweredError(f"the response is not a Lease: {error}") from error

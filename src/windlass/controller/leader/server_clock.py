@@ -1,8 +1,8 @@
-"""The time as the API server has it. A machine's own clock may be wrong, and other replicas run on other machines.
+"""The time of the API server. The clock of this machine may be wrong, and may differ between replicas.
 
-Times in objects are the server's: when a pod's deletion began, when a Framework was made. An hour of difference would
-end every deadline at once, or none. Where the two agree but for a moment, the machine's own clock is used, which is
-finer. Waiting is done by the other clock, which nobody sets.
+Timestamps in objects come from the server, e.g. when a Framework was created or the deletion of a pod began. A clock
+that is wrong by an hour would end all deadlines at once, or none. While the clocks agree within a tolerance, the
+machine's clock is used because it is finer than a second.
 """
 
 import logging
@@ -14,16 +14,16 @@ from windlass.controller.engine.clock import Clock
 log = logging.getLogger(__name__)
 
 TOLERANCE = timedelta(seconds=2)
-"""So much the clocks of a well-kept cluster may differ."""
+"""Difference between clocks that is ignored."""
 _SECOND = timedelta(seconds=1)
-"""The server tells no more than whole ones."""
+"""The resolution of the Date header."""
 
 
 class ServerClock:
     def __init__(self, machine: Clock) -> None:
         self._machine = machine
         self._ahead = timedelta()
-        """How far the server's is ahead of the machine's."""
+        """How far the server's clock is ahead of the machine's."""
 
     def now(self) -> datetime:
         return self._machine.now() + self._ahead
@@ -31,26 +31,29 @@ class ServerClock:
     def monotonic(self) -> float:
         return self._machine.monotonic()
 
-    def heard(self, date: str, seconds: float) -> None:
-        """An answer with that `Date`, so many seconds after it was asked for: it was written sometime in between."""
+    def record_date(self, date: str, seconds: float) -> None:
+        """Record the `Date` header of an answer that arrived the given seconds after the request was sent."""
         try:
-            told = parsedate_to_datetime(date)
+            server_time = parsedate_to_datetime(date)
         except ValueError:
             return
-        if told.tzinfo is None:
+        if server_time.tzinfo is None:
             return
         arrived = self._machine.now()
-        least, most = told - arrived, told + _SECOND - (arrived - timedelta(seconds=seconds))
-        if _is_between(self._ahead, least, most):
+        lowest, highest = (
+            server_time - arrived,
+            server_time + _SECOND - (arrived - timedelta(seconds=seconds)),
+        )
+        if _is_between(self._ahead, lowest, highest):
             return
-        agrees = _is_between(timedelta(), least, most)
-        self._ahead = timedelta() if agrees else (least + most) / 2
+        agrees = _is_between(timedelta(), lowest, highest)
+        self._ahead = timedelta() if agrees else (lowest + highest) / 2
         if agrees:
-            log.info("the clock of this machine agrees with the API server's again")
+            log.info("the clock of this machine agrees with the API server again")
         else:
             seconds_off = -round(self._ahead.total_seconds())
-            log.warning("the clock of this machine is %+d s off: the API server's time is used", seconds_off)
+            log.warning("the clock of this machine is off by %+d s: using the API server's time", seconds_off)
 
 
-def _is_between(difference: timedelta, least: timedelta, most: timedelta) -> bool:
-    return least - TOLERANCE <= difference <= most + TOLERANCE
+def _is_between(difference: timedelta, lowest: timedelta, highest: timedelta) -> bool:
+    return lowest - TOLERANCE <= difference <= highest + TOLERANCE

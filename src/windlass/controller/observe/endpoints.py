@@ -1,6 +1,6 @@
-"""What the controller answers over HTTP: /metrics, /healthz, /readyz. Nothing in there is secret, and nothing acts.
+"""Serves /metrics, /healthz and /readyz over HTTP. The responses contain no secrets.
 
-The answers come from the event loop that the controller itself runs on: /healthz is answered as long as it turns.
+The endpoints run on the controller's event loop, so /healthz answers as long as the loop runs.
 """
 
 import contextlib
@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from aiohttp import web
 
 SHUTDOWN_SECONDS = 1.0
-"""A scrape that takes longer does not hold up the end."""
+"""Limit for a running request at shutdown."""
 
-Trouble = Callable[[], str]
-"""Says what is wrong; an empty text when nothing is."""
+HealthCheck = Callable[[], str]
+"""Returns what is wrong, or an empty string."""
 
 
 class ListenError(Exception):
-    """Nobody can be answered there."""
+    """The address cannot be bound."""
 
 
 @contextlib.asynccontextmanager
@@ -26,10 +26,10 @@ async def serving(
     *,
     metrics: Callable[[], bytes],
     content_type: str,
-    alive: Trouble,
-    ready: Trouble,
+    alive: HealthCheck,
+    ready: HealthCheck,
 ) -> AsyncIterator[int | None]:
-    """Gives the port that it listens on: a free one where 0 was asked for. Without a port nothing is served."""
+    """Yield the port that is served: a free one for 0, none for None."""
     if port is None:
         yield None
         return
@@ -50,13 +50,13 @@ async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
     except OSError as error:
         where = f"{host or 'any address'}, port {port}"
         why = error.strerror or str(error)
-        raise ListenError(f"/metrics, /healthz and /readyz cannot be served on {where}: {why}") from error
+        raise ListenError(f"cannot serve /metrics, /healthz and /readyz on {where}: {why}") from error
     listening: int = runner.addresses[0][1]
     return listening
 
 
 def _application(
-    metrics: Callable[[], bytes], content_type: str, alive: Trouble, ready: Trouble
+    metrics: Callable[[], bytes], content_type: str, alive: HealthCheck, ready: HealthCheck
 ) -> web.Application:
     async def answer_metrics(_: web.Request) -> web.Response:
         return web.Response(body=metrics(), headers={"Content-Type": content_type})
@@ -74,5 +74,5 @@ def _application(
     return application
 
 
-def _answer(trouble: str) -> web.Response:
-    return web.Response(text=f"{trouble}\n", status=503) if trouble else web.Response(text="ok\n")
+def _answer(problem: str) -> web.Response:
+    return web.Response(text=f"{problem}\n", status=503) if problem else web.Response(text="ok\n")

@@ -1,10 +1,10 @@
-"""Kubernetes events: what was decided about a Framework, and why, where `kubectl describe` shows it.
+"""Posts Kubernetes events about decisions, for `kubectl describe`.
 
-Best effort, and bounded in memory and in requests: nothing here holds up a decision, makes one fail, or raises into
-whoever records. The manifest is a pure function; the Recorder posts it later.
+Recording an event never waits, raises or affects a decision; memory and requests are bounded. `manifest` is a pure
+function, and the Recorder posts its result later.
 
-Events never cost a second request. What repeats within ten minutes is not sent again; the next event of it after that
-says how often it happened since the last one, and since when.
+An event is never updated. A repetition within ten minutes is counted and not posted; the next event after that has the
+count and the time of the first repetition.
 """
 
 import asyncio
@@ -32,37 +32,36 @@ from windlass.model.framework import Framework
 logger = logging.getLogger(__name__)
 
 COMPONENT = "windlass"
-LONGEST_MESSAGE = 1024
-"""Bytes: the API's limit."""
-LONGEST_NAME = 253
+MAX_MESSAGE_BYTES = 1024
+"""The limit of the API."""
+MAX_NAME_LENGTH = 253
 _CUT = "…"
 
-MOST_PENDING = 1000
-AT_ONCE = 4
-POST_TIMEOUT = 10.0
-"""Seconds."""
-REPEATED_WITHIN = 600.0
-"""Seconds in which the same thing about the same Framework is told once."""
+MAX_PENDING = 1000
+MAX_PARALLEL_POSTS = 4
+POST_TIMEOUT_SEC = 10.0
+REPEAT_AFTER_SEC = 600.0
+"""The same event of the same Framework is posted once within this time."""
 BURST = 25
-"""So many events may one Framework have at once."""
-KEPT_FOR_THE_FRAMEWORK = 5
-"""Of these, so many are for what concerns the whole of it: a gang that falls must not use up the words for why."""
-REFILL_SECONDS = 60.0
-"""One more event each."""
-MOST_REMEMBERED = 4096
-"""So many repetitions and budgets are remembered; the oldest are forgotten first, and then start afresh."""
+"""Number of events that one Framework may have at once."""
+RESERVED_FOR_FRAMEWORK = 5
+"""Number of these events that tasks cannot use, so that failures of many tasks do not displace the job's own events."""
+REFILL_SEC = 60.0
+"""Interval after which a Framework may have one more event."""
+MAX_REMEMBERED = 4096
+"""Limit of remembered repetitions and budgets; the oldest are forgotten first."""
 
 
 class Outcome(StrEnum):
-    """What became of something that could have been told."""
+    """The outcome of recording an event."""
 
     SENT = "sent"
     REPEATED = "repeated"
-    """Told a moment ago: counted for the next event of its sort."""
+    """Posted recently: counted in the next event of the same kind."""
     DROPPED = "dropped"
-    """Its Framework had used up its events, or too many were waiting."""
+    """Over the limit of its Framework, or of pending events."""
     FAILED = "failed"
-    """Posted, and refused or not answered."""
+    """Rejected or not answered."""
 
 
 class Send(Protocol):
@@ -70,7 +69,7 @@ class Send(Protocol):
 
 
 class Occurrences(NamedTuple):
-    """For how many of them an event stands, and when the first one was."""
+    """How often something happened, and when first."""
 
     first: datetime
     times: int
@@ -82,10 +81,10 @@ def manifest(
     now: datetime,
     suffix: str,
     instance: str,
-    told: Occurrences | None = None,
+    occurrences: Occurrences | None = None,
 ) -> Json:
-    """The core/v1 Event. Its name is unique if the suffix is."""
-    first, times = told or (now, 1)
+    """Return a core/v1 Event. Its name is unique if the suffix is."""
+    first, times = occurrences or (now, 1)
     metadata: Json = {"name": _name(framework.name, suffix), "namespace": framework.namespace}
     task = {names.TASKROLE_NAME: reason.role, names.TASK_INDEX: str(reason.index)}
     if reason.role and reason.index >= 0:
@@ -114,25 +113,25 @@ def manifest(
     }
 
 
-def _worth_telling(reasons: Sequence[Reason]) -> list[Reason]:
-    """That an attempt ends well goes without saying where the same breath says that all has ended."""
-    is_all_over = any(reason.kind is ReasonKind.FRAMEWORK_COMPLETED for reason in reasons)
+def _without_redundant(reasons: Sequence[Reason]) -> list[Reason]:
+    """Drop the end of a successful attempt if the completion of the Framework is reported too."""
+    is_completed = any(reason.kind is ReasonKind.FRAMEWORK_COMPLETED for reason in reasons)
     return [
         reason
         for reason in reasons
-        if reason.kind is not ReasonKind.ATTEMPT_ENDING or reason.is_warning or not is_all_over
+        if reason.kind is not ReasonKind.ATTEMPT_ENDING or reason.is_warning or not is_completed
     ]
 
 
 def _name(framework: str, suffix: str) -> str:
-    return f"{framework[: LONGEST_NAME - len(suffix) - 1].rstrip('-.')}.{suffix}"
+    return f"{framework[: MAX_NAME_LENGTH - len(suffix) - 1].rstrip('-.')}.{suffix}"
 
 
 def _cut(message: str) -> str:
     encoded = message.encode("utf-8", "replace")
-    if len(encoded) <= LONGEST_MESSAGE:
+    if len(encoded) <= MAX_MESSAGE_BYTES:
         return encoded.decode()
-    return encoded[: LONGEST_MESSAGE - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
+    return encoded[: MAX_MESSAGE_BYTES - len(_CUT.encode())].decode("utf-8", "ignore") + _CUT
 
 
 class Recorder:
@@ -151,7 +150,7 @@ class Recorder:
         self._count = count
         self._unique = unique
         self._pending: deque[Request] = deque()
-        self._under_way = 0
+        self._in_progress = 0
         self._has_pending = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -159,50 +158,52 @@ class Recorder:
         self._budgets = _Budgets()
 
     def record(self, framework: Framework, reasons: Sequence[Reason]) -> None:
-        """Returns at once, and never raises."""
+        """Queue events. Never waits or raises."""
         try:
-            for reason in _worth_telling(reasons):
+            for reason in _without_redundant(reasons):
                 self._record(framework, reason)
         except Exception:
-            logger.warning("An event could not be made", exc_info=True)
+            logger.warning("internal error while recording an event", exc_info=True)
 
     async def run(self) -> None:
-        """Posts what is recorded, until it is cancelled."""
+        """Post recorded events until cancelled."""
         async with asyncio.TaskGroup() as posts:
-            for _ in range(AT_ONCE):
+            for _ in range(MAX_PARALLEL_POSTS):
                 posts.create_task(self._serve())
 
     async def flush(self, timeout: float) -> None:
-        """Before the end: what is recorded is posted, as far as the time allows, whether `run` still runs or not."""
+        """Post the recorded events within the timeout, whether `run` is still running or not. Drop the rest."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                await asyncio.gather(self._is_idle.wait(), *(self._post_pending() for _ in range(AT_ONCE)))
+                await asyncio.gather(
+                    self._is_idle.wait(), *(self._post_pending() for _ in range(MAX_PARALLEL_POSTS))
+                )
         while self._pending:
             self._pending.popleft()
             self._count(Outcome.DROPPED)
-        self._look_if_idle()
+        self._set_idle_if_empty()
 
     def _record(self, framework: Framework, reason: Reason) -> None:
         now, monotonic = self._clock.now(), self._clock.monotonic()
-        what = hash((framework.uid, reason.kind, reason.message))
-        if self._repetitions.is_told(what, monotonic):
-            self._repetitions.again(what, now)
+        event_id = hash((framework.uid, reason.kind, reason.message))
+        if self._repetitions.was_posted(event_id, monotonic):
+            self._repetitions.count(event_id, now)
             self._count(Outcome.REPEATED)
             return
-        # It comes once: the last word about a Framework is never lost to what was said before.
-        is_last_word = reason.kind is ReasonKind.FRAMEWORK_COMPLETED
-        kept = KEPT_FOR_THE_FRAMEWORK if reason.role else 0
-        if not is_last_word and not self._budgets.take(framework.uid, monotonic, kept):
+        # The completion is posted in any case: it happens once and matters most.
+        is_completion = reason.kind is ReasonKind.FRAMEWORK_COMPLETED
+        reserved = RESERVED_FOR_FRAMEWORK if reason.role else 0
+        if not is_completion and not self._budgets.take(framework.uid, monotonic, reserved):
             self._count(Outcome.DROPPED)
             return
-        told = self._repetitions.tell(what, now, monotonic)
-        event = manifest(framework, reason, now, self._unique(), self._instance, told)
+        occurrences = self._repetitions.record(event_id, now, monotonic)
+        event = manifest(framework, reason, now, self._unique(), self._instance, occurrences)
         self._append(
             requests.create(resources.EVENTS, framework.namespace, msgspec.json.encode(event), COMPONENT)
         )
 
     def _append(self, request: Request) -> None:
-        if len(self._pending) >= MOST_PENDING:
+        if len(self._pending) >= MAX_PENDING:
             self._pending.popleft()
             self._count(Outcome.DROPPED)
         self._pending.append(request)
@@ -218,73 +219,73 @@ class Recorder:
     async def _post_pending(self) -> None:
         while self._pending:
             request = self._pending.popleft()
-            self._under_way += 1
+            self._in_progress += 1
             try:
                 await self._post(request)
             finally:
-                self._under_way -= 1
-                self._look_if_idle()
+                self._in_progress -= 1
+                self._set_idle_if_empty()
 
-    def _look_if_idle(self) -> None:
-        if not self._pending and not self._under_way:
+    def _set_idle_if_empty(self) -> None:
+        if not self._pending and not self._in_progress:
             self._is_idle.set()
 
     async def _post(self, request: Request) -> None:
         outcome = Outcome.FAILED
         try:
-            await self._send(request, timeout=POST_TIMEOUT)
+            await self._send(request, timeout=POST_TIMEOUT_SEC)
             outcome = Outcome.SENT
         except ApiError as error:
-            logger.debug("An event was not taken: %s", error)
+            logger.debug("cannot post an event: %s", error)
         except Exception:
-            logger.warning("An event could not be posted", exc_info=True)
+            logger.warning("internal error while posting an event", exc_info=True)
         finally:
             self._count(outcome)
 
 
-class _Told(NamedTuple):
+class _Posted(NamedTuple):
     at: float
-    untold: int = 0
-    since: datetime | None = None
-    """When the first one was that was not told."""
+    repetitions: int = 0
+    first_repetition: datetime | None = None
 
 
 class _Repetitions:
-    """What was told when, and how often it happened since."""
+    """When each event was posted, and how often it was repeated since."""
 
     def __init__(self) -> None:
-        self._told: OrderedDict[int, _Told] = OrderedDict()
+        self._posted: OrderedDict[int, _Posted] = OrderedDict()
 
-    def is_told(self, what: int, monotonic: float) -> bool:
-        told = self._told.get(what)
-        return told is not None and monotonic < told.at + REPEATED_WITHIN
+    def was_posted(self, event_id: int, monotonic: float) -> bool:
+        posted = self._posted.get(event_id)
+        return posted is not None and monotonic < posted.at + REPEAT_AFTER_SEC
 
-    def again(self, what: int, now: datetime) -> None:
-        told = self._told[what]
-        self._told[what] = _Told(told.at, told.untold + 1, told.since or now)
+    def count(self, event_id: int, now: datetime) -> None:
+        posted = self._posted[event_id]
+        first = posted.first_repetition or now
+        self._posted[event_id] = _Posted(posted.at, posted.repetitions + 1, first)
 
-    def tell(self, what: int, now: datetime, monotonic: float) -> Occurrences:
-        before = self._told.pop(what, None)
-        self._told[what] = _Told(monotonic)
-        if len(self._told) > MOST_REMEMBERED:
-            self._told.popitem(last=False)
+    def record(self, event_id: int, now: datetime, monotonic: float) -> Occurrences:
+        before = self._posted.pop(event_id, None)
+        self._posted[event_id] = _Posted(monotonic)
+        if len(self._posted) > MAX_REMEMBERED:
+            self._posted.popitem(last=False)
         if before is None:
             return Occurrences(now, 1)
-        return Occurrences(before.since or now, before.untold + 1)
+        return Occurrences(before.first_repetition or now, before.repetitions + 1)
 
 
 class _Budgets:
-    """How many events each Framework may still have. One of which nothing is known has all of them."""
+    """How many events each Framework may still have; BURST for an unknown one."""
 
     def __init__(self) -> None:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """By UID: how many were left, and as of when."""
+        """The remaining number and the time of the last change, by UID."""
 
-    def take(self, uid: str, monotonic: float, kept: int) -> bool:
+    def take(self, uid: str, monotonic: float, reserved: int) -> bool:
         left, as_of = self._left.pop(uid, (float(BURST), monotonic))
-        left = min(BURST, left + (monotonic - as_of) / REFILL_SECONDS)
-        is_granted = left >= 1 + kept
+        left = min(BURST, left + (monotonic - as_of) / REFILL_SEC)
+        is_granted = left >= 1 + reserved
         self._left[uid] = (left - 1 if is_granted else left, monotonic)
-        if len(self._left) > MOST_REMEMBERED:
+        if len(self._left) > MAX_REMEMBERED:
             self._left.popitem(last=False)
         return is_granted

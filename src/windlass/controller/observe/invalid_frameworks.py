@@ -1,6 +1,6 @@
-"""Frameworks that the definition let through and nobody can read: told where their owners look, once.
+"""Reports Frameworks that pass the CRD schema but cannot be decoded: by a condition, an event and a log line.
 
-The others go on. Nothing of such a Framework is touched but its condition, and it is taken up when it is mended.
+Nothing else of such a Framework is changed. It is run once it is corrected.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Protocol
 from windlass.controller.engine.api_port import Send
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.keys import FrameworkKey
-from windlass.controller.engine.lease_guard import Gate
+from windlass.controller.engine.lease_guard import LeaseGuard
 from windlass.controller.engine.port import PortError
 from windlass.decide.types import Reason, ReasonKind
 from windlass.k8s.metadata import ObjectMeta
@@ -25,52 +25,52 @@ from windlass.wire.codec import Unreadable
 
 log = logging.getLogger(__name__)
 
-ASK_AGAIN_SEC = 5.0
+RETRY_SEC = 5.0
 
 
-class Announcer(Protocol):
-    def announced(self, framework: Framework, reasons: Sequence[Reason]) -> None: ...
+class ReasonObserver(Protocol):
+    def on_reasons(self, framework: Framework, reasons: Sequence[Reason]) -> None: ...
 
 
-class Complaints:
+class InvalidFrameworkReporter:
     def __init__(
         self,
         send: Send,
-        gate: Gate,
-        announcer: Announcer,
+        guard: LeaseGuard,
+        observer: ReasonObserver,
         clock: Clock,
         *,
         timeout: float,
         field_manager: str,
     ) -> None:
         self._send = send
-        self._gate = gate
-        self._announcer = announcer
+        self._guard = guard
+        self._observer = observer
         self._clock = clock
         self._timeout = timeout
         self._field_manager = field_manager
         self._pending: dict[FrameworkKey, Unreadable] = {}
-        self._news = asyncio.Event()
+        self._has_pending = asyncio.Event()
 
-    def about(self, unreadable: Unreadable) -> None:
-        metadata = unreadable.metadata
-        key = FrameworkKey(names.group_of(unreadable.api_version), metadata.namespace, metadata.name)
-        self._pending[key] = unreadable
-        self._news.set()
+    def report(self, invalid: Unreadable) -> None:
+        metadata = invalid.metadata
+        key = FrameworkKey(names.group_of(invalid.api_version), metadata.namespace, metadata.name)
+        self._pending[key] = invalid
+        self._has_pending.set()
 
     async def run(self) -> None:
-        """One after the other, until it is cancelled."""
+        """Report one Framework after the other until cancelled."""
         while True:
             while self._pending:
                 key = next(iter(self._pending))
-                if not await self._is_told(key, self._pending.pop(key)):
-                    await asyncio.sleep(ASK_AGAIN_SEC)
-            self._news.clear()
-            await self._news.wait()
+                if not await self._report(key, self._pending.pop(key)):
+                    await asyncio.sleep(RETRY_SEC)
+            self._has_pending.clear()
+            await self._has_pending.wait()
 
-    async def _is_told(self, key: FrameworkKey, unreadable: Unreadable) -> bool:
-        """Or need not be told any more."""
-        patch = codec.invalid_status_patch(unreadable, self._clock.now())
+    async def _report(self, key: FrameworkKey, invalid: Unreadable) -> bool:
+        """Return False if the report failed and must be retried."""
+        patch = codec.invalid_status_patch(invalid, self._clock.now())
         if patch is None:
             return True
         request = requests.merge_patch(
@@ -82,27 +82,27 @@ class Complaints:
             field_manager=self._field_manager,
         )
         try:
-            self._gate.check(self._timeout)
+            self._guard.check(self._timeout)
             await self._send(request, self._timeout)
         except (ConflictError, NotFoundError):
-            # It has changed since, or is gone: the watch brings it again, if there is still something to tell.
+            # The Framework was changed or deleted. If it is still invalid, the watch reports it again.
             return True
         except (PortError, ApiError) as error:
-            log.warning("%s is invalid, and cannot be told so: %s", key, error)
-            self._pending.setdefault(key, unreadable)
+            log.warning("cannot report that %s is invalid, will retry: %s", key, error)
+            self._pending.setdefault(key, invalid)
             return False
-        reason = Reason(ReasonKind.INVALID, unreadable.error, is_warning=True)
-        self._announcer.announced(_named(unreadable), (reason,))
+        reason = Reason(ReasonKind.INVALID, invalid.error, is_warning=True)
+        self._observer.on_reasons(_identified(invalid), (reason,))
         return True
 
 
-def _named(unreadable: Unreadable) -> Framework:
-    """As much of a Framework as an event needs."""
-    found = unreadable.metadata
+def _identified(invalid: Unreadable) -> Framework:
+    """Return a Framework with the fields that an event needs."""
+    found = invalid.metadata
     metadata = ObjectMeta(
         name=found.name,
         namespace=found.namespace,
         uid=found.uid,
         resource_version=found.resource_version,
     )
-    return Framework(api_version=unreadable.api_version, kind=names.KIND, metadata=metadata)
+    return Framework(api_version=invalid.api_version, kind=names.KIND, metadata=metadata)

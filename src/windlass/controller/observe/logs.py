@@ -1,7 +1,4 @@
-"""What the controller writes to its standard error: log lines, for machines (JSON) or for people, and snapshots.
-
-Only how a line looks and how it gets out. Who says what, and when, is none of its business.
-"""
+"""Formats log lines and snapshots for standard error, as JSON or as text."""
 
 import contextlib
 import json
@@ -17,21 +14,21 @@ from windlass.model.settings import LogFormat
 
 logger = logging.getLogger(__name__)
 
-_OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-"""What a record has by itself; everything else came with `extra`."""
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+"""Attributes that every log record has; all others come from `extra`."""
 
 _CONTROL_CHARACTERS = {
     code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"
 }
-"""Part of what is logged comes from other people's containers: it must not drive the reader's terminal."""
+"""Escapes for messages from containers, which must not control the reader's terminal."""
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Told apart from the handlers of others, so that a second `configure` replaces it."""
+    """Marks the handler that a second `configure` replaces."""
 
 
 def configure(log_format: LogFormat, level: str, stream: TextIO) -> None:
-    """What Windlass says from that level on goes to the stream, and what libraries say from warning on."""
+    """Log to the stream: Windlass from the given level on, libraries from warning on."""
     root = logging.getLogger()
     for handler in tuple(root.handlers):
         if isinstance(handler, _Handler):
@@ -44,7 +41,7 @@ def configure(log_format: LogFormat, level: str, stream: TextIO) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line, in ASCII: whatever is inside, it stays one line to every reader."""
+    """Formats a record as one line of ASCII JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -63,7 +60,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """One line for a person. Further lines of a message are indented: they cannot pass for lines of ours."""
+    """Formats a record as text. Further lines of a message are indented, so that they do not look like records."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
@@ -95,10 +92,9 @@ def reason_fields(framework: Framework, reason: Reason) -> dict[str, str | int]:
 
 
 def write_snapshot(line: str, stream: TextIO | None) -> None:
-    """The line as it is, whatever the format of the log (statement 49): collectors find it by its mark.
+    """Write the line unchanged in any log format, because log collectors search for its marker (statement 49).
 
-    It goes out as UTF-8 in one write, so that no other line comes to stand inside it. A standard error that is closed,
-    or that never was, is no reason to stop.
+    It is written as UTF-8 in one call, so that no other line is interleaved. A closed stream is ignored.
     """
     if stream is None:
         return
@@ -110,7 +106,7 @@ def write_snapshot(line: str, stream: TextIO | None) -> None:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _OF_EVERY_RECORD}
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -120,7 +116,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _plain(value: object) -> str | int | float | None:
-    """JSON has no word for a float that is no number."""
+    """Return a value that JSON can represent; other values, e.g. infinite floats, as a string."""
     if value is None or isinstance(value, str | int):
         return value
     if isinstance(value, float) and math.isfinite(value):

@@ -1,7 +1,7 @@
-"""What a platform team watches: Prometheus metrics in a registry of our own. docs/metrics.md explains each.
+"""Prometheus metrics in a registry of their own. docs/metrics.md explains each.
 
-No label holds a namespace, a name or anything else that users choose: how many series there are does not depend on
-what they run. What exists (Frameworks, tasks) is counted when somebody asks, what happens is counted as it happens.
+No label holds a namespace, a name or another value that users choose, so the number of series is bounded. Frameworks
+and tasks are counted at each scrape, everything else when it happens.
 """
 
 from collections import Counter as Tally
@@ -26,17 +26,17 @@ from windlass.model.status import TaskRoleStatus, TaskStatus
 
 CONTENT_TYPE = exposition.CONTENT_TYPE_PLAIN_0_0_4
 
-QUICK = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-"""Seconds that a machine takes."""
-SLOW = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600)
-"""Seconds that a queue for GPUs takes."""
+SHORT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+"""Seconds, for requests and passes."""
+LONG_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600, 24 * 3600)
+"""Seconds, for what may wait for GPUs."""
 
 RETRY_CLASSES = ("succeeded", "transient", "conflict", "permanent", "unknown")
 RETRY_LEVELS = ("framework", "task")
 YOUNG_STATES = frozenset({states.CREATION_PENDING, states.CREATION_REQUESTED, states.PREPARING})
-"""None of the attempt's tasks has run yet."""
-MOST_GANGS = 10_000
-"""So many gangs are timed at once; beyond that the oldest is given up."""
+"""States in which no task of the attempt has run yet."""
+MAX_TRACKED_GANGS = 10_000
+"""Above this limit the oldest gang is not measured."""
 
 
 class Metrics:
@@ -53,58 +53,58 @@ class Metrics:
         self._gangs = _Gangs()
         self._requests = prometheus.Counter(
             "windlass_api_requests",
-            "Requests to the API server, by what was asked and what was answered; code 0 is no answer.",
+            "Requests to the API server by verb, resource and status code; code 0 means no answer.",
             ("verb", "resource", "code"),
             registry=registry,
         )
         self._request_duration = prometheus.Histogram(
             "windlass_api_request_duration_seconds",
-            "How long the API server took to answer. Watches do not count.",
+            "Response time of the API server, without watches.",
             ("verb",),
-            buckets=QUICK,
+            buckets=SHORT_BUCKETS,
             registry=registry,
         )
         self._pass_duration = prometheus.Histogram(
             "windlass_pass_duration_seconds",
-            "How long one look at one Framework took, requests included.",
-            buckets=QUICK,
+            "Duration of one pass over one Framework, including its requests.",
+            buckets=SHORT_BUCKETS,
             registry=registry,
         )
         self._retries = prometheus.Counter(
             "windlass_retries",
-            "Attempts that were followed by another, by how they had ended.",
+            "Retried attempts, by level and by the class of their failure.",
             ("level", "class"),
             registry=registry,
         )
         self._first_pod = prometheus.Histogram(
             "windlass_time_to_first_pod_seconds",
-            "From the creation of a Framework to its first pod. Time in which it was held does not count.",
-            buckets=SLOW,
+            "Time from the creation of a Framework to its first pod, without suspended time.",
+            buckets=LONG_BUCKETS,
             registry=registry,
         )
         self._barrier_wait = prometheus.Histogram(
             "windlass_barrier_wait_seconds",
-            "From the first address in an attempt of at least two tasks until all of them had one.",
-            buckets=SLOW,
+            "Time from the first pod address of an attempt until all of its tasks (at least two) have one.",
+            buckets=LONG_BUCKETS,
             registry=registry,
         )
         self._events = prometheus.Counter(
-            "windlass_events", "Kubernetes events, by what became of them.", ("outcome",), registry=registry
+            "windlass_events", "Kubernetes events, by outcome.", ("outcome",), registry=registry
         )
-        self._watch_troubles = prometheus.Counter(
+        self._watch_errors = prometheus.Counter(
             "windlass_watch_troubles",
-            "Lists and watches that failed and were begun again.",
+            "Lists and watches that failed and were restarted.",
             ("resource",),
             registry=registry,
         )
-        build = prometheus.Info("windlass_build", "Which Windlass this is.", registry=registry)
+        build = prometheus.Info("windlass_build", "The version of Windlass.", registry=registry)
         build.info({"version": __version__})
         prometheus.ProcessCollector(registry=registry)
-        registry.register(_Census(frameworks, queue_depth, is_leader))
+        registry.register(_StateCollector(frameworks, queue_depth, is_leader))
         self._start_at_zero()
 
     def _start_at_zero(self) -> None:
-        """A series that begins with its first event hides that event from `rate`."""
+        """Create all series, because `rate` does not see the first increment of a new one."""
         for level in RETRY_LEVELS:
             for retry_class in RETRY_CLASSES:
                 self._retries.labels(level, retry_class)
@@ -112,7 +112,7 @@ class Metrics:
             self._events.labels(outcome.value)
 
     def exposition(self) -> bytes:
-        """All of it, in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return exposition.generate_latest(_WithoutCreationTimes(self._registry))
 
     def observe_request(self, request: Request, code: int, seconds: float) -> None:
@@ -126,28 +126,26 @@ class Metrics:
     def observe_pass(self, seconds: float) -> None:
         self._pass_duration.observe(seconds)
 
-    def announced(self, framework: Framework, reasons: Sequence[Reason]) -> None:  # noqa: ARG002
-        """Takes what the recorder of events takes: whoever announces tells both the same."""
+    def on_reasons(self, reasons: Sequence[Reason]) -> None:
         for reason in reasons:
             if (retry := _retry(reason)) is not None:
                 self._retries.labels(*retry).inc()
 
-    def event(self, outcome: Outcome) -> None:
+    def on_event(self, outcome: Outcome) -> None:
         self._events.labels(outcome.value).inc()
 
-    def watch_troubled(self, resource: str) -> None:
-        self._watch_troubles.labels(resource).inc()
+    def on_watch_error(self, resource: str) -> None:
+        self._watch_errors.labels(resource).inc()
 
-    def stored(self, before: Framework, after: Framework) -> None:
-        """A status was stored. Ten thousand tasks may stand in it: they are gone through only where that can matter."""
+    def on_stored(self, before: Framework, after: Framework) -> None:
+        """Observe a stored status. Its tasks, which may be many, are read only if that can matter."""
         if _has_first_pod(before, after):
             self._first_pod.observe(self._age(after))
-        waited = self._gangs.stored(before, after, self._clock.monotonic())
+        waited = self._gangs.on_stored(before, after, self._clock.monotonic())
         if waited is not None:
             self._barrier_wait.observe(waited)
 
-    def gone(self, framework: Framework) -> None:
-        """Nothing more is heard of it."""
+    def on_deletion(self, framework: Framework) -> None:
         self._gangs.forget(framework.uid)
 
     def _age(self, framework: Framework) -> float:
@@ -159,7 +157,7 @@ class Metrics:
 
 
 class _WithoutCreationTimes:
-    """prometheus_client adds to each counter a series that says when it began, which doubles their number."""
+    """Drops the `_created` series that prometheus_client adds to each counter, which double their number."""
 
     def __init__(self, registry: prometheus.CollectorRegistry) -> None:
         self._registry = registry
@@ -170,11 +168,11 @@ class _WithoutCreationTimes:
             yield family
 
 
-# What exists
+# Frameworks and tasks
 
 
-class _Census(Collector):
-    """Counted when it is asked for. Of a Framework that has not changed since, the last count still holds."""
+class _StateCollector(Collector):
+    """Counts at each scrape. The count of an unchanged Framework is reused."""
 
     def __init__(
         self,
@@ -186,7 +184,7 @@ class _Census(Collector):
         self._queue_depth = queue_depth
         self._is_leader = is_leader
         self._counted: dict[str, tuple[str, Mapping[State, int]]] = {}
-        """By UID: tasks by state, as of a version."""
+        """The resourceVersion and the tasks by state, by UID."""
 
     def collect(self) -> Iterator[Metric]:
         frameworks: Tally[State] = Tally()
@@ -204,12 +202,12 @@ class _Census(Collector):
         self._counted = counted
         yield _by_state("windlass_frameworks", "Frameworks, by state.", frameworks)
         yield _by_state("windlass_tasks", "Tasks of all Frameworks, by state.", tasks)
-        yield _gauge("windlass_queue_depth", "Frameworks that wait to be looked at.", self._queue_depth())
-        yield _gauge("windlass_leader", "Whether this replica is the one that acts.", self._is_leader())
+        yield _gauge("windlass_queue_depth", "Frameworks that wait for a pass.", self._queue_depth())
+        yield _gauge("windlass_leader", "Whether this replica is the leader.", self._is_leader())
 
 
 def _state(framework: Framework) -> State:
-    """One that nobody has looked at yet stands where every attempt begins."""
+    """Return the state; without a status, the initial state of an attempt."""
     return states.CREATION_PENDING if framework.status is None else framework.status.state
 
 
@@ -234,7 +232,7 @@ def _gauge(name: str, meaning: str, value: float) -> Metric:
 
 
 def _retry(reason: Reason) -> tuple[str, str] | None:
-    """Level and class of the retry that this is about, if it is about one. A suspension is none."""
+    """Return level and class of a retry; None for other reasons and for suspensions."""
     if reason.kind is ReasonKind.FRAMEWORK_RETRIED and reason.status is not None:
         ended = reason.status.attempt_status.completion_status
         is_suspension = ended is not None and ended.code == CompletionCode.FRAMEWORK_SUSPENDED
@@ -257,7 +255,7 @@ def _class(completion: CompletionType | None) -> str:
     return "permanent" if completion.is_permanent else "unknown"
 
 
-# How long it took
+# Durations
 
 
 def _is_young(framework: Framework) -> bool:
@@ -265,7 +263,7 @@ def _is_young(framework: Framework) -> bool:
 
 
 def _tasks(framework: Framework) -> Iterator[TaskStatus]:
-    """None before the attempt has its ConfigMap: there can be no pods then."""
+    """Yield the tasks; none before the attempt has its ConfigMap, because there are no pods."""
     if framework.status is None or framework.status.attempt_status.config_map_uid is None:
         return
     for role in framework.status.attempt_status.roles:
@@ -281,13 +279,13 @@ def _has_address(framework: Framework) -> bool:
 
 
 def _has_first_pod(before: Framework, after: Framework) -> bool:
-    """This is the store with which the first attempt's first pod came."""
+    """Whether this store adds the first pod of the first attempt."""
     is_first_attempt = after.status is not None and after.status.attempt_status.id == 0
     return is_first_attempt and _is_young(before) and not _has_pod(before) and _has_pod(after)
 
 
 class _Gang:
-    """The tasks of one attempt up to the first that has no address. Those before it are not looked at again."""
+    """The position of the first task of an attempt without an address. Earlier tasks are not read again."""
 
     def __init__(self, attempt_id: int, since: float) -> None:
         self.attempt_id = attempt_id
@@ -307,18 +305,18 @@ class _Gang:
 
 
 def _is_awaited(task: TaskStatus) -> bool:
-    """It has no address and may get one."""
+    """Whether the task has no address and may get one."""
     return not task.attempt_status.pod_ip and not task.deletion_pending and not task.is_completed
 
 
 class _Gangs:
-    """The attempts of which some tasks have an address and others wait for theirs."""
+    """The attempts of which some tasks have an address and others do not yet."""
 
     def __init__(self) -> None:
         self._gangs: OrderedDict[str, _Gang] = OrderedDict()
 
-    def stored(self, before: Framework, after: Framework, monotonic: float) -> float | None:
-        """For how long the first task had to wait, if this store is the one that completes its gang."""
+    def on_stored(self, before: Framework, after: Framework, monotonic: float) -> float | None:
+        """Return for how long the first task waited, if this store completes its gang."""
         status = after.status
         gang = self._gangs.get(after.uid) or self._begin(before, after, monotonic)
         if gang is None or status is None:
@@ -336,11 +334,11 @@ class _Gangs:
         status = after.status
         if status is None or status.summary.tasks < 2 or not _is_young(before):
             return None
-        # An address that was there before is one whose time nobody here has seen.
+        # The time of an address that existed before is unknown.
         if _has_address(before) or not _has_address(after):
             return None
         gang = _Gang(status.attempt_status.id, monotonic)
         self._gangs[after.uid] = gang
-        if len(self._gangs) > MOST_GANGS:
+        if len(self._gangs) > MAX_TRACKED_GANGS:
             self._gangs.popitem(last=False)
         return gang

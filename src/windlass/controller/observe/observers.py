@@ -1,14 +1,14 @@
-"""Tells everybody who wants to know what happens: events, metrics, log lines, snapshots."""
+"""Passes what happens to events, metrics, log lines and snapshots."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
 from windlass.controller.engine.api_port import NoStatusError
 from windlass.controller.engine.clock import Clock
 from windlass.controller.engine.lease_guard import NotLeadingError
 from windlass.controller.engine.port import ConflictError, NotFoundError, PortError, RefusedError
-from windlass.controller.observe import logs, snapshots
+from windlass.controller.observe import logs
 from windlass.controller.observe.events import Recorder
 from windlass.controller.observe.metrics import Metrics
 from windlass.decide.types import Reason, ReasonKind
@@ -16,11 +16,19 @@ from windlass.kubeapi.errors import ApiError
 from windlass.kubeapi.resources import Resource
 from windlass.model.framework import Framework
 from windlass.model.settings import LogObjectSnapshot
+from windlass.wire import snapshots
+from windlass.wire.snapshots import SnapshotTrigger
 
 log = logging.getLogger(__name__)
 
-TELL_AGAIN_SEC = 300.0
-MOST_REMEMBERED = 10_000
+REPEAT_WARNING_SEC = 300.0
+MAX_REMEMBERED_WARNINGS = 10_000
+
+SNAPSHOT_TRIGGERS = {
+    ReasonKind.FRAMEWORK_RETRIED: SnapshotTrigger.FRAMEWORK_RETRY,
+    ReasonKind.TASK_RETRIED: SnapshotTrigger.TASK_RETRY,
+    ReasonKind.TASK_DELETED: SnapshotTrigger.TASK_DELETION,
+}
 
 
 class Observers:
@@ -28,69 +36,83 @@ class Observers:
         self,
         metrics: Metrics,
         recorder: Recorder | None,
-        wanted_snapshots: LogObjectSnapshot,
+        snapshot_settings: LogObjectSnapshot,
         stream: TextIO | None,
         clock: Clock,
     ) -> None:
         self._clock = clock
-        self._told_at: dict[tuple[str, str, type[PortError]], float] = {}
+        self._warned_at: dict[tuple[str, str, type[PortError]], float] = {}
         self._metrics = metrics
         self._recorder = recorder
-        self._wanted_snapshots = wanted_snapshots
+        self._snapshot_settings = snapshot_settings
         self._stream = stream
 
-    def announced(self, framework: Framework, reasons: Sequence[Reason]) -> None:
+    def on_reasons(self, framework: Framework, reasons: Sequence[Reason]) -> None:
         logs.log_reasons(framework, reasons)
-        self._metrics.announced(framework, reasons)
+        self._metrics.on_reasons(reasons)
         if self._recorder is not None:
             self._recorder.record(framework, reasons)
-        for line in snapshots.lines(framework, reasons, self._wanted_snapshots):
-            self.snapshot(line)
+        for line in snapshot_lines(framework, reasons, self._snapshot_settings):
+            self.write_snapshot(line)
 
-    def stored(self, before: Framework, after: Framework) -> None:
-        self._metrics.stored(before, after)
+    def on_stored(self, before: Framework, after: Framework) -> None:
+        self._metrics.on_stored(before, after)
 
-    def gone(self, framework: Framework) -> None:
-        self._metrics.gone(framework)
+    def on_deletion(self, framework: Framework) -> None:
+        self._metrics.on_deletion(framework)
 
-    def failed(self, framework: Framework, doing: str, error: PortError) -> None:
-        """What goes on failing is told now and then. What is in the nature of things is told to those who look."""
+    def on_failure(self, framework: Framework, action: str, error: PortError) -> None:
+        """Log a failed action; expected errors as debug, others as a warning that is repeated now and then."""
         fields = {"namespace": framework.namespace, "framework": framework.name}
         if isinstance(error, ConflictError | NotLeadingError | NotFoundError | NoStatusError):
-            log.debug("%s has to wait: %s", doing, error, extra=fields)
+            log.debug("cannot %s, will retry: %s", action, error, extra=fields)
             return
-        if not self._is_news((framework.uid, doing, type(error))):
+        if not self._is_warning_due((framework.uid, action, type(error))):
             return
-        log.warning("%s has to wait: %s", doing, error, extra=fields)
+        log.warning("cannot %s, will retry: %s", action, error, extra=fields)
         if isinstance(error, RefusedError) and self._recorder is not None:
-            message = (
-                f"The API server does not take {doing} for now, and is asked again: {error.failure.message}"
-            )
+            message = f"Cannot {action}, will retry: {error.failure.message}"
             self._recorder.record(framework, (Reason(ReasonKind.POSTPONED, message, is_warning=True),))
 
-    def _is_news(self, what: tuple[str, str, type[PortError]]) -> bool:
+    def _is_warning_due(self, warning: tuple[str, str, type[PortError]]) -> bool:
         now = self._clock.monotonic()
-        if now < self._told_at.get(what, -TELL_AGAIN_SEC) + TELL_AGAIN_SEC:
+        if now < self._warned_at.get(warning, -REPEAT_WARNING_SEC) + REPEAT_WARNING_SEC:
             return False
-        if len(self._told_at) >= MOST_REMEMBERED:
-            self._told_at.clear()
-        self._told_at[what] = now
+        if len(self._warned_at) >= MAX_REMEMBERED_WARNINGS:
+            self._warned_at.clear()
+        self._warned_at[warning] = now
         return True
 
-    def status_is_missing(self, group: str) -> None:
+    def on_status_missing(self, group: str) -> None:
         log.error(
-            "the definition of Frameworks has no status subresource any more, so nothing can be stored: "
-            "another controller may have rewritten it. Windlass stands still and forgets nothing. Stop the other "
-            "controller, then run `windlass install --crds-only --apply`",
+            "cannot store statuses: the CustomResourceDefinition of Frameworks has lost its status subresource. "
+            "Another controller may have replaced it. Stop that controller, then run "
+            "`windlass install --crds-only --apply`",
             extra={"group": group},
         )
 
-    def passed(self, seconds: float) -> None:
+    def on_pass(self, seconds: float) -> None:
         self._metrics.observe_pass(seconds)
 
-    def troubled(self, resource: Resource, error: ApiError) -> None:
-        self._metrics.watch_troubled(resource.plural)
-        log.warning("%s cannot be watched: %s", resource.plural, error, extra={"group": resource.group})
+    def on_watch_error(self, resource: Resource, error: ApiError) -> None:
+        self._metrics.on_watch_error(resource.plural)
+        log.warning("cannot watch %s: %s", resource.plural, error, extra={"group": resource.group})
 
-    def snapshot(self, line: str) -> None:
+    def write_snapshot(self, line: str) -> None:
         logs.write_snapshot(line, self._stream)
+
+
+def snapshot_lines(
+    framework: Framework, reasons: Sequence[Reason], settings: LogObjectSnapshot
+) -> Iterator[str]:
+    """Yield a line for each status that a retry or a rescale is about to remove (statement 49)."""
+    for reason in reasons:
+        trigger = SNAPSHOT_TRIGGERS.get(reason.kind)
+        if trigger is None or not snapshots.is_wanted(trigger, settings):
+            continue
+        subject = framework
+        if reason.status is not None:
+            subject = framework.with_status(reason.status)
+        elif reason.task is not None:
+            subject = snapshots.task_snapshot(framework, reason.role, reason.task)
+        yield snapshots.snapshot_line(reason.message, trigger, subject)

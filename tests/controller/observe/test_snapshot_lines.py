@@ -7,7 +7,7 @@ import builders
 import pytest
 from builders import NOW, at
 
-from windlass.controller.observe import snapshots
+from windlass.controller.observe import observers
 from windlass.decide import decide, initial_status
 from windlass.decide.types import Observed
 from windlass.model.framework import Framework, RetryPolicySpec
@@ -39,7 +39,7 @@ def told(
     job: Framework, observed: Observed, wanted: LogObjectSnapshot
 ) -> list[tuple[str, dict[str, object]]]:
     decision = decide(job, observed, at(5))
-    found = [COLLECTOR.search(line) for line in snapshots.lines(job, decision.reasons, wanted)]
+    found = [COLLECTOR.search(line) for line in observers.snapshot_lines(job, decision.reasons, wanted)]
     return [(match[1], json.loads(match[2])) for match in found if match is not None]
 
 
