@@ -21,7 +21,7 @@ from operated.place import Namespace
 
 from conformance.client import Access, Client
 from conformance.waiting import wait_for
-from windlass.controller.engine.clock import SystemClock
+from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.operator import Operator
 from windlass.kubeapi import access, requests
 from windlass.kubeapi.resources import CUSTOM_RESOURCE_DEFINITIONS

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from windlass.client.pods import Pod
-from windlass.controller.engine.clock import SystemClock
+from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader import election
 from windlass.controller.operator import Operator
 from windlass.kubeapi import access, requests

@@ -9,10 +9,10 @@ from datetime import datetime
 
 import pytest
 
-from windlass.controller.engine.clock import SystemClock
 from windlass.controller.engine.executor import Executor
 from windlass.controller.engine.keys import FrameworkKey
 from windlass.controller.engine.queue import KeyedQueue
+from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.engine.worker_pool import SLOW_PASS_SEC, WorkerPool
 from windlass.model.names import CONTROLLER_GROUP
 

@@ -5,7 +5,7 @@ import pytest
 
 import elections
 from elections import Cluster, Fate, Sent
-from windlass.controller.engine.clock import SystemClock
+from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader.lease import LostError
 from windlass.kubeapi import errors
 from windlass.kubeapi.requests import Verb

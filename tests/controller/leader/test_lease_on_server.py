@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from windlass.controller.engine.clock import SystemClock
+from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader.election import Timings
 from windlass.controller.leader.lease import Elector, LostError
 from windlass.kubeapi import access, requests

@@ -12,9 +12,9 @@ from tests.controller.embedded import Cluster
 
 from windlass.controller import definitions
 from windlass.controller.definitions import Problem
-from windlass.controller.engine.clock import SystemClock
 from windlass.controller.engine.informers import HistoryError
 from windlass.controller.engine.lease_guard import LeaseGuard, unrestricted
+from windlass.controller.engine.system_clock import SystemClock
 from windlass.controller.leader import definition_monitor, session
 from windlass.controller.leader.session import LeaderSession, new_session
 from windlass.controller.observe.metrics import Metrics

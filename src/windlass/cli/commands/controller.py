@@ -113,7 +113,7 @@ def _gathered(config: str | None, flags: dict[str, Any]) -> settings_file.Gather
 async def _run(settings: Settings, warnings: tuple[Diagnostic, ...]) -> int:
     """What is heavy is imported here: `windlass --help` must not pay for it."""
     from windlass.controller.definitions import NotEstablishedError
-    from windlass.controller.engine.clock import SystemClock
+    from windlass.controller.engine.system_clock import SystemClock
     from windlass.controller.leader import election
     from windlass.controller.observe import logs
     from windlass.controller.observe.endpoints import ListenError

@@ -106,7 +106,7 @@ def _port(wanted: Wanted) -> int:
 @contextlib.asynccontextmanager
 async def _controlled(socket_path: Path, *, is_network_shared: bool) -> AsyncIterator[None]:
     """With a controller beside it, which is begun anew if it fails."""
-    from windlass.controller.engine.clock import SystemClock
+    from windlass.controller.engine.system_clock import SystemClock
     from windlass.controller.leader import election
     from windlass.controller.operator import Operator
     from windlass.kubeapi import access
