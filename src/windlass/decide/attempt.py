@@ -315,10 +315,8 @@ def while_attempt_is_completed(builder: DecisionBuilder) -> bool:
 
 
 def _retry(builder: DecisionBuilder, decision: retry.RetryDecision) -> None:
-    builder.report_end_of_attempt(
-        ReasonKind.FRAMEWORK_RETRIED,
-        f"Retrying after attempt {builder.status.attempt_status.id}: {decision.reason}",
-    )
+    message = f"Retrying after attempt {builder.status.attempt_status.id}: {decision.reason}"
+    builder.report(ReasonKind.FRAMEWORK_RETRIED, message, status=builder.status)
     retried = retry.after_retry(builder.status.retry_policy_status, is_counted=decision.is_counted)
     _set_retry_status(builder, retried)
     held = builder.status.holding

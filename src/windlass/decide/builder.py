@@ -84,9 +84,17 @@ class DecisionBuilder:
             self.relist()
 
     def report(
-        self, kind: ReasonKind, message: str, role: str = "", index: int = -1, *, is_warning: bool = False
+        self,
+        kind: ReasonKind,
+        message: str,
+        role: str = "",
+        index: int = -1,
+        *,
+        is_warning: bool = False,
+        status: FrameworkStatus | None = None,
+        task: TaskStatus | None = None,
     ) -> None:
-        self.reasons.append(Reason(kind, message, role, index, is_warning))
+        self.reasons.append(Reason(kind, message, role, index, is_warning, status, task))
 
     def report_failure(self, role: str, task: TaskStatus, ended: TaskAttemptCompletionStatus) -> None:
         """Report the first failures individually. A failing gang of ten thousand would create ten thousand events."""
@@ -104,16 +112,6 @@ class DecisionBuilder:
             return ()
         return (Reason(ReasonKind.TASK_FAILED, f"{others} more tasks failed", is_warning=True),)
 
-    def report_end_of_attempt(self, kind: ReasonKind, message: str) -> None:
-        self.reasons.append(Reason(kind, message, status=self.status))
-
-    def report_end_of_task(self, kind: ReasonKind, message: str, role: str, task: TaskStatus) -> None:
-        self.reasons.append(Reason(kind, message, role, task.index, task=task))
-
-    def wake(self, at: datetime) -> None:
-        if self.wake_at is None or at < self.wake_at:
-            self.wake_at = at
-
     def is_due(self, since: datetime, seconds: int) -> bool:
         """Return whether the seconds have passed; if not, the Framework is reconciled when they have."""
         return self.is_past(since + timedelta(seconds=min(seconds, MAX_DELAY_SEC)))
@@ -122,7 +120,8 @@ class DecisionBuilder:
         """Return whether the time has come; if not, the Framework is reconciled then."""
         if self._instant >= due:
             return True
-        self.wake(due)
+        if self.wake_at is None or due < self.wake_at:
+            self.wake_at = due
         return False
 
     def move(self, state: State) -> None:

@@ -9,9 +9,6 @@ from windlass.decide.builder import DecisionBuilder
 from windlass.model.states import State
 from windlass.model.status import Condition, ConditionType, FrameworkStatus
 
-BLOCKING_CONDITIONS = (ConditionType.INVALID, ConditionType.OTHER_CONTROLLER)
-"""Conditions that become false as soon as the Framework is managed again."""
-
 
 def update(builder: DecisionBuilder) -> None:
     status = builder.status
@@ -20,26 +17,17 @@ def update(builder: DecisionBuilder) -> None:
     if status.state is State.COMPLETED and completion is not None:
         kind = ConditionType.FAILED if completion.type.is_failed else ConditionType.COMPLETE
         message = f"{completion.phrase} ({completion.code}): {completion.diagnostics}"
-        conditions = _with(conditions, kind, completion.phrase, message, builder.now)
+        conditions = _set(conditions, kind, message, builder.now, completion.phrase)
     is_waiting = status.state is State.ATTEMPT_CREATION_PENDING
-    conditions = _set(
-        conditions,
-        ConditionType.SUSPENDED,
-        is_waiting and suspend.is_suspended(builder.spec),
-        "Suspended",
-        "spec.suspend is true",
-        builder.now,
-    )
-    conditions = _set(
-        conditions,
-        ConditionType.NAME_TAKEN,
-        bool(builder.name_taken),
-        "NameTaken",
-        builder.name_taken,
-        builder.now,
-    )
-    for kind in BLOCKING_CONDITIONS if conditions else ():
-        conditions = _set(conditions, kind, False, "", "", builder.now)
+    is_suspended = is_waiting and suspend.is_suspended(builder.spec)
+    for kind, message in (
+        (ConditionType.SUSPENDED, "spec.suspend is true" if is_suspended else ""),
+        (ConditionType.NAME_TAKEN, builder.name_taken),
+        # A Framework that is managed again is no longer blocked.
+        (ConditionType.INVALID, ""),
+        (ConditionType.OTHER_CONTROLLER, ""),
+    ):
+        conditions = _set(conditions, kind, message, builder.now)
     if conditions is not status.conditions:
         builder.status = msgspec.structs.replace(status, conditions=conditions)
 
@@ -48,42 +36,30 @@ def with_condition(
     status: FrameworkStatus, kind: ConditionType, message: str, now: datetime
 ) -> FrameworkStatus:
     """Return the status with the condition set; the same object if it has it already, with the same message."""
-    conditions = _with(status.conditions, kind, kind.value, message, now.replace(microsecond=0))
+    conditions = _set(status.conditions, kind, message, now.replace(microsecond=0))
     if conditions is status.conditions:
         return status
     return msgspec.structs.replace(status, conditions=conditions)
 
 
 def _set(
-    conditions: tuple[Condition, ...],
-    kind: ConditionType,
-    value: bool,
-    reason: str,
-    message: str,
-    now: datetime,
+    conditions: tuple[Condition, ...], kind: ConditionType, message: str, now: datetime, reason: str = ""
 ) -> tuple[Condition, ...]:
-    """Set or clear a condition. One that was never true is not added."""
-    if value:
-        return _with(conditions, kind, reason, message, now)
-    return (
-        tuple(
-            Condition(type=kind, status="False", last_transition_time=now)
-            if condition.type == kind and condition.is_true
-            else condition
-            for condition in conditions
-        )
-        if any(condition.type == kind and condition.is_true for condition in conditions)
-        else conditions
+    """Set the condition to true, or to false if the message is empty. One that was never true is not added then.
+
+    The reason is the type of the condition unless one is given.
+    """
+    current = next(
+        (condition for condition in conditions if condition.type == kind and condition.is_true), None
     )
-
-
-def _with(
-    conditions: tuple[Condition, ...], kind: ConditionType, reason: str, message: str, now: datetime
-) -> tuple[Condition, ...]:
-    current = next((condition for condition in conditions if condition.type == kind), None)
-    if current is not None and current.is_true and current.message == message:
+    is_unchanged = not message if current is None else current.message == message != ""
+    if is_unchanged:
         return conditions
-    since = current.last_transition_time if current is not None and current.is_true else now
-    new = Condition(type=kind, status="True", last_transition_time=since, reason=reason, message=message)
-    others = tuple(condition for condition in conditions if condition.type != kind)
-    return (*others, new)
+    if not message:
+        cleared = Condition(type=kind, status="False", last_transition_time=now)
+        return tuple(cleared if condition is current else condition for condition in conditions)
+    since = now if current is None else current.last_transition_time
+    new = Condition(
+        type=kind, status="True", last_transition_time=since, reason=reason or kind.value, message=message
+    )
+    return (*(condition for condition in conditions if condition.type != kind), new)

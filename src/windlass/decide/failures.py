@@ -275,10 +275,7 @@ class _ContainerMatcher:
         self.codes = pattern.code_range
 
     def match_any(self, containers: Sequence[ContainerCompletionStatus]) -> MatchedContainer | None:
-        for container in containers:
-            if (matched := self.match(container)) is not None:
-                return matched
-        return None
+        return next((matched for matched in map(self.match, containers) if matched is not None), None)
 
     def match(self, container: ContainerCompletionStatus) -> MatchedContainer | None:
         if not (self.codes.holds(container.code) and self.signals.holds(container.signal)):

@@ -5,13 +5,18 @@ then it is dropped. A task marked for deletion stays marked, so that a rescale t
 through.
 """
 
+import operator
+from collections.abc import Sequence
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
 from windlass.decide import initial_status
 from windlass.model.framework import Framework, TaskRoleSpec
 from windlass.model.status import TaskRoleStatus, TaskStatus
+
+T = TypeVar("T")
 
 
 def resize_roles(
@@ -23,14 +28,13 @@ def resize_roles(
         return roles
     specs = {spec.name: spec for spec in wanted}
     marked = [_rescale_role(framework, specs.get(role.name), role, attempt_id, now) for role in roles]
-    here = {role.name for role in roles}
+    existing = {role.name for role in roles}
     added = [
         initial_status.task_role(framework, spec, attempt_id, now)
         for spec in specs.values()
-        if spec.name not in here
+        if spec.name not in existing
     ]
-    is_unchanged = not added and all(new is old for new, old in zip(marked, roles, strict=True))
-    return roles if is_unchanged else (*marked, *added)
+    return same_if_unchanged([*marked, *added], roles)
 
 
 def _is_as_wanted(spec: TaskRoleSpec, role: TaskRoleStatus) -> bool:
@@ -51,17 +55,17 @@ def _rescale_role(
     if spec is not None:
         timeout = spec.task.pod_graceful_deletion_timeout_sec
     if len(tasks) > wanted and any(not task.deletion_pending for task in tasks[wanted:]):
-        doomed = (
+        marked = (
             task if task.deletion_pending else msgspec.structs.replace(task, deletion_pending=True)
             for task in tasks[wanted:]
         )
-        tasks = (*tasks[:wanted], *doomed)
+        tasks = (*tasks[:wanted], *marked)
     elif len(tasks) < wanted:
-        born = (
+        added = (
             initial_status.task(framework, role.name, index, attempt_id, now)
             for index in range(len(tasks), wanted)
         )
-        tasks = (*tasks, *born)
+        tasks = (*tasks, *added)
     if tasks is role.task_statuses and timeout == role.pod_graceful_deletion_timeout_sec:
         return role
     return msgspec.structs.replace(role, task_statuses=tasks, pod_graceful_deletion_timeout_sec=timeout)
@@ -73,7 +77,7 @@ def drop_deleted_tasks(
     """Drop or replace completed tasks that are marked for deletion. Return the roles, and these tasks with their
     roles."""
     numbers = {spec.name: spec.task_number for spec in framework.spec.task_roles}
-    settled: list[TaskRoleStatus] = []
+    remaining: list[TaskRoleStatus] = []
     ended: list[tuple[str, TaskStatus]] = []
     for role in roles:
         wanted = numbers.get(role.name, 0)
@@ -81,36 +85,35 @@ def drop_deleted_tasks(
         if new is not role:
             kept = {id(task) for task in new.task_statuses}
             ended.extend((role.name, task) for task in role.task_statuses if id(task) not in kept)
-        is_wanted = role.name in numbers or new.task_statuses
-        if is_wanted:
-            settled.append(new)
-    is_unchanged = len(settled) == len(roles) and all(
-        new is old for new, old in zip(settled, roles, strict=True)
-    )
-    return (roles if is_unchanged else tuple(settled)), tuple(ended)
+        if role.name in numbers or new.task_statuses:
+            remaining.append(new)
+    return same_if_unchanged(remaining, roles), tuple(ended)
 
 
 def _drop_from_role(
     framework: Framework, role: TaskRoleStatus, wanted: int, attempt_id: int, now: datetime
 ) -> TaskRoleStatus:
-    if not any(_is_scaled_away(task) for task in role.task_statuses):
+    if not any(_is_deleted(task) for task in role.task_statuses):
         return role
     tasks = list(role.task_statuses)
-    while len(tasks) > wanted and _is_scaled_away(tasks[-1]):
+    while len(tasks) > wanted and _is_deleted(tasks[-1]):
         tasks.pop()
     # A deleted task below the new size is replaced by a new instance.
     tasks = [
         initial_status.task(framework, role.name, task.index, attempt_id, now)
-        if task.index < wanted and _is_scaled_away(task)
+        if task.index < wanted and _is_deleted(task)
         else task
         for task in tasks
     ]
-    if len(tasks) == len(role.task_statuses) and all(
-        new is old for new, old in zip(tasks, role.task_statuses, strict=True)
-    ):
-        return role
-    return msgspec.structs.replace(role, task_statuses=tuple(tasks))
+    kept = same_if_unchanged(tasks, role.task_statuses)
+    return role if kept is role.task_statuses else msgspec.structs.replace(role, task_statuses=kept)
 
 
-def _is_scaled_away(task: TaskStatus) -> bool:
+def same_if_unchanged(new: Sequence[T], old: tuple[T, ...]) -> tuple[T, ...]:
+    """Return `old` if both have the same objects, so that callers can detect a change by identity."""
+    is_unchanged = len(new) == len(old) and all(map(operator.is_, new, old))
+    return old if is_unchanged else tuple(new)
+
+
+def _is_deleted(task: TaskStatus) -> bool:
     return task.deletion_pending and task.is_completed

@@ -62,7 +62,7 @@ def update_from_pod(builder: DecisionBuilder, role: str, task: TaskStatus) -> Ta
         builder.relist()
         return task
     if presence is Presence.GONE or pod is None:
-        return _after_pod_is_gone(builder, role, task)
+        return end_attempt(builder, role, task, _external_deletion(task.attempt_status.pod_name))
     if task.state.is_ending:
         task = _while_deleting(builder, role, task, pod)
         if presence is Presence.UNCONFIRMED:
@@ -153,10 +153,6 @@ def _with_addresses(task: TaskStatus, pod: PodView) -> TaskStatus:
         return task
     attempt = msgspec.structs.replace(attempt, pod_node_name=node, pod_ip=ip, pod_host_ip=host_ip)
     return msgspec.structs.replace(task, attempt_status=attempt)
-
-
-def _after_pod_is_gone(builder: DecisionBuilder, role: str, task: TaskStatus) -> TaskStatus:
-    return end_attempt(builder, role, task, _external_deletion(task.attempt_status.pod_name))
 
 
 def _external_deletion(pod_name: str) -> TaskAttemptCompletionStatus:
@@ -256,12 +252,10 @@ def _retry(
 ) -> TaskStatus:
     ended = task.attempt_status
     code = ended.completion_status.code if ended.completion_status is not None else 0
-    builder.report_end_of_task(
-        ReasonKind.TASK_RETRIED,
-        f"Retrying {role}-{task.index} after attempt {ended.id} ended with code {code}: {decision.reason}",
-        role,
-        task,
+    message = (
+        f"Retrying {role}-{task.index} after attempt {ended.id} ended with code {code}: {decision.reason}"
     )
+    builder.report(ReasonKind.TASK_RETRIED, message, role, task.index, task=task)
     retried = retry.after_retry(task.retry_policy_status, is_counted=decision.is_counted)
     task = transitions.with_state(task, CREATION_PENDING, builder.now)
     fresh = type(ended)(id=retried.total_retried_count, start_time=builder.now, pod_name=ended.pod_name)

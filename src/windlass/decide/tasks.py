@@ -40,9 +40,8 @@ def update_tasks(builder: DecisionBuilder) -> None:
     roles = _map_tasks(roles, advance)
     roles, ended = rescale.drop_deleted_tasks(builder.framework, roles, attempt_id, builder.now)
     for role, task in ended:
-        builder.report_end_of_task(
-            ReasonKind.TASK_DELETED, f"Removed {role}-{task.index}: its role was scaled down", role, task
-        )
+        message = f"Removed {role}-{task.index}: its role was scaled down"
+        builder.report(ReasonKind.TASK_DELETED, message, role, task.index, task=task)
     builder.with_roles(roles)
 
 
@@ -71,16 +70,13 @@ def are_all_completed(builder: DecisionBuilder) -> bool:
 def _map_tasks(roles: tuple[TaskRoleStatus, ...], step: "task_lifecycle.Step") -> tuple[TaskRoleStatus, ...]:
     """Return the roles with each task replaced by the step's result. Unchanged roles, and an unchanged tuple of them,
     stay the same objects."""
-    mapped = []
+    updated = []
     for role in roles:
-        tasks = [step(role.name, task) for task in role.task_statuses]
-        is_unchanged = all(map(_is_same, tasks, role.task_statuses))
-        mapped.append(role if is_unchanged else msgspec.structs.replace(role, task_statuses=tuple(tasks)))
-    return roles if all(map(_is_same, mapped, roles)) else tuple(mapped)
-
-
-def _is_same(new: object, old: object) -> bool:
-    return new is old
+        stepped = [step(role.name, task) for task in role.task_statuses]
+        tasks = rescale.same_if_unchanged(stepped, role.task_statuses)
+        is_unchanged = tasks is role.task_statuses
+        updated.append(role if is_unchanged else msgspec.structs.replace(role, task_statuses=tasks))
+    return rescale.same_if_unchanged(updated, roles)
 
 
 def reconcile_pods(builder: DecisionBuilder) -> None:
