@@ -242,7 +242,7 @@ def test_an_update_takes_new_names_and_remembers_stored_versions() -> None:
         ]),
         (with_spec(conversion={"strategy": "foo"}), ['spec.conversion.strategy: Unsupported value: "foo": supported values: "None", "Webhook"']),
         (with_spec(conversion={"strategy": "Webhook"}), [
-            'spec.conversion.strategy: Invalid value: "Webhook": conversion webhooks are not supported here: versions may differ in nothing but their schemas',
+            'spec.conversion.strategy: Invalid value: "Webhook": conversion webhooks are not supported: versions can differ in their schemas only',
         ]),
         (with_spec(conversion={"strategy": "None", "webhook": {"conversionReviewVersions": ["v1"]}}), [
             "spec.conversion.webhook: Forbidden: should not be set when strategy is not set to Webhook",

@@ -1,6 +1,7 @@
-"""What comes in from a client, before anything is done with it: is it an object of the kind, whole, fresh, and allowed?
+"""Decoding and checks of an object that a client sent, without I/O.
 
-All of this is pure. What an object becomes is said by the strategy of its kind; what is stored, by `lifecycle`.
+`lifecycle` calls these functions before and after the hooks of the kind's strategy. They correspond to decoding,
+`rest.BeforeCreate`, `rest.BeforeUpdate` and `rest.BeforeDelete` in kube-apiserver.
 """
 
 from typing import NoReturn, cast
@@ -20,7 +21,7 @@ _metadata_schema = typed.compile_type("V1ObjectMeta", {})
 
 
 def convert_to_version(kind: Kind, obj: Object) -> Object:
-    """An object as one version of its kind shows it now."""
+    """Return the object in one version of its kind, pruned and defaulted if the definition has changed since."""
     if kind.reads_through_schema:
         kind.schema.prune(obj)
         kind.schema.default(obj)
@@ -30,7 +31,7 @@ def convert_to_version(kind: Kind, obj: Object) -> Object:
 
 
 def decode(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tuple[str, ...]]:
-    """The object that was sent: of this kind, without what the kind does not know, and with its defaults."""
+    """Return the object as one of this kind, pruned and defaulted, and warnings about unknown fields."""
     check_identity(kind, given)
     meta = given.get("metadata")
     if not isinstance(meta, dict | None):
@@ -54,7 +55,7 @@ def decode(kind: Kind, given: Object, options: WriteOptions) -> tuple[Object, tu
 def apply_change(
     kind: Kind, change: Change, old: Object, options: WriteOptions
 ) -> tuple[Object, tuple[str, ...]]:
-    """What a change makes of an object. A patch that leaves no object of the kind is at error as a whole."""
+    """Apply a change and decode the result. A patch whose result cannot be decoded is reported as a bad patch."""
     if not isinstance(change, Patch):
         return decode(kind, change(old), options)
     changed = change(old)
@@ -76,7 +77,7 @@ def _refuse_metadata(kind: Kind, meta: object) -> NoReturn:
 
 
 def check_identity(kind: Kind, given: Object) -> None:
-    """The object must be of this kind. Of a built-in kind, the path says enough."""
+    """Reject an object of another kind. A built-in kind and its version may be omitted: the path names them."""
     for field, expected in (("kind", kind.kind), ("apiVersion", kind.api_version)):
         found = given.get(field)
         if not found and kind.is_custom:
@@ -104,7 +105,7 @@ def check_namespace(kind: Kind, meta: Object, namespace: str) -> None:
 
 
 def check_path(kind: Kind, meta: Object, namespace: str, name: str) -> None:
-    """An update must be one of the object at its path."""
+    """Reject an update whose object is not the one at the path."""
     if not meta.get("name"):
         raise api_errors.bad_request(
             f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
@@ -140,14 +141,14 @@ def carry_over(new: Object, old: Object) -> None:
 
 
 def shape_errors(kind: Kind, new: Object) -> list[FieldError]:
-    """What the schema says of a custom resource. What a built-in kind requires is said by its strategy."""
+    """Return the schema errors of a custom resource. A built-in kind is validated by its strategy."""
     return kind.schema.validate(new) if kind.is_custom else []
 
 
 def status_errors(kind: Kind, new: Object) -> list[FieldError]:
-    """Return what the schema says of the status of a custom resource.
+    """Return the schema errors of the status of a custom resource.
 
-    Kubernetes validates nothing else when a status is written, and names the fields in its messages from there.
+    Kubernetes validates nothing else when a status is written, and its messages name fields relative to the status.
     """
     errors = [error for error in shape_errors(kind, new) if error.field.startswith(("status", "<nil>"))]
     return [
@@ -205,7 +206,7 @@ def _desired(kind: Kind, obj: Object, field: str) -> object:
 
 def raise_if_invalid(kind: Kind, name: str, errors: list[FieldError]) -> None:
     if errors:
-        # The same may have been found in two ways.
+        # Two checks may report the same error.
         raise api_errors.invalid(kind.group, kind.kind, name, list(dict.fromkeys(errors)))
 
 

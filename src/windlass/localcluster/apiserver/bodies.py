@@ -159,7 +159,5 @@ def _decode_yaml(body: bytes) -> Any:
         )
     documents = [document for document in parsed.documents if not document.is_empty]
     if len(documents) > 1:
-        raise api_errors.bad_request(
-            "the body of the request holds several YAML documents: send one at a time"
-        )
+        raise api_errors.bad_request("the body of the request has several YAML documents: send one at a time")
     return tree.plain(documents[0].root) if documents else None

@@ -1,7 +1,7 @@
-"""Who may talk to the server, and how a client knows that it is the server: a certificate, a token, a kubeconfig.
+"""The server's certificate, its bearer token and the kubeconfig that contains both.
 
-All are made on the first start and kept in the data directory, readable by their owner alone, so that a kubeconfig that
-was handed out stays good. The certificate is its own authority.
+They are created on the first start and stored in the data directory with mode 0600, so that a kubeconfig stays valid.
+The certificate is self-signed.
 """
 
 import base64
@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import yaml
 
-# What a client may call the server: on this machine, and as pods do.
+# Host names in the certificate: those of this machine and those that pods use.
 HOSTS = (
     "localhost",
     "kubernetes",
@@ -25,11 +25,11 @@ HOSTS = (
     "kubernetes.default.svc.cluster.local",
 )
 LOOPBACK = ("127.0.0.1", "::1")
-# Where pods on a network of their own find it.
+# The address of the server for pods with an isolated network.
 GATEWAY = "10.86.0.1"
 ADDRESSES = (*LOOPBACK, GATEWAY)
 _DAYS = 3650
-# What is shorter was cut off, and must not open the door to everybody.
+# A shorter token comes from a truncated file and is replaced.
 _MIN_TOKEN_LENGTH = 32
 
 
@@ -47,7 +47,7 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def load_or_create(folder: Path) -> Credentials:
-    """Those of a data directory, made if they are not there."""
+    """Return the credentials in a data directory, and create those that are missing."""
     certificate, key, token = folder / "server.crt", folder / "server.key", folder / "token"
     if not (certificate.exists() and key.exists()):
         _make_certificate(certificate, key)
@@ -71,7 +71,7 @@ def write_kubeconfig(path: Path, url: str, credentials: Credentials) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """A whole file or none, which nobody else may ever read: made with its mode, and moved into place."""
+    """Write a file atomically, readable by its owner only from the moment it exists."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     with contextlib.suppress(FileNotFoundError):
@@ -85,7 +85,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def _make_certificate(certificate: Path, key: Path) -> None:
-    # Imported here: it takes a while, and is needed once in the life of a data directory.
+    # Imported here because the import is slow and needed once per data directory.
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

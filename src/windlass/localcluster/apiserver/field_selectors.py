@@ -8,9 +8,9 @@ import msgspec
 
 from windlass.k8s import api_errors
 
-# Fields that a selector calls by another name than the object does.
+# Field names in selectors that differ from the path in the object.
 _PATHS = {"source": "source.component", "status.successful": "status.succeeded"}
-# What counts as the value of a field that an object does not have; nothing, for most of them.
+# Values of absent fields; all other fields are "" when absent.
 _WHEN_MISSING = {"spec.hostNetwork": "false", "spec.unschedulable": "false", "status.successful": "0"}
 
 
@@ -44,7 +44,7 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str | None:
-        """The metadata.name that an object must have, if one is asked for."""
+        """The metadata.name that the selector requires, if any."""
         for requirement in self.requirements:
             if requirement.field == "metadata.name" and requirement.equal:
                 return requirement.value
@@ -58,8 +58,8 @@ class FieldSelector(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, selectable: Collection[str], *, is_custom: bool = False) -> FieldSelector:
-    """`selectable` says which fields may be named beside metadata.name and metadata.namespace."""
-    # Kubernetes looks at the terms in this order, which decides what is said of a selector with several errors.
+    """Parse a selector. `selectable` lists the fields allowed besides metadata.name and metadata.namespace."""
+    # Kubernetes checks the terms in this order, which decides the error reported for a selector with several.
     terms = sorted(filter(None, _terms(text)))
     requirements = tuple(_field_requirement(term, text) for term in terms)
     for requirement in requirements:
@@ -80,7 +80,7 @@ def _unknown_field(field: str, selectable: Collection[str], is_custom: bool) -> 
 
 
 def _terms(text: str) -> list[str]:
-    """The text between the commas, except those after a backslash."""
+    """Split at commas that are not escaped."""
     return [match[0] for match in re.finditer(r"(?:[^\\,]|\\.|\\\Z)+", text, re.DOTALL)]
 
 
@@ -95,7 +95,7 @@ def _field_requirement(term: str, text: str) -> FieldRequirement:
 
 
 def _unescaped(value: str) -> str:
-    r"""A value in which `\\`, `\,` and `\=` stand for what follows the backslash."""
+    r"""Return the value with `\\`, `\,` and `\=` unescaped."""
 
     def plain(match: re.Match[str]) -> str:
         sequence = match[0]

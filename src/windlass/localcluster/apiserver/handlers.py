@@ -1,4 +1,7 @@
-"""Requests about objects: from method, path and query to what `Lifecycle`, `lists` and `watches` do, and back."""
+"""Handlers of requests about objects: get, list, watch, create, update, patch, delete and subresources.
+
+Corresponds to `endpoints/handlers` of kube-apiserver.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -40,7 +43,7 @@ WaitCommitted = Callable[[], Awaitable[None]]
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A request, with the kind and the object or list that it is about."""
+    """A request for an object or a list, with its kind."""
 
     request: web.BaseRequest
     kind: Kind
@@ -220,13 +223,13 @@ class ResourceHandlers:
         if transport is not None:
             stream.abort = transport.abort
         try:
-            # What it begins with may have been written in this very turn.
+            # The initial events may include writes that are not committed yet.
             await self._wait_committed()
             await response.prepare(call.request)
             await self._send(watch, stream, response)
             await response.write_eof()
         except (ConnectionError, TimeoutError):
-            # Gone, or so slow that it must come back: what it has not read is not kept.
+            # The client disconnected or reads too slowly. Unsent events are dropped: it has to watch again.
             if transport is not None:
                 transport.abort()
         finally:
@@ -252,7 +255,7 @@ class ResourceHandlers:
 
 
 def _query_of(text: str) -> dict[str, str]:
-    """Of a parameter that stands there twice, the first counts."""
+    """Return the query parameters. The first value of a repeated parameter counts."""
     query: dict[str, str] = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
         query.setdefault(name, value)

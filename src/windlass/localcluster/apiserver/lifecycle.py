@@ -1,7 +1,7 @@
-"""What happens to an object from its creation to its end: the one path that every write of every kind takes.
+"""Create, update and delete: the path of every write, from clients and from the cluster's own controllers.
 
-Whoever writes (a request, the garbage collector, a loop of ours) comes through here. Everything is done between two
-waits of the event loop, so that no other write comes in between what is read and what is stored.
+Corresponds to `registry/generic` (the Store) of kube-apiserver. No method awaits, so that no other write can happen
+between reading an object and storing it.
 """
 
 import functools
@@ -23,9 +23,9 @@ from windlass.localcluster.store_types import AlreadyExistsError, object_key
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-# Of a longer one the end could not be written.
+# A longer period would end in a year that a timestamp cannot express.
 _MAX_GRACE_SECONDS = 100 * 365 * 24 * 3600
-# What the server alone says of a new object, whatever the client sent.
+# Metadata fields of a new object that only the server sets.
 _OURS = (
     *("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"),
     *("managedFields", "selfLink"),
@@ -33,14 +33,14 @@ _OURS = (
 
 
 class WriteResult(msgspec.Struct, frozen=True):
-    """What a write came to: the object as it is now."""
+    """The stored object after a write, and warnings for the client."""
 
     body: bytes
     warnings: tuple[str, ...] = ()
 
 
 class DeleteResult(msgspec.Struct, frozen=True):
-    """What a deletion came to: is the object gone, and what it is or was."""
+    """The last state of an object that was deleted or marked for deletion."""
 
     is_gone: bool
     body: bytes
@@ -60,7 +60,7 @@ class Lifecycle:
         self.clock = clock
         self._new_uid = new_uid
         self._randomness = randomness
-        # Every namespace that there is, and whether it is going: asked for with each object that is created.
+        # Every namespace, and whether it is terminating: looked up when an object is created.
         self._namespaces: dict[str, bool] = {}
         for body in store.all("namespaces"):
             self._note_namespace(bodies.decode_stored(body)["metadata"]["name"], body)
@@ -76,7 +76,7 @@ class Lifecycle:
         else:
             self._namespaces[name] = metadata.is_going(body)
 
-    # The cluster that a strategy sees
+    # ClusterView, for strategies
 
     def now(self) -> str:
         return format_time(self.clock())
@@ -161,10 +161,10 @@ class Lifecycle:
         options: WriteOptions,
         subresource: str = "",
     ) -> WriteResult:
-        """Replace an object by what `change` makes of it."""
+        """Replace an object by the result of `change`, which gets the current object."""
         stored = self.get(kind, namespace, name)
         old = bodies.decode_stored(stored)
-        # A second copy, since what `change` returns may hold parts of what it was given.
+        # Decode a second copy: the result of `change` may share parts with its argument.
         new, warnings = admission.apply_change(
             kind, change, admission.convert_to_version(kind, bodies.decode_stored(stored)), options
         )
@@ -207,7 +207,7 @@ class Lifecycle:
         change: Change,
         options: WriteOptions = WriteOptions(),  # noqa: B008 — a frozen value
     ) -> WriteResult:
-        """What the cluster itself does to an object, which no rule for clients forbids."""
+        """Apply a change of the cluster itself, without the validation that applies to clients."""
         stored = self.get(kind, namespace, name)
         old, copied = bodies.decode_stored(stored), bodies.decode_stored(stored)
         return self._store_changed(kind, namespace, stored, old, change(copied), options, ())
@@ -233,7 +233,7 @@ class Lifecycle:
             return WriteResult(bodies.encode(new), warnings)
         place = object_key(namespace, new["metadata"]["name"])
         if _is_removable(kind, new):
-            # The object as its last change left it is never stored: the deletion is that change.
+            # The last update of an object is not stored: deleting it is that change.
             self.store.delete(kind.resource, place, int(version))
             return WriteResult(bodies.encode(new), warnings)
         return WriteResult(self.store.update(kind.resource, place, new, int(version)), warnings)
@@ -258,7 +258,7 @@ class Lifecycle:
             if not kind.strategy.is_graceful:
                 return DeleteResult(True, self._last_state(kind, stored, options))
             if "deletionTimestamp" in old_meta:
-                # It was going already: that it goes now is one more change.
+                # It was terminating already, so this deletion is a second change.
                 meta["resourceVersion"] = str(self.store.version)
             return DeleteResult(True, bodies.encode(obj))
         if meta == old_meta or options.is_dry_run:
@@ -266,7 +266,7 @@ class Lifecycle:
         return DeleteResult(False, self.store.update(kind.resource, place, obj, version))
 
     def _last_state(self, kind: Kind, body: bytes, options: DeleteOptions) -> bytes:
-        """Return a deleted object as clients see it: as it was, with the version of its deletion."""
+        """Return a deleted object with the resourceVersion of its deletion, for kinds that return it."""
         if not kind.strategy.returns_deleted_object or options.is_dry_run:
             return body
         obj = bodies.decode_stored(body)
@@ -274,7 +274,7 @@ class Lifecycle:
         return bodies.encode(obj)
 
     def _mark(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
-        """As it is from now on: when it will go, and what must be done first."""
+        """Set the deletion timestamp, the grace period and the finalizers of the propagation policy."""
         meta = obj["metadata"]
         _set_propagation(kind, meta, options)
         grace = kind.strategy.grace_seconds(obj, options.grace_seconds)
@@ -329,13 +329,13 @@ def _written_second(second: int) -> str:
 
 
 def _set_propagation(kind: Kind, meta: Object, options: DeleteOptions) -> None:
-    """Who waits for whom is said by two finalizers, which the garbage collector honours."""
+    """Set the finalizer of the propagation policy, which the garbage collector processes."""
     finalizers = [one for one in meta.get("finalizers", ()) if one not in (FOREGROUND, ORPHAN)]
     policy = options.propagation
     if not policy and options.orphan is not None:
         policy = "Orphan" if options.orphan else "Background"
     if not policy:
-        # An earlier deletion, or whoever made the object, may have asked for one.
+        # Keep a finalizer set by an earlier deletion or when the object was created.
         if FOREGROUND in meta.get("finalizers", ()) or ORPHAN in meta.get("finalizers", ()):
             return
         policy = kind.strategy.default_propagation

@@ -1,4 +1,4 @@
-"""Lists: all at once or in pages that together show one moment, whatever is written meanwhile."""
+"""Lists, whole or in pages. All pages of a list show the state at one resourceVersion."""
 
 import base64
 import binascii
@@ -13,19 +13,19 @@ from windlass.localcluster.apiserver.selection import Selection
 from windlass.localcluster.store import Store
 from windlass.localcluster.store_types import CompactedError, Page, object_key
 
-# How many objects are looked at in one go where only some of them are wanted.
+# Objects read at a time when a selector filters the list.
 _BATCH = 500
 
 
 class ListResult(msgspec.Struct, frozen=True):
-    """Objects and the metadata of their list."""
+    """The objects of a list and its metadata."""
 
     bodies: list[bytes]
     metadata: dict[str, object]
 
 
 class _Token(msgspec.Struct, frozen=True):
-    """Where the next page begins: after which place, as of which version."""
+    """A continue token: the key after which the next page starts, and the resourceVersion of the list."""
 
     version: int
     after: str
@@ -38,7 +38,7 @@ def list_objects(
     _check_options(query)
     token = _decode_token(query["continue"]) if query.get("continue") else None
     if token and not token.after.startswith(f"{namespace}/" if namespace else ""):
-        raise api_errors.bad_request("invalid continue token: it is of another list")
+        raise api_errors.bad_request("invalid continue token: it belongs to another list")
     version = token.version if token else _exact_version(store, query)
     try:
         page = _selected(store, kind, namespace, selection, token.after if token else "", limit, version)
@@ -75,7 +75,7 @@ def _selected(
 def _some_selected(
     store: Store, kind: Kind, namespace: str, selection: Selection, after: str, limit: int, version: int
 ) -> Page:
-    """A page of those that match: one more than wanted is looked for, to know whether there are more."""
+    """Return a page of matching objects. Reads until one more than `limit` matches, to know whether more follow."""
     found: list[tuple[str, bytes]] = []
     last: str | None = after
     while last is not None and len(found) <= limit:
@@ -123,7 +123,7 @@ def _exact_version(store: Store, query: Mapping[str, str]) -> int | None:
     if version > store.version:
         message = f"Too large resource version: {version}, current: {store.version}"
         raise api_errors.ApiError(504, "Timeout", f"Timeout: {message}", {"retryAfterSeconds": 1})
-    # With a limit and a version, a list begins at exactly that version; otherwise the newest is never too old.
+    # With a limit and a resourceVersion, the list is at exactly that version; otherwise it is at the newest one.
     is_exact = match == "Exact" or (match == "" and bool(query.get("limit")) and version > 0)
     return version if is_exact else None
 

@@ -1,6 +1,6 @@
-"""What the server says about itself: which kinds it has, what they look like, which version it is, and that it is well.
+"""Discovery, OpenAPI, version and health endpoints.
 
-The documents are made from the table of kinds when they are first asked for, and again when a definition changed it.
+The documents are computed from the registry on the first request, and again after a definition has changed.
 """
 
 from collections.abc import Callable
@@ -26,12 +26,12 @@ class MetaEndpoints:
         self._made: dict[str, bytes] = {}
 
     def add(self, kinds: tuple[Kind, ...]) -> None:
-        """Kinds that are discovered though they are not in the table: nothing of them is stored."""
+        """Add kinds to discovery that are not in the registry because their objects are not stored."""
         self._added = kinds
         self._made.clear()
 
     def handle(self, request: web.BaseRequest) -> web.Response:
-        """Raises 404 for a path that is not one of these."""
+        """Return the response, or raise 404 for any other path."""
         parts = request.path.strip("/").split("/")
         if request.method not in ("GET", "HEAD"):
             raise api_errors.method_not_allowed()

@@ -1,7 +1,4 @@
-"""What holds for the metadata of every kind: how a name is written, what labels may say, what never changes.
-
-Nothing here draws randomness, reads a clock or knows a stored object.
-"""
+"""Validation of metadata, names and owner references (`apimachinery/pkg/api/validation`), without I/O."""
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
@@ -12,12 +9,12 @@ from windlass.k8s.api_errors import FieldError
 
 Object = dict[str, Any]
 NameRule = Callable[[str, bool], formats.Problems]
-"""What is wrong with a name, or with the beginning of one that is to be generated."""
+"""Returns the problems of a name, or of a generateName prefix."""
 
 _ANNOTATIONS_LIMIT = 256 * 1024
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _MAX_GENERATE_NAME_LENGTH = 58
-# No vowels and nothing that is easily misread, so that no suffix spells a word.
+# The alphabet of Kubernetes, which has no vowels, so that no suffix spells a word.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 
@@ -35,7 +32,7 @@ def path_segment(name: str, is_prefix: bool) -> formats.Problems:
 
 
 _NAME_RULES: dict[str, NameRule] = {
-    # Named after the object that they are about, whatever that is called.
+    # An event is named after its object, which may be of any kind.
     "events": path_segment,
     "namespaces": label,
     "services": label,
@@ -47,24 +44,24 @@ _NAME_RULES: dict[str, NameRule] = {
 
 
 def name_rule(resource: str) -> NameRule:
-    """How the objects of one resource (`pods`, `jobs.batch`) may be called."""
+    """Return the name rule of a resource (`pods`, `jobs.batch`)."""
     return _NAME_RULES.get(resource, subdomain)
 
 
 def generate_name(base: str, suffix: str) -> str:
-    """The name for a `generateName`: cut so that a DNS label holds it with its suffix."""
+    """Return a name for a `generateName`, truncated so that the result is a DNS label."""
     return base[:_MAX_GENERATE_NAME_LENGTH] + suffix
 
 
 def random_suffix(randomness: Callable[[int], int]) -> str:
-    """`randomness(n)` draws a number below n."""
+    """Return a random suffix. `randomness(n)` returns a number below n."""
     return "".join(_SUFFIX_ALPHABET[randomness(len(_SUFFIX_ALPHABET))] for _ in range(_SUFFIX_LENGTH))
 
 
 def validate_metadata(
     obj: Mapping[str, Any], *, namespaced: bool, name_rule: NameRule, is_custom: bool = False
 ) -> list[FieldError]:
-    """Every error of the metadata of an object that is to be created or to replace another."""
+    """Return the errors in the metadata of an object that is created or updated."""
     metadata = obj.get("metadata") or {}
     return [
         *_name_errors(metadata, name_rule),
@@ -78,15 +75,15 @@ def validate_metadata(
 
 
 def is_going(body: bytes) -> bool:
-    """Has the stored object been deleted, and stays only for a while?"""
-    # The word is much cheaper to find than the field, and may stand elsewhere.
+    """Return whether a stored object is marked for deletion."""
+    # Searching the text is much cheaper than decoding, but the word may occur elsewhere.
     if b'"deletionTimestamp"' not in body:
         return False
     return k8s_metadata.decode_meta(body).metadata.deletion_timestamp is not None
 
 
 def with_metadata_list(obj: Object, field: str, items: list[object]) -> Object:
-    """The object with a list of its metadata replaced; an empty list is none."""
+    """Return the object with a list in its metadata replaced; an empty list is removed."""
     meta = {key: value for key, value in obj["metadata"].items() if key != field}
     return {**obj, "metadata": {**meta, field: items} if items else meta}
 
@@ -102,7 +99,7 @@ def without_owners(obj: Object, uids: Container[str]) -> Object:
 
 
 def carry_over(new: Object, old: Mapping[str, Any]) -> None:
-    """Give a replacement what its server alone writes, whatever the client said of it."""
+    """Copy server-set metadata from the old object, whatever the client sent."""
     metadata, former = new.setdefault("metadata", {}), old["metadata"]
     for key in ("creationTimestamp", "deletionTimestamp", "generation"):
         if key in former:
@@ -113,7 +110,7 @@ def carry_over(new: Object, old: Mapping[str, Any]) -> None:
 
 
 def validate_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[FieldError]:
-    """What may not change, once `carry_over` has kept what is not the client's to say."""
+    """Return an error for each immutable field that differs, after `carry_over`."""
     metadata, former = new.get("metadata") or {}, old.get("metadata") or {}
     errors: list[FieldError] = []
     if former.get("deletionTimestamp"):
@@ -151,14 +148,14 @@ def annotation_errors(annotations: Mapping[str, str] | None, field: str) -> Iter
 
 
 def finalizer_name_errors(name: str, field: str) -> Iterator[FieldError]:
-    """A finalizer of a built-in kind: one of the standard ones, or a qualified name."""
+    """Check a finalizer of a built-in kind: it must be a standard one or a qualified name."""
     if "/" not in name and name not in _STANDARD_FINALIZERS:
         problem = "name is neither a standard finalizer name nor is it fully qualified"
         yield api_errors.invalid_value(field, name, problem)
 
 
 def _without_dash(name: str) -> str:
-    """A prefix may end in a dash, since a suffix follows."""
+    """Return a generateName prefix without its final dash, which a suffix follows."""
     return name[:-2] + "a" if len(name) > 1 and name.endswith("-") else name
 
 

@@ -1,4 +1,4 @@
-"""How a write or a deletion is to be done, as the query or the body of a request says it. Pure."""
+"""Options of writes and deletions, from the query or the body of a request."""
 
 import re
 from collections.abc import Mapping
@@ -13,8 +13,6 @@ _MAX_DIGITS = 20
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """How a write is to be done."""
-
     is_dry_run: bool = False
     field_validation: str = "Warn"
 
@@ -35,13 +33,11 @@ def write_options(query: Mapping[str, str], what: str = "UpdateOptions") -> Writ
 
 
 class DeleteOptions(msgspec.Struct, frozen=True):
-    """How a deletion is to be done."""
-
     is_dry_run: bool = False
     grace_seconds: int | None = None
-    # Foreground, Background, Orphan, or "" for what is usual for the kind.
+    # Foreground, Background, Orphan, or "" for the default of the kind.
     propagation: str = ""
-    # As an old client says it: True leaves the dependents alone.
+    # The deprecated orphanDependents: True is Orphan, False is Background.
     orphan: bool | None = None
     uid: str = ""
     version: str = ""
@@ -65,13 +61,13 @@ _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 
 
 def delete_options(query: Mapping[str, str], body: object) -> DeleteOptions:
-    """From the query or, when the request has one, from its body."""
+    """Return the options in the body of the request or, without a body, in its query."""
     try:
         given = msgspec.convert(body if body is not None else _from_query(query), _DeleteBody)
     except msgspec.ValidationError as error:
-        raise api_errors.bad_request(f"the DeleteOptions cannot be read: {error}") from error
+        raise api_errors.bad_request(f"invalid DeleteOptions: {error}") from error
     if given.kind not in (None, "", "DeleteOptions"):
-        raise api_errors.bad_request(f"a deletion takes DeleteOptions, not {given.kind}")
+        raise api_errors.bad_request(f"the body of a delete request must be DeleteOptions, not {given.kind}")
     propagation = given.propagation_policy or ""
     if propagation and propagation not in _PROPAGATIONS:
         detail = api_errors.not_supported("propagationPolicy", propagation, [*_PROPAGATIONS, "nil"])

@@ -1,6 +1,6 @@
-"""`metrics.k8s.io`: what pods and nodes use, as metrics-server tells it. It is made when it is asked for.
+"""The API `metrics.k8s.io` (metrics-server): CPU and memory usage of pods and nodes, measured on request.
 
-The use of a node is that of its pods: several of them may be one machine, and the rest of that is nobody's pod.
+The usage of a node is the sum of its pods', since several nodes may share one machine.
 """
 
 from datetime import datetime
@@ -66,7 +66,7 @@ class PodMetrics:
             raise api_errors.method_not_allowed()
         representation = responses.negotiate(request.headers.get("Accept", ""), query)
         measured = self._lifecycle.registry.find("", "v1", info.plural)
-        assert measured is not None  # noqa: S101 — both stand in the table
+        assert measured is not None  # noqa: S101 — both are built-in kinds
         if info.name:
             return responses.response(
                 200, bodies.encode(await self._one(kind, measured, info)), representation
@@ -100,7 +100,7 @@ def _has_valid_scope(kind: Kind, info: RequestInfo) -> bool:
 
 
 def _metrics(kind: Kind, meta: ObjectMeta, reading: UsageSnapshot) -> dict[str, Any] | None:
-    """None of what has not been measured."""
+    """Return the metrics of a pod or node, or None for a pod that has not been measured."""
     if kind is _NODES:
         pods = [pod for pod in reading.pods.values() if pod.node == meta.name]
         return {**_head(meta, reading.at, pods), "usage": _amounts(*usage.total(pods))}

@@ -1,8 +1,7 @@
-"""Bodies in Kubernetes' protobuf, which clients in Go send for built-in kinds: bytes → the object in JSON's form.
+"""Decoding of Kubernetes' protobuf, which Go clients send for built-in kinds, into plain objects.
 
-Only reading is here: whoever sends protobuf takes JSON as well. Which number is which field comes from a file that
-`tools/update_protobuf_fields.py` makes. Go writes a field that is not set as an empty one, so an empty text, a zero and
-a false are left out, but for those fields in which they differ from nothing.
+Responses are always JSON, which these clients accept. `tools/update_protobuf_fields.py` generates the field numbers.
+Go encodes unset fields as empty ones, so empty strings, zeros and false are dropped, except in pointer fields.
 """
 
 import base64
@@ -20,7 +19,7 @@ from windlass.localcluster.apiserver.strategy import Object
 
 _MAGIC = b"k8s\0"
 _MAX_DEPTH = 100
-# Zero, false or empty means something here: in Go they are pointers.
+# Pointers in Go, where an empty value differs from an unset one.
 _POINTER_FIELDS = frozenset(
     (
         *("activeDeadlineSeconds", "allowPrivilegeEscalation", "automountServiceAccountToken"),
@@ -49,13 +48,13 @@ Fields = dict[str, tuple[str, str, str]]
 
 
 class _MalformedError(Exception):
-    """The bytes are not what they are said to be."""
+    """The body is not valid protobuf."""
 
 
 def decode(body: bytes) -> Object:
-    """The object in a body; 400 when it is none, 415 when its kind is not known in this form."""
+    """Return the object in a body. Raises 400 for malformed data and 415 for an unknown kind."""
     if not body.startswith(_MAGIC):
-        raise api_errors.bad_request("the body is not Kubernetes' protobuf: it does not begin as such")
+        raise api_errors.bad_request("the body is not Kubernetes' protobuf: it does not start with k8s\\0")
     try:
         kind, api_version, raw = _envelope(body[len(_MAGIC) :])
         name = _message_name(api_version, kind)
@@ -90,14 +89,14 @@ def _envelope(data: bytes) -> tuple[str, str, bytes]:
 
 def _message(data: bytes, name: str, depth: int) -> Object:
     if depth > _MAX_DEPTH:
-        raise _MalformedError("it is nested too deeply")
+        raise _MalformedError("nested too deeply")
     fields = _fields()[name]
     found: Object = {}
     for number, value in _entries(data):
         if str(number) not in fields:
-            # Of a newer release. What is reported back, or empty, may be left out; what is asked for may not.
+            # A field of a newer release: ignored in a status or when empty, rejected in a spec.
             if value and not name.endswith("Status"):
-                raise _MalformedError(f"{name} has no field {number} that is known here; send JSON")
+                raise _MalformedError(f"unknown field {number} in {name}. Send JSON instead.")
             continue
         field, shape, kind = fields[str(number)]
         if shape == "map":
@@ -115,7 +114,7 @@ def _put(found: Object, name: str, field: str, kind: str, value: Any) -> None:
     ):
         return
     if isinstance(value, dict) and field not in _json_fields(name):
-        # In JSON, what is in this message stands beside the others.
+        # A Go-embedded message: its fields belong to the parent in JSON.
         found.update(value)
     elif field in _json_fields(name) or kind not in _fields():
         found[field] = value
@@ -151,7 +150,7 @@ def _value(value: int | bytes, kind: str, depth: int) -> Any:
             return _int_or_string(value)
         case _ if kind in _fields():
             return _message(value, kind, depth + 1)
-    # Who manages which field, and the like: of no use here.
+    # A type that is not needed, e.g. managedFields.
     return None
 
 
@@ -180,9 +179,9 @@ def _int_or_string(data: bytes) -> int | str:
 
 
 def _entries(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message: their numbers, and a whole number or bytes for each."""
+    """Yield the number of each field of a message with an integer or bytes."""
     if isinstance(data, int):
-        raise _MalformedError("a number stands where a message is expected")
+        raise _MalformedError("expected a message, found a number")
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -196,7 +195,7 @@ def _entries(data: int | bytes) -> Iterator[tuple[int, int | bytes]]:
         else:
             size = {1: 8, 5: 4}.get(form, len(data))
         if at + size > len(data):
-            raise _MalformedError("it is cut off")
+            raise _MalformedError("truncated")
         yield number, data[at : at + size]
         at += size
 
@@ -205,7 +204,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
-            raise _MalformedError("it is cut off")
+            raise _MalformedError("truncated")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -222,7 +221,7 @@ def _fields() -> dict[str, Fields]:
 
 @functools.cache
 def _json_fields(name: str) -> frozenset[str]:
-    """The names that a message's fields have in JSON."""
+    """Return the JSON names of the fields of a message."""
     bare = name.rpartition(".")[2]
     for candidate in (f"V1{bare}", f"CoreV1{bare}", f"RbacV1{bare}"):
         if candidate in k8s_types.types():

@@ -1,4 +1,4 @@
-"""The table of kinds: those built in, and those that custom resource definitions have added."""
+"""The registry of kinds: the built-in ones and those of custom resource definitions."""
 
 from collections.abc import Iterable
 
@@ -6,23 +6,23 @@ from windlass.localcluster.apiserver.kinds.kind import Kind
 
 
 class Registry:
-    """Finds a kind by its path, by what an object says that it is, or by where its objects are stored."""
+    """Finds a kind by path, by apiVersion and kind, or by the resource under which objects are stored."""
 
     def __init__(self, built_in: Iterable[Kind]) -> None:
         self._built_in = tuple(built_in)
         self._custom: dict[str, tuple[Kind, ...]] = {}
-        # Goes up with each change, so that what was made from the table can be told to be out of date.
+        # Increases with every change, to invalidate documents computed from the registry.
         self.revision = 0
         self._index()
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Those that are served, each in each of its versions."""
+        """The served kinds, one entry per version."""
         return tuple(self._by_path.values())[::-1]
 
     @property
     def stored(self) -> tuple[Kind, ...]:
-        """Each kind of which objects may be stored, served or not, once."""
+        """The kinds with stored objects, one entry per resource, served or not."""
         return tuple(self._by_resource.values())
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
@@ -39,7 +39,7 @@ class Registry:
         return self._by_resource[resource]
 
     def define(self, definition: str, kinds: tuple[Kind, ...]) -> None:
-        """Take in, or take away (when there are none), the kinds of one definition."""
+        """Set the kinds of one definition; an empty tuple removes them."""
         self._custom[definition] = kinds
         if not kinds:
             del self._custom[definition]
@@ -47,7 +47,7 @@ class Registry:
         self._index()
 
     def _index(self) -> None:
-        # Of two of one name the one that stands first counts: nothing takes the place of a built-in kind.
+        # The first of two kinds with one name wins, so that no custom resource replaces a built-in kind.
         rows = [*self._built_in, *(kind for kinds in self._custom.values() for kind in kinds)][::-1]
         self._by_path = {(kind.group, kind.version, kind.plural): kind for kind in rows if kind.is_served}
         self._by_name = {(kind.api_version, kind.kind): kind for kind in rows if kind.is_served}

@@ -1,16 +1,16 @@
-"""What a request is about: its path, and what its query asks for. Pure."""
+"""The parsed path of a request (RequestInfo in kube-apiserver)."""
 
 import functools
 from urllib.parse import unquote
 
 import msgspec
 
-# Paths below a namespace that belong to the namespace itself, and are no kind of object in it.
+# Subresources of a namespace: other paths below a namespace name a resource in it.
 _OF_NAMESPACES = ("status", "finalize")
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """`/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE`, with "" for what is not there."""
+    """`/apis/GROUP/VERSION/namespaces/NAMESPACE/PLURAL/NAME/SUBRESOURCE`, with "" for absent parts."""
 
     group: str
     version: str
@@ -21,7 +21,7 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 def parse(path: str) -> RequestInfo | None:
-    """The info of a path as it was sent, or None if it is no path of an object or a list."""
+    """Parse a raw path. Returns None for a path that is not about an object or a list."""
     return _parse_again(path) if len(path) <= _MAX_CACHED_LENGTH else _parse(path)
 
 
@@ -35,7 +35,7 @@ def _parse(path: str) -> RequestInfo | None:
     return None
 
 
-# Most requests are about the same few lists.
+# Most requests repeat a few paths.
 _parse_again = functools.lru_cache(maxsize=1024)(_parse)
 _MAX_CACHED_LENGTH = 256
 

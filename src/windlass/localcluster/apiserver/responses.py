@@ -1,4 +1,4 @@
-"""What a client gets to see: objects, lists and watch events in the representation for which it asked."""
+"""Responses: objects, lists and watch events in the representation that the client accepts."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -14,14 +14,14 @@ from windlass.localcluster.apiserver.printing import tables
 from windlass.localcluster.apiserver.watches import Transform
 
 _HEADERS = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
-# More than these help nobody, and clients take only so many headers.
+# Clients limit the number of headers.
 _MAX_WARNINGS = 20
 _MAX_WARNING_LENGTH = 256
 _PLAIN = ("", "*/*", "application/json")
 
 
 class Representation(msgspec.Struct, frozen=True):
-    """How the answer is to look."""
+    """The media type of a response and, if requested, its table format."""
 
     media_type: str = bodies.JSON
     table: tables.TableRequest | None = None
@@ -42,10 +42,10 @@ def negotiate(accept: str, query: Mapping[str, str]) -> Representation:
 
 
 def as_kind(kind: Kind, body: bytes) -> bytes:
-    """A stored object as this version of its kind shows it."""
+    """Return a stored object in this version of its kind."""
     if not kind.is_custom:
         return body
-    # Most often nothing but the version's name may differ, and it stands first in every stored object.
+    # Usually only the version can differ, and apiVersion is the first field of every stored object.
     if not kind.reads_through_schema and body.startswith(_opening(kind)):
         return body
     return bodies.encode(admission.convert_to_version(kind, bodies.decode_stored(body)))
@@ -82,14 +82,14 @@ def list_body(kind: Kind, listed: ListResult, representation: Representation, no
 def _items(kind: Kind, listed: ListResult) -> list[bytes]:
     if kind.is_custom:
         return [as_kind(kind, body) for body in listed.bodies]
-    # In a list of a built-in kind, the list alone says what its items are.
+    # Items in a list of a built-in kind have no apiVersion and kind.
     opening = f'{{"apiVersion":"{kind.api_version}","kind":"{kind.kind}",'.encode()
     skipped = len(opening)
     return [b"{" + body[skipped:] for body in listed.bodies]
 
 
 def event_transform(kind: Kind, representation: Representation, clock: Callable[[], datetime]) -> Transform:
-    """How the objects of a watch are shown: the columns of a table are named in the first event only."""
+    """Return how watch events encode objects. Only the first event of a table has column definitions."""
     table = representation.table
     if table is None:
         return lambda body: as_kind(kind, body)
@@ -124,6 +124,6 @@ def response(
 
 
 def _quotable(text: str) -> str:
-    """As a header can carry it: short, in one line, and quoted."""
+    """Return the text as a header value: short, on one line, and quoted."""
     shown = "".join(character if character.isprintable() else "?" for character in text[:_MAX_WARNING_LENGTH])
     return shown.encode("ascii", "backslashreplace").decode().replace("\\", "\\\\").replace('"', '\\"')

@@ -1,4 +1,4 @@
-"""Which objects a list or a watch is about, decided on bytes: only what the question needs is read of an object."""
+"""The objects that a list or watch selects. Only the parts that the selectors need are decoded."""
 
 import msgspec
 
@@ -23,7 +23,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str | None:
-        """The one name that is asked for, if one is."""
+        """The metadata.name that the selection requires, if any."""
         return self.fields.name
 
     def matches(self, body: bytes) -> bool:

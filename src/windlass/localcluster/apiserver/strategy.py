@@ -1,8 +1,7 @@
-"""What may be peculiar to a kind: the hooks that the one generic path calls.
+"""The strategy of a kind: the hooks that `lifecycle` calls (`rest.RESTCreateStrategy` and its siblings in Kubernetes).
 
-A kind that needs none of them uses `Strategy` itself. Objects are plain dictionaries that have been checked against the
-kind's types, pruned and given their constant defaults before a hook sees them. A hook changes `new` in place; it never
-changes `old`.
+`Strategy` itself suits a kind without rules of its own. Objects are plain dictionaries that have been type-checked,
+pruned and defaulted before a hook gets them. A hook changes `new` in place and never changes `old`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,19 +25,19 @@ class Patch(msgspec.Struct, frozen=True):
 
 
 class ClusterView(Protocol):
-    """What a hook may ask of the cluster around its object."""
+    """The parts of the cluster that strategies can read."""
 
     def now(self) -> str:
-        """The time as the API writes it."""
+        """Return the current time as a timestamp."""
         ...
 
     def objects(self, group: str, plural: str) -> Iterator[Object]:
-        """Every stored object of one kind, in all namespaces."""
+        """Return all stored objects of one kind."""
         ...
 
 
 class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a kind keeps its numbers: simple JSONPaths such as `.spec.replicas`."""
+    """JSONPaths of the scale subresource, e.g. `.spec.replicas`."""
 
     spec_replicas: str
     status_replicas: str
@@ -46,33 +45,33 @@ class ScalePaths(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Strategy:
-    """The hooks of a kind like any other."""
+    """The default hooks."""
 
-    # Does metadata.generation count the changes of the spec?
+    # Whether metadata.generation counts changes of the spec.
     has_generation = False
-    # Fields of the spec whose changes are not counted.
+    # Spec fields whose changes do not increase the generation.
     fields_without_generation: tuple[str, ...] = ()
-    # Are annotations part of what is desired?
+    # Whether a change of annotations increases the generation.
     annotations_change_generation = False
-    # What an update through the main path may not change, and one through /status changes alone.
+    # Fields that only an update through /status changes.
     status_fields: tuple[str, ...] = ("status",)
-    # May an update through /status change labels and annotations?
+    # Whether an update through /status can change labels and annotations.
     status_updates_labels = True
-    # May an update leave out the resourceVersion, and so replace whatever is there?
+    # Whether an update may omit the resourceVersion.
     allows_unconditional_update = True
-    # Does an update create what is not there?
+    # Whether an update of an object that does not exist creates it.
     allows_create_on_update = False
-    # May whoever creates an object give its status as well?
+    # Whether a client can set the status of a new object.
     keeps_status_on_create = False
-    # Does `mark_deleted` say all that changes in an object that is deleted but stays? (No grace, no generation.)
+    # Whether `mark_deleted` makes all changes of a deletion (no grace period, no new generation).
     marks_deletion_itself = False
-    # Is an object told when it is deleted, and may it take its time?
+    # Whether a deleted object stays for a grace period.
     is_graceful = False
-    # Is the answer to a delete the object that went, rather than a word that it went?
+    # Whether the response to a delete is the object rather than a Status.
     returns_deleted_object = False
-    # Where the scale subresource finds its numbers, if there is one.
+    # The paths of the scale subresource, if the kind has one.
     scale: ScalePaths | None = None
-    # What happens to the dependents of an object when whoever deletes it does not say.
+    # The propagation policy of a delete request that names none.
     default_propagation = "Background"
 
     def default(self, new: Object) -> None:
@@ -88,32 +87,32 @@ class Strategy:
         """Fill in what the server decides in an update through /status."""
 
     def validate(self, new: Object) -> Iterable[FieldError]:
-        """Every error of an object that is to be created or to replace another (beyond types and metadata)."""
+        """Return the errors of a new or updated object, besides those of types and metadata."""
         return ()
 
     def validate_update(self, new: Object, old: Object) -> Iterable[FieldError]:
-        """What may not change."""
+        """Return the errors of an update, e.g. for immutable fields."""
         return ()
 
     def validate_create(self, new: Object) -> Iterable[FieldError]:
-        """Return the errors that matter only when an object is created."""
+        """Return the errors that apply to new objects only."""
         return ()
 
     def validate_status(self, new: Object, old: Object) -> Iterable[FieldError]:
-        """Every error of an object whose status is to be replaced."""
+        """Return the errors of an update through /status."""
         return ()
 
     def grace_seconds(self, old: Object, asked: int | None) -> int:
-        """How long a deleted object stays, marked as going, before it is gone. 0: it goes at once."""
+        """Return how long a deleted object stays. 0 removes it at once."""
         return 0
 
     def deletion_forbidden_reason(self, old: Object) -> str:
-        """Why an object may not be deleted; nothing when it may."""
+        """Return why the object cannot be deleted, or ""."""
         return ""
 
     def mark_deleted(self, new: Object, cluster: ClusterView) -> None:
-        """What else changes in an object that is deleted but stays for a while."""
+        """Make further changes to an object that is marked for deletion."""
 
     def is_held(self, obj: Object) -> bool:
-        """Does something other than finalizers and grace keep a deleted object?"""
+        """Return whether something besides finalizers and the grace period prevents removal."""
         return False

@@ -1,4 +1,4 @@
-"""What lies below an object beside its status: scale, binding and eviction, and the streams of a pod."""
+"""Subresources other than status: scale, binding, eviction, and the streams of a pod."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,7 +18,7 @@ from windlass.localcluster.apiserver.streams import handlers
 
 
 class SubresourceCall(msgspec.Struct, frozen=True):
-    """A request for a subresource of an object that exists."""
+    """A request for a subresource of an existing object."""
 
     request: web.BaseRequest
     kind: Kind
@@ -80,7 +80,7 @@ async def _binding(call: SubresourceCall) -> web.StreamResponse:
 
 
 async def _eviction(call: SubresourceCall) -> web.StreamResponse:
-    """An eviction is a deletion: there are no disruption budgets to refuse it."""
+    """Delete the pod. There are no PodDisruptionBudgets that could prevent it."""
     given = call.body.as_object()
     options = delete_options(call.query, given.get("deleteOptions"))
     call.lifecycle.delete(call.kind, call.namespace, call.name, options)

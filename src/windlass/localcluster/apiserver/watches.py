@@ -1,7 +1,7 @@
-"""Watches: the changes of one kind from a version on, as lines of JSON, for as long as the client stays.
+"""Watches: the changes of one kind after a resourceVersion, as lines of JSON.
 
-A change reaches a watch when it is committed, in the order of the versions. A client that does not keep up is let go
-once too much waits for it: it can come back with the last version that it saw.
+Events are sent after their change is committed, in the order of resourceVersions. A client that reads too slowly is
+disconnected once its queue is full. It can resume at the last resourceVersion that it has seen.
 """
 
 import asyncio
@@ -20,39 +20,39 @@ from windlass.localcluster.store_types import Change
 
 logger = logging.getLogger(__name__)
 
-# How much may wait for a client that reads slowly.
+# The limit of queued events of a slow client.
 MAX_QUEUED_BYTES = 8 * 1024 * 1024
-# How much is handed to the connection in one piece.
+# The size of a single write to the connection.
 _PIECE_BYTES = 256 * 1024
-# How long a client may take to read what was sent to it.
+# How long a client may take to read a write.
 WRITE_TIMEOUT_SECONDS = 30.0
 BOOKMARK_INTERVAL_SECONDS = 30.0
-# When nothing else is asked for.
+# The timeout of a watch that requests none.
 DEFAULT_TIMEOUT_SECONDS = 3600.0
 
 Transform = Callable[[bytes], bytes]
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """What a client wants to see."""
+    """The options of a watch request."""
 
     kind: Kind
     namespace: str
     selection: Selection
-    # The version after which it begins; None: with everything that there is.
+    # Events after this resourceVersion; None sends all existing objects first.
     since: int | None
     with_bookmarks: bool
     seconds: float
-    # As newer clients ask: first everything that there is, and then a bookmark which says that this was all.
+    # sendInitialEvents: existing objects, then a bookmark that marks their end.
     sends_initial_events: bool = False
 
 
 class WatchStream:
-    """The lines that wait for one client."""
+    """The queued events of one client."""
 
     def __init__(self, watch: Watch, transform: Transform, began: int) -> None:
         self._watch = watch
-        # What it begins with holds all up to this version: only what comes after is news.
+        # The initial events include all changes up to this version.
         self._began = max(began, watch.since or 0)
         self._transform = transform
         self._prefix = f"{watch.namespace}/" if watch.namespace else ""
@@ -62,7 +62,7 @@ class WatchStream:
         self._news = asyncio.Event()
         self.is_overflowed = False
         self.is_closed = False
-        # Called when the client is let go in the middle of whatever is being sent to it.
+        # Closes the connection of a client whose queue is full.
         self.abort: Callable[[], None] = lambda: None
 
     def add_change(self, change: Change) -> None:
@@ -75,7 +75,7 @@ class WatchStream:
             self._abort_if_overflowed()
 
     def add_initial(self, line: bytes) -> None:
-        """All of the beginning is sent, however much it is: the limit is for what comes while the client reads."""
+        """Queue an initial event, which does not count towards the limit."""
         self._lines.append(line)
         self._waiting_bytes += len(line)
         self._allowed_bytes += len(line)
@@ -97,7 +97,7 @@ class WatchStream:
         self._news.set()
 
     async def take(self, seconds: float) -> bytes:
-        """All that waits, or nothing when nothing came in time."""
+        """Return the queued events, or nothing if none arrives in time."""
         if not self._lines and not self.is_closed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(seconds, 0)):
@@ -113,7 +113,7 @@ class WatchStream:
 
 
 class Watches:
-    """Hands every change of the store to the streams that it concerns."""
+    """Passes every change of the store to the streams of its resource."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -131,7 +131,7 @@ class Watches:
         self._streams[watch.kind.resource].discard(stream)
 
     def close(self, resource: str | None = None) -> None:
-        """End every watch, or those of one kind."""
+        """End all watches, or those of one resource."""
         for name, streams in self._streams.items():
             if resource is None or name == resource:
                 for stream in streams:
@@ -155,13 +155,13 @@ class Watches:
             try:
                 stream.add_change(change)
             except Exception:
-                # Others must not miss it because one asked for something that cannot be shown.
-                logger.exception("a watch of %s is ended", change.resource)
+                # A failure in one stream must not affect the others.
+                logger.exception("ended a watch of %s after an error", change.resource)
                 stream.close()
 
 
 def event_line(change: Change, selection: Selection, transform: Transform) -> bytes | None:
-    """What one change is to somebody who sees only what the selection matches."""
+    """Return the event of a change as the selection shows it: leaving the selection is DELETED."""
     was_seen = change.before is not None and selection.matches(change.before)
     if change.after is None:
         return (
@@ -206,7 +206,7 @@ def _line(kind: bytes, body: bytes) -> bytes:
 
 
 def _deleted_line(body: bytes, version: int, transform: Transform) -> bytes:
-    """An object that goes out of sight is shown as it last was, with the version at which it went."""
+    """Return a DELETED event with the last state of the object and the version of the change."""
     obj = bodies.decode_stored(body)
     obj["metadata"]["resourceVersion"] = str(version)
     return _line(b"DELETED", transform(bodies.encode(obj)))

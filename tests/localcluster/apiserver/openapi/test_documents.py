@@ -241,7 +241,7 @@ def test_types_are_named_after_the_packages_they_are_in() -> None:
 
 
 def test_a_name_that_is_no_types() -> None:
-    with pytest.raises(ValueError, match="such as V1Pod; found 'Pod'"):
+    with pytest.raises(ValueError, match="such as V1Pod: 'Pod'"):
         schemas.definition_name("Pod")
 
 

@@ -135,5 +135,5 @@ def test_protobuf(path: tuple[int, ...], values: list[Any]) -> None:
 
 
 def test_what_protobuf_has_no_place_for_is_not_lost_in_silence() -> None:
-    with pytest.raises(ValueError, match=r"Schema of Swagger 2\.0 as protobuf has no place for 'nullable'"):
+    with pytest.raises(ValueError, match=r"Schema in protobuf Swagger 2\.0 has no field 'nullable'"):
         v2_protobuf.encode({"definitions": {"A": {"nullable": True}}})

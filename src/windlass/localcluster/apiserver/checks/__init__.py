@@ -1,4 +1,4 @@
-"""Every error of what several kinds hold: pod specs, label selectors, resources, data.
+"""Validation shared by several kinds (`pkg/apis/core/validation` in Kubernetes).
 
-`basics` is what the checks are made of, here and in the kinds' own files.
+`basics` has the building blocks. Every function yields field errors with the messages and in the order of Kubernetes.
 """

@@ -1,4 +1,4 @@
-"""The small checks of which the kinds' own are made."""
+"""Building blocks of validation."""
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,13 +12,12 @@ PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 def invalid_values(field: str, value: object, problems: Iterable[str]) -> Iterator[FieldError]:
-    """A error for each thing that is wrong with one value."""
+    """Yield an error for each problem of a value."""
     for problem in problems:
         yield api_errors.invalid_value(field, value, problem)
 
 
 def required_name(field: str, value: str | None, rule: formats.Rule) -> Iterator[FieldError]:
-    """A name that must be there and follow its rule."""
     if not value:
         yield api_errors.required(field)
         return
@@ -43,7 +42,6 @@ def not_negative(holder: Mapping[str, Any], path: str, *keys: str) -> Iterator[F
 
 
 def required_choice(field: str, value: str | None, choices: Iterable[str]) -> Iterator[FieldError]:
-    """One of a few words, and there."""
     if not value:
         yield api_errors.required(field)
     elif value not in choices:
@@ -51,7 +49,7 @@ def required_choice(field: str, value: str | None, choices: Iterable[str]) -> It
 
 
 def not_found(field: str, value: object) -> FieldError:
-    """Names something that is not there."""
+    """Return an error for a reference to something that does not exist."""
     return FieldError(field, "FieldValueNotFound", f"Not found: {api_errors.shown(value)}")
 
 
@@ -61,19 +59,19 @@ def immutable(field: str, new: object, old: object) -> Iterator[FieldError]:
 
 
 def port_errors(field: str, value: int | str) -> Iterator[FieldError]:
-    """A port by its number or its name."""
+    """Check a port number or name."""
     problems = formats.port_name(value) if isinstance(value, str) else formats.port_number(value)
     yield from invalid_values(field, value, problems)
 
 
 def indexed(items: Iterable[Any] | None, path: str) -> Iterator[tuple[Any, str]]:
-    """Each item of a list with its path."""
+    """Yield each item of a list with its path."""
     for index, item in enumerate(items or ()):
         yield item, f"{path}[{index}]"
 
 
 def non_special_ip(field: str, address: str) -> Iterator[FieldError]:
-    """An address that does not mean something else to each machine."""
+    """Reject unspecified, loopback, link-local and multicast addresses (ValidateNonSpecialIP)."""
     if not formats.is_ip_address(address):
         yield api_errors.invalid_value(field, address, "must be a valid IP address")
         return

@@ -1,4 +1,4 @@
-"""The containers of a pod: names, ports, environment, mounts, probes and resources."""
+"""Validation of containers: names, ports, environment, mounts, probes, lifecycle hooks and resources."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -41,7 +41,7 @@ def init_errors(
 ) -> Iterator[FieldError]:
     yield from _all(containers, known_volumes, path)
     for container in containers:
-        # They run one after the other, so that only a container's own ports can collide.
+        # Init containers run one after the other, so only the ports of a single one can conflict.
         yield from _host_ports_taken_twice([container], path)
     names = {other.get("name", "") for other in others}
     for container, at in basics.indexed(containers, path):
@@ -57,7 +57,7 @@ def init_errors(
 
 
 def image_errors(containers: list[Container], path: str) -> Iterator[FieldError]:
-    """What a pod's images must be beyond what a template's must."""
+    """Check the images of a pod; those of a template are not checked."""
     for container, at in basics.indexed(containers, path):
         image = container.get("image", "")
         if image != image.strip():
@@ -195,7 +195,7 @@ def _environment_errors(variables: list[dict[str, Any]] | None, path: str) -> It
 
 
 def _environment_source_errors(sources: list[dict[str, Any]] | None, path: str) -> Iterator[FieldError]:
-    """`envFrom`: whole ConfigMaps and Secrets."""
+    """Check `envFrom`."""
     for source, at in basics.indexed(sources, path):
         yield from basics.optional_name(f"{at}.prefix", source.get("prefix"), formats.environment_name)
         given = [key for key in ("configMapRef", "secretRef") if key in source]

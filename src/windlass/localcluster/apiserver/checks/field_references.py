@@ -1,4 +1,4 @@
-"""References of a pod to itself: `fieldRef` and `resourceFieldRef`."""
+"""Validation of `fieldRef` and `resourceFieldRef`."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -37,6 +37,6 @@ def is_empty(selector: Selector) -> bool:
 
 
 def mismatch(selector: Selector | None, labels: Mapping[str, str] | None, field: str) -> Iterator[FieldError]:
-    """Does a selector miss the labels of the template beside it? No selector at all does."""
+    """Yield an error if the selector does not match the labels of the template, or is absent."""
     if selector is None or not label_selectors.from_object(selector).matches(labels or {}):
         yield api_errors.invalid_value(field, labels, "`selector` does not match template `labels`")

@@ -1,4 +1,4 @@
-"""Every error of a pod's spec, in a pod and in a template, under the path at which the spec stands."""
+"""Validation of pod specs, in pods and in templates."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 _MAX_NAMESERVERS = 3
-# Current releases allow 32 search paths of 2048 characters together.
+# Limits of current Kubernetes releases.
 _MAX_SEARCHES = 32
 _MAX_SEARCH_CHARACTERS = 2048
 _MAX_INT32 = 2**31 - 1

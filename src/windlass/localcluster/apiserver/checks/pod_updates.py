@@ -1,4 +1,4 @@
-"""What may change in a pod once it is there: a few fields of its spec, and its status within reason."""
+"""Validation of pod updates: a few spec fields and the status can change."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -46,7 +46,7 @@ def status_errors(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[Fi
 
 
 def _deadline_errors(new: int | None, old: int | None) -> Iterator[FieldError]:
-    """A deadline may be set, and moved closer."""
+    """Check that a deadline is added or shortened."""
     field = "spec.activeDeadlineSeconds"
     if new is None:
         if old is not None:
@@ -79,7 +79,7 @@ def _gate_errors(new: list[dict[str, Any]], old: list[dict[str, Any]]) -> Iterat
 
 
 def _with_what_may_change(new: Spec, old: Spec) -> dict[str, Any]:
-    """The new spec with all that may change as it was: what still differs may not."""
+    """Return the new spec with the values of the old one in all mutable fields."""
     spec = {**new}
     for key in ("containers", "initContainers"):
         if key in spec:
@@ -100,7 +100,7 @@ def _with_what_may_change(new: Spec, old: Spec) -> dict[str, Any]:
 def _resurrections(
     new: list[dict[str, Any]], old: list[dict[str, Any]], policy: str | None, path: str
 ) -> Iterator[FieldError]:
-    """A container that has ended for good stays ended."""
+    """Reject a status in which a container that has terminated for good does not stay so."""
     if policy == "Always":
         return
     ended = {one.get("name") for one in new if "terminated" in (one.get("state") or {})}

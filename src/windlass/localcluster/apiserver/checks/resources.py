@@ -1,4 +1,4 @@
-"""Requests and limits: known resources in amounts that can be had."""
+"""Validation of resource requests and limits."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ _HUGE_PAGES = "hugepages-"
 
 
 def errors(resources: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """`resources` holds the limits and requests of a container."""
+    """Check the limits and requests of a container."""
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     for name, amount in limits.items():
         yield from _entry_errors(name, amount, f"{path}.limits[{name}]")
@@ -37,7 +37,7 @@ def errors(resources: Mapping[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def amount_errors(name: str, amount: str, field: str) -> Iterator[FieldError]:
-    """Not negative, and whole where only whole ones can be had."""
+    """Check that an amount is not negative, and an integer where only integers are valid."""
     value = quantities.parse(amount)
     if value < 0:
         yield api_errors.invalid_value(field, quantities.canonical(amount), basics.NOT_NEGATIVE)
@@ -92,7 +92,7 @@ def _is_native(name: str) -> bool:
 
 
 def _is_extended(name: str) -> bool:
-    """A resource of a device plugin, such as `nvidia.com/gpu`."""
+    """Return whether this is an extended resource, e.g. `nvidia.com/gpu`."""
     return not (
         _is_native(name) or name.startswith("requests.") or formats.qualified_name(f"requests.{name}")
     )

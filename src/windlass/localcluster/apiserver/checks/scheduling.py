@@ -1,4 +1,4 @@
-"""What a pod asks of the scheduler: tolerations, affinity and even spreading."""
+"""Validation of tolerations, affinity and topology spread constraints."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

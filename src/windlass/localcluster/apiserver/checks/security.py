@@ -1,4 +1,4 @@
-"""Security contexts: identifiers in range, and no two wishes that exclude each other."""
+"""Validation of security contexts: IDs in range, no contradicting settings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ def container_errors(context: Context, path: str) -> Iterator[FieldError]:
 
 
 def pod_errors(spec: Mapping[str, Any], path: str) -> Iterator[FieldError]:
-    """`path` is the spec's."""
+    """Check the security context of a pod. `path` is that of the spec."""
     context, at = spec.get("securityContext") or {}, f"{path}.securityContext"
     if spec.get("hostNetwork"):
         yield from _host_ports_that_differ(spec.get("containers") or [], f"{path}.containers")

@@ -1,4 +1,4 @@
-"""Every error of a service's spec."""
+"""Validation of Service specs."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

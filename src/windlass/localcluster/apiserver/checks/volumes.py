@@ -1,4 +1,4 @@
-"""The volumes of a pod: each has a name of its own and one source that makes sense."""
+"""Validation of volumes: a unique name and exactly one valid source."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -37,7 +37,7 @@ def errors(volumes: list[dict[str, Any]], path: str) -> Iterator[FieldError]:
 
 
 def usable(volumes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The volumes that a mount may name: a broken one is as good as absent."""
+    """Return the volumes that a mount can name; one with errors counts as absent."""
     return {volume["name"]: volume for volume in reversed(volumes) if not [*_volume_errors(volume, "")]}
 
 
@@ -176,7 +176,7 @@ def _file_path(written: str, field: str) -> Iterator[FieldError]:
 
 
 def descending(written: str, field: str) -> Iterator[FieldError]:
-    """A path that stays below the folder in which it starts."""
+    """Check that a path is relative and does not leave its directory."""
     if written.startswith("/"):
         yield api_errors.invalid_value(field, written, "must be a relative path")
     yield from backsteps(written, field)
@@ -187,8 +187,8 @@ def backsteps(written: str, field: str) -> Iterator[FieldError]:
         yield api_errors.invalid_value(field, written, "must not contain '..'")
 
 
-# In the order in which Kubernetes looks for them: of two sources, the later one is refused.
-# Sources that belong to clouds and storage systems are kept as they are, since nothing here could use them.
+# In the order in which Kubernetes checks them: the later one of two sources is rejected.
+# Sources of clouds and storage systems are stored unchecked, since the kubelet here cannot mount them.
 _SOURCES: dict[str, Callable[[Source, str], Iterator[FieldError]]] = {
     "emptyDir": _empty_dir,
     "hostPath": _host_path,

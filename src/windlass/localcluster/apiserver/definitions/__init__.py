@@ -1,1 +1,1 @@
-"""What is right and wrong in a custom resource definition. Pure."""
+"""Validation of CustomResourceDefinitions (`apiextensions/validation`), without I/O."""

@@ -1,7 +1,7 @@
-"""The rules for a definition of custom resources: its group, scope, names, versions, subresources and columns.
+"""Validation of CustomResourceDefinitions: group, scope, names, versions, subresources and columns.
 
-Whether a version's schema can be served is `definition_schemas`' question. Faults are told as Kubernetes tells them:
-what all versions have in common is called `spec.validation`, `spec.subresources` and `spec.additionalPrinterColumns`.
+`schemas` validates the OpenAPI schemas. Kubernetes reports errors that all versions share under `spec.validation`,
+`spec.subresources` and `spec.additionalPrinterColumns`; so does this module.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _COMMON = {
     "subresources": "spec.subresources",
     "additionalPrinterColumns": "spec.additionalPrinterColumns",
 }
-# What would be lost if the schema of the status were taken out of the whole.
+# Root keys that are allowed when the status subresource is enabled.
 _ROOT_KEYS_WITH_STATUS = frozenset(
     {
         *(
@@ -88,7 +88,7 @@ def preservation_errors(spec: Object) -> Iterator[FieldError]:
 
 
 def stored_version_errors(definition: Object) -> Iterator[FieldError]:
-    """Objects may be stored in each of `status.storedVersions`, so every one must remain in the spec."""
+    """Check that every version in `status.storedVersions` remains in the spec: objects may be stored in it."""
     stored = (definition.get("status") or {}).get("storedVersions") or []
     versions = definition["spec"].get("versions") or []
     field = "status.storedVersions"
@@ -112,7 +112,7 @@ def stored_version_errors(definition: Object) -> Iterator[FieldError]:
 
 
 def update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """What may not change: where the objects are stored, and under which name."""
+    """Return errors for immutable fields: the group, the plural name and, once established, scope and kind."""
     fixed = ["group", "names.plural"]
     if definitions_names.is_established(old):
         fixed += ["scope", "names.kind"]
@@ -182,7 +182,7 @@ def _storage_errors(versions: list[Object]) -> Iterator[FieldError]:
     if sum(bool(version.get("storage")) for version in versions) != 1:
         why = "must have exactly one version marked as storage version"
         yield api_errors.invalid_value("spec.versions", shown, why)
-    # Kubernetes keeps the name of the first version in a field of its own too, which no client sees.
+    # Kubernetes copies the name of the first version to an internal field and validates it there again.
     if names and names[0] and (problems := formats.dns_1035_label(names[0])):
         yield api_errors.invalid_value("spec.version", names[0], ",".join(problems))
 
@@ -209,7 +209,7 @@ def _names_errors(names: Object) -> Iterator[FieldError]:
 
 
 def _part_errors(version: Object, field: str, path: str) -> Iterator[FieldError]:
-    """What is wrong with the schema, the subresources or the columns of a version."""
+    """Check the schema, the subresources or the columns of a version."""
     value = version.get(field)
     if not value:
         return
@@ -276,7 +276,7 @@ def _conversion_errors(conversion: Object) -> Iterator[FieldError]:
     strategy = conversion.get("strategy")
     yield from _choice_errors("spec.conversion.strategy", strategy, _CONVERSIONS)
     if strategy == "Webhook":
-        why = "conversion webhooks are not supported here: versions may differ in nothing but their schemas"
+        why = "conversion webhooks are not supported: versions can differ in their schemas only"
         yield api_errors.invalid_value("spec.conversion.strategy", strategy, why)
     elif conversion.get("webhook") is not None:
         why = "should not be set when strategy is not set to Webhook"

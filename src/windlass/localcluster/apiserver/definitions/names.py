@@ -1,7 +1,7 @@
-"""Which of the names that a definition of custom resources asks for it gets, and what its status says of that.
+"""Acceptance of the names of a CustomResourceDefinition (the naming controller of apiextensions-apiserver).
 
-A definition is established the moment that it is stored, except one that wants a name which another of its group has:
-that one waits until it is updated.
+A definition is established when it is stored, unless another one in its group has one of its names. Then it waits
+until it is updated.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ def has_rejected_names(definition: Object) -> bool:
 
 
 def accept_names(new: Object, cluster: ClusterView) -> None:
-    """Take the names that no other definition of the group has, and say whether those were all."""
+    """Accept the names that no other definition of the group has, and set the conditions."""
     status, wanted = new["status"], new["spec"].get("names") or {}
     others = [one for one in cluster.objects(_GROUP, _PLURAL) if _may_clash(one, new)]
     accepted = {"categories": wanted["categories"]} if wanted.get("categories") else {}

@@ -1,7 +1,7 @@
-"""Is the OpenAPI schema in a definition of custom resources one that Kubernetes can serve: a structural one?
+"""Validation of the OpenAPI schemas in a CustomResourceDefinition: they must be structural.
 
-Three looks: what may stand in a schema at all, whether it says of every field what it is, and, when all that is well,
-whether its defaults are valid. The definition's types have been checked before.
+Three passes check the keys of a schema, whether it is structural, and, if there are no errors, its defaults. The types
+of the definition have been checked before.
 """
 
 import copy
@@ -34,10 +34,10 @@ _FORBIDDEN_IN_VALUE_VALIDATION = {
     ),
     **dict.fromkeys(("nullable", _PRESERVES, _EMBEDDED, _INT_OR_STRING), "must be false to be structural"),
 }
-"""What a schema below allOf, anyOf, oneOf or not may not say: there, values are only judged."""
+"""Keys that a schema below allOf, anyOf, oneOf or not cannot have."""
 
 _UNREADABLE = (*_NOT_SUPPORTED, "items", _PRESERVES)
-"""With a error of one of these, there is no schema to look at further."""
+"""Keys whose errors make further checks impossible."""
 
 _NO_TYPE = {
     "root": "must not be empty at the root",
@@ -47,7 +47,7 @@ _NO_TYPE = {
 
 
 def schema_errors(schema: JsonSchema, path: str) -> list[FieldError]:
-    """Every error of a whole openAPIV3Schema."""
+    """Return all errors of an openAPIV3Schema."""
     errors = list(_openapi_errors(schema, path, _Place(is_root=True)))
     if any(error.field.rpartition(".")[2] in _UNREADABLE for error in errors):
         return errors
@@ -61,7 +61,7 @@ def schema_errors(schema: JsonSchema, path: str) -> list[FieldError]:
 
 
 class _Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where in the whole a schema stands."""
+    """The position of a schema inside the whole schema."""
 
     is_root: bool = False
     is_in_metadata: bool = False
@@ -85,7 +85,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, is_root=False)
 
 
-# What may stand in a schema
+# First pass: keys
 
 
 def _openapi_errors(schema: JsonSchema, path: str, place: _Place) -> Iterator[FieldError]:
@@ -223,7 +223,7 @@ def _value_validations(schema: JsonSchema, path: str) -> Iterator[tuple[JsonSche
         yield schema["not"], f"{path}.not"
 
 
-# Does it say of every field what it is
+# Second pass: is the schema structural
 
 
 def _structural_errors(schema: JsonSchema, path: str, level: str) -> Iterator[FieldError]:
@@ -285,9 +285,9 @@ def _identity_errors(schema: JsonSchema, path: str, level: str) -> Iterator[Fiel
 def _value_validation_errors(
     schema: JsonSchema, path: str, *, is_nested: bool, may_have_idiom: bool
 ) -> Iterator[FieldError]:
-    """What is wrong with the parts of a schema that only judge values.
+    """Check allOf, anyOf, oneOf, not and the pattern of a schema.
 
-    The idiom is `anyOf` an integer or a string: types may be named there, and in the `anyOf` of the first `allOf`.
+    Types are allowed in an `anyOf` of integer and string, also inside the first `allOf`.
     """
     has_idiom = may_have_idiom and schema.get("anyOf") == _INTEGER_OR_STRING
     for branch, at in _value_validations(schema, path):
@@ -317,7 +317,7 @@ def _nested_errors(schema: JsonSchema, path: str, *, may_have_idiom: bool = Fals
 
 
 def _completeness_errors(judging: JsonSchema, schema: JsonSchema, path: str, at: str) -> Iterator[FieldError]:
-    """A field that the root judges somewhere (`at`) must be said to be there (`path`)."""
+    """Check that the schema at `path` declares every field that a value validation at `at` names."""
     for branch, branch_at in _value_validations(judging, at):
         yield from _branch_errors(branch, schema, path, branch_at)
 
@@ -336,7 +336,7 @@ def _branch_errors(branch: JsonSchema, schema: JsonSchema, path: str, at: str) -
             yield api_errors.required(path + step, f"because it is defined in {at}{step}")
 
 
-# Are the defaults valid
+# Third pass: defaults
 
 
 def _default_errors(schema: JsonSchema, path: str) -> Iterator[FieldError]:

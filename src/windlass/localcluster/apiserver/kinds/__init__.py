@@ -1,1 +1,1 @@
-"""One small file for what is peculiar to a kind; `localcluster/strategy.py` says what that may be."""
+"""The built-in kinds: `table` lists them, the other modules have their strategies (see `apiserver.strategy`)."""

@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims: what is claimed does not change, except that a bound claim may grow."""
+"""The strategy of PersistentVolumeClaim: the spec is immutable, except that a bound claim can grow."""
 
 import copy
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _VOLUME_MODES = ("Block", "Filesystem")
 _FIXED = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
-# Holds a claim that is deleted while a pod uses it.
+# The finalizer that keeps a deleted claim while a pod uses it.
 PROTECTION = "kubernetes.io/pvc-protection"
 
 

@@ -1,6 +1,6 @@
-"""Definitions of custom resources: what is peculiar to them, and the kinds that they add to the table.
+"""The strategies of CustomResourceDefinition and of custom resources, and the kinds that a definition adds.
 
-Deleting the objects of a definition that goes is not done here.
+The garbage collector (`controllers.garbage_collection`) deletes the objects of a terminating definition.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ _AGE = Column(
 
 _APPROVAL = "api-approved.kubernetes.io"
 
-# Holds a definition that is deleted until its objects are gone.
+# The finalizer that keeps a deleted definition until its objects are deleted.
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -96,7 +96,7 @@ class CustomStrategy(Strategy):
     status_updates_labels = False
 
     def __init__(self, *, has_status: bool, scale: ScalePaths | None = None) -> None:
-        # Without the subresource, a status is a field like any other.
+        # Without the subresource, status is an ordinary field.
         self.status_fields = ("status",) if has_status else ()
         self.scale = scale
 
@@ -137,7 +137,7 @@ def _compile_errors(definition: Object) -> Iterable[FieldError]:
 
 
 def kinds_of(definition: Object) -> tuple[Kind, ...]:
-    """A row for each version of a valid definition; none while its names are not accepted."""
+    """Return a kind for each version of a valid definition; none until its names are accepted."""
     if definitions_names.has_rejected_names(definition):
         return ()
     spec = definition["spec"]

@@ -1,4 +1,4 @@
-"""Jobs: pods that are known by labels which the server generates, and a template that never changes."""
+"""The strategy of Job: generated labels and selector, immutable template."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _RESTART_POLICIES = ("OnFailure", "Never")
 _COMPLETION_MODES = ("Indexed", "NonIndexed")
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"
-# The labels have older names too, by which they are still found.
+# The labels have deprecated names too, which are still set.
 _UID_LABELS = (_UID, "controller-uid")
 _NAME_LABELS = (_NAME, "job-name")
 _BACKOFF_LIMIT = 6
@@ -27,7 +27,7 @@ _COUNTS = (
 
 class JobStrategy(Strategy):
     has_generation = True
-    # Kubernetes keeps the pods of a job unless it is told otherwise, as its first releases did.
+    # Kubernetes orphans the pods of a deleted job by default, for compatibility with its first releases.
     default_propagation = "Orphan"
 
     def default(self, new: Object) -> None:
@@ -93,7 +93,7 @@ def _generate_labels(new: Object) -> None:
 
 
 def _label(new: Object) -> None:
-    """A job without labels has those of its pods."""
+    """Copy the labels of the template to a job without labels."""
     labels = (new["spec"]["template"].get("metadata") or {}).get("labels")
     if labels and not new["metadata"].get("labels"):
         new["metadata"]["labels"] = dict(labels)
@@ -102,7 +102,7 @@ def _label(new: Object) -> None:
 def _generation_errors(
     meta: Mapping[str, Any], selector: Mapping[str, Any] | None, labels: Mapping[str, str]
 ) -> Iterator[FieldError]:
-    """The generated labels, which nobody else may have set to something else."""
+    """Return errors for generated labels and a generated selector that differ from what the server generates."""
     expected = dict.fromkeys(_UID_LABELS, meta["uid"]) | dict.fromkeys(_NAME_LABELS, meta.get("name", ""))
     for label, value in expected.items():
         field, problem = f"spec.template.metadata.labels[{label}]", f"must be '{value}'"

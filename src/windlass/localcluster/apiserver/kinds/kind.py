@@ -1,4 +1,4 @@
-"""One row of the table of kinds: all that the generic path has to know to serve a kind of object."""
+"""A kind: what the generic code has to know to serve one resource in one version."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True):
-    """A printer column of a custom resource: `path` is a JSONPath such as `.status.state`."""
+    """A printer column of a custom resource. `path` is a JSONPath, e.g. `.status.state`."""
 
     name: str
     type: str
@@ -21,7 +21,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of object in one version of its group."""
+    """A kind in one version of its group."""
 
     group: str
     version: str
@@ -32,24 +32,24 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     list_kind: str
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    # Paths below an object: "status", "scale", and for pods "log", "exec", "attach", "portforward", …
+    # Subresources, e.g. "status", "scale", and for pods "log", "exec", "attach", "portforward".
     subresources: tuple[str, ...] = ()
-    # The name of a built-in kind in `kubernetes_types`; a custom one has none, and a schema of its own instead.
+    # The name of a built-in kind in `windlass.k8s.types`; "" for a custom resource.
     type_name: str = ""
     schema: Schema
-    # The schema as the custom resource's definition states it, for the published OpenAPI; None for a built-in kind.
+    # The openAPIV3Schema of a custom resource, for the published OpenAPI; None for a built-in kind.
     published_schema: dict[str, object] | None = None
     columns: tuple[Column, ...] = ()
-    # What field selectors may name beside metadata.name and metadata.namespace.
+    # Fields that field selectors support besides metadata.name and metadata.namespace.
     selectable: tuple[str, ...] = ()
     strategy: Strategy
-    # Is the definition of a custom kind being deleted, so that nothing new comes in?
+    # Whether the definition of a custom resource is being deleted, so that no objects can be created.
     is_terminating: bool = False
-    # A version that is not served has no path, but there may be objects of its kind.
+    # A version that is not served has no path, but its objects may be stored.
     is_served: bool = True
-    # Is it made when it is asked for, and never written or watched?
+    # Whether objects are computed on request and cannot be written or watched.
     is_read_only: bool = False
-    # Has the definition changed? Then what is stored may be of an older shape than what is shown.
+    # Whether the definition has changed, so that stored objects have to be pruned and defaulted when read.
     reads_through_schema: bool = False
 
     @property
@@ -58,7 +58,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resource(self) -> str:
-        """Where its objects are stored, whatever the version: `pods`, `jobs.batch`."""
+        """The resource name under which objects of all versions are stored: `pods`, `jobs.batch`."""
         return api_errors.resource_name(self.group, self.plural)
 
     @property

@@ -1,4 +1,4 @@
-"""Namespaces: they stay, terminating, until whoever holds them has emptied them."""
+"""The strategy of Namespace, and the status of a terminating one (the namespace controller of Kubernetes)."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _OWN_FINALIZER = "kubernetes"
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-# Too much relies on these.
+# Namespaces that cannot be deleted.
 _FOR_GOOD = ("default", "kube-system", "kube-public")
 
 
@@ -64,7 +64,7 @@ class NamespaceStrategy(Strategy):
 
 
 def deletion_conditions(left: list[tuple[Kind, Object]], now: str) -> list[Object]:
-    """What a namespace that is going says of the objects, by their metadata, that are still in it."""
+    """Return the conditions of a terminating namespace, from the metadata of the objects that remain in it."""
     kinds = Counter(f"{kind.plural}.{kind.group}" for kind, _ in left)
     finalizers = Counter(finalizer for _, meta in left for finalizer in meta.get("finalizers", ()))
     resources = ", ".join(f"{name} has {count} resource instances" for name, count in sorted(kinds.items()))
@@ -103,10 +103,10 @@ def deletion_conditions(left: list[tuple[Kind, Object]], now: str) -> list[Objec
 
 
 def finalized(namespace: Object) -> Object:
-    """The namespace once it is empty: nothing of ours holds it any more."""
+    """Return an empty namespace without the finalizer of this server."""
     spec = namespace.get("spec") or {}
     kept = [one for one in spec.get("finalizers") or () if one != _OWN_FINALIZER]
-    # How its contents were to go, which they have.
+    # Finalizers of the propagation policy, which the deletion of the contents has completed.
     others = [
         one
         for one in namespace["metadata"].get("finalizers") or ()
@@ -117,7 +117,7 @@ def finalized(namespace: Object) -> Object:
 
 
 def with_conditions(namespace: Object, conditions: list[Object]) -> Object:
-    """The namespace with these conditions; one that says the same as before keeps its time."""
+    """Return the namespace with these conditions. An unchanged condition keeps its transition time."""
     before = {one["type"]: one for one in (namespace.get("status") or {}).get("conditions") or ()}
     kept = [
         {**one, "lastTransitionTime": before[one["type"]]["lastTransitionTime"]}

@@ -1,4 +1,4 @@
-"""Nodes: taints and addresses. Who runs on them is for the scheduler to say."""
+"""The strategy of Node."""
 
 import copy
 import ipaddress
@@ -112,6 +112,6 @@ def _is_cidr(written: str) -> bool:
 
 
 def _default_allocatable(status: Object) -> None:
-    """What a node has can be had, unless somebody said how much of it."""
+    """Default allocatable to capacity."""
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])

@@ -1,4 +1,4 @@
-"""What a pod's spec gets filled in because of what else it says, in a pod and in a template alike."""
+"""Defaults of a pod spec that depend on other fields, in pods and in templates."""
 
 import re
 from collections.abc import Iterator
@@ -32,13 +32,13 @@ def set_defaults(spec: Object) -> None:
 
 
 def all_containers(spec: Object) -> Iterator[dict[str, Any]]:
-    """Init containers too."""
+    """Return the containers and init containers."""
     yield from spec.get("containers") or ()
     yield from spec.get("initContainers") or ()
 
 
 def canonicalize_quantities(holder: Object, *keys: str) -> None:
-    """Write each amount as the API does: `1000m` of a CPU is 1."""
+    """Write quantities in canonical form: `1000m` of CPU is 1."""
     for key in keys:
         if holder.get(key):
             holder[key] = {
@@ -47,7 +47,7 @@ def canonicalize_quantities(holder: Object, *keys: str) -> None:
 
 
 def pull_policy(image: str) -> str:
-    """An image without a tag is the latest one, and that may change."""
+    """Return the pull policy: Always for the tag `latest` and for an image without a tag."""
     reference = _REFERENCE.fullmatch(image)
     if reference is None:
         return "IfNotPresent"
@@ -56,7 +56,7 @@ def pull_policy(image: str) -> str:
 
 
 def _mirror_service_account(spec: Object) -> None:
-    """The field has an older name, under which old clients still read and write it."""
+    """Keep serviceAccountName and the deprecated serviceAccount equal."""
     name = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if name:
         spec["serviceAccountName"] = spec["serviceAccount"] = name

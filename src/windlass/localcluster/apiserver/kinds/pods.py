@@ -1,6 +1,6 @@
-"""Pods: what the server fills in, how long a deletion takes, how a pod gets its node.
+"""The strategy of Pod, with the defaults of Kubernetes' admission plugins, and binding.
 
-What of a pod may change later is in `pod_updates`.
+`checks.pod_updates` has the rules for updates.
 """
 
 import copy
@@ -18,7 +18,7 @@ _GATED = {
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
-# There are no classes of priority but the system's own.
+# The only priority classes are those of the system.
 _PRIORITIES = {"": 0, "system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _PASSING_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATED_SECONDS = 300
@@ -49,7 +49,7 @@ class PodStrategy(Strategy):
                 new["spec"].setdefault(key, old["spec"][key])
 
     def prepare_status(self, new: Object, old: Object) -> None:
-        """The one address and the first of the list are the same."""
+        """Set podIPs to podIP if only the latter is set."""
         status = new.setdefault("status", {})
         if status.get("podIP") and not status.get("podIPs"):
             status["podIPs"] = [{"ip": status["podIP"]}]
@@ -73,7 +73,7 @@ class PodStrategy(Strategy):
     def grace_seconds(self, old: Object, asked: int | None) -> int:
         already: int | None = old["metadata"].get("deletionGracePeriodSeconds")
         if already is not None:
-            # A second deletion can only be in more of a hurry.
+            # A second deletion can only shorten the grace period.
             return already if asked is None else min(already, _not_negative(asked))
         is_done = (old.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         if is_done or not old["spec"].get("nodeName"):
@@ -82,9 +82,9 @@ class PodStrategy(Strategy):
 
 
 def bind(pod: Object, node: str, annotations: Mapping[str, str], cluster: ClusterView) -> Object:
-    """The pod on its node, as pods/binding leaves it; raises when it cannot go there.
+    """Return the pod bound to a node, as pods/binding leaves it. Raises if it cannot be bound.
 
-    The node is what an ordinary update may never change: whoever stores this does so without `validate_update`.
+    An update can never change the node, so the result is stored without `validate_update`.
     """
     name = pod["metadata"]["name"]
     reason = _what_prevents_binding(pod)
@@ -121,7 +121,7 @@ def _scheduled(status: str, cluster: ClusterView) -> Object:
 
 
 def _not_negative(seconds: int) -> int:
-    """Kubernetes takes a negative grace period for the shortest one that there is."""
+    """Return 1 for a negative grace period, as Kubernetes does."""
     return seconds if seconds >= 0 else 1
 
 
@@ -171,7 +171,7 @@ def _tolerates(toleration: Mapping[str, Any], key: str) -> bool:
 
 
 def _passing(trouble: str) -> Object:
-    """A pod stays on a node that is in trouble for this long, in case it comes back."""
+    """Return the toleration that keeps a pod on an unreachable node for a while."""
     return {
         "key": trouble,
         "operator": "Exists",
@@ -181,7 +181,7 @@ def _passing(trouble: str) -> Object:
 
 
 def _qos_class(spec: dict[str, Any]) -> str:
-    """Guaranteed, when every container has limits and requests as much; BestEffort, when none asks for anything."""
+    """Return Guaranteed if all containers have limits equal to their requests, BestEffort if none has any."""
     requests: _Amounts = {}
     limits: _Amounts = {}
     all_are_limited = True

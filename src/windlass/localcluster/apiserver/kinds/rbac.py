@@ -1,4 +1,4 @@
-"""Roles and their bindings: they are stored, checked for sense, and enforced by nobody here."""
+"""The strategies of Roles and RoleBindings. They are stored and validated, but not enforced."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _SUBJECTS = ("ServiceAccount", "User", "Group")
 
 
 class RoleStrategy(Strategy):
-    """Roles, and those of the whole cluster."""
+    """Role and ClusterRole."""
 
     allows_create_on_update = True
 
@@ -25,14 +25,14 @@ class RoleStrategy(Strategy):
             yield from _rule_errors(rule, at, is_namespaced=new["kind"] == "Role")
         if new.get("aggregationRule") is not None:
             yield from _aggregation_errors(new["aggregationRule"])
-        # Kubernetes derives this check from its types, and reports such errors last.
+        # Kubernetes generates this check from its types and reports its errors last.
         for rule, at in basics.indexed(new.get("rules"), "rules"):
             if not rule.get("verbs"):
                 yield api_errors.required(f"{at}.verbs")
 
 
 class BindingStrategy(Strategy):
-    """Bindings of roles, in a namespace and in the whole cluster."""
+    """RoleBinding and ClusterRoleBinding."""
 
     allows_create_on_update = True
 
@@ -52,7 +52,7 @@ class BindingStrategy(Strategy):
         yield from basics.optional_name("roleRef.name", role.get("name"), formats.path_segment)
         for subject, at in basics.indexed(new.get("subjects"), "subjects"):
             yield from _subject_errors(subject, at, is_namespaced)
-        # Kubernetes derives the following checks from its types, and reports such errors last.
+        # Kubernetes generates these checks from its types and reports their errors last.
         yield from basics.required_fields(role, "roleRef", "name")
         for subject, at in basics.indexed(new.get("subjects"), "subjects"):
             yield from basics.required_fields(subject, at, "name")

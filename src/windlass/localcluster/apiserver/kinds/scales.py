@@ -1,4 +1,4 @@
-"""The scale subresource: how many replicas an object asks for and has, in the same form for every kind."""
+"""The scale subresource (autoscaling/v1 Scale)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +18,7 @@ BUILT_IN_PATHS = ScalePaths(
 
 
 def value_at(obj: Mapping[str, Any], path: str) -> Any:
-    """What a simple JSONPath finds; None when it leads nowhere."""
+    """Return the value at a simple JSONPath, or None."""
     value: Any = obj
     for key in path.removeprefix(".").split("."):
         value = value.get(key) if isinstance(value, dict) else None
@@ -41,7 +41,7 @@ def scale_of(obj: Mapping[str, Any], paths: ScalePaths) -> Object:
 
 
 def with_scale(obj: Mapping[str, Any], paths: ScalePaths, scale: Mapping[str, Any]) -> Object:
-    """The object with as many replicas as a `Scale` asks for, in the version that the scale is about."""
+    """Return the object with the replicas and the resourceVersion of a Scale."""
     name, replicas = obj["metadata"]["name"], value_at(scale, ".spec.replicas") or 0
     if not isinstance(replicas, int) or replicas < 0:
         error = api_errors.invalid_value("spec.replicas", replicas, basics.NOT_NEGATIVE)
@@ -52,9 +52,7 @@ def with_scale(obj: Mapping[str, Any], paths: ScalePaths, scale: Mapping[str, An
     for key in parents:
         holder = holder.setdefault(key, {})
         if not isinstance(holder, dict):
-            error = api_errors.invalid_value(
-                paths.spec_replicas, name, "there is no object to hold the replicas"
-            )
+            error = api_errors.invalid_value(paths.spec_replicas, name, "the path does not lead to an object")
             raise api_errors.invalid("autoscaling", "Scale", name, [error])
     holder[last] = replicas
     version = value_at(scale, ".metadata.resourceVersion")

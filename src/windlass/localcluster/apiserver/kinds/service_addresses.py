@@ -1,7 +1,4 @@
-"""Gives services their cluster addresses and node ports: the lowest that is free, or the one that was asked for.
-
-The addresses are IPv4 only.
-"""
+"""Allocation of cluster IPs and node ports: the requested or the lowest free one. IPv4 only."""
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +11,7 @@ from windlass.localcluster.apiserver.checks.services import HEADLESS
 from windlass.localcluster.apiserver.strategy import Object
 
 _ADDRESSES = ipaddress.IPv4Network("10.96.0.0/16")
-# The first one is the API server's own.
+# The address of the API server.
 _RESERVED = "10.96.0.1"
 _PORTS = range(30000, 32768)
 
@@ -22,9 +19,9 @@ Spec = Mapping[str, Any]
 
 
 def set_ip_families(spec: Object) -> Iterator[FieldError]:
-    """Set the address families and their policy. The cluster has IPv4 addresses only.
+    """Set the IP families and their policy.
 
-    A headless service without a selector gets no addresses from the cluster and may therefore have both families.
+    A headless service without a selector gets no addresses from the cluster and can therefore have both families.
     """
     has_no_addresses = spec.get("clusterIP") == HEADLESS and not spec.get("selector")
     spec.setdefault("ipFamilyPolicy", "RequireDualStack" if has_no_addresses else "SingleStack")

@@ -1,4 +1,4 @@
-"""Services: what follows from a service's type. Addresses and ports are given out by `service_addresses`."""
+"""The strategy of Service: fields that depend on its type. `service_addresses` allocates addresses and ports."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -88,7 +88,7 @@ def _allocate(new: Object, cluster: ClusterView) -> None:
     spec, meta = new["spec"], new["metadata"]
     if spec.get("type") == "ExternalName":
         return
-    # Nothing is given to what has errors: they are told first.
+    # Validation errors are reported before anything is allocated.
     if [*services.errors(spec)]:
         return
     others = [
@@ -104,7 +104,7 @@ def _allocate(new: Object, cluster: ClusterView) -> None:
 
 
 def _drop_fields_of_former_type(spec: Object, former: Object) -> None:
-    """Who changes the type of a service sends along what the server filled in for the old one."""
+    """Drop server-set fields that the new type of a service does not have and the client sent unchanged."""
     if former["type"] != "ExternalName" and spec.get("type") == "ExternalName":
         _drop_unchanged(spec, former, _CLUSTER_IP_FIELDS)
     if former["type"] in _EXTERNAL_TYPES and spec.get("type") not in _EXTERNAL_TYPES:
@@ -124,7 +124,7 @@ def _drop_unchanged(spec: Object, former: Object, keys: tuple[str, ...]) -> None
 
 
 def _carry_over(spec: Object, former: Object) -> None:
-    """What was given out stays, though a client may leave it out."""
+    """Keep allocated addresses and ports that the client omitted."""
     if "ExternalName" in (spec.get("type"), former["type"]):
         return
     if not spec.get("clusterIP"):

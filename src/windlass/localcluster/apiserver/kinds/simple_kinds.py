@@ -32,7 +32,7 @@ def _data_key_errors(data: Iterable[str], field: str) -> Iterator[FieldError]:
 
 
 def _decoded_size(data: Mapping[str, str]) -> int:
-    """Of data in base64, as it is without."""
+    """Return the size of base64 data after decoding."""
     return sum(len(base64.b64decode(value)) for value in data.values())
 
 
@@ -58,7 +58,7 @@ class ConfigMapStrategy(Strategy):
         yield from _data_key_errors(binary, "binaryData")
         size = sum(len(value.encode()) for value in data.values()) + _decoded_size(binary)
         if size > _MAX_DATA_BYTES:
-            # The whole object is too long, and Kubernetes has no better name for it.
+            # Kubernetes reports the empty path for an object that is too large.
             yield api_errors.too_long("[]", _MAX_DATA_BYTES)
 
     def validate_update(self, new: Object, old: Object) -> Iterator[FieldError]:
@@ -92,7 +92,7 @@ def _type_errors(new: Object, data: dict[str, str]) -> Iterator[FieldError]:
             yield from _docker_errors(data, _DOCKER_KEYS[kind])
         case "kubernetes.io/basic-auth":
             if "username" not in data and "password" not in data:
-                # The two field names are as odd in Kubernetes.
+                # Kubernetes reports these two field paths as well.
                 yield api_errors.required("data[username]")
                 yield api_errors.required("data[password]")
         case "kubernetes.io/ssh-auth":

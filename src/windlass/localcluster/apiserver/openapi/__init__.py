@@ -1,1 +1,1 @@
-"""What the server says about its kinds: discovery and OpenAPI. Pure."""
+"""Discovery and OpenAPI documents, computed from the kinds without I/O."""

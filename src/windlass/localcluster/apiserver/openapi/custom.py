@@ -1,8 +1,7 @@
-"""A custom kind's schema as it is published: its definition's own, made what clients of each dialect can take.
+"""The published OpenAPI schemas of custom resources, from the schema in their definition.
 
-OpenAPI 3.0 holds all that a definition may say. Swagger 2.0 does not, and kubectl refuses a whole document over one
-part that it cannot read: what has to go goes, so that kubectl checks too little rather than too much. The server
-itself always checks against the whole schema.
+OpenAPI 3.0 supports everything that a definition can contain. Swagger 2.0 does not, and kubectl rejects a document
+with unsupported parts: those are dropped, so that kubectl validates less. The server validates the whole schema.
 """
 
 from collections.abc import Mapping
@@ -44,7 +43,7 @@ _TEXT: Schema = {"type": "string"}
 
 
 def as_swagger(published: Mapping[str, Any], object_metadata: Schema) -> Schema:
-    # kubectl refuses every field that `properties` does not name, if there are any at all.
+    # kubectl rejects every field that a non-empty `properties` does not list.
     if published.get("x-kubernetes-preserve-unknown-fields") or not published:
         return {"type": "object"}
     return _with_object_fields(_with_embedded(_swagger(published), object_metadata), object_metadata)
@@ -59,7 +58,7 @@ def _swagger(schema: Mapping[str, Any]) -> Schema:
     is_nullable = bool(schema.get("nullable"))
     keeps_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
     kept = {key: value for key, value in schema.items() if key in _SWAGGER_KEYS}
-    # What may be anything must have neither a type nor parts: kubectl would insist on them.
+    # A value of any type must have neither a type nor properties: kubectl would require them.
     if not is_nullable and not keeps_unknown:
         kept |= _parts(schema)
     elif isinstance(schema.get("additionalProperties"), bool):
@@ -83,7 +82,7 @@ def _parts(schema: Mapping[str, Any]) -> Schema:
 
 
 def _without_nullable_requirements(kept: Schema, schema: Mapping[str, Any]) -> Schema:
-    """kubectl takes a null for a field that is not there."""
+    """Drop required fields that can be null: to kubectl, null is absent."""
     properties = schema.get("properties") or {}
     required = [name for name in kept.get("required", ()) if not properties.get(name, {}).get("nullable")]
     if required:
@@ -92,7 +91,7 @@ def _without_nullable_requirements(kept: Schema, schema: Mapping[str, Any]) -> S
 
 
 def _with_embedded(schema: Mapping[str, Any], object_metadata: Schema) -> Schema:
-    """A field that holds an object of any kind has an object's fields."""
+    """Return the schema with apiVersion, kind and metadata in all embedded resources."""
     filled = dict(schema)
     for key in _SUBSCHEMAS:
         if isinstance(schema.get(key), Mapping):

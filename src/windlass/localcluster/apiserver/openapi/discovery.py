@@ -1,7 +1,4 @@
-"""What a client finds out before it asks for anything: groups, versions, resources, and what they can do.
-
-Everything follows from the table of kinds. Nothing here reads a request or knows which kinds there are.
-"""
+"""Discovery documents: groups, versions, resources and their verbs, computed from the kinds."""
 
 import base64
 import hashlib
@@ -21,8 +18,8 @@ AggregatedVersion = Literal["v2", "v2beta1"]
 KUBERNETES_VERSION: Final = "1.37.1"
 """The Kubernetes release that the conformance transcripts were recorded from, and that `/version` reports."""
 
-# Clients take a short name from the first group that has it, so the order of groups matters. This is Kubernetes' order;
-# the groups of custom resources follow by name.
+# Clients resolve a short name in the first group that has it. The order is that of Kubernetes, followed by the
+# groups of custom resources by name.
 _FIRST_GROUPS = (
     "apps",
     "autoscaling",
@@ -42,7 +39,7 @@ _AMD_AND_ARM = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64"}
 
 
 class Subresource(msgspec.Struct, frozen=True):
-    """A path below an object, and the kind that is read or written there."""
+    """A subresource, and the kind that is read or written there."""
 
     verbs: tuple[str, ...]
     group: str = ""
@@ -52,7 +49,7 @@ class Subresource(msgspec.Struct, frozen=True):
 
 _OBJECT_VERBS = ("get", "patch", "update")
 _CONNECT_VERBS = ("create", "get")
-# Those that differ from `status`. One that names no kind has the kind of its parent.
+# Subresources that differ from `status`. An empty kind is that of the parent.
 _SUBRESOURCES = {
     "scale": Subresource(_OBJECT_VERBS, "autoscaling", "v1", "Scale"),
     "log": Subresource(("get",)),
@@ -77,14 +74,14 @@ def verbs(kind: Kind) -> tuple[str, ...]:
         return _READING_VERBS
     if kind.is_custom:
         return _CUSTOM_VERBS
-    # As in Kubernetes: all the namespaces are never deleted in one request.
+    # As in Kubernetes, namespaces have no deletecollection.
     if kind.resource == "namespaces":
         return tuple(verb for verb in VERBS if verb != "deletecollection")
     return VERBS
 
 
 def core_versions(address: str) -> Document:
-    """`/api`. `address` is the server's own, host and port."""
+    """Return the document at `/api`. `address` is the server's host and port."""
     return {
         "kind": "APIVersions",
         "versions": ["v1"],
@@ -93,24 +90,24 @@ def core_versions(address: str) -> Document:
 
 
 def group_list(kinds: Sequence[Kind]) -> Document:
-    """`/apis`"""
+    """Return the document at `/apis`."""
     groups = [_group(kinds, name) for name in groups_in_order(kinds)]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
 def group(kinds: Sequence[Kind], name: str) -> Document | None:
-    """`/apis/GROUP`"""
+    """Return the document at `/apis/GROUP`."""
     if name not in groups_in_order(kinds):
         return None
     return {"kind": "APIGroup", "apiVersion": "v1"} | _group(kinds, name)
 
 
 def resources(kinds: Sequence[Kind], group: str, version: str) -> Document | None:
-    """`/api/v1` (the group is empty) and `/apis/GROUP/VERSION`"""
+    """Return the document at `/api/v1` (empty group) or `/apis/GROUP/VERSION`."""
     found = kinds_of(kinds, group, version)
     if not found:
         return None
-    # Kubernetes itself leaves the apiVersion out where the group is the core one.
+    # Kubernetes omits the apiVersion in the core group.
     head = {"kind": "APIResourceList"} | ({"apiVersion": "v1"} if group else {})
     return head | {
         "groupVersion": found[0].api_version,
@@ -119,7 +116,7 @@ def resources(kinds: Sequence[Kind], group: str, version: str) -> Document | Non
 
 
 def version() -> Document:
-    """`/version`"""
+    """Return the document at `/version`."""
     major, minor, _ = KUBERNETES_VERSION.split(".")
     machine = platform.machine()
     return {
@@ -136,7 +133,7 @@ def version() -> Document:
 
 
 def aggregated(kinds: Sequence[Kind], core: bool, version: AggregatedVersion) -> Document:
-    """`/api` (core) or `/apis` (the rest), with everything below it in the one answer."""
+    """Return the aggregated document at `/api` (core) or `/apis`."""
     names = [""] if core else groups_in_order(kinds)
     return {
         "kind": "APIGroupDiscoveryList",
@@ -147,12 +144,12 @@ def aggregated(kinds: Sequence[Kind], core: bool, version: AggregatedVersion) ->
 
 
 def aggregated_content_type(version: AggregatedVersion) -> str:
-    """Clients take the answer for an aggregated one only if it says so."""
+    """Return the content type by which clients recognize an aggregated document."""
     return f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 
 
 def aggregated_version(accept_header: str) -> AggregatedVersion | None:
-    """Which form of aggregated discovery the client likes best, or None where it would rather have the plain one."""
+    """Return the version of aggregated discovery that the client prefers, or None if it prefers the plain documents."""
     for media_type, parameters in _accepted(accept_header):
         if media_type not in ("application/json", "application/*", "*/*"):
             continue
@@ -167,14 +164,14 @@ def aggregated_version(accept_header: str) -> AggregatedVersion | None:
 
 
 def groups_in_order(kinds: Iterable[Kind]) -> list[str]:
-    """Every group but the core one."""
+    """Return all groups but the core one."""
     names = {kind.group for kind in kinds} - {""}
     first = [name for name in _FIRST_GROUPS if name in names]
     return first + sorted(names.difference(first))
 
 
 def versions_in_order(kinds: Iterable[Kind], group: str) -> list[str]:
-    """The versions of a group, the preferred one first."""
+    """Return the versions of a group, the preferred one first."""
     return sorted({kind.version for kind in kinds if kind.group == group}, key=_version_rank)
 
 
@@ -184,7 +181,7 @@ def kinds_of(kinds: Iterable[Kind], group: str, version: str) -> list[Kind]:
 
 
 def _version_rank(version: str) -> tuple[int, int, int, int, str]:
-    """v2, v1, v1beta2, v1beta1, v1alpha1, then all that is no Kubernetes version, by name."""
+    """Return a sort key: v2, v1, v1beta2, v1beta1, v1alpha1, then other names alphabetically."""
     match = _VERSION_NAME.fullmatch(version)
     if match is None:
         return (1, 0, 0, 0, version)
@@ -215,7 +212,7 @@ def _resources(kind: Kind) -> list[Document]:
 
 
 def subresources_in_order(kind: Kind) -> list[str]:
-    """Built-in kinds list them by name, custom ones their status before their scale, as Kubernetes does."""
+    """Return the subresources in the order of Kubernetes: by name, for custom resources status before scale."""
     return sorted(kind.subresources, reverse=kind.is_custom)
 
 
@@ -281,7 +278,7 @@ def _aggregated_subresource(kind: Kind, name: str) -> Document:
 
 
 def _accepted(header: str) -> Iterable[tuple[str, dict[str, str]]]:
-    """The media types of an Accept header and their parameters, the best liked first."""
+    """Return the media types of an Accept header with their parameters, in order of preference."""
     clauses = []
     for clause in header.split(","):
         media_type, *parameters = (part.strip() for part in clause.split(";"))

@@ -1,7 +1,7 @@
-"""The OpenAPI documents of the served kinds: `/openapi/v2`, one in Swagger 2.0, and `/openapi/v3`, one per version.
+"""The OpenAPI documents: `/openapi/v2` in Swagger 2.0, and `/openapi/v3` with one document per group and version.
 
-kubectl validates, explains and works out patches from them. What is in them comes from `openapi_schemas` and
-`openapi_operations`; here it is put together. Parts are shared between documents: they are to be read only.
+kubectl uses them to validate, to explain and to compute patches. Parts are shared between documents: do not modify
+them.
 """
 
 import hashlib

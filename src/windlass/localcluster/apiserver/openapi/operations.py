@@ -1,4 +1,4 @@
-"""What can be done to the kinds of a table, path by path, in a form that either dialect of OpenAPI is written from."""
+"""The operations on each path of a kind, independent of the OpenAPI dialect."""
 
 import re
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ _METHODS = {
     "deletecollection": "delete",
 }
 _SUCCESSES = {"create": (200, 201, 202), "update": (200, 201), "delete": (200, 202)}
-# The words of operation ids and of x-kubernetes-action that are not the verb itself.
+# The words in operation IDs and x-kubernetes-action that differ from the verb.
 _ID_WORDS = {"get": "read", "update": "replace", "deletecollection": "delete"}
 _ACTIONS = {"create": "post", "update": "put"}
 
@@ -81,7 +81,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     query: tuple[str, ...] = ()
     body: Body | None = None
-    # The definitions that may come back when all went well; without any it is a text.
+    # The definitions of successful responses; empty for plain text.
     responses: tuple[str, ...] = ()
     media_types: tuple[str, ...] = _ANSWERS
     successes: tuple[int, ...] = (200,)
@@ -94,12 +94,12 @@ class Path(msgspec.Struct, frozen=True):
 
     @property
     def parameters(self) -> list[str]:
-        """`{namespace}` and `{name}`, where it has them."""
+        """The parameters in the path: `namespace` and `name`."""
         return re.findall(r"{(\w+)}", self.path)
 
 
 def paths(kind: Kind) -> Iterator[Path]:
-    """Every path of a kind."""
+    """Yield all paths of a kind."""
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     first, *rest = _group_words(kind)
     tag = "".join([first, *(word.capitalize() for word in rest)]) + f"_{kind.version}"
@@ -120,7 +120,7 @@ def _operation(kind: Kind, verb: str, everywhere: bool = False) -> Operation:
     own = schemas.kind_definition_name(kind)
     responses = {
         "list": (schemas.list_definition_name(kind),),
-        # An object that has to wait for its finalizers is still there, and is the answer.
+        # The response is the object if finalizers keep it.
         "delete": (_STATUS, own),
         "deletecollection": (_STATUS, schemas.list_definition_name(kind)),
     }
@@ -181,7 +181,7 @@ def _body(kind: Kind, verb: str, definition: str) -> Body | None:
         case "create" | "update":
             return Body(definition, _BODIES)
         case "patch":
-            # Nothing says how the lists of a custom kind are merged.
+            # Custom resources have no strategic merge patch.
             return Body(schemas.PATCH, _PATCHES if kind.is_custom else (*_PATCHES, _STRATEGIC))
         case "delete" | "deletecollection":
             return Body(_DELETE_OPTIONS, _BODIES, required=False)

@@ -1,8 +1,8 @@
-"""The schemas that OpenAPI documents refer to: of the built-in types, of custom kinds, of lists and of what all share.
+"""The schemas in OpenAPI documents: built-in types, custom resources, lists and shared types.
 
-There are two dialects: Swagger 2.0 (`/openapi/v2`) and OpenAPI 3.0 (`/openapi/v3`). Only names and types of Kubernetes'
-fields are published, none of its descriptions. What the server checks a request against is not here but in `schemas`.
-The schemas returned are shared between documents: they are to be read only.
+The two dialects are Swagger 2.0 (`/openapi/v2`) and OpenAPI 3.0 (`/openapi/v3`). The schemas have the names and types
+of Kubernetes' fields, but not its descriptions. They are not used to validate requests: see `apiserver.schemas`.
+Schemas are shared between documents: do not modify them.
 """
 
 import enum
@@ -21,7 +21,7 @@ Schema = dict[str, Any]
 
 
 class Dialect(enum.StrEnum):
-    """Each is spelled as what comes before a schema's name in a reference to it."""
+    """The prefix of references in each dialect."""
 
     SWAGGER = "#/definitions/"
     OPENAPI = "#/components/schemas/"
@@ -33,7 +33,7 @@ PATCH = f"{_META}.v1.Patch"
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 
-# Which package a type is named after, by the type's name without its version. All others are of the core.
+# The Go packages of types, by type name without version. All other types are in the core package.
 _PACKAGES = {
     _META: r"Condition|DeleteOptions|LabelSelector.*|ListMeta|ManagedFieldsEntry|ObjectMeta|OwnerReference"
     r"|Preconditions|Status|StatusCause|StatusDetails",
@@ -49,7 +49,7 @@ _PACKAGES = {
 }
 _TYPE_NAME = re.compile(r"(?:[A-Z][a-z]+)?V(?P<version>[0-9]+(?:(?:alpha|beta)[0-9]+)?)(?P<name>[A-Z].*)")
 
-# Types that every API server shares and that no kind leads to.
+# Types of every API server that no kind refers to.
 _SHARED = {
     "V1ListMeta": Type(
         {
@@ -112,7 +112,7 @@ _SHARED = {
         (),
     ),
 }
-# The kinds among the shared types; those of the table of kinds say so themselves.
+# The kinds among the shared types.
 _SHARED_KINDS = {
     "V1DeleteOptions": ("", "v1", "DeleteOptions"),
     "V1Status": ("", "v1", "Status"),
@@ -123,28 +123,28 @@ _SHARED_KINDS = {
 _ALWAYS = ("V1DeleteOptions", "V1ListMeta", "V1ObjectMeta", "V1Status")
 _SUBRESOURCE_TYPES = {"scale": "V1Scale", "eviction": "V1Eviction", "binding": "V1Binding"}
 
-# What `kubectl explain` says of a built-in kind.
+# Descriptions of the built-in kinds, for `kubectl explain`.
 _DESCRIPTIONS = {
-    "CoreV1Event": "Something that happened to an object, told for people to read.",
-    "V1ClusterRole": "Rules that grant access in every namespace.",
-    "V1ClusterRoleBinding": "Who has the rules of a ClusterRole.",
-    "V1ConfigMap": "Settings that are no secret, by name.",
-    "V1CustomResourceDefinition": "A kind of object that users add to the API.",
-    "V1Deployment": "A number of like pods that are kept running and can be replaced step by step.",
-    "V1Endpoints": "The addresses behind a Service.",
-    "V1Job": "Pods that run until enough of them have succeeded.",
-    "V1Lease": "Who holds something, and until when.",
-    "V1Namespace": "A space of names for other objects.",
-    "V1Node": "A machine that pods run on.",
-    "V1PersistentVolumeClaim": "A claim to storage that outlives pods.",
+    "CoreV1Event": "A report of something that happened to an object.",
+    "V1ClusterRole": "Access rules for the whole cluster.",
+    "V1ClusterRoleBinding": "Grants a ClusterRole to users, groups or service accounts.",
+    "V1ConfigMap": "Configuration data as key-value pairs.",
+    "V1CustomResourceDefinition": "The definition of a custom resource.",
+    "V1Deployment": "Replicated pods with rolling updates.",
+    "V1Endpoints": "The addresses of the pods of a Service.",
+    "V1Job": "Pods that run to completion.",
+    "V1Lease": "A lock with an expiry time, e.g. for leader election.",
+    "V1Namespace": "A scope for the names of other objects.",
+    "V1Node": "A machine that runs pods.",
+    "V1PersistentVolumeClaim": "A request for persistent storage.",
     "V1Pod": "Containers that run together on one node.",
-    "V1ReplicaSet": "A number of like pods that are kept running.",
-    "V1Role": "Rules that grant access in one namespace.",
-    "V1RoleBinding": "Who has the rules of a role in one namespace.",
-    "V1Secret": "Data that is to be kept from others, by name.",
-    "V1Service": "One name and address for a set of pods.",
-    "V1ServiceAccount": "An identity that pods have towards the API.",
-    "V1StatefulSet": "Pods with names and storage of their own that are kept running.",
+    "V1ReplicaSet": "Replicated pods.",
+    "V1Role": "Access rules for one namespace.",
+    "V1RoleBinding": "Grants a Role or ClusterRole in one namespace.",
+    "V1Secret": "Confidential data as key-value pairs.",
+    "V1Service": "A stable name and address for a set of pods.",
+    "V1ServiceAccount": "An identity for processes in pods.",
+    "V1StatefulSet": "Replicated pods with stable names and storage.",
 }
 
 _SCALARS: dict[str, Schema] = {
@@ -160,7 +160,7 @@ _NAMED_SCALARS = {"date-time": TIME, "quantity": QUANTITY, "int-or-string": INT_
 
 
 def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:
-    """Every schema that a document about these kinds may refer to, by name."""
+    """Return all schemas that a document about these kinds can refer to, by name."""
     roots = [kind.type_name for kind in kinds if not kind.is_custom]
     below = [
         _SUBRESOURCE_TYPES[name] for kind in kinds for name in kind.subresources if name in _SUBRESOURCE_TYPES
@@ -180,17 +180,17 @@ def definitions(kinds: Sequence[Kind], dialect: Dialect) -> dict[str, Schema]:
 
 @functools.cache
 def definition_name(type_name: str) -> str:
-    """`V1Pod` is published as `io.k8s.api.core.v1.Pod`."""
+    """Return the published name of a type: `V1Pod` is `io.k8s.api.core.v1.Pod`."""
     match = _TYPE_NAME.fullmatch(type_name)
     if match is None:
-        raise ValueError(f"a name of a type of Kubernetes was expected, such as V1Pod; found {type_name!r}")
+        raise ValueError(f"not the name of a Kubernetes type such as V1Pod: {type_name!r}")
     name = match["name"]
     packages = (package for package, names in _PACKAGES.items() if re.fullmatch(names, name))
     return f"{next(packages, 'io.k8s.api.core')}.v{match['version']}.{name}"
 
 
 def kind_definition_name(kind: Kind) -> str:
-    """A custom kind is named after its group, backwards: `com.example.v1.Widget`."""
+    """Return the published name of a kind. Custom resources have their reversed group: `com.example.v1.Widget`."""
     return f"{_package(kind)}.{kind.kind}"
 
 
@@ -250,14 +250,14 @@ def _field(holds: str, dialect: Dialect, extensions: Schema) -> Schema:
     if holds in _SCALARS:
         return _SCALARS[holds] | extensions
     target = reference(_NAMED_SCALARS.get(holds) or definition_name(holds), dialect)
-    # OpenAPI 3.0 ignores what stands beside a reference.
+    # OpenAPI 3.0 ignores the siblings of a reference.
     if extensions and dialect is Dialect.OPENAPI:
         return {"allOf": [target], **extensions}
     return target | extensions
 
 
 def _merge_extensions(type_name: str, field: str) -> Schema:
-    """How kubectl is to merge a field when it works out a patch by itself: as the server does."""
+    """Return the extensions that tell kubectl how to merge a field when it computes a patch."""
     rule = strategic_merge.RULES.get(type_name, {}).get(field)
     if rule is None:
         return {}

@@ -1,6 +1,6 @@
-"""A Swagger 2.0 document as protobuf: gnostic's `openapi.v2.Document`, the only form in which older kubectls read it.
+"""A Swagger 2.0 document as protobuf (gnostic's `openapi.v2.Document`), the only format that older kubectls read.
 
-Only what our own documents use is written; a key that has no place in the message is a mistake and raises.
+Only the parts that our documents use are supported. Any other key raises ValueError.
 """
 
 import struct
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-# What clients ask for. The answer is of the latter type: clients that sent the former cannot read its @ themselves.
+# The media types that clients accept. The response has the second one: clients cannot parse the @ of the first.
 MEDIA_TYPES = (
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
@@ -25,7 +25,7 @@ def encode(document: Mapping[str, Any]) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    # Negative numbers are written as 64 bits.
+    # Negative numbers have 64 bits.
     value &= (1 << 64) - 1
     encoded = bytearray()
     while value > 0x7F:
@@ -56,7 +56,7 @@ def _double(number: int, value: float) -> bytes:
 
 
 def _any(number: int, value: Any) -> bytes:
-    """Any value is a message that holds it as YAML, and all JSON is YAML."""
+    """Encode a value of any type: a message that contains it as YAML, of which JSON is a subset."""
     return _delimited(number, _text(2, msgspec.json.encode(value).decode()))
 
 
@@ -73,12 +73,12 @@ def _each(encoder: _Encoder) -> _Encoder:
 
 
 def _named(number: int, pairs: Iterable[tuple[str, Any]], encoder: _Encoder) -> bytes:
-    """A mapping is a list of messages, each with a name and a value."""
+    """Encode a mapping as a list of messages, each with a name and a value."""
     return b"".join(_delimited(number, _text(1, name) + encoder(2, value)) for name, value in pairs)
 
 
 def _mapping(encoder: _Encoder, inner: int = 1) -> _Encoder:
-    """A mapping that is a message of its own."""
+    """Return an encoder of a mapping in a message of its own."""
     return lambda number, value: _delimited(number, _named(inner, value.items(), encoder))
 
 
@@ -94,7 +94,7 @@ def _additional_properties(number: int, value: Mapping[str, Any] | bool) -> byte
 
 
 def _parameter(number: int, value: Mapping[str, Any]) -> bytes:
-    """A parameter is wrapped once for being no reference, once per kind of parameter."""
+    """Encode a parameter, which is wrapped once as not a reference and once per kind of parameter."""
     match value["in"]:
         case "body":
             parameter = _delimited(1, _fields("BodyParameter", value))
@@ -203,5 +203,5 @@ def _fields(name: str, value: Mapping[str, Any]) -> bytes:
         elif key.startswith("x-"):
             encoded.append(_named(_EXTENSIONS[name], [(key, part)], _any))
         else:
-            raise ValueError(f"{name} of Swagger 2.0 as protobuf has no place for {key!r}")
+            raise ValueError(f"{name} in protobuf Swagger 2.0 has no field {key!r}")
     return b"".join(encoded)

@@ -1,1 +1,1 @@
-"""Objects as rows of a table. Pure."""
+"""Table rows for `kubectl get` (`pkg/printers` in Kubernetes), without I/O."""

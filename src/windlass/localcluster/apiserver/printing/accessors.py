@@ -1,4 +1,4 @@
-"""Looks into an object whose fields may be missing, and says how long ago something was as Kubernetes does. Pure."""
+"""Access to fields that may be absent, and durations as Kubernetes prints them."""
 
 import re
 from datetime import datetime, timedelta
@@ -10,11 +10,11 @@ _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d
 
 
 def human_duration(elapsed: timedelta) -> str:
-    """`5s`, `3m12s`, `2d3h`: two or three digits that count, as Kubernetes writes them everywhere."""
+    """Return a duration with two or three significant digits, as Kubernetes prints it: `5s`, `3m12s`, `2d3h`."""
     seconds = int(elapsed.total_seconds())
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     years = days // 365
-    # A clock that is a little behind is no error.
+    # A slightly slow clock is not an error.
     if seconds < -1:
         return "<invalid>"
     if seconds < 120:
@@ -39,7 +39,7 @@ def _two_parts(large: int, unit: str, small: int, small_unit: str) -> str:
 
 
 def parse_time(text: str) -> datetime | None:
-    """From `2006-01-02T15:04:05Z`, also with an offset or parts of a second; None for anything else."""
+    """Parse an RFC 3339 timestamp, or return None."""
     try:
         return datetime.fromisoformat(text) if _TIMESTAMP.fullmatch(text) else None
     except ValueError:
@@ -47,7 +47,7 @@ def parse_time(text: str) -> datetime | None:
 
 
 def age(timestamp: str | None, now: datetime) -> str:
-    """How long ago that was."""
+    """Return the time since a timestamp."""
     if not timestamp:
         return "<unknown>"
     then = parse_time(timestamp)
@@ -64,7 +64,7 @@ def name_of(obj: Object) -> str:
 
 
 def at(obj: Any, *path: str) -> Any:
-    """What lies below an object on a path, or None where the path ends early."""
+    """Return the value at a path, or None."""
     for key in path:
         obj = obj.get(key) if obj else None
     return obj
@@ -83,6 +83,6 @@ def number(obj: Object, *path: str) -> int:
 
 
 def condition(obj: Object, wanted: str) -> str:
-    """True, False or Unknown, or nothing where there is no such condition."""
+    """Return the status of a condition, or "" if there is none."""
     conditions = entries(obj, "status", "conditions")
     return next((each.get("status", "") for each in conditions if each.get("type") == wanted), "")

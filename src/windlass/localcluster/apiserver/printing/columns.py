@@ -155,7 +155,7 @@ def _event(event: Object, now: datetime) -> list[Any]:
     series, involved = accessors.at(event, "series"), event.get("involvedObject") or {}
     first = accessors.age(event.get("firstTimestamp") or event.get("eventTime"), now)
     last = accessors.age(event["lastTimestamp"], now) if event.get("lastTimestamp") else first
-    # The event before a series began is not counted in it.
+    # A series does not count the event before it.
     count = accessors.number(series, "count") + 1 if series else accessors.number(event, "count") or 1
     return [
         accessors.age(series.get("lastObservedTime"), now) if series else last,

@@ -1,8 +1,7 @@
-"""The JSONPath of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`, `['a\\.b'][0]`.
+"""JSONPaths of printer columns: `.spec.replicas`, `.status.conditions[?(@.type=="Ready")].status`, `['a\\.b'][0]`.
 
-It is the dialect of Kubernetes' own clients without what a column has no use for: no unions, no `..`, no `range`.
-A path is parsed once; what it finds is a list, and anything that does not fit (an index into a mapping, a comparison of
-2 with 2.5) finds nothing. How a value is printed is not decided here.
+The dialect of Kubernetes' clients without unions, `..` and `range`. A path is parsed once and returns a list. A type
+mismatch (an index into a mapping, a comparison of 2 with 2.5) returns an empty list.
 """
 
 import operator
@@ -36,7 +35,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class _MismatchError(Exception):
-    """The object is not of the form that the path expects."""
+    """The value does not have the type that the path expects."""
 
 
 class _Field(msgspec.Struct, frozen=True):
@@ -56,7 +55,7 @@ class _Every(msgspec.Struct, frozen=True):
 
 
 class _Elements(msgspec.Struct, frozen=True):
-    """`[2]`, `[-1]`, `[1:3]` or `[*]`: `index` is None for all but the first two."""
+    """`[2]`, `[-1]`, `[1:3]` or `[*]`. `index` is set in the first two only."""
 
     index: int | None
     start: int | None = None
@@ -77,7 +76,7 @@ class _Elements(msgspec.Struct, frozen=True):
 
 
 class _Filter(msgspec.Struct, frozen=True):
-    """`[?(@.left == right)]`; without an operator: the elements that have `left` at all."""
+    """`[?(@.left == right)]`, or without an operator the elements that have `left`."""
 
     left: "Path"
     operator: str = ""
@@ -103,12 +102,10 @@ class _Filter(msgspec.Struct, frozen=True):
 
 
 class Path(msgspec.Struct, frozen=True):
-    """A parsed path."""
-
     steps: tuple[_Field | _Every | _Elements | _Filter, ...]
 
     def find(self, value: Any) -> list[Any]:
-        """All that the path leads to, in order."""
+        """Return all values at the path, in order."""
         try:
             return self.walk(value)
         except _MismatchError:
@@ -122,14 +119,14 @@ class Path(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Path:
-    """Raises ValueError for what is no path of this dialect."""
+    """Parse a path, or raise ValueError."""
     steps: list[_Field | _Every | _Elements | _Filter] = []
     position = 1 if text[:1] in ("$", "@") else 0
     while position < len(text):
         match = _STEP.match(text, position)
         is_lonely_dot = match is not None and match[0] == "." and text != "."
         if match is None or is_lonely_dot:
-            raise ValueError(f"cannot read {text[position:]!r} in the JSONPath {text!r}")
+            raise ValueError(f"cannot parse {text[position:]!r} in the JSONPath {text!r}")
         steps.extend(_steps(match))
         position = match.end()
     return Path(tuple(steps))
@@ -141,7 +138,7 @@ def _steps(match: re.Match[str]) -> tuple[_Field | _Every | _Elements | _Filter,
         case "field":
             return (_Every() if text == "*" else _Field(text.replace("\\", "")),)
         case "key":
-            # Kubernetes reads ['a.b'] as .a.b: there, too, a dot in a name has to be escaped.
+            # Kubernetes reads ['a.b'] as .a.b, so a dot in a name has to be escaped here too.
             return parse(f".{text}").steps
         case "every":
             return (_Elements(None),)
@@ -175,7 +172,7 @@ def _operand(text: str) -> Path | str | int | float | bool:
 
 
 def _comparable_type(value: Any) -> str:
-    """Only values of one sort can be compared: in Kubernetes' dialect not even 2 with 2.5."""
+    """Return the type of a scalar. Values of different types are not comparable, not even 2 and 2.5."""
     if isinstance(value, (bool, int, float, str)):
         return type(value).__name__
     raise _MismatchError

@@ -1,4 +1,4 @@
-"""Cells of `kubectl get pods`: ready containers, status in one word, restarts. Pure."""
+"""The columns of `kubectl get pods` (`printPod` in Kubernetes)."""
 
 from datetime import datetime
 from typing import Any
@@ -13,10 +13,10 @@ _ENDED = ("Succeeded", "Failed")
 
 class _Initialization(msgspec.Struct, frozen=True):
     seen: list[Object]
-    """Statuses of the init containers that have started, up to the one that is not done."""
+    """Statuses of the init containers up to the one that has not completed."""
     ready_sidecars: int
     reason: str
-    """Shown instead of the pod's own status; empty once all init containers are done."""
+    """Shown instead of the pod's own status; empty once all init containers have completed."""
 
 
 def cells(pod: Object, now: datetime) -> list[Any]:
@@ -43,7 +43,7 @@ def cells(pod: Object, now: datetime) -> list[Any]:
 
 
 def _sidecars(pod: Object) -> frozenset[str]:
-    """Return the names of the init containers that keep running beside the containers."""
+    """Return the names of the sidecars: init containers that keep running."""
     declared = accessors.entries(pod, "spec", "initContainers")
     return frozenset(one.get("name", "") for one in declared if one.get("restartPolicy") == "Always")
 
@@ -73,7 +73,7 @@ def _init_reason(pod: Object, index: int, status: Object) -> str:
 
 
 def _restarts(statuses: list[Object], now: datetime) -> str:
-    """Return the number of restarts, and how long ago the last one was: `3 (5m ago)`."""
+    """Return the number of restarts and the time since the last one: `3 (5m ago)`."""
     count = sum(accessors.number(status, "restartCount") for status in statuses)
     ends = [
         accessors.parse_time(accessors.text(status, "lastState", "terminated", "finishedAt"))
@@ -92,14 +92,14 @@ def _status(pod: Object, init_reason: str, containers: list[Object]) -> str:
             return "Terminating"
     if _is_gated(pod):
         own_reason = "SchedulingGated"
-    # The first container with a reason speaks for the pod.
+    # The first container with a reason determines the status.
     reasons = [reason for status in containers if (reason := _container_reason(status))]
     reason = reasons[0] if reasons else init_reason or own_reason or phase
     return _completed_status(pod, containers) if reason == "Completed" else reason
 
 
 def _completed_status(pod: Object, containers: list[Object]) -> str:
-    """Return the status of a pod of which one container has completed: others may run, or may have failed."""
+    """Return the status of a pod with a completed container. Others may be running or may have failed."""
     is_running = any(_is_ready(status) for status in containers)
     if is_running and accessors.condition(pod, "Ready") == "True":
         return "Running"
@@ -120,7 +120,7 @@ def _is_gated(pod: Object) -> bool:
 
 
 def _container_reason(status: Object) -> str:
-    """Why it does not run, or nothing."""
+    """Return why a container is not running, or ""."""
     waiting = accessors.text(status, "state", "waiting", "reason")
     terminated = accessors.at(status, "state", "terminated")
     if waiting or terminated is None:

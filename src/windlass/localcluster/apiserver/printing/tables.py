@@ -1,6 +1,6 @@
-"""Objects in the form that a client asked for in its Accept header: rows of a table, or their metadata alone. Pure.
+"""Content negotiation, and objects as tables or as metadata only.
 
-Which columns a built-in kind has is in `columns`; a custom kind's are in its definition, as JSONPaths.
+`columns` has the columns of built-in kinds. Those of custom resources are JSONPaths in their definition.
 """
 
 import functools
@@ -31,14 +31,14 @@ _ENDED = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod
 
 
 class TableRequest(msgspec.Struct, frozen=True):
-    """The form that is wanted instead of the object itself: `kind` is TABLE, PARTIAL or PARTIAL_LIST."""
+    """A requested format other than the object itself. `kind` is TABLE, PARTIAL or PARTIAL_LIST."""
 
     kind: str
     version: str = "v1"
 
 
 class _Clause(msgspec.Struct, frozen=True):
-    """One of the alternatives of an Accept header."""
+    """An alternative in an Accept header."""
 
     media_type: str
     quality: float
@@ -49,7 +49,7 @@ class _Clause(msgspec.Struct, frozen=True):
         return self.media_type.count("*")
 
     def media_types(self) -> list[str]:
-        """Those of ours that it allows."""
+        """Return the supported media types that this one includes."""
         if self.media_type == "*/*":
             return list(_MEDIA_TYPES)
         if self.media_type.endswith("/*"):
@@ -57,7 +57,7 @@ class _Clause(msgspec.Struct, frozen=True):
         return [each for each in _MEDIA_TYPES if each == self.media_type]
 
     def request(self) -> TableRequest | None:
-        """Raises ValueError for a form that there is not."""
+        """Return the requested format, or raise ValueError if it is not supported."""
         if not self.parameters.keys() & {"as", "g", "v"}:
             return None
         kind, version = self.parameters.get("as", ""), self.parameters.get("v", "")
@@ -69,12 +69,12 @@ class _Clause(msgspec.Struct, frozen=True):
 
 
 def table_request(accept: str) -> TableRequest | None:
-    """The form that an Accept header asks for first among those that there are; None: the object itself."""
+    """Return the preferred supported format in an Accept header; None is the object itself."""
     return _negotiated(accept)[1]
 
 
 def media_type(accept: str) -> str:
-    """How the answer is to be written: as JSON or as YAML."""
+    """Return the media type of the response: JSON or YAML."""
     return _negotiated(accept)[0]
 
 
@@ -108,7 +108,7 @@ def _clause(part: str) -> _Clause:
 
 
 def check_watch_format(request: TableRequest, include: str) -> None:
-    """Refuse, before a watch begins, a form in which its events could not be shown."""
+    """Reject a format that watch events cannot have."""
     if request.kind == TABLE:
         _check_include(include)
     elif request.kind == PARTIAL_LIST:
@@ -133,7 +133,7 @@ def convert_object(
     with_columns: bool = True,
     now: datetime,
 ) -> Object:
-    """One object, or that of a watch event, in the form that was asked for."""
+    """Return an object or the object of a watch event in the requested format."""
     if request.kind == TABLE:
         metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
         return table(
@@ -160,7 +160,7 @@ def convert_list(
     include: str = "",
     now: datetime,
 ) -> Object:
-    """A list in the form that was asked for."""
+    """Return a list in the requested format."""
     if request.kind == TABLE:
         return table(
             kind, objects, include=include, version=request.version, list_metadata=list_metadata, now=now
@@ -194,9 +194,9 @@ def table(
     with_columns: bool = True,
     now: datetime,
 ) -> Object:
-    """`include` says what a row carries beside its cells: Metadata (as when nothing is said), Object or None.
+    """Return a table. `include` is what a row has besides its cells: Metadata (default), Object or None.
 
-    Each event of a watch is a table of one row; only the first says what the columns are.
+    Each event of a watch is a table with one row. Only the first has column definitions.
     """
     _check_include(include)
     printer = _printer(kind)
@@ -245,7 +245,7 @@ def _reader(column: Column) -> Callable[[Object, datetime], Any]:
     try:
         path = jsonpath.parse(column.path)
     except ValueError:
-        # The definition was let in with it: its column stays empty, as it does in Kubernetes.
+        # Kubernetes accepts definitions with an invalid path, and shows an empty column.
         path = None
 
     def read(obj: Object, now: datetime) -> Any:
@@ -256,7 +256,7 @@ def _reader(column: Column) -> Callable[[Object, datetime], Any]:
 
 
 def _cell(type_name: str, value: Any, now: datetime) -> Any:
-    """None stands for a value that is not of the column's type."""
+    """Return the cell, or None if the value does not have the type of the column."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     match type_name:
         case "string":
@@ -273,7 +273,7 @@ def _cell(type_name: str, value: Any, now: datetime) -> Any:
 
 
 def _text(value: Any) -> str:
-    """As Go's `fmt.Print` writes it, mappings and lists as its JSON encoder does."""
+    """Return a value as Go's `fmt.Print` writes it, mappings and lists as JSON."""
     match value:
         case str():
             return value

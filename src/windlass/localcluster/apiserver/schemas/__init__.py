@@ -1,1 +1,1 @@
-"""What an object looks like: types of built-in kinds, schemas of custom ones, defaults. Pure."""
+"""Schemas: pruning, defaulting and validation. `typed` is for built-in kinds, `structural` for custom resources."""

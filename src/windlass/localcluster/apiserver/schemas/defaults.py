@@ -1,15 +1,14 @@
-"""The constant defaults of Kubernetes' own types, by the type's name in `kubernetes_types`.
+"""Constant defaults of the built-in types, by their name in `windlass.k8s.types`.
 
-They stand wherever an object of that type leaves the field out, as a current Kubernetes has it. What depends on other
-fields is not here: each kind fills that in itself.
+Defaults that depend on other fields are in the strategies (`Strategy.default`).
 """
 
 from typing import Any
 
 _READABLE = {"defaultMode": 0o644}
-# What Go holds by value is always there: what is inside gets its own defaults.
+# Go structs that are not pointers: always present, with the defaults of their fields.
 _SPEC: dict[str, Any] = {"spec": {}}
-# Kubernetes writes these times as null where they are not set.
+# Kubernetes writes these times as null when they are not set.
 _PROBED: dict[str, Any] = {"lastProbeTime": None, "lastTransitionTime": None}
 _CHANGED: dict[str, Any] = {"lastTransitionTime": None}
 

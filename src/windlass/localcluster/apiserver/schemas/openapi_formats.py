@@ -1,6 +1,6 @@
-"""The `format`s of strings that Kubernetes checks in custom resources; a format that is not here means nothing to it.
+"""The string formats that Kubernetes validates in custom resources. It ignores all others.
 
-Each is as lenient or as strict as the server's own check, which is not always what the format's name promises.
+Each check is as lenient or strict as that of kube-apiserver, which may differ from the specification of the format.
 """
 
 import base64
@@ -14,7 +14,7 @@ from urllib import parse
 
 from windlass.localcluster.apiserver.schemas import scalar_types
 
-# Of a name whose letters are written as `a`, its digits as `1` and its symbols as `+`.
+# Matches names with letters replaced by `a`, digits by `1` and symbols by `+`.
 _HOSTNAME = re.compile(r"[a1+](?:-?[a1+]{0,62})?|(?:[a1+](?:[-a1+]{0,61}[a1+])?\.)+a{2,63}")
 _MAC = re.compile(
     r"[0-9a-fA-F]{2}([:-])(?:[0-9a-fA-F]{2}\1){4,18}[0-9a-fA-F]{2}|(?:[0-9a-fA-F]{4}\.){2,9}[0-9a-fA-F]{4}"
@@ -34,7 +34,7 @@ _RGB_PART = r"\s*(?:0|[1-9][0-9]?|1[0-9]{2}|2[0-4][0-9]|25[0-5])\s*"
 
 
 def check_of(name: str) -> Callable[[str], bool] | None:
-    """Whether a string is of a format; None when nobody looks at the format."""
+    """Return the check of a format, or None if Kubernetes ignores the format."""
     return _FORMATS.get(name.replace("-", ""))
 
 
@@ -60,7 +60,7 @@ def _is_date(text: str) -> bool:
 
 
 def _is_uri(text: str) -> bool:
-    """What may stand in a request line: an absolute path, or something with a scheme."""
+    """Check for an absolute path or a URI with a scheme."""
     if any(character <= " " or character == "\x7f" for character in text):
         return False
     return text.startswith("/") or bool(_accepts(parse.urlsplit)(text) and parse.urlsplit(text).scheme)
@@ -136,7 +136,6 @@ _FORMATS: dict[str, Callable[[str], bool]] = {
     "cidr": _is_cidr,
     "creditcard": _is_credit_card,
     "date": _is_date,
-    # The same few times stand in many places of one object.
     "datetime": scalar_types.is_date_time,
     "duration": _is_duration,
     "email": _is_email,

@@ -1,6 +1,6 @@
-"""The scalars of Kubernetes' own types, and in which words its decoder refuses what is none of them.
+"""The scalar types of built-in kinds, and the decoding errors of kube-apiserver for other values.
 
-The words are those of Go's JSON decoder and of the types that read themselves (times, quantities, bytes).
+The messages are those of Go's JSON decoder and of types with their own decoder (times, quantities, bytes).
 """
 
 import base64
@@ -36,10 +36,10 @@ _FIELDS_OF_64_BITS = frozenset(
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    """What may stand in a field: JSON of certain types that fits in there, and has no other problem.
+    """The JSON types and values that a scalar field accepts.
 
-    `zero` is what an element of a list or a map is when it is null. What reads itself is refused without the name of
-    its field, as Go has it; so is every problem.
+    `zero` replaces null in a list or a map. As in Go, errors of a type with its own decoder, and `problem`, do not
+    name the field.
     """
 
     go_type: str
@@ -59,12 +59,12 @@ def is_date_time(text: str) -> bool:
 
 
 def go_integer(field: str) -> str:
-    """How wide an integer is in Go: the types do not tell, and it is only said in messages."""
+    """Return the Go type of an integer field, which only error messages show."""
     return "int64" if field in _FIELDS_OF_64_BITS else "int32"
 
 
 def json_type(value: object) -> str:
-    """What Go's decoder calls a JSON value."""
+    """Return the name of a JSON type in Go's decoder."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):

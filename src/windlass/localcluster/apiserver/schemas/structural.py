@@ -1,10 +1,10 @@
-"""The schemas of custom resources: the structural OpenAPI schemas of apiextensions.k8s.io/v1, compiled.
+"""Compiled schemas of custom resources: the structural OpenAPI schemas of apiextensions.k8s.io/v1.
 
-A schema becomes three functions, for pruning, defaulting and validation. What has nothing to do below some field is no
-function at all, so that a subtree that keeps unknown fields costs nothing. Validation is in `structural_checks`.
+A schema is compiled to functions that prune, default and validate (`structural_checks`). A part of a schema without
+effect compiles to None, so that preserved subtrees cost nothing.
 
-`x-kubernetes-validations` (CEL rules) are not evaluated: an object that breaks one is accepted here, as it was by every
-Kubernetes before 1.25.
+`x-kubernetes-validations` (CEL rules) are not evaluated: objects that violate one are accepted, as by Kubernetes before
+1.25.
 """
 
 import copy
@@ -16,7 +16,7 @@ from windlass.localcluster.apiserver.schemas import structural_checks, typed
 from windlass.localcluster.apiserver.schemas.schema import Schema
 
 JsonSchema = dict[str, Any]
-# Drops, and tells the paths of what it dropped from there on: `.name`, `[0].name`.
+# Removes fields and returns their paths relative to the value: `.name`, `[0].name`.
 _Prune = Callable[[Any], list[str]]
 _Fill = Callable[[Any], None]
 
@@ -27,26 +27,26 @@ _METADATA = typed.compile_type("V1ObjectMeta", {})
 
 
 def compile_schema(openapi: JsonSchema) -> Schema:
-    """The schema of one version of a custom resource, from its openAPIV3Schema (which is taken to be structural)."""
+    """Compile the openAPIV3Schema of one version of a custom resource, which must be structural."""
     return _StructuralSchema(openapi)
 
 
 class _StructuralSchema:
-    """Leaves the object's own metadata to the generic path, and only holds it against what the schema says of it."""
+    """Validates metadata against the schema, but does not prune or default it."""
 
     def __init__(self, openapi: JsonSchema) -> None:
         self._validate = structural_checks.compile_validation(openapi)
         properties = {
             key: value for key, value in openapi.get("properties", {}).items() if key not in _IDENTITY
         }
-        # The identity of an object is not said by its schema, and never pruned.
+        # apiVersion, kind and metadata are never pruned.
         known: JsonSchema = {key: {_PRESERVES: True} for key in _IDENTITY}
         body = {**openapi, "properties": {**properties, **known}}
         self._prune = _compile_prune(body)
         self._fill = _compile_fill(body)
 
     def prune(self, obj: dict[str, Any]) -> list[str]:
-        """Also drops, without telling, the nulls of fields that may not be null and have no default."""
+        """Remove unknown fields. Also remove, unreported, nulls in fields that are not nullable and have no default."""
         return [path[1:] for path in self._prune(obj)] if self._prune else []
 
     def default(self, obj: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ class _StructuralSchema:
 
 
 def _compile_prune(schema: JsonSchema, *, is_kept: bool = False) -> _Prune | None:
-    """`is_kept`: these are the items of a list whose unknown fields are kept, and so are theirs."""
+    """Compile a pruning function. `is_kept` is set for the items of a list that preserves unknown fields."""
     keeps = is_kept or bool(schema.get(_PRESERVES))
     if schema.get("type") == "array" or "items" in schema:
         prune_item = _compile_prune(schema.get("items") or {}, is_kept=keeps)
@@ -98,10 +98,10 @@ def _prune_object(schema: JsonSchema, keeps: bool) -> _Prune | None:
 
 
 def _compile_prune_others(additional: Any, keeps: bool, known: frozenset[str]) -> _Prune | None:
-    """What becomes of the fields that a schema does not name."""
+    """Compile what prunes the fields that `properties` does not list."""
     if additional is None:
         return None if keeps else lambda obj: _drop_unknown(obj, known)
-    # A flag keeps every key, and nothing of what mappings hold below it.
+    # `additionalProperties: true` keeps every key, but prunes mappings below them.
     prune_value = _compile_prune(additional) if isinstance(additional, dict) else _prune_all
     if prune_value is None:
         return None
@@ -132,7 +132,7 @@ def _prune_list(prune_item: _Prune) -> _Prune:
 
 
 def _prune_all(value: Any) -> list[str]:
-    """What becomes of a value of which its schema says nothing."""
+    """Remove everything below a value without a schema."""
     dropped: list[str] = []
     if type(value) is dict:
         dropped = [f".{key}" for key in value]
@@ -184,7 +184,7 @@ def _fill_object(properties: dict[str, JsonSchema]) -> _Fill | None:
 
 
 def _fill_elements(schema: JsonSchema, container: type[Any]) -> _Fill | None:
-    """Return what fills the values of a map or the items of a list."""
+    """Compile what defaults the values of a map or the items of a list."""
     fill_element = _compile_fill(schema)
     null_replacement = None if schema.get("nullable") else schema.get("default")
     if fill_element is None and null_replacement is None:

@@ -1,6 +1,6 @@
-"""Holds a custom resource against its schema: types, ranges, patterns, required fields.
+"""Validation of custom resources against their schema: types, ranges, patterns and required fields.
 
-The messages are those of Kubernetes. `structural_extensions` says what a check is.
+The messages are those of Kubernetes. `structural_extensions` defines `Check` and `Problem`.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from windlass.k8s.api_errors import FieldError
 from windlass.localcluster.apiserver.schemas import openapi_formats, structural_extensions
 from windlass.localcluster.apiserver.schemas.structural_extensions import Check, JsonSchema, Problem, identity
 
-# A check for each type that a value may have in Python; none where every value of that type will do.
+# A check for each Python type of a value; None if every value of the type is valid.
 _Compiled = dict[type, Check | None]
 
 _NULL = frozenset({type(None)})
@@ -44,7 +44,7 @@ _EPSILON = 1e-9
 
 
 def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[FieldError]]:
-    """Every error of a whole object."""
+    """Compile a function that returns all errors of an object."""
     checks = [_check_of(_compile(openapi)), *structural_extensions.compile_checks(openapi)]
 
     def validate(obj: Any) -> list[FieldError]:
@@ -55,7 +55,7 @@ def compile_validation(openapi: JsonSchema) -> Callable[[Any], list[FieldError]]
 
 
 def _compile(schema: JsonSchema) -> _Compiled:
-    """All that a schema says of a value, in the order in which Kubernetes tells it."""
+    """Compile the checks of a schema, in the order in which Kubernetes reports errors."""
     accepted = _accepted_types(schema)
     parts = [
         (_ANY - accepted, _wrong_type(schema)),
@@ -114,7 +114,7 @@ def _forbidden(key: str) -> Problem:
 
 
 def _without_field(text: str) -> Problem:
-    """A problem that Kubernetes tells without a field."""
+    """Return a problem that Kubernetes reports without a field."""
     return "", lambda path: api_errors.invalid_value("<nil>", "", text.format(path=path))
 
 
@@ -139,7 +139,7 @@ def _wrong_type(schema: JsonSchema) -> Check:
             return []
         problems = [_of_wrong_type(_JSON_TYPES[type(value)], names)]
         if names == "integer" and type(value) is float:
-            # Kubernetes checks the range of every number too, and finds once more that it is not whole.
+            # Kubernetes checks the range of every number as well, and reports again that it is not an integer.
             problems.append(
                 _without_field("Checked value must be of type integer (default format) in {path}")
             )
@@ -255,7 +255,7 @@ def _number_check(schema: JsonSchema) -> Check | None:
 
     def check(value: Any) -> list[Problem]:
         problems: list[Problem] = []
-        # Kubernetes holds an integer against the limit without its fraction, and a float against it as a float.
+        # Kubernetes truncates the limit for an integer, and compares a float with the limit as a float.
         same = int if type(value) is int else float
         if factor and not _is_multiple(value, same(factor)):
             problems += _in_body(value, f"should be a multiple of {_written(same(factor))}")
@@ -276,7 +276,7 @@ def _is_multiple(value: float, factor: float) -> bool:
 
 
 def _written(number: float) -> str:
-    """A limit as Go writes it: a float is as short as it can be."""
+    """Return a limit as Go writes it, a float with the fewest digits."""
     shortest = Decimal(repr(number)).normalize()
     if isinstance(number, int) or -4 <= shortest.adjusted() < 6:
         return f"{shortest:f}"

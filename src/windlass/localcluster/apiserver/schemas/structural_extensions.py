@@ -1,7 +1,7 @@
-"""What Kubernetes' own extensions of OpenAPI ask of a custom resource: lists that are sets or maps, embedded objects.
+"""Validation of the `x-kubernetes` extensions: lists that are sets or maps, and embedded resources.
 
-A check looks at a value and tells its problems, each with the path from that value on (`.name`, `[0].name`) and with
-what makes a error of it once the whole path is known. What accepts every value is no check at all.
+A check returns the problems of a value, each with its path relative to the value (`.name`, `[0].name`) and a function
+that returns the field error for an absolute path. A schema that accepts every value has no check.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,13 +18,13 @@ Check = Callable[[Any], list[Problem]]
 
 
 def compile_checks(openapi: JsonSchema) -> list[Check]:
-    """The checks of a whole object, in the order in which Kubernetes tells their errors."""
+    """Return the checks of an object, in the order in which Kubernetes reports their errors."""
     checks = (_everywhere(openapi, _embedded_check), _everywhere(openapi, _list_check))
     return [check for check in checks if check is not None]
 
 
 def identity(value: Any) -> object:
-    """Equal for equal JSON values, and hashable; Python takes `true` for 1."""
+    """Return a hashable value that is equal for equal JSON values, unlike Python's True and 1."""
     if type(value) is str:
         return value
     if isinstance(value, (dict, list)):
@@ -33,7 +33,7 @@ def identity(value: Any) -> object:
 
 
 def _everywhere(schema: JsonSchema, check_of: Callable[[JsonSchema], Check | None]) -> Check | None:
-    """One kind of check, of a value and of everything in it."""
+    """Return a check of a value and of everything below it."""
     here = check_of(schema)
     items = _everywhere(schema["items"], check_of) if schema.get("items") else None
     below = {key: _everywhere(value, check_of) for key, value in (schema.get("properties") or {}).items()}
@@ -119,7 +119,7 @@ def _map_problems(items: list[Any], keys: list[str]) -> list[Problem]:
 
 
 def _duplicates(values: Iterable[Any]) -> list[Problem]:
-    """The first repetition of each value that there is more than once."""
+    """Return a problem for the first repetition of each value."""
     seen: dict[object, int] = {}
     problems: list[Problem] = []
     for index, value in enumerate(values):

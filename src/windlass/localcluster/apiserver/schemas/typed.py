@@ -1,7 +1,7 @@
-"""The schemas of Kubernetes' own kinds, compiled from its types (`windlass.k8s.types`).
+"""Schemas of the built-in kinds, compiled from the types in `windlass.k8s.types`.
 
-What holds for one kind alone, and every rule beyond shape, is in that kind's own file. A type is compiled when the
-first object of it comes by: types refer to themselves, and most objects never meet most types.
+Rules of a single kind are in its strategy. A type is compiled when the first object of it is decoded, since types are
+recursive and most are never used.
 """
 
 import copy
@@ -20,28 +20,28 @@ from windlass.localcluster.apiserver.schemas.schema import Schema
 Defaults = Mapping[str, Mapping[str, Any]]
 Object = dict[str, Any]
 
-# A schema inside a schema may be something else too (a flag, a list): the types say `any` there.
+# These fields can also be a boolean or a list, so the types call them `any`.
 _REFINED = {("V1JSONSchemaProps", field): "?V1JSONSchemaProps" for field in ("items", "additionalProperties")}
-# Required by the published types, and yet nothing may be in it: Go does not tell an empty string from an absent one.
+# Required by the published types, but may be empty: Go does not distinguish empty and absent strings.
 _MAY_BE_EMPTY = frozenset({("V1HTTPHeader", "value"), ("V1Sysctl", "value")})
-# The generic path looks at the one; in the other, a field that the cluster left out is a zero.
+# Metadata is validated elsewhere, and absent fields of a status are zero.
 _NOT_VALIDATED_AT_THE_ROOT = ("metadata", "status")
 _NAME = re.compile(r"(?:[A-Z][a-z]+)?V([0-9]+(?:(?:alpha|beta)[0-9]+)?)(.+)")
 
 
 def compile_type(type_name: str, defaults: Defaults) -> "TypedSchema":
-    """The schema of one of Kubernetes' types; `defaults` are what each type's absent fields are filled with."""
+    """Return the schema of a type. `defaults` are the constant defaults of each type."""
     return TypedSchema(_TypeCache(defaults).struct(type_name))
 
 
 class TypedSchema(Schema):
-    """A kind with Go's types behind it: what is of a wrong type cannot even be decoded."""
+    """A schema with Go types: a value of a wrong type cannot be decoded."""
 
     def __init__(self, root: "_Struct") -> None:
         self._root = root
 
     def check_types(self, obj: Object, kind: str, version: str) -> None:
-        """Refuse what cannot be decoded; the object may have been pruned before or not."""
+        """Reject an object that Go cannot decode, pruned or not."""
         try:
             self._root.check(obj)
         except _TypeMismatchError as refused:
@@ -49,14 +49,14 @@ class TypedSchema(Schema):
             raise api_errors.bad_request(message) from None
 
     def prune(self, obj: Object) -> list[str]:
-        """Also drops, without telling, what Go would not write again: nulls, and empty lists and maps."""
+        """Remove unknown fields, and without reporting them what Go omits: nulls, empty lists and empty maps."""
         return [path[1:] for path in self._root.prune(obj)]
 
     def default(self, obj: Object) -> None:
         self._root.fill(obj)
 
     def validate(self, obj: Object) -> list[FieldError]:
-        """What is required and not there; a wrong type was refused before."""
+        """Return errors for missing required fields. Types have been checked before."""
         looked_at = {key: value for key, value in obj.items() if key not in _NOT_VALIDATED_AT_THE_ROOT}
         missing = self._root.missing(looked_at)
         return [
@@ -65,7 +65,7 @@ class TypedSchema(Schema):
 
 
 class _TypeMismatchError(Exception):
-    """A value of a wrong type. Each type that it is inside of adds its field to the path."""
+    """A value of a wrong type. Each enclosing type adds its field to the path."""
 
     def __init__(self, found: str, go_type: str) -> None:
         super().__init__(found, go_type)
@@ -83,7 +83,7 @@ class _TypeMismatchError(Exception):
 
 
 class _Node(Protocol):
-    """What a field holds. Paths are told from there on: `.name`, `[0].name`."""
+    """The type of a field. Paths are relative to it: `.name`, `[0].name`."""
 
     go_type: str
     zero: Any
@@ -95,7 +95,7 @@ class _Node(Protocol):
 
 
 class _TypeCache:
-    """Every type, once."""
+    """All compiled types, by name."""
 
     def __init__(self, defaults: Defaults) -> None:
         self.defaults = defaults
@@ -119,7 +119,7 @@ class _TypeCache:
 
 
 class _Leaf:
-    """A scalar, or what nobody looks into."""
+    """A scalar, or a value that is not validated further."""
 
     def __init__(self, scalar: Scalar, field: str) -> None:
         is_integer = scalar is scalar_types.SCALARS["integer"]
@@ -205,7 +205,7 @@ class _Collection:
 
 
 class _StructOrAny:
-    """A type where it is a mapping, and anything else as it is."""
+    """A struct, or another value that is not validated further."""
 
     def __init__(self, struct: "_Struct") -> None:
         self.go_type = struct.go_type
@@ -259,7 +259,7 @@ class _Struct:
 
     @functools.cached_property
     def _required(self) -> tuple[str, ...]:
-        # An absent flag is a false one.
+        # An absent boolean is false.
         may_be_left_out = {
             field
             for field in self._type.required
@@ -269,7 +269,7 @@ class _Struct:
 
     @functools.cached_property
     def _constants(self) -> tuple[tuple[str, Any, bool], ...]:
-        """Each with whether it may be changed by whoever has it, and so has to be copied."""
+        """Default values, each with whether it is mutable and has to be copied."""
         constants = self._library.defaults.get(self._name, {})
         return tuple((field, value, isinstance(value, (dict, list))) for field, value in constants.items())
 
@@ -316,7 +316,7 @@ class _Struct:
     def missing(self, value: Any) -> list[str]:
         nested, paths = self._nested, []
         for field in self._required:
-            # Go does not tell what is empty from what is absent.
+            # Go does not distinguish empty and absent values.
             if value.get(field) in (None, "", []):
                 below = nested[field].missing({}) if isinstance(nested.get(field), _Struct) else []
                 paths += [f".{field}{path}" for path in below or [""]]

@@ -1,7 +1,7 @@
-"""Logs, exec, attach and port-forward of pods: the server's side of them, over whatever runs the pods.
+"""Logs, exec, attach and port-forward (the streaming proxy of kube-apiserver and kubelet).
 
-What runs the pods is a `PodRuntime`; nothing here starts a process. What a request means is in `stream_requests`, what
-goes over a WebSocket in `stream_connections` and `websockets`. SPDY/3.1 is not spoken.
+A `PodRuntime` provides the streams. `requests` parses requests, and `websockets` has the protocol. SPDY/3.1 is not
+supported.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ _CHUNK_BYTES = 64 * 1024
 
 
 class Process(Protocol):
-    """One that was started for a client, or that a client was attached to."""
+    """A process that was started for a client or to which a client is attached."""
 
     async def write_stdin(self, data: bytes) -> None:
-        """Returns when there is room for more. Raises OSError when nobody reads it any more."""
+        """Write, and return when there is room for more. Raises OSError if the process does not read any more."""
         ...
 
     async def close_stdin(self) -> None: ...
@@ -32,25 +32,25 @@ class Process(Protocol):
     async def resize(self, width: int, height: int) -> None: ...
 
     def output(self) -> AsyncIterator[tuple[int, bytes]]:
-        """Pieces of at most some 64 KiB with `websockets.STDOUT` or `STDERR`, until there will be no more."""
+        """Yield chunks of about 64 KiB at most with `websockets.STDOUT` or `STDERR`, until both are closed."""
         ...
 
     async def wait(self) -> int:
-        """The exit code; 128 + n for one that signal n ended."""
+        """Return the exit code: 128 + n after signal n."""
         ...
 
     async def abandon(self) -> None:
-        """The client has gone: kill what was started for it; only let go of what it was attached to."""
+        """Handle a disconnected client: kill a process that was started for it, detach from any other."""
         ...
 
 
 class PodRuntime(Protocol):
-    """Runs the containers of pods. What it cannot do it refuses with an ApiError or an OSError."""
+    """Runs the containers of pods. Failures are an ApiError or an OSError."""
 
     async def logs(
         self, namespace: str, pod: str, container: str, options: LogOptions
     ) -> AsyncGenerator[bytes, None]:
-        """Closed (`aclose`) when the client has gone."""
+        """Return the chunks of a log. The generator is closed (`aclose`) when the client disconnects."""
         ...
 
     async def exec(
@@ -100,7 +100,7 @@ async def _send_log(
                     break
         await response.write_eof()
     except (OSError, api_errors.ApiError):
-        # Cut short without an end: the client must not take what it has got for the whole.
+        # Close the connection without a final chunk, so that the client notices that the log is incomplete.
         if request.transport is not None:
             request.transport.close()
 
@@ -108,7 +108,7 @@ async def _send_log(
 async def _while_connected(
     request: web.BaseRequest, chunks: AsyncGenerator[bytes, None]
 ) -> AsyncGenerator[bytes, None]:
-    """The same chunks, but not beyond the connection: a quiet log would be followed for ever."""
+    """Yield the chunks until the client disconnects, also while the log is silent."""
     while True:
         coming = asyncio.ensure_future(_next(chunks))
         try:
@@ -168,7 +168,7 @@ def _running_container(request: web.BaseRequest, pod: Object) -> tuple[str, str,
 
 def _require_runtime(runtime: PodRuntime | None) -> PodRuntime:
     if runtime is None:
-        message = "this server runs no pods: there is nothing to stream from"
+        message = "this server does not run pods: there is nothing to stream from"
         raise api_errors.ApiError(503, "ServiceUnavailable", message)
     return runtime
 
@@ -200,7 +200,10 @@ async def _serve_process(
 
 
 async def _copy_streams(connection: Connection, wanted: Streams, process: Process) -> int:
-    """Both ways at once, until the process ends: its exit code. Raises ConnectionError when the client goes before."""
+    """Copy input and output until the process ends, and return its exit code.
+
+    Raises ConnectionError if the client disconnects before.
+    """
     sending = asyncio.ensure_future(_send_output(connection, wanted, process))
     receiving = asyncio.ensure_future(_receive_input(connection, wanted, process))
     pinging = asyncio.ensure_future(connection.ping_until_disconnected())
@@ -219,7 +222,7 @@ async def _copy_streams(connection: Connection, wanted: Streams, process: Proces
 async def _send_output(connection: Connection, wanted: Streams, process: Process) -> int:
     channels = ((websockets.STDOUT, wanted.stdout), (websockets.STDERR, wanted.stderr))
     open_channels = {channel for channel, is_wanted in channels if is_wanted}
-    # An empty message tells the client that it is connected.
+    # An empty message signals that the connection is established.
     await connection.send(min(open_channels, default=websockets.ERROR), b"")
     async for channel, data in process.output():
         if channel in open_channels:
@@ -229,7 +232,7 @@ async def _send_output(connection: Connection, wanted: Streams, process: Process
 
 async def _receive_input(connection: Connection, wanted: Streams, process: Process) -> None:
     async for message in connection.messages():
-        # A process that no longer reads its stdin goes on; what is sent to it is lost.
+        # Input for a process that does not read any more is discarded.
         with contextlib.suppress(OSError):
             match message:
                 case websockets.Data(channel=websockets.STDIN, data=data) if wanted.stdin:
@@ -273,7 +276,7 @@ async def _open(
     port: int,
     opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]],
 ) -> None:
-    """A port has two channels: one for its data, and the next for what went wrong."""
+    """Open a port, which has two channels: one for data and one for errors."""
     metadata = pod["metadata"]
     for each in (channel, channel + 1):
         await connection.send(each, websockets.port_announcement(port))
@@ -287,7 +290,7 @@ async def _open(
 async def _forward(
     connection: Connection, opened: dict[int, tuple[asyncio.StreamReader, asyncio.StreamWriter]]
 ) -> None:
-    """Until the pod has closed every port, or the client has gone."""
+    """Copy data until the pod has closed every port or the client disconnects."""
     sending = asyncio.gather(
         *(_send_port_data(connection, channel, reader) for channel, (reader, _) in opened.items())
     )

@@ -1,4 +1,4 @@
-"""What a request for a pod's log, exec, attach or port-forward asks for, and why it may be refused. Pure."""
+"""Parsing of requests for logs, exec, attach and port-forward, and their preconditions."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ _FALSE_VALUES = ("false", "0")
 
 
 class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a log is wanted. Whoever keeps the log honours all but `limit_bytes`, which the server does."""
+    """Options of a log request. The runtime applies all but `limit_bytes`, which the server applies."""
 
     follow: bool = False
     previous: bool = False
@@ -26,7 +26,7 @@ class LogOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Streams(msgspec.Struct, frozen=True, kw_only=True):
-    """Which streams of a process are wanted."""
+    """The requested streams of a process."""
 
     stdin: bool
     stdout: bool
@@ -69,7 +69,7 @@ def _log_errors(options: LogOptions) -> list[api_errors.FieldError]:
 
 def streams(query: Mapping[str, str]) -> Streams:
     tty = _flag(query, "tty")
-    # A terminal has one output.
+    # A terminal has a single output.
     wanted = Streams(
         stdin=_flag(query, "stdin"),
         stdout=_flag(query, "stdout"),
@@ -82,7 +82,7 @@ def streams(query: Mapping[str, str]) -> Streams:
 
 
 def ports(values: Sequence[str]) -> tuple[int, ...]:
-    """From `ports=80&ports=81,82`."""
+    """Parse `ports=80&ports=81,82`."""
     texts = [text for value in values for text in value.split(",")]
     if not texts:
         raise api_errors.bad_request('query parameter "ports" is required')
@@ -124,7 +124,7 @@ def _time(query: Mapping[str, str], name: str) -> datetime | None:
 
 
 def container_name(pod: Object, asked: str) -> str:
-    """The one that was named, or the only one that there is."""
+    """Return the requested container, or the only one."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     main = [each["name"] for each in spec["containers"]]
     known = [each["name"] for each in spec.get("initContainers") or []] + main
@@ -148,13 +148,13 @@ def require_scheduled(pod: Object) -> None:
 
 
 def require_running(pod: Object, container_name: str) -> None:
-    """A process can be started beside, or attached to, one that runs."""
+    """Reject a container that is not running."""
     if accessors.at(_container_status(pod, container_name), "state", "running") is None:
         raise api_errors.ApiError(500, "InternalError", f'container not found ("{container_name}")')
 
 
 def require_log(pod: Object, container_name: str, *, previous: bool) -> None:
-    """A container has a log once it has run."""
+    """Reject a container that has not started yet."""
     status = _container_status(pod, container_name)
     subject = f'container "{container_name}" in pod "{pod["metadata"]["name"]}"'
     if status is None:

@@ -1,7 +1,7 @@
-"""How several streams share one WebSocket in exec, attach and port-forward. Pure: messages in, values out.
+"""WebSocket connections of exec, attach and port-forward, which carry several channels.
 
-Each message begins with a byte that says which channel it belongs to. The subprotocols differ in whether messages are
-bytes or base64 text, in how the end of a process is told, and in whether a client can close its stdin.
+The first byte of a message is its channel. The subprotocols differ in whether messages are bytes or base64 text, in how
+the end of a process is reported, and in whether a client can close its stdin.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE = 255
 # Each port has two channels, and channel 255 closes one.
 MAX_PORTS = _CLOSE // 2
-# As large as what Kubernetes takes in one message.
+# The limit of Kubernetes.
 _MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-# How soon a client that has gone is noticed when there is nothing to tell it.
+# The interval of pings, by which a disconnected client is noticed.
 HEARTBEAT_SECONDS = 5.0
 
 
 class Subprotocol(msgspec.Struct, frozen=True):
     name: str
     is_base64: bool = False
-    # Is the end of a process told as a Status with its exit code, or as a text when it failed?
+    # Whether the end of a process is sent as a Status with its exit code, rather than as text on failure.
     sends_status: bool = True
     closes_channels: bool = False
 
@@ -40,13 +40,13 @@ class Data(msgspec.Struct, frozen=True):
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """No more will come on this channel."""
+    """The client has closed a channel."""
 
     channel: int
 
 
 class Size(msgspec.Struct, frozen=True, rename="pascal"):
-    """Of a terminal, in characters."""
+    """The size of a terminal in characters."""
 
     width: int
     height: int
@@ -70,7 +70,7 @@ PORT_FORWARD = (
 
 
 def choose_subprotocol(asked: Iterable[str], offered: tuple[Subprotocol, ...]) -> Subprotocol:
-    """The first that the client asked for of those that there are; one that asks for none gets the oldest."""
+    """Return the first requested subprotocol that is supported; the oldest one if none is requested."""
     by_name = {each.name: each for each in offered}
     names = [name.strip() for name in asked] or [""]
     for name in names:
@@ -83,14 +83,14 @@ def choose_subprotocol(asked: Iterable[str], offered: tuple[Subprotocol, ...]) -
 
 
 def encode(protocol: Subprotocol, channel: int, data: bytes) -> bytes | str:
-    """A message: text for the base64 subprotocols, bytes for the others."""
+    """Return a message: text for the base64 subprotocols, bytes for the others."""
     if protocol.is_base64:
         return chr(ord("0") + channel) + base64.b64encode(data).decode()
     return bytes((channel,)) + data
 
 
 def decode(protocol: Subprotocol, message: bytes | str) -> Data | Closed | None:
-    """None for what means nothing: it is passed over, as Kubernetes does."""
+    """Decode a message. Returns None for an invalid one, which is ignored as in Kubernetes."""
     raw = message.encode() if isinstance(message, str) else message
     if not raw:
         return None
@@ -113,7 +113,7 @@ def size(data: bytes) -> Size | None:
 
 
 def exit_status(protocol: Subprotocol, code: int) -> bytes | None:
-    """What the error channel says when a process has ended; None: nothing."""
+    """Return the message on the error channel after a process has ended; None if there is none."""
     if code == 0:
         return msgspec.json.encode({"metadata": {}, "status": "Success"}) if protocol.sends_status else None
     message = f"command terminated with non-zero exit code: exit status {code}"
@@ -132,13 +132,13 @@ def exit_status(protocol: Subprotocol, code: int) -> bytes | None:
 
 
 def failure_status(protocol: Subprotocol, message: str) -> bytes:
-    """What the error channel says when no process could be had."""
+    """Return the message on the error channel when no process could be started."""
     error = api_errors.internal(message)
     return msgspec.json.encode(error.status()) if protocol.sends_status else error.message.encode()
 
 
 def port_announcement(port: int) -> bytes:
-    """What comes first on both channels of a forwarded port."""
+    """Return the first message on both channels of a forwarded port."""
     return struct.pack("<H", port)
 
 
@@ -148,7 +148,7 @@ def require_upgrade(request: web.BaseRequest) -> None:
 
 
 def negotiate(request: web.BaseRequest, offered: tuple[Subprotocol, ...]) -> Subprotocol:
-    """Comes after all other refusals: a client that falls back to SPDY shall hear those, not this one."""
+    """Return the subprotocol. Check everything else first: clients fall back to SPDY when this fails."""
     upgrade = request.headers.get("Upgrade", "")
     if upgrade.lower() != "websocket":
         raise api_errors.bad_request(
@@ -164,7 +164,7 @@ class Connection:
         self.protocol = protocol
 
     async def send(self, channel: int, data: bytes) -> None:
-        """Returns when there is room for more. Raises ConnectionError when the client has gone."""
+        """Send, and return when there is room for more. Raises ConnectionError if the client has disconnected."""
         message = encode(self.protocol, channel, data)
         if isinstance(message, str):
             await self.websocket.send_str(message)
@@ -172,7 +172,7 @@ class Connection:
             await self.websocket.send_bytes(message)
 
     async def messages(self) -> AsyncIterator[Data | Closed]:
-        """Until the client closes the connection or loses it."""
+        """Yield messages until the connection is closed."""
         async for message in self.websocket:
             if message.type not in (WSMsgType.BINARY, WSMsgType.TEXT):
                 continue
@@ -181,7 +181,7 @@ class Connection:
                 yield decoded
 
     async def ping_until_disconnected(self) -> None:
-        """Ends with a ConnectionError when the client has gone, even while nobody reads or writes."""
+        """Ping until the client has disconnected, which raises ConnectionError."""
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             await self.websocket.ping()
@@ -196,7 +196,7 @@ async def accept(request: web.BaseRequest, protocol: Subprotocol) -> Connection:
 
 
 async def wait_first_and_cancel(*tasks: asyncio.Future[Any]) -> None:
-    """Wait for one of them, and leave none running. What made one fail is raised, unless it is the client's going."""
+    """Wait for the first task, cancel the others, and raise its error unless that is a ConnectionError."""
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
