@@ -13,8 +13,8 @@ from windlass.client.connection import Connection
 from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request, Verb
 from windlass.model import names
-from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
+from windlass.model.failures import ApiFailure
 
 PATHS = {
     "Job": ("batch/v1", "jobs"),

@@ -13,7 +13,7 @@ from windlass.client.errors import RefusedError, UnreachableError
 from windlass.client.views import JobState
 from windlass.kubeapi import errors
 from windlass.kubeapi.following import Follower
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 
 

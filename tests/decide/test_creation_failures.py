@@ -5,7 +5,7 @@ from builders import at, framework, role
 from tests.decide.worlds import World
 
 from windlass.decide.types import CreatePod, DeleteConfigMap, RejectedPod, RelistObjects
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import ExecutionType, RetryPolicySpec
 from windlass.model.states import State
 

@@ -10,7 +10,6 @@ from windlass.decide.default_failures import DEFAULT_FAILURE_CLASSES
 from windlass.decide.failures import Classifier, classify_creation_failure, truncate, with_defaults
 from windlass.k8s.patterns import PatternError
 from windlass.model import completion
-from windlass.model.api_failure import ApiFailure
 from windlass.model.completion import (
     CompletionCode,
     CompletionType,
@@ -18,7 +17,7 @@ from windlass.model.completion import (
     PodCompletionStatus,
     TaskAttemptCompletionStatus,
 )
-from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
+from windlass.model.failures import ApiFailure, ContainerPattern, FailureClass, IntRange, PodPattern
 from windlass.model.pods import (
     ContainerState,
     ContainerStatus,

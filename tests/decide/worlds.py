@@ -32,7 +32,7 @@ from windlass.decide.types import (
     Rules,
 )
 from windlass.model import names
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.pods import (
     ConfigMapView,

@@ -6,7 +6,7 @@ import pytest
 from tests.kubeapi.scripted import status_body
 
 from windlass.kubeapi import errors
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@
 import pytest
 
 from windlass.model.companions import (
-    AnyCompanion,
     Companion,
+    CompanionSpec,
     Hub,
     Jupyter,
     PasswordFrom,
     TensorBoard,
-    companion_in,
-    source_of,
+    companion_from_labels,
+    password_source,
 )
 from windlass.model.job import Job
 
@@ -37,8 +37,8 @@ def test_the_same_job_with_some_of_them() -> None:
         (Jupyter(password_from=PasswordFrom(env="PASSWORD")), PasswordFrom(env="PASSWORD")),
     ],
 )
-def test_where_a_password_is(wanted: AnyCompanion, source: PasswordFrom) -> None:
-    assert source_of(wanted) == source
+def test_where_a_password_is(wanted: CompanionSpec, source: PasswordFrom) -> None:
+    assert password_source(wanted) == source
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_where_a_password_is(wanted: AnyCompanion, source: PasswordFrom) -> None
     ],
 )
 def test_to_which_one_an_object_belongs(labels: dict[str, str] | None, companion: Companion | None) -> None:
-    assert companion_in(labels) is companion
+    assert companion_from_labels(labels) is companion

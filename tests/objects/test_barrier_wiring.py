@@ -16,9 +16,9 @@ from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.objects import gang, pod, service
-from windlass.objects.pod import Wiring
+from windlass.objects.pod import PodOptions
 
-WIRING = Wiring(barrier_image="windlass:test")
+WIRING = PodOptions(barrier_image="windlass:test")
 FOLDER = "/mnt/frameworkbarrier"
 MOUNT = {"name": "windlass-barrier", "mountPath": FOLDER}
 
@@ -114,7 +114,9 @@ def test_on_the_nodes_network(given: Json, policy: str | None) -> None:
 
 
 def test_ports_of_a_shared_network() -> None:
-    spec = pod.pod(asking(runtime="plain"), "worker", 0, Wiring(ports={"ps": 20000, "worker": 20010}))["spec"]
+    spec = pod.pod(asking(runtime="plain"), "worker", 0, PodOptions(ports={"ps": 20000, "worker": 20010}))[
+        "spec"
+    ]
     assert value_of(spec["containers"][0], "WORKER_HOSTS") == "127.0.0.1:20010,127.0.0.1:20011"
 
 

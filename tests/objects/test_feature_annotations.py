@@ -14,7 +14,7 @@ from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.objects.config_map import config_map
 from windlass.objects.gang import gang
-from windlass.objects.pod import Wiring, pod
+from windlass.objects.pod import PodOptions, pod
 from windlass.objects.service import service
 
 Build = Callable[..., Framework]
@@ -74,7 +74,7 @@ def test_a_template_of_any_shape_is_never_changed_in_place(
     """Whatever is wrong with it is the API server's to say."""
     before = copy.deepcopy(template)
     wanted: Any = {RUNTIME: runtime, BARRIER: "true"}
-    made = pod(running(template, annotations=wanted), "worker", 0, Wiring("windlass:x"))
+    made = pod(running(template, annotations=wanted), "worker", 0, PodOptions("windlass:x"))
     assert template == before
     assert list(made) == ["apiVersion", "kind", "metadata", "spec"]
 

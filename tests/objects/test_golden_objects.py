@@ -17,18 +17,22 @@ from windlass.model.feature_annotations import requested_features
 from windlass.model.framework import Framework
 from windlass.objects.config_map import config_map
 from windlass.objects.gang import gang
-from windlass.objects.pod import NO_WIRING, Wiring, pod
+from windlass.objects.pod import DEFAULT_POD_OPTIONS, PodOptions, pod
 from windlass.objects.service import service
 
 CASES = sorted((Path(__file__).parent / "golden").iterdir())
 
 
-def wiring_of(case: Path) -> Wiring:
+def options_of(case: Path) -> PodOptions:
     file = case / "wiring.yaml"
-    return msgspec.convert(yaml.safe_load(file.read_text("utf-8")), Wiring) if file.exists() else NO_WIRING
+    return (
+        msgspec.convert(yaml.safe_load(file.read_text("utf-8")), PodOptions)
+        if file.exists()
+        else DEFAULT_POD_OPTIONS
+    )
 
 
-def asked_for(framework: Framework, wiring: Wiring) -> list[Any]:
+def asked_for(framework: Framework, wiring: PodOptions) -> list[Any]:
     """As they are sent."""
     features = requested_features(framework.metadata.annotations)
     made: list[Json] = [service(framework)] if features.uses_dns_names else []
@@ -39,7 +43,7 @@ def asked_for(framework: Framework, wiring: Wiring) -> list[Any]:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_objects_of_a_framework(case: Path, golden: Callable[[Path, list[Any]], None]) -> None:
     text = (case / "framework.yaml").read_text(encoding="utf-8")
-    framework, wiring = msgspec.convert(yaml.safe_load(text), Framework), wiring_of(case)
+    framework, wiring = msgspec.convert(yaml.safe_load(text), Framework), options_of(case)
     assert framework.status is not None
     pods = [
         pod(framework, role.name, task.index, wiring)

@@ -12,7 +12,6 @@ import msgspec
 from windlass.decide.default_failures import DEFAULT_FAILURE_CLASSES, exit_code_pattern
 from windlass.k8s import patterns
 from windlass.model import completion
-from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Sparse
 from windlass.model.completion import (
     CompletionCode,
@@ -20,7 +19,7 @@ from windlass.model.completion import (
     PodCompletionStatus,
     TaskAttemptCompletionStatus,
 )
-from windlass.model.failures import ContainerPattern, FailureClass, IntRange, PodPattern
+from windlass.model.failures import ApiFailure, ContainerPattern, FailureClass, IntRange, PodPattern
 from windlass.model.pods import ContainerStatus, ContainerTerminated, PodPhase, PodView
 
 SUCCEEDED_DIAGNOSTICS = "Pod succeeded"
@@ -278,7 +277,7 @@ class _ContainerMatcher:
         return next((matched for matched in map(self.match, containers) if matched is not None), None)
 
     def match(self, container: ContainerCompletionStatus) -> MatchedContainer | None:
-        if not (self.codes.holds(container.code) and self.signals.holds(container.signal)):
+        if not (self.codes.contains(container.code) and self.signals.contains(container.signal)):
             return None
         texts = _search_all(
             (

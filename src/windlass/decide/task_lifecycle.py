@@ -136,7 +136,7 @@ def _by_phase(builder: DecisionBuilder, role: str, task: TaskStatus, pod: PodVie
     if task.state is CREATION_REQUESTED:
         task = transitions.with_state(task, PREPARING, builder.now)
     task = _with_addresses(task, pod)
-    if pod.is_deleting and not pod.ended_before_its_deletion:
+    if pod.is_deleting and not pod.ended_before_deletion:
         task = with_completion(task, _external_deletion(pod.name))
         return transitions.with_state(task, DELETING, builder.now)
     if pod.is_terminal:

@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from windlass.decide.failures import Classifier
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.settings import Settings
 from windlass.model.status import FrameworkStatus, TaskStatus

@@ -10,7 +10,7 @@ from windlass.jobfile import names as jobfile_names
 from windlass.jobfile import resources, storage
 from windlass.jobfile import volumes as jobfile_volumes
 from windlass.model.companions import (
-    HUB_PORT_WITHIN,
+    HUB_INTERNAL_PORT,
     Companion,
     Hub,
     Jupyter,
@@ -98,7 +98,7 @@ def _check_length(node: tree.Mapping, companion: Companion, path: str) -> Iterat
 
 def _check_ports(found: dict[Companion, tree.Mapping], path: str) -> Iterator[Diagnostic]:
     """On a machine whose pods share one address, two of one port would be one too many."""
-    taken = {HUB_PORT_WITHIN: "the hub within its pod"} if Companion.HUB in found else {}
+    taken = {HUB_INTERNAL_PORT: "the hub within its pod"} if Companion.HUB in found else {}
     for companion, written in found.items():
         node = written.get("port")
         port = node.value if isinstance(node, tree.Scalar) and type(node.value) is int else _PORTS[companion]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 
 SHOWN_BYTES = 300
 """How much of an answer that is not Kubernetes' own a message shows."""

@@ -35,7 +35,7 @@ from windlass.kubeapi.errors import (
 )
 from windlass.kubeapi.rate_limit import RateLimit
 from windlass.kubeapi.requests import Request
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 
 CONNECTIONS = 100
 MOST_RETRIES = 3

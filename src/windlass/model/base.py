@@ -16,7 +16,7 @@ def wire_name(field: str) -> str:
     return first + "".join(_UPPERCASE_WORDS.get(word, word.capitalize()) for word in rest)
 
 
-class Written(msgspec.Struct, frozen=True, rename=wire_name, gc=False):
+class Dense(msgspec.Struct, frozen=True, rename=wire_name, gc=False):
     """A value whose fields are all written out, absent ones as null: how the reference writes a status."""
 
 

@@ -22,11 +22,11 @@ class ResourceType(StrEnum):
     JUPYTER_SERVICE = "jupyter-service"
 
 
-class _Written(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _ConfigStruct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A value that leaves out what has its default, with its fields spelt as they are here."""
 
 
-class Import(_Written, frozen=True):
+class Import(_ConfigStruct, frozen=True):
     """A template: one that lies beside the config, or a built-in type under the name of its file."""
 
     path: str
@@ -42,7 +42,7 @@ class Import(_Written, frozen=True):
         return (self.name, self.path) if self.name else (stem, self.path)
 
 
-class TaskGroup(_Written, frozen=True):
+class TaskGroup(_ConfigStruct, frozen=True):
     """What TensorFlow calls a job: tasks that do the same."""
 
     name: RoleName
@@ -50,7 +50,7 @@ class TaskGroup(_Written, frozen=True):
     port: Port = 8080
 
 
-class TensorFlowCluster(_Written, frozen=True):
+class TensorFlowCluster(_ConfigStruct, frozen=True):
     """Servers of TensorFlow that wait for somebody to drive them."""
 
     jobs: tuple[TaskGroup, ...]
@@ -58,7 +58,7 @@ class TensorFlowCluster(_Written, frozen=True):
     namespace: str = ""
 
 
-class JupyterService(_Written, frozen=True):
+class JupyterService(_ConfigStruct, frozen=True):
     """A notebook server behind a password."""
 
     image: str
@@ -69,7 +69,7 @@ class JupyterService(_Written, frozen=True):
     service_type: ServiceType = ServiceType.LOAD_BALANCER
 
 
-class Resource(_Written, frozen=True):
+class Resource(_ConfigStruct, frozen=True):
     """Something that is made from a template, or that Windlass makes itself."""
 
     type: str
@@ -78,6 +78,6 @@ class Resource(_Written, frozen=True):
     properties: Json = {}
 
 
-class ClusterConfig(_Written, frozen=True):
+class ClusterConfig(_ConfigStruct, frozen=True):
     imports: tuple[Import, ...] = ()
     resources: tuple[Resource, ...] = ()

@@ -30,7 +30,7 @@ class ServiceType(StrEnum):
     CLUSTER_IP = "ClusterIP"
 
 
-HUB_PORT_WITHIN = 8081
+HUB_INTERNAL_PORT = 8081
 """Where a hub listens for its proxy, which is in its pod."""
 
 ServiceName = Annotated[str, msgspec.Meta(pattern=names.DNS_LABEL_PATTERN)]
@@ -116,17 +116,17 @@ class Hub(Sparse, frozen=True, kw_only=True):
     """It stays when the job goes."""
 
 
-AnyCompanion = TensorBoard | Jupyter | Hub
+CompanionSpec = TensorBoard | Jupyter | Hub
 """What a job file says of one."""
 
 
-def source_of(wanted: AnyCompanion) -> PasswordFrom:
+def password_source(wanted: CompanionSpec) -> PasswordFrom:
     """Where its password is. Empty where one is made up, or where it has none."""
     found = None if isinstance(wanted, TensorBoard) else wanted.password_from
     return found or PasswordFrom()
 
 
-def companion_in(labels: Mapping[str, str] | None) -> Companion | None:
+def companion_from_labels(labels: Mapping[str, str] | None) -> Companion | None:
     """To which an object with these labels belongs. Anybody may have written anything into them."""
     written = (labels or {}).get(names.COMPANION_LABEL)
     return next((each for each in Companion if each == written), None)

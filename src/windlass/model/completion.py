@@ -6,7 +6,7 @@ failure class of its configuration.
 
 from enum import IntEnum, StrEnum
 
-from windlass.model.base import Sparse, Written
+from windlass.model.base import Dense, Sparse
 
 
 class CompletionCode(IntEnum):
@@ -59,7 +59,7 @@ class CompletionTypeAttribute(StrEnum):
     """Caused by the user."""
 
 
-class CompletionType(Written, frozen=True):
+class CompletionType(Dense, frozen=True):
     """Succeeded or Failed, and what is known about the failure."""
 
     name: CompletionTypeName = CompletionTypeName.FAILED
@@ -149,7 +149,7 @@ class TaskAttemptCompletionStatus(Sparse, frozen=True):
     pod: PodCompletionStatus | None = None
 
 
-class CompletionTrigger(Written, frozen=True):
+class CompletionTrigger(Dense, frozen=True):
     """The task whose completion met a completion policy, and which one."""
 
     message: str

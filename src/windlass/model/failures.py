@@ -16,7 +16,7 @@ class IntRange(Sparse, frozen=True):
     def is_unbounded(self) -> bool:
         return self.min is None and self.max is None
 
-    def holds(self, number: int) -> bool:
+    def contains(self, number: int) -> bool:
         return (self.min is None or number >= self.min) and (self.max is None or number <= self.max)
 
 
@@ -46,3 +46,13 @@ class FailureClass(Sparse, frozen=True):
     phrase: str = ""
     type: CompletionType = msgspec.field(default_factory=CompletionType)
     pod_patterns: tuple[PodPattern, ...] = ()
+
+
+class ApiFailure(Sparse, frozen=True):
+    """An error of the API server, in the fields of a Kubernetes `Status` object."""
+
+    code: int = 0
+    """HTTP status; 0 if there was no response."""
+    reason: str = ""
+    """Machine-readable reason, e.g. `Forbidden`; empty if the response was not a `Status`."""
+    message: str = ""

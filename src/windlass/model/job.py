@@ -10,7 +10,7 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json, Sparse
-from windlass.model.companions import AnyCompanion, Companion, Hub, Jupyter, TensorBoard
+from windlass.model.companions import Companion, CompanionSpec, Hub, Jupyter, TensorBoard
 from windlass.model.feature_annotations import Runtime
 from windlass.model.framework import MAX_TASK_NUMBER, CompletionPolicySpec, Count
 from windlass.model.resources import Port, Quantity, Resources
@@ -230,9 +230,9 @@ class Job(Sparse, frozen=True, kw_only=True):
     """Merged into every pod template, as Kubernetes merges a patch: for all that has no field of its own here."""
 
     @property
-    def companions(self) -> dict[Companion, AnyCompanion]:
+    def companions(self) -> dict[Companion, CompanionSpec]:
         """Those that it asks for."""
-        asked: dict[Companion, AnyCompanion | None] = {
+        asked: dict[Companion, CompanionSpec | None] = {
             Companion.TENSORBOARD: self.tensorboard,
             Companion.JUPYTER: self.jupyter,
             Companion.HUB: self.hub,

@@ -22,7 +22,7 @@ class PodPhase(StrEnum):
     UNKNOWN = "Unknown"
 
 
-CLOCKS_DIFFER_BY = timedelta(seconds=10)
+CLOCK_SKEW = timedelta(seconds=10)
 """A node tells when a container ended, the API server when the deletion began. A pod that ended this close to its
 deletion may have been ended by it."""
 PHASE_RUNNING = PodPhase.RUNNING
@@ -146,7 +146,7 @@ class PodView(ObjectView, frozen=True):
         return self.status.phase in TERMINAL_PHASES
 
     @property
-    def ended_before_its_deletion(self) -> bool:
+    def ended_before_deletion(self) -> bool:
         """It had come to its end by itself, before somebody asked for its deletion."""
         began = self.deletion_began
         if began is None:
@@ -156,4 +156,4 @@ class PodView(ObjectView, frozen=True):
             for container in self.containers
             if container.state.terminated is not None and container.state.terminated.finished_at is not None
         ]
-        return self.is_terminal and bool(ends) and max(ends) < began - CLOCKS_DIFFER_BY
+        return self.is_terminal and bool(ends) and max(ends) < began - CLOCK_SKEW

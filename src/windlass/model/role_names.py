@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 TYPES: Mapping[str, str] = {"workers": "worker", "master": "chief", "pserver": "ps", "parameterserver": "ps"}
 """What roles are called, and what TensorFlow calls such a task. Another name is its own."""
-OUTSIDERS = frozenset({"evaluator", "jupyter", "notebook", "tensorboard"})
+NON_MEMBERS = frozenset({"evaluator", "jupyter", "notebook", "tensorboard"})
 """They look at the cluster and are not part of it: nobody waits for their servers."""
 
 
@@ -14,4 +14,4 @@ def type_of(role: str) -> str:
 
 def is_member(role: str) -> bool:
     """Of the cluster that the tasks make together."""
-    return role not in OUTSIDERS
+    return role not in NON_MEMBERS

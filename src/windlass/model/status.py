@@ -10,15 +10,15 @@ from typing import Annotated
 
 import msgspec
 
-from windlass.model.base import Sparse, Written
+from windlass.model.base import Dense, Sparse
 from windlass.model.completion import FrameworkAttemptCompletionStatus, TaskAttemptCompletionStatus
 from windlass.model.states import COMPLETED, State
 
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+Timestamp = Annotated[datetime, msgspec.Meta(tz=True)]
 """Somebody may have edited a status by hand: a time without a zone is none."""
 
 
-class RetryPolicyStatus(Written, frozen=True):
+class RetryPolicyStatus(Dense, frozen=True):
     total_retried_count: int = 0
     """Every retry. Also the id of the current attempt."""
     accountable_retried_count: int = 0
@@ -27,11 +27,11 @@ class RetryPolicyStatus(Written, frozen=True):
     """Chosen once and stored; the retry is due that long after the attempt's completionTime."""
 
 
-class TaskAttemptStatus(Written, frozen=True, kw_only=True):
+class TaskAttemptStatus(Dense, frozen=True, kw_only=True):
     id: int = 0
-    start_time: Moment
-    run_time: Moment | None = None
-    completion_time: Moment | None = None
+    start_time: Timestamp
+    run_time: Timestamp | None = None
+    completion_time: Timestamp | None = None
     instance_uid: str | None = None
     pod_name: str
     pod_uid: str | None = None
@@ -41,16 +41,16 @@ class TaskAttemptStatus(Written, frozen=True, kw_only=True):
     completion_status: TaskAttemptCompletionStatus | None = None
 
 
-class TaskStatus(Written, frozen=True, kw_only=True):
+class TaskStatus(Dense, frozen=True, kw_only=True):
     index: int
     instance_uid: str | None = None
     deletion_pending: bool = False
     """Scaled away: on its way out, and counted by nobody."""
-    start_time: Moment
-    run_time: Moment | None = None
-    completion_time: Moment | None = None
+    start_time: Timestamp
+    run_time: Timestamp | None = None
+    completion_time: Timestamp | None = None
     state: State = State.ATTEMPT_CREATION_PENDING
-    transition_time: Moment
+    transition_time: Timestamp
     retry_policy_status: RetryPolicyStatus = RetryPolicyStatus()
     attempt_status: TaskAttemptStatus
 
@@ -59,7 +59,7 @@ class TaskStatus(Written, frozen=True, kw_only=True):
         return self.state is COMPLETED
 
 
-class TaskRoleStatus(Written, frozen=True, kw_only=True):
+class TaskRoleStatus(Dense, frozen=True, kw_only=True):
     name: str
     instance_uid: str | None = None
     pod_graceful_deletion_timeout_sec: int | None = None
@@ -67,11 +67,11 @@ class TaskRoleStatus(Written, frozen=True, kw_only=True):
     task_statuses: tuple[TaskStatus, ...] = ()
 
 
-class FrameworkAttemptStatus(Written, frozen=True, kw_only=True):
+class FrameworkAttemptStatus(Dense, frozen=True, kw_only=True):
     id: int = 0
-    start_time: Moment
-    run_time: Moment | None = None
-    completion_time: Moment | None = None
+    start_time: Timestamp
+    run_time: Timestamp | None = None
+    completion_time: Timestamp | None = None
     instance_uid: str | None = None
     config_map_name: str
     config_map_uid: str | None = None
@@ -94,13 +94,13 @@ class ConditionType(StrEnum):
     OTHER_CONTROLLER = "OtherController"
 
 
-class Condition(Written, frozen=True, kw_only=True):
+class Condition(Dense, frozen=True, kw_only=True):
     """As every Kubernetes object has them, so that `kubectl wait --for=condition=Complete` works."""
 
     type: str
     status: str
     """"True" or "False"."""
-    last_transition_time: Moment
+    last_transition_time: Timestamp
     reason: str = ""
     message: str = ""
 
@@ -109,7 +109,7 @@ class Condition(Written, frozen=True, kw_only=True):
         return self.status == "True"
 
 
-class Summary(Written, frozen=True):
+class Summary(Dense, frozen=True):
     """How many tasks there are and how they stand. Tasks that are being scaled away do not count, and one that ended
     because its attempt did, such as a parameter server, neither succeeded nor failed."""
 
@@ -122,7 +122,7 @@ class Summary(Written, frozen=True):
 class Holding(Sparse, frozen=True):
     """The time that a Framework was kept from running, by suspend or by executionType Create."""
 
-    since: Moment | None = None
+    since: Timestamp | None = None
     """Since when it is held, if it is held now."""
     total_sec: int = 0
     """For how long it was held before."""
@@ -130,12 +130,12 @@ class Holding(Sparse, frozen=True):
     """How many attempts a suspension ended: they count as no retry."""
 
 
-class FrameworkStatus(Written, frozen=True, kw_only=True):
-    start_time: Moment
-    run_time: Moment | None = None
-    completion_time: Moment | None = None
+class FrameworkStatus(Dense, frozen=True, kw_only=True):
+    start_time: Timestamp
+    run_time: Timestamp | None = None
+    completion_time: Timestamp | None = None
     state: State = State.ATTEMPT_CREATION_PENDING
-    transition_time: Moment
+    transition_time: Timestamp
     retry_policy_status: RetryPolicyStatus = RetryPolicyStatus()
     attempt_status: FrameworkAttemptStatus
     conditions: tuple[Condition, ...] = ()

@@ -19,7 +19,7 @@ from windlass.model.status import FrameworkAttemptStatus, TaskRoleStatus, TaskSt
 from windlass.objects import barrier, environment, owner, placeholders
 
 
-class Wiring(msgspec.Struct, frozen=True):
+class PodOptions(msgspec.Struct, frozen=True):
     """What a pod gets that neither its Framework nor its attempt says."""
 
     barrier_image: str = ""
@@ -27,12 +27,12 @@ class Wiring(msgspec.Struct, frozen=True):
     """Where pods share one network: by role, the port of its first task."""
 
 
-NO_WIRING = Wiring()
+DEFAULT_POD_OPTIONS = PodOptions()
 
 
-def pod(framework: Framework, role: str, index: int, wiring: Wiring = NO_WIRING) -> Json:
+def pod(framework: Framework, role: str, index: int, options: PodOptions = DEFAULT_POD_OPTIONS) -> Json:
     """The pod of one task. For many tasks of one Framework, a `PodFactory` does the same with less work."""
-    return PodFactory(framework, wiring).pod(role, index)
+    return PodFactory(framework, options).pod(role, index)
 
 
 class _Role(msgspec.Struct, frozen=True):
@@ -46,11 +46,11 @@ class _Role(msgspec.Struct, frozen=True):
 class PodFactory:
     """Makes the pods of a Framework's current attempt. What the pods of a role have in common is found out once."""
 
-    def __init__(self, framework: Framework, wiring: Wiring = NO_WIRING) -> None:
+    def __init__(self, framework: Framework, options: PodOptions = DEFAULT_POD_OPTIONS) -> None:
         self._framework = framework
-        self._wiring = wiring
+        self._options = options
         self._features = requested_features(framework.metadata.annotations)
-        self._peers = discovery.variables_of(framework, wiring.ports)
+        self._peers = discovery.variables_of(framework, options.ports)
         self._attempt = _attempt_of(framework)
         self._roles: dict[str, _Role] = {}
         self._owner = owner.controller(
@@ -93,7 +93,7 @@ class PodFactory:
         if self._features.uses_dns_names:
             spec = _with_a_name(spec, self._framework.name, role, index)
         if self._features.barrier is Barrier.INJECTED:
-            spec = barrier.with_barrier(spec, self._wiring.barrier_image, variables)
+            spec = barrier.with_barrier(spec, self._options.barrier_image, variables)
         return spec
 
     def _role(self, name: str) -> _Role:

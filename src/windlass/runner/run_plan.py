@@ -8,7 +8,7 @@ from windlass.client.prerequisites import plan as prerequisites_plan
 from windlass.client.prerequisites.plan import Preparation
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import Companion, companion_in
+from windlass.model.companions import Companion, companion_from_labels
 from windlass.render import manifest
 from windlass.render.code import Code
 from windlass.render.companions import servers
@@ -166,7 +166,7 @@ def of(
 
 def _written(metadata: Json) -> Beside | None:
     labels = metadata.get("labels") or {}
-    companion, job = companion_in(labels), labels.get(names.JOB_LABEL)
+    companion, job = companion_from_labels(labels), labels.get(names.JOB_LABEL)
     if companion is None or not job:
         return None
     namespace = metadata.get("namespace") or names.DEFAULT_NAMESPACE

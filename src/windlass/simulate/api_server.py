@@ -22,8 +22,8 @@ from windlass.controller.engine.port import (
     RefusedError,
 )
 from windlass.model import names
-from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.gang import GangSpec
 from windlass.model.pods import ConfigMapView, ObjectView, PodView

@@ -9,7 +9,7 @@ import binascii
 import re
 import zlib
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -17,7 +17,7 @@ from windlass.k8s.metadata import ObjectMeta
 from windlass.model.base import Json
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
-from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus
+from windlass.model.status import ConditionType, FrameworkStatus, TaskRoleStatus, Timestamp
 from windlass.wire import json_depth
 
 COMPRESSION_THRESHOLD = 716_800
@@ -38,7 +38,6 @@ _COMPRESSED_PATH = "status.attemptStatus.taskRoleStatusesCompressed"
 T = TypeVar("T")
 Data = bytes | msgspec.Raw
 """JSON, by itself or as a part of something larger that was read already."""
-Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 class DecodeError(ValueError):
@@ -264,7 +263,7 @@ _PROBED: dict[str, Any] = {
     "uid": str,
     "resourceVersion": str,
     "generation": int,
-    "deletionTimestamp": Moment,
+    "deletionTimestamp": Timestamp,
 }
 
 
@@ -326,7 +325,7 @@ class _ManagedFields(msgspec.Struct):
 class _ManagedEntry(msgspec.Struct, rename={"fields": "fieldsV1"}):
     manager: str = ""
     operation: str = ""
-    time: Moment | None = None
+    time: Timestamp | None = None
     fields: _ManagedFields | None = None
 
 

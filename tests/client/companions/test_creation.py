@@ -11,8 +11,8 @@ from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request, Verb
 from windlass.localcluster.apiserver.openapi import discovery
 from windlass.model import names
-from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
+from windlass.model.failures import ApiFailure
 
 
 @pytest.fixture

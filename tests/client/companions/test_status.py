@@ -22,8 +22,8 @@ from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import DEPLOYMENTS
 from windlass.localcluster.apiserver.openapi import discovery
-from windlass.model.api_failure import ApiFailure
 from windlass.model.companions import Companion, ServiceType
+from windlass.model.failures import ApiFailure
 from windlass.render.companions import password_files, passwords, servers
 from windlass.render.companions.resolved import ALL_USERS
 

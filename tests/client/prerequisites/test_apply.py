@@ -28,7 +28,7 @@ from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import EVENTS, Resource
 from windlass.localcluster.apiserver.openapi import discovery
 from windlass.model import names
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 
 JOB: Json = {

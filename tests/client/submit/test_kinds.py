@@ -10,7 +10,7 @@ from windlass.client.submit.kinds import Kinds
 from windlass.kubeapi.errors import NotFoundError
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import Resource
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 
 
 class Server:

@@ -30,8 +30,8 @@ from windlass.kubeapi.errors import ForbiddenError
 from windlass.kubeapi.requests import Request, Verb
 from windlass.kubeapi.resources import CONFIG_MAPS
 from windlass.localcluster.apiserver.openapi import discovery
-from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from windlass.controller.engine.port import (
 )
 from windlass.decide import decide, initial_status
 from windlass.decide.types import ReasonKind, Rules
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import CompletedPods, ExecutionType, Framework, RetryPolicySpec
 from windlass.model.states import State
 from windlass.model.status import FrameworkStatus

@@ -19,8 +19,8 @@ from windlass.controller.engine.port import (
 )
 from windlass.decide.types import ReasonKind
 from windlass.model import names
-from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework, RetryPolicySpec
 from windlass.model.status import ConditionType
 

@@ -15,8 +15,8 @@ from windlass.controller.observe.events import Occurrences, Outcome, Recorder
 from windlass.decide.types import Reason, ReasonKind
 from windlass.kubeapi.errors import AnsweredError, TooManyRequestsError, UnansweredError
 from windlass.kubeapi.requests import Request
-from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import CompletedPods, Framework
 from windlass.simulate.scenario import Scenario, Submission
 from windlass.simulate.simulation import Simulation

@@ -22,7 +22,7 @@ from windlass.decide.types import Reason, ReasonKind
 from windlass.kubeapi import errors
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import frameworks
-from windlass.model.api_failure import ApiFailure
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.names import CONTROLLER_GROUP
 from windlass.model.settings import LogFrameworkSnapshot, LogObjectSnapshot

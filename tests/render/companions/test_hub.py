@@ -15,7 +15,7 @@ from rendered_companions import by_kind, container_of, pod_of
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import HUB_PORT_WITHIN, Companion, Hub, PasswordFrom
+from windlass.model.companions import HUB_INTERNAL_PORT, Companion, Hub, PasswordFrom
 from windlass.model.feature_annotations import Runtime
 from windlass.model.job import Job, Role, Volume
 from windlass.model.resources import Resources
@@ -197,7 +197,7 @@ def test_another_configuration_is_another_pod(after: dict[str, Json], changed: s
 def test_its_ports() -> None:
     found = made(port=8080)
     assert found["Service"]["spec"]["ports"] == [{"name": "http", "port": 8080, "targetPort": 8080}]
-    assert settings_of(found)["hubPort"] == HUB_PORT_WITHIN
+    assert settings_of(found)["hubPort"] == HUB_INTERNAL_PORT
 
 
 def test_its_files_are_programs() -> None:

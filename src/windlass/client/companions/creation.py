@@ -18,7 +18,7 @@ from windlass.kubeapi.errors import ConflictError, ForbiddenError, NotFoundError
 from windlass.kubeapi.resources import SECRETS, SERVICES, Resource
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import Companion, source_of
+from windlass.model.companions import Companion, password_source
 from windlass.render.companions import servers
 from windlass.render.companions.resolved import ALL_USERS, Settled
 from windlass.render.manifest_parts import Part
@@ -40,7 +40,7 @@ async def settled(connection: Connection, preparation: Preparation, owner: str, 
     """
     job, made = preparation.job, preparation.settled
     for companion, wanted in job.companions.items():
-        if chosen := source_of(wanted).secret:
+        if chosen := password_source(wanted).secret:
             await _insist_on(connection, chosen, companion)
     for companion in made.hashes:
         found = await _look(connection, SECRETS, servers.name_of(job.name, companion))

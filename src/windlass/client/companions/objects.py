@@ -8,7 +8,7 @@ import msgspec
 from windlass.client.pods import Pod, PodSpec
 from windlass.k8s.metadata import OwnedObjectMeta
 from windlass.model.base import Sparse
-from windlass.model.companions import Companion, companion_in
+from windlass.model.companions import Companion, companion_from_labels
 
 
 class _Template(Sparse, frozen=True):
@@ -71,5 +71,5 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def by_companion(found: Iterable[_Labelled]) -> list[tuple[Companion, _Labelled]]:
-    labelled = ((companion_in(each.metadata.labels), each) for each in found)
+    labelled = ((companion_from_labels(each.metadata.labels), each) for each in found)
     return [(companion, each) for companion, each in labelled if companion is not None]

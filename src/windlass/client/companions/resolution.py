@@ -11,7 +11,7 @@ import msgspec
 from windlass.client import paths
 from windlass.client.errors import FaultyJobError
 from windlass.model.base import Json
-from windlass.model.companions import Companion, Hub, Jupyter, TensorBoard, source_of
+from windlass.model.companions import Companion, Hub, Jupyter, TensorBoard, password_source
 from windlass.model.job import Job
 from windlass.render.companions import password_files, passwords
 from windlass.render.companions.resolved import ALL_USERS, Settled
@@ -24,7 +24,7 @@ def given(job: Job, folder: Path, environ: Mapping[str, str]) -> dict[Companion,
     """The passwords that somebody has chosen. `folder` is that of the job file. Raises FaultyJobError."""
     found: dict[Companion, str] = {}
     for companion, wanted in job.companions.items():
-        source, field = source_of(wanted), f"{companion}.passwordFrom"
+        source, field = password_source(wanted), f"{companion}.passwordFrom"
         if source.env:
             found[companion] = _checked(_variable(source.env, environ, field), field)
         elif source.file:
@@ -37,7 +37,7 @@ def settled(job: Job, known: Mapping[Companion, str], *, is_one_machine: bool) -
     shown: dict[Companion, dict[str, str]] = {}
     hashes: dict[Companion, dict[str, str]] = {}
     for companion, wanted in job.companions.items():
-        if isinstance(wanted, TensorBoard) or source_of(wanted).secret:
+        if isinstance(wanted, TensorBoard) or password_source(wanted).secret:
             continue
         chosen = {ALL_USERS: known[companion]} if companion in known else {}
         made_up = {user: passwords.generated() for user in _without_one(wanted, chosen)}

@@ -18,7 +18,7 @@ from windlass.client.submit import extra_manifests
 from windlass.client.submit import submission as submit_submission
 from windlass.client.submit.sources import Source
 from windlass.model.base import Json
-from windlass.model.companions import companion_in
+from windlass.model.companions import companion_from_labels
 from windlass.model.framework import Framework
 
 Tell = Callable[[str], None]
@@ -109,4 +109,4 @@ async def _job_of(connection: Connection, name: str) -> Framework | None:
 
 
 def _is_companion(body: Json) -> bool:
-    return companion_in(body["metadata"].get("labels")) is not None
+    return companion_from_labels(body["metadata"].get("labels")) is not None

@@ -27,7 +27,7 @@ from windlass.model.pods import PodView
 from windlass.model.status import TaskStatus
 from windlass.objects.config_map import config_map as config_map_manifest
 from windlass.objects.gang import gang as gang_manifest
-from windlass.objects.pod import PodFactory, Wiring
+from windlass.objects.pod import PodFactory, PodOptions
 from windlass.objects.service import service as service_manifest
 
 ChoosePorts = Callable[[Framework], Mapping[str, int] | None]
@@ -140,7 +140,7 @@ class ActionRunner:
         self._postpone(framework, expectations, name)
 
     async def _create_pods(self, framework: Framework, creations: Sequence[CreatePod]) -> None:
-        factory = PodFactory(framework, Wiring(self._barrier_image, self._cache.task_ports(framework)))
+        factory = PodFactory(framework, PodOptions(self._barrier_image, self._cache.task_ports(framework)))
         tasks = [_task(framework, creation) for creation in creations]
         manifests = [factory.pod(creation.role, creation.index) for creation in creations]
         began = self._clock.monotonic()

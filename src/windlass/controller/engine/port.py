@@ -9,8 +9,8 @@ from typing import Protocol
 import msgspec
 
 from windlass.decide.types import DeletePod, Reason
-from windlass.model.api_failure import ApiFailure
 from windlass.model.base import Json
+from windlass.model.failures import ApiFailure
 from windlass.model.framework import Framework
 from windlass.model.pods import ConfigMapView, PodView
 from windlass.model.status import FrameworkStatus

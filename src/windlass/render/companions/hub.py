@@ -12,7 +12,7 @@ import msgspec
 from windlass import __version__
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import HUB_PORT_WITHIN, Companion, Hub
+from windlass.model.companions import HUB_INTERNAL_PORT, Companion, Hub
 from windlass.model.job import Job
 from windlass.render import helper_pods
 from windlass.render.companions import jupyter, password_files, rbac, servers, volume_links
@@ -162,7 +162,7 @@ def _settings(job: Job, wanted: Hub, settled: Settled, share: Share | None) -> J
     settings: Json = {
         "name": name,
         "port": wanted.port,
-        "hubPort": HUB_PORT_WITHIN,
+        "hubPort": HUB_INTERNAL_PORT,
         "users": list(wanted.users),
         "admins": list(wanted.admins),
         "folder": wanted.folder,

@@ -7,7 +7,7 @@ import msgspec
 
 from windlass.model import names
 from windlass.model.base import Json
-from windlass.model.companions import AnyCompanion, Companion, ServiceType, source_of
+from windlass.model.companions import Companion, CompanionSpec, ServiceType, password_source
 from windlass.model.job import Job, Role
 from windlass.model.resources import Resources
 from windlass.render import cluster_spec, helper_pods
@@ -80,10 +80,10 @@ def name_of(job: str, companion: Companion) -> str:
 
 
 def begun(
-    job: Job, companion: Companion, wanted: AnyCompanion, settled: Settled, namespace: str, *, ready_at: str
+    job: Job, companion: Companion, wanted: CompanionSpec, settled: Settled, namespace: str, *, ready_at: str
 ) -> Server:
     """What is known of one without knowing what it is. `namespace` is for a job that leaves it open."""
-    chosen = source_of(wanted).secret
+    chosen = password_source(wanted).secret
     return Server(
         companion=companion,
         job=job.name,

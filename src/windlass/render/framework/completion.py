@@ -19,7 +19,7 @@ from windlass.model.framework import CompletionPolicySpec
 from windlass.model.job import Job, Role
 from windlass.render.framework import pods
 
-_LOOKING_ON = role_names.OUTSIDERS - {"evaluator"}
+_LOOKING_ON = role_names.NON_MEMBERS - {"evaluator"}
 _MPI_LEADERS = frozenset({"launcher", "master"})
 _NEVER = -1
 
@@ -42,7 +42,7 @@ def leaders(job: Job) -> tuple[str, ...]:
 
 def is_endless(job: Job, name: str) -> bool:
     """Whether the tasks of the role go on until somebody ends them."""
-    if name in role_names.OUTSIDERS:
+    if name in role_names.NON_MEMBERS:
         return True
     if job.runtime is not Runtime.TENSORFLOW:
         return False

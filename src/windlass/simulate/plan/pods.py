@@ -73,7 +73,7 @@ def is_a_server(role: TaskRoleSpec, runtime: Runtime | None) -> bool:
     """By its name: a parameter server or one that looks on. Unless the job waits for its success."""
     is_awaited = role.framework_attempt_completion_policy.min_succeeded_task_count > 0
     is_parameter_server = role_names.type_of(role.name) == "ps" and runtime in (None, Runtime.TENSORFLOW)
-    return not is_awaited and (is_parameter_server or role.name in role_names.OUTSIDERS)
+    return not is_awaited and (is_parameter_server or role.name in role_names.NON_MEMBERS)
 
 
 class PlannedPods:

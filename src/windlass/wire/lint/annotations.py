@@ -63,7 +63,7 @@ def _check_role_name(role: tree.Node, path: str, features: Features) -> Iterator
 def _check_ports(role: tree.Node, path: str, features: Features) -> Iterator[Diagnostic]:
     pod = tree.dig(role, "task", "pod", "spec")
     declared = list(_declared(pod))
-    is_a_member = tree.text_of(tree.dig(role, "name")) not in role_names.OUTSIDERS
+    is_a_member = tree.text_of(tree.dig(role, "name")) not in role_names.NON_MEMBERS
     wants_ports = (
         is_a_member
         and features.runtime not in _WITHOUT_PORTS
