@@ -1,6 +1,6 @@
-"""The Dockerfile, without Docker: what it copies is there, and what it copies can be installed.
+"""The Dockerfile, without Docker: the copied files exist and can be installed.
 
-pytest tests/install/test_dockerfile.py     builds a wheel, which takes some seconds
+Building the wheel takes some seconds.
 """
 
 import json
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def instructions() -> list[tuple[str, str]]:
-    """(word, arguments), with continued lines joined and comments left out."""
+    """Return pairs of instruction and arguments, with continued lines joined and without comments."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
@@ -34,14 +34,14 @@ def arguments(word: str) -> list[str]:
 
 
 def copied_from_the_repository() -> list[tuple[list[str], str]]:
-    """(sources, destination)"""
+    """Return pairs of sources and destination."""
     copies = [rest.split() for rest in arguments("COPY") if not rest.startswith("--from=")]
     return [(sources, destination) for *sources, destination in copies]
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Path:
-    """The build's folder as the COPY instructions leave it; what they put elsewhere into an image is left out."""
+    """The working folder of the image as the COPY instructions fill it."""
     folder = tmp_path / "source"
     folder.mkdir()
     for sources, destination in copied_from_the_repository():
@@ -54,7 +54,7 @@ def context(tmp_path: Path) -> Path:
     return folder
 
 
-def test_sources_are_there_and_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     sources = {source for every, _ in copied_from_the_repository() for source in every}
     assert sources
     assert [source for source in sources if not (ROOT / source).exists()] == []
@@ -66,7 +66,7 @@ def test_sources_are_there_and_not_ignored() -> None:
     } == set()
 
 
-def test_stages_copy_from_stages() -> None:
+def test_every_stage_is_used() -> None:
     stages = {rest.split(" AS ")[1] for rest in arguments("FROM") if " AS " in rest}
     used = {
         rest.split()[0].removeprefix("--from=") for rest in arguments("COPY") if rest.startswith("--from=")
@@ -75,19 +75,18 @@ def test_stages_copy_from_stages() -> None:
     assert {rest.split()[0] for rest in arguments("FROM")} == {"python:3.12-slim"}
 
 
-def test_runs_as_the_deployment_says() -> None:
+def test_user_port_and_entrypoint_match_the_deployment() -> None:
     assert arguments("USER") == [f"{deployment.USER}:{deployment.USER}"]
     assert arguments("EXPOSE") == [str(deployment.METRICS_PORT)]
     assert [json.loads(one) for one in arguments("ENTRYPOINT")] == [["windlass"]]
 
 
-def test_its_command_is_one_of_ours() -> None:
+def test_default_command_exists() -> None:
     (command,) = (json.loads(one) for one in arguments("CMD"))
     assert command[0] in COMMANDS
 
 
-def test_wheel_can_be_built_from_what_is_copied(context: Path, tmp_path: Path) -> None:
-    """And has everything in it that the package has."""
+def test_wheel_built_from_copied_files_is_complete(context: Path, tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     built = pip("wheel", "--wheel-dir", str(wheels), ".", cwd=context)
     if "No matching distribution found for hatchling" in built.stderr:
@@ -104,8 +103,10 @@ def test_wheel_can_be_built_from_what_is_copied(context: Path, tmp_path: Path) -
     assert pip("install", "--target", str(installed), str(wheel), cwd=tmp_path).returncode == 0
     command = [sys.executable, "-m", "windlass.cli.main", "--version"]
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    said = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)  # noqa: S603
-    assert said.stdout == f"windlass, version {__version__}\n"
+    result = subprocess.run(  # noqa: S603
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert result.stdout == f"windlass, version {__version__}\n"
 
 
 def pip(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:

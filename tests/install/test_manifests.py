@@ -1,6 +1,6 @@
-"""What is printed, whole, beside golden files; and that the pods fit Pod Security's level "restricted".
+"""The manifests compared with golden files, and with the "restricted" Pod Security Standard.
 
-`WINDLASS_REGENERATE=1` writes the golden files anew. The definitions are not in them: they stand in docs/crds.
+`WINDLASS_REGENERATE=1` rewrites the golden files. The definitions are in docs/crds instead.
 """
 
 import os
@@ -13,15 +13,15 @@ import pytest
 import yaml
 
 from windlass.cli.commands.controller import controller
-from windlass.install import kinds, manifests, plan
-from windlass.install.plan import Plan
+from windlass.install import kinds, manifests, options
+from windlass.install.options import InstallOptions
 from windlass.model.base import Json
 from windlass.model.settings import Settings
 from windlass.wire.settings import file as settings_file
 
 GOLDEN = Path(__file__).parent / "golden"
 IMAGE = "registry.example/windlass:1"
-FULL = Plan(
+FULL = InstallOptions(
     namespace="training",
     image=IMAGE,
     replicas=3,
@@ -35,32 +35,32 @@ FULL = Plan(
     has_pod_monitor=True,
     priority_class="system-cluster-critical",
 )
-PLANS = {"default": Plan(image=IMAGE), "full": FULL}
+OPTIONS = {"default": InstallOptions(image=IMAGE), "full": FULL}
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_golden(name: str) -> None:
+@pytest.mark.parametrize("name", OPTIONS)
+def test_manifests_match_golden_file(name: str) -> None:
     file = GOLDEN / f"{name}.yaml"
-    own = [one for one in manifests.all_of(PLANS[name]) if one["kind"] != "CustomResourceDefinition"]
-    found = manifests.printed(own)
+    own = [one for one in manifests.all_of(OPTIONS[name]) if one["kind"] != "CustomResourceDefinition"]
+    found = manifests.dump(own)
     if os.environ.get("WINDLASS_REGENERATE"):
         file.write_bytes(found)
     assert found.decode() == file.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_printed_is_read_as_it_was_made(name: str) -> None:
-    made = manifests.all_of(PLANS[name])
-    assert list(yaml.safe_load_all(manifests.printed(made))) == made
+@pytest.mark.parametrize("name", OPTIONS)
+def test_yaml_parses_to_the_same_manifests(name: str) -> None:
+    made = manifests.all_of(OPTIONS[name])
+    assert list(yaml.safe_load_all(manifests.dump(made))) == made
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_everything_is_ours_once_and_after_what_it_needs(name: str) -> None:
-    made = manifests.all_of(PLANS[name])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_objects_are_owned_unique_and_in_creation_order(name: str) -> None:
+    made = manifests.all_of(OPTIONS[name])
     order = [one["kind"] for one in made]
     keys = [(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in made]
 
-    assert all(plan.is_ours(one["metadata"]["labels"]) for one in made)
+    assert all(options.is_owned(one["metadata"]["labels"]) for one in made)
     assert len(set(keys)) == len(keys)
     for earlier, later in (
         ("CustomResourceDefinition", "Namespace"),
@@ -75,80 +75,82 @@ def test_everything_is_ours_once_and_after_what_it_needs(name: str) -> None:
     }
 
 
-def test_two_installations_share_nothing_but_definitions() -> None:
+def test_two_installations_share_only_definitions() -> None:
     first, second = (
         {
             (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"])
-            for one in manifests.all_of(wanted)
+            for one in manifests.all_of(choices)
         }
-        for wanted in (Plan(namespace="one", settings=Settings(namespaces=("a",))), Plan(namespace="two"))
+        for choices in (
+            InstallOptions(namespace="one", settings=Settings(namespaces=("a",))),
+            InstallOptions(namespace="two"),
+        )
     )
     assert {kind for kind, _, _ in first & second} == {"CustomResourceDefinition"}
 
 
 @pytest.mark.parametrize(
-    ("namespace", "is_made"),
+    ("namespace", "is_created"),
     [("windlass-system", True), ("defaults", True), ("default", False), ("kube-x", False)],
 )
-def test_the_cluster_s_own_namespaces_are_not_made(namespace: str, is_made: bool) -> None:
+def test_namespaces_of_kubernetes_are_not_created(namespace: str, is_created: bool) -> None:
     made = [
         one["metadata"]["name"]
-        for one in manifests.all_of(Plan(namespace=namespace))
+        for one in manifests.all_of(InstallOptions(namespace=namespace))
         if one["kind"] == "Namespace"
     ]
-    assert made == ([namespace] if is_made else [])
+    assert made == ([namespace] if is_created else [])
 
 
-def test_another_configuration_makes_other_pods() -> None:
+def test_changed_configuration_replaces_pods() -> None:
     def template(text: str) -> Any:
-        return _of_kind("Deployment", Plan(configuration=text))["spec"]["template"]["metadata"]
+        return _of_kind("Deployment", InstallOptions(configuration=text))["spec"]["template"]["metadata"]
 
     assert template("a: 1") == template("a: 1")
     assert template("a: 1") != template("a: 2")
     assert "annotations" not in template("")
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_the_controller_understands_its_arguments(name: str) -> None:
-    """And comes to the settings that the roles are made for."""
-    wanted = PLANS[name]
-    (container,) = _of_kind("Deployment", wanted)["spec"]["template"]["spec"]["containers"]
+@pytest.mark.parametrize("name", OPTIONS)
+def test_controller_parses_its_arguments_to_the_settings_of_the_roles(name: str) -> None:
+    choices = OPTIONS[name]
+    (container,) = _of_kind("Deployment", choices)["spec"]["template"]["spec"]["containers"]
     command, *rest = container["args"]
 
     flags = controller.make_context(command, rest).params
-    has_file = flags.pop("config") is not None
+    has_configuration = flags.pop("config") is not None
 
     assert command == controller.name
-    file = (wanted.configuration.encode(), "config") if has_file else None
-    as_installed = msgspec.structs.replace(wanted.settings, barrier_image=IMAGE)
+    file = (choices.configuration.encode(), "config") if has_configuration else None
+    as_installed = msgspec.structs.replace(choices.settings, barrier_image=IMAGE)
     assert settings_file.gather(file, {}, flags).settings == as_installed
 
 
 @pytest.mark.parametrize(
-    ("image", "in_the_file", "flags"),
+    ("image", "configured", "flags"),
     [
-        (plan.DEFAULT_IMAGE, plan.DEFAULT_IMAGE, []),
-        (IMAGE, plan.DEFAULT_IMAGE, [f"--barrier-image={IMAGE}"]),
+        (options.DEFAULT_IMAGE, options.DEFAULT_IMAGE, []),
+        (IMAGE, options.DEFAULT_IMAGE, [f"--barrier-image={IMAGE}"]),
         (IMAGE, "registry.example/barrier:7", []),
-        (plan.DEFAULT_IMAGE, "registry.example/barrier:7", []),
+        (options.DEFAULT_IMAGE, "registry.example/barrier:7", []),
     ],
-    ids=["nothing said", "the controller's own", "the file's", "the file's alone"],
+    ids=["defaults", "image of the controller", "both set", "configured image"],
 )
-def test_barriers_run_in_the_controller_s_image_unless_the_configuration_names_another(
-    image: str, in_the_file: str, flags: list[str]
+def test_barrier_image_is_the_controllers_unless_the_configuration_sets_one(
+    image: str, configured: str, flags: list[str]
 ) -> None:
-    wanted = Plan(image=image, settings=Settings(barrier_image=in_the_file))
-    (container,) = _of_kind("Deployment", wanted)["spec"]["template"]["spec"]["containers"]
+    choices = InstallOptions(image=image, settings=Settings(barrier_image=configured))
+    (container,) = _of_kind("Deployment", choices)["spec"]["template"]["spec"]["containers"]
     assert [argument for argument in container["args"] if "barrier" in argument] == flags
 
 
-def _of_kind(kind: str, wanted: Plan) -> Json:
-    (found,) = (one for one in manifests.all_of(wanted) if one["kind"] == kind)
+def _of_kind(kind: str, choices: InstallOptions) -> Json:
+    (found,) = (one for one in manifests.all_of(choices) if one["kind"] == kind)
     return found
 
 
 def _every_container(check: Callable[[Json, Json], bool]) -> Callable[[Json], bool]:
-    """The rule of a container, which may leave a field to its pod."""
+    """Return a rule that checks each container. A container inherits fields of its pod."""
 
     def holds(pod: Json) -> bool:
         own: Json = pod.get("securityContext", {})
@@ -192,24 +194,23 @@ RESTRICTED: dict[str, Callable[[Json], bool]] = {
         lambda own, _: own["capabilities"]["drop"] == ["ALL"] and "add" not in own["capabilities"]
     ),
 }
-"""The rules of the level, as the Pod Security Standards have them."""
+"""The rules of the "restricted" Pod Security Standard."""
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", OPTIONS)
 @pytest.mark.parametrize("rule", RESTRICTED)
-def test_pods_are_restricted(name: str, rule: str) -> None:
-    assert RESTRICTED[rule](_of_kind("Deployment", PLANS[name])["spec"]["template"]["spec"])
+def test_pods_meet_restricted_pod_security(name: str, rule: str) -> None:
+    assert RESTRICTED[rule](_of_kind("Deployment", OPTIONS[name])["spec"]["template"]["spec"])
 
 
-def test_namespace_asks_for_it() -> None:
-    labels = _of_kind("Namespace", Plan())["metadata"]["labels"]
+def test_namespace_enforces_restricted_pod_security() -> None:
+    labels = _of_kind("Namespace", InstallOptions())["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-@pytest.mark.parametrize("name", PLANS)
-def test_workload(name: str) -> None:
-    """What a platform team looks for."""
-    deployment = _of_kind("Deployment", PLANS[name])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_deployment_has_probes_resources_and_read_only_root(name: str) -> None:
+    deployment = _of_kind("Deployment", OPTIONS[name])
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     labels = deployment["spec"]["template"]["metadata"]["labels"]

@@ -1,18 +1,19 @@
-"""On a real API server: it takes every object, and its authorizer reads the roles as our list does."""
+"""Installation on a real API server: it accepts every object, and its authorizer agrees with the permissions."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import grants
 import pytest
 from click.testing import CliRunner, Result
+from grants import Grant
 
 import kubernetes_api
 from conformance.client import Access, Client
 from conformance.waiting import wait_for
 from windlass.cli.main import main
 from windlass.install import roles
-from windlass.install.roles import Grant
 from windlass.model import names
 from windlass.model.settings import Settings
 from windlass.wire.crd.reference import reference_crd
@@ -37,13 +38,13 @@ def kubeconfig() -> Iterator[Path]:
 
 @pytest.fixture
 def client(kubeconfig: Path) -> Iterator[Client]:
-    """At the end nothing of Windlass is left."""
+    """Uninstall Windlass afterwards."""
     with contextlib.closing(Client(Access.of_kubeconfig(kubeconfig))) as client:
         yield client
         result = windlass(kubeconfig, "uninstall", "--yes", "--crds", "--force")
         paths = [f"/api/v1/namespaces/{NAMESPACE}", *(f"{DEFINITIONS}/{name}" for name in roles.DEFINITIONS)]
         wait_for(
-            f"everything to go after {result.output}",
+            f"everything to be deleted after {result.output}",
             lambda: all(client.get(path).code == 404 for path in paths),
         )
 
@@ -76,8 +77,8 @@ def is_allowed(client: Client, grant: Grant, user: str = ACCOUNT, groups: tuple[
     return bool(answer.body["status"]["allowed"])
 
 
-def elsewhere(grant: Grant) -> Iterator[Grant]:
-    """What is close to a grant and may not come with it."""
+def similar_grants(grant: Grant) -> Iterator[Grant]:
+    """Return similar grants that must not be included."""
     yield Grant(grant.group, "secrets", grant.verb, grant.namespace)
     yield Grant(grant.group, grant.resource, "patch" if grant.verb != "patch" else "update", grant.namespace)
     if grant.namespace:
@@ -87,22 +88,20 @@ def elsewhere(grant: Grant) -> Iterator[Grant]:
 
 
 @pytest.mark.parametrize("case", OPTIONS)
-def test_authorizer_agrees_with_the_list(kubeconfig: Path, client: Client, case: str) -> None:
+def test_authorizer_grants_exactly_the_permissions(kubeconfig: Path, client: Client, case: str) -> None:
     options, settings = OPTIONS[case]
     result = windlass(kubeconfig, "install", "--apply", *options)
     assert result.exit_code == 0, result.output
 
-    granted = roles.granted(NAMESPACE, settings)
+    granted = grants.granted(NAMESPACE, settings)
     wait_for("the authorizer to see the roles", lambda: is_allowed(client, min(granted)))
     assert [grant for grant in granted if not is_allowed(client, grant)] == []
-    others = roles.refused(granted, {other for grant in granted for other in elsewhere(grant)})
+    others = grants.missing(granted, {other for grant in granted for other in similar_grants(grant)})
     assert [other for other in others if is_allowed(client, other)] == []
 
 
 @pytest.mark.parametrize("case", OPTIONS)
-def test_authorizer_lets_every_service_account_read_gangs_and_nothing_else(
-    kubeconfig: Path, client: Client, case: str
-) -> None:
+def test_service_accounts_may_only_read_gangs(kubeconfig: Path, client: Client, case: str) -> None:
     options, settings = OPTIONS[case]
     result = windlass(kubeconfig, "install", "--apply", *options)
     assert result.exit_code == 0, result.output
@@ -124,7 +123,7 @@ def test_authorizer_lets_every_service_account_read_gangs_and_nothing_else(
         assert not may("get", resource, "")
 
 
-def test_again_nothing_changes(kubeconfig: Path, client: Client) -> None:
+def test_applying_again_changes_nothing(kubeconfig: Path, client: Client) -> None:
     windlass(kubeconfig, "install", "--apply", "--priority-class", "system-cluster-critical")
     first = windlass(kubeconfig, "install", "--apply").stdout.splitlines()
     second = windlass(kubeconfig, "install", "--apply").stdout.splitlines()
@@ -135,8 +134,8 @@ def test_again_nothing_changes(kubeconfig: Path, client: Client) -> None:
     assert len(second) == len(first)
 
 
-def test_from_the_reference_and_back(kubeconfig: Path, client: Client) -> None:
-    """The same Framework, with its status, through both definitions."""
+def test_migration_from_the_reference_and_back(kubeconfig: Path, client: Client) -> None:
+    """The Framework keeps its status under both definitions."""
     path = f"/apis/{names.CONTROLLER_GROUP}/v1/namespaces/default/frameworks"
     client.post(DEFINITIONS, reference_crd()).expect(201)
     wait_for("the definition to be served", lambda: client.get(path).code == 200)
@@ -156,8 +155,8 @@ def test_from_the_reference_and_back(kubeconfig: Path, client: Client) -> None:
     wait_for("the status to go", lambda: client.get(f"{path}/digits/status").code == 404)
     after = client.get(f"{path}/digits").body
 
-    assert "it was FrameworkController's, and its Frameworks stay" in taken.output
-    assert "it is FrameworkController's again, and its Frameworks stay" in back.output
+    assert "taken over from FrameworkController with its Frameworks" in taken.output
+    assert "returned to FrameworkController with its Frameworks" in back.output
     for found in (between, after):
         assert found["metadata"]["uid"] == before["metadata"]["uid"]
         assert found["status"] == body["status"]

@@ -1,4 +1,4 @@
-"""The pages for operators: what they point at is there, and the options that they name exist."""
+"""The pages for operators: links and options exist."""
 
 import re
 from pathlib import Path
@@ -13,13 +13,13 @@ PAGES = ("operations.md", "permissions.md")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_links(page: str) -> None:
+def test_links_exist(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", (DOCS / page).read_text(encoding="utf-8"))
     assert [link for link in links if not (DOCS / link).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_options(page: str) -> None:
+def test_options_exist(page: str) -> None:
     known = {
         option
         for command in (install, uninstall)
@@ -34,7 +34,7 @@ def test_options(page: str) -> None:
     assert named - known == set()
 
 
-def test_every_option_of_install_is_explained() -> None:
+def test_every_install_option_is_documented() -> None:
     page = (DOCS / "operations.md").read_text(encoding="utf-8")
     own = {option for parameter in install.params for option in parameter.opts}
     assert {option for option in own if option not in page} == {"--kubeconfig", "--context"}

@@ -1,18 +1,19 @@
-"""What the controller may do: no more than it needs, and the manifests say the same as the list."""
+"""The permissions of the controller are sufficient and minimal, and the manifests grant exactly these."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import builders
+import grants
 import msgspec
 import pytest
 from builders import NOW
+from grants import Grant
 from tests.controller.ports import Bench, failure
 
 from windlass.decide import initial_status
-from windlass.install import access, roles
-from windlass.install.plan import Plan
-from windlass.install.roles import Grant
+from windlass.install import manifests, roles
+from windlass.install.options import InstallOptions
 from windlass.kubeapi import requests
 from windlass.kubeapi.requests import Request
 from windlass.kubeapi.resources import (
@@ -39,7 +40,7 @@ replace = msgspec.structs.replace
 
 LAUNCHER = frameworks(names.LAUNCHER_GROUP)
 CONTROLLER = frameworks(names.CONTROLLER_GROUP)
-EVERYWHERE = Settings()
+ALL_NAMESPACES = Settings()
 TWO = Settings(namespaces=("team-a", "team-b"))
 MANAGING = Settings(manage_crds=True)
 DEFINITION = "frameworks.launcher.microsoft.com"
@@ -78,7 +79,7 @@ DEFAULT_REQUESTS = (
     *(requests.get(CUSTOM_RESOURCE_DEFINITIONS, "", f"frameworks.{group}") for group in names.GROUPS),
     requests.get(CUSTOM_RESOURCE_DEFINITIONS, "", "gangs.windlass.dev"),
 )
-"""The shapes of all requests that the controller makes, but for those of `for_names_and_gangs`."""
+"""One of each kind of request of the controller, except those of `service_and_gang_requests`."""
 FINALIZERS = {
     Grant(names.LAUNCHER_GROUP, "frameworks/finalizers", "update", "team-a", "digits"),
     Grant(names.CONTROLLER_GROUP, "frameworks/finalizers", "update", "team-a", "digits"),
@@ -109,8 +110,8 @@ FINALIZERS = {
     ],
     ids=str,
 )
-def test_needed_by(request_: Request, needed: Grant) -> None:
-    assert roles.needed_by(request_) == needed
+def test_request_needs_one_grant(request_: Request, needed: Grant) -> None:
+    assert grants.needed_by(request_) == needed
 
 
 @pytest.mark.parametrize(
@@ -129,12 +130,12 @@ def test_needed_by(request_: Request, needed: Grant) -> None:
         (Grant("apps", "pods", "list"), Grant("", "pods", "list"), False),
     ],
 )
-def test_allows(granted: Grant, needed: Grant, is_allowed: bool) -> None:
+def test_grant_allows_matching_request(granted: Grant, needed: Grant, is_allowed: bool) -> None:
     assert granted.allows(needed) is is_allowed
 
 
-def for_names_and_gangs(namespace: str) -> list[Request]:
-    """What is really asked when the Service is there already, and the Gang because a task is tried again."""
+def service_and_gang_requests(namespace: str) -> list[Request]:
+    """Return the requests of the controller if the Service and the Gang already exist."""
     job = builders.framework("digits", namespace=namespace)
     owned = msgspec.json.encode(service(job))
     bench = Bench(failure(409, "AlreadyExists"), owned, failure(409, "AlreadyExists"), b"{}")
@@ -144,58 +145,58 @@ def for_names_and_gangs(namespace: str) -> list[Request]:
     return bench.sent
 
 
-def test_every_request_is_allowed_and_nothing_is_granted_in_vain() -> None:
-    granted = roles.granted("windlass-system", EVERYWHERE)
-    asked = (*DEFAULT_REQUESTS, *for_names_and_gangs("team-a"))
-    needed = {roles.needed_by(request) for request in asked} | FINALIZERS
+def test_all_requests_are_granted_and_no_grant_is_unused() -> None:
+    granted = grants.granted("windlass-system", ALL_NAMESPACES)
+    sent = (*DEFAULT_REQUESTS, *service_and_gang_requests("team-a"))
+    needed = {grants.needed_by(request) for request in sent} | FINALIZERS
 
-    assert roles.refused(granted, needed) == frozenset()
-    assert roles.unused(granted, needed) == frozenset()
+    assert grants.missing(granted, needed) == frozenset()
+    assert grants.unused(granted, needed) == frozenset()
 
 
-def test_in_named_namespaces_it_may_do_nothing_elsewhere() -> None:
-    granted = roles.granted("windlass-system", TWO)
-    asked = (*DEFAULT_REQUESTS, *for_names_and_gangs("team-b"))
-    needed = {roles.needed_by(request) for request in asked if request.namespace} | FINALIZERS
+def test_limited_controller_has_no_grants_in_other_namespaces() -> None:
+    granted = grants.granted("windlass-system", TWO)
+    sent = (*DEFAULT_REQUESTS, *service_and_gang_requests("team-b"))
+    needed = {grants.needed_by(request) for request in sent if request.namespace} | FINALIZERS
 
-    assert roles.refused(granted, needed) == frozenset()
+    assert grants.missing(granted, needed) == frozenset()
     places = {grant.namespace for grant in granted}
     assert places == {"", "team-a", "team-b", "windlass-system"}
-    in_the_cluster = {grant.resource for grant in granted if not grant.namespace}
-    assert in_the_cluster == {"customresourcedefinitions"}
-    assert roles.refused(granted, {Grant("", "pods", "create", "team-c")})
+    cluster_wide = {grant.resource for grant in granted if not grant.namespace}
+    assert cluster_wide == {"customresourcedefinitions"}
+    assert grants.missing(granted, {Grant("", "pods", "create", "team-c")})
 
 
-def test_refused_and_unused_find_something() -> None:
+def test_missing_and_unused_grants_are_found() -> None:
     granted = {Grant("", "pods", "list"), Grant("", "secrets", "get")}
     needed = {Grant("", "pods", "list", "a"), Grant("", "pods", "watch", "a")}
 
-    assert roles.refused(granted, needed) == {Grant("", "pods", "watch", "a")}
-    assert roles.unused(granted, needed) == {Grant("", "secrets", "get")}
+    assert grants.missing(granted, needed) == {Grant("", "pods", "watch", "a")}
+    assert grants.unused(granted, needed) == {Grant("", "secrets", "get")}
 
 
 @pytest.mark.parametrize(
-    ("settings", "gone", "added"),
+    ("settings", "removed", "added"),
     [
-        (EVERYWHERE, set(), set()),
+        (ALL_NAMESPACES, set(), set()),
         (Settings(events=False), {("events", "create")}, set()),
         (Settings(leader_election=False), {("leases", verb) for verb in ("get", "create", "update")}, set()),
         (MANAGING, set(), {("customresourcedefinitions", verb) for verb in ("create", "update")}),
     ],
 )
-def test_what_is_not_done_is_not_granted(
-    settings: Settings, gone: set[tuple[str, str]], added: set[tuple[str, str]]
+def test_disabled_feature_is_not_granted(
+    settings: Settings, removed: set[tuple[str, str]], added: set[tuple[str, str]]
 ) -> None:
     def verbs(settings: Settings) -> set[tuple[str, str]]:
-        return {(grant.resource, grant.verb) for grant in roles.granted("w", settings)}
+        return {(grant.resource, grant.verb) for grant in grants.granted("w", settings)}
 
-    assert verbs(EVERYWHERE) - verbs(settings) == gone
-    assert verbs(settings) - verbs(EVERYWHERE) == added
+    assert verbs(ALL_NAMESPACES) - verbs(settings) == removed
+    assert verbs(settings) - verbs(ALL_NAMESPACES) == added
 
 
-@pytest.mark.parametrize("settings", [EVERYWHERE, MANAGING, TWO], ids=["everywhere", "managing", "two"])
-def test_nothing_dangerous(settings: Settings) -> None:
-    for grant in roles.granted("windlass-system", settings):
+@pytest.mark.parametrize("settings", [ALL_NAMESPACES, MANAGING, TWO], ids=["everywhere", "managing", "two"])
+def test_no_grant_escalates_privileges(settings: Settings) -> None:
+    for grant in grants.granted("windlass-system", settings):
         assert "*" not in (grant.group, grant.resource, grant.verb)
         assert grant.group != "rbac.authorization.k8s.io"
         assert grant.resource.split("/")[0] not in {"secrets", "serviceaccounts", "nodes"}
@@ -206,28 +207,27 @@ def test_nothing_dangerous(settings: Settings) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        EVERYWHERE,
+        ALL_NAMESPACES,
         MANAGING,
         TWO,
         Settings(lease_name="mine", lease_namespace="elsewhere", events=False),
         Settings(leader_election=False),
     ],
 )
-def test_roles_grant_what_the_list_says(settings: Settings) -> None:
-    """Read from the manifests, as a server would read them."""
-    plan = Plan(namespace="windlass-system", settings=settings)
+def test_manifests_grant_the_permissions(settings: Settings) -> None:
+    options = InstallOptions(namespace="windlass-system", settings=settings)
     account = {"kind": "ServiceAccount", "name": "windlass-controller", "namespace": "windlass-system"}
-    made = access.manifests(plan)
+    made = manifests.access(options)
     assert [one["metadata"] for one in made if one["kind"] == "ServiceAccount"] == [
-        plan.metadata("windlass-controller")
+        options.metadata("windlass-controller")
     ]
-    assert _granted_by(made, account) == roles.granted("windlass-system", settings)
+    assert _granted_by(made, account) == grants.granted("windlass-system", settings)
 
 
 @pytest.mark.parametrize(
     ("settings", "groups"),
     [
-        (EVERYWHERE, {"": "system:serviceaccounts"}),
+        (ALL_NAMESPACES, {"": "system:serviceaccounts"}),
         (
             TWO,
             {"team-a": "system:serviceaccounts:team-a", "team-b": "system:serviceaccounts:team-b"},
@@ -240,20 +240,19 @@ def test_roles_grant_what_the_list_says(settings: Settings) -> None:
     ],
     ids=["everywhere", "two", "own", "no lease"],
 )
-def test_service_accounts_may_read_gangs_and_nothing_else(settings: Settings, groups: dict[str, str]) -> None:
-    """Those of the watched namespaces, there, whatever else is granted to the controller."""
-    made = access.manifests(Plan(namespace="windlass-system", settings=settings))
+def test_all_service_accounts_may_only_read_gangs(settings: Settings, groups: dict[str, str]) -> None:
+    made = manifests.access(InstallOptions(namespace="windlass-system", settings=settings))
     for namespace, group in groups.items():
-        everybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}
+        group_subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}
         expected = {Grant("windlass.dev", "gangs", verb, namespace) for verb in ("get", "list", "watch")}
-        assert _granted_by(made, everybody) == expected
+        assert _granted_by(made, group_subject) == expected
     subjects = [subject for one in made for subject in one.get("subjects", ())]
     bound = [subject["name"] for subject in subjects if subject["kind"] != "ServiceAccount"]
-    assert sorted(bound) == sorted(groups.values()), "and nobody besides"
+    assert sorted(bound) == sorted(groups.values()), "no other subjects"
 
 
 def _granted_by(manifests: Iterable[Json], subject: Json) -> set[Grant]:
-    """What the bindings give to somebody."""
+    """Return the grants of the bindings of a subject."""
     objects = {
         (one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in manifests
     }
@@ -287,29 +286,28 @@ def _granted_by(manifests: Iterable[Json], subject: Json) -> set[Grant]:
     ],
     ids=["ConfigMap", "Service", "Pod", "Gang"],
 )
-def test_owners_are_asked_for(
+def test_created_object_needs_finalizers_of_its_owner(
     group: str, resource: Resource, make: Callable[[Framework], Json], owner: tuple[str, str]
 ) -> None:
-    """By what the controller really creates."""
     framework = running(group)
     body = msgspec.json.encode(make(framework))
     plural, name = owner
-    of_owner = group if plural == "frameworks" else ""
+    owner_group = group if plural == "frameworks" else ""
 
-    needed = roles.needed_for_owners(requests.create(resource, framework.namespace, body))
+    needed = grants.needed_for_owners(requests.create(resource, framework.namespace, body))
 
-    assert needed == {Grant(of_owner, f"{plural}/finalizers", "update", framework.namespace, name)}
-    assert roles.refused(roles.granted("w", EVERYWHERE), needed) == frozenset()
+    assert needed == {Grant(owner_group, f"{plural}/finalizers", "update", framework.namespace, name)}
+    assert grants.missing(grants.granted("w", ALL_NAMESPACES), needed) == frozenset()
 
 
 def running(group: str) -> Framework:
-    """Its attempt has its ConfigMap, and its task an address."""
+    """Return a Framework whose attempt has a ConfigMap and whose task has an address."""
     made = builders.framework(group=group, annotations={names.RUNTIME_ANNOTATION: "mpi"})
     status = initial_status.framework_status(made, NOW)
     (role,) = status.attempt_status.roles
     (task,) = role.task_statuses
-    at_work = replace(task.attempt_status, pod_uid="pod", pod_ip="10.0.0.5")
-    role = replace(role, task_statuses=(replace(task, attempt_status=at_work),))
+    with_address = replace(task.attempt_status, pod_uid="pod", pod_ip="10.0.0.5")
+    role = replace(role, task_statuses=(replace(task, attempt_status=with_address),))
     attempt = replace(
         status.attempt_status, config_map_uid="cm", instance_uid="0_cm", task_role_statuses=(role,)
     )
@@ -324,19 +322,19 @@ def running(group: str) -> Framework:
         ({}, set()),
     ],
 )
-def test_only_owners_whose_deletion_is_held_up(reference: Json, needed: set[Grant]) -> None:
+def test_only_blocking_owners_need_finalizers(reference: Json, needed: set[Grant]) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x-attempt", "uid": "u", **reference}
     body = msgspec.json.encode({"metadata": {"ownerReferences": [owner]}})
-    assert roles.needed_for_owners(requests.create(PODS, "a", body)) == needed
-    assert roles.needed_for_owners(requests.replace(PODS, "a", "x", body)) == frozenset()
+    assert grants.needed_for_owners(requests.create(PODS, "a", body)) == needed
+    assert grants.needed_for_owners(requests.replace(PODS, "a", "x", body)) == frozenset()
 
 
-def test_page_names_every_permission() -> None:
+def test_docs_page_lists_every_permission() -> None:
     page = (Path(__file__).parents[2] / "docs" / "permissions.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert rows == [
-        f"| `{_resource(one)}` | {', '.join(one.verbs)} | {one.where} | {one.reason} |"
-        for one in (*roles.permissions(MANAGING), *roles.ON_GANGS)
+        f"| `{_resource(one)}` | {', '.join(one.verbs)} | {one.scope} | {one.reason} |"
+        for one in (*roles.permissions(MANAGING), *roles.GANG_PERMISSIONS)
     ]
 
 

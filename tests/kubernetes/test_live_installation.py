@@ -16,7 +16,7 @@ from live.place import Place
 from conformance.client import Answer, Json
 from conformance.objects import path as path_of
 from conformance.waiting import wait_for
-from windlass.install import deployment, plan
+from windlass.install import deployment, options
 from windlass.model import names
 
 SERVES_DISRUPTION_BUDGETS = "/apis/policy/v1"
@@ -31,7 +31,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 @pytest.mark.smoke
 def test_two_are_ready(cluster: Cluster) -> None:
     """On a busy machine one may fail to answer a probe in time, and is ready again later."""
-    path = path_of("deployments", plan.CONTROLLER, namespace=NAMESPACE)
+    path = path_of("deployments", options.CONTROLLER, namespace=NAMESPACE)
 
     def are_two() -> bool:
         status = cluster.client.get(path).expect(200).body["status"]

@@ -17,7 +17,7 @@ from live.request_counts import BURSTS, KEPT, REMOVED, Account
 from operated.place import completion_of
 
 from conformance.client import Json
-from windlass.install import plan
+from windlass.install import options
 
 RENEWALS = 5
 
@@ -93,7 +93,7 @@ def test_nothing_but_watches_and_the_lease(cluster: Cluster, place: Place, writt
 
 def is_meant(entry: Json, place: Place) -> bool:
     namespace = entry.get("objectRef", {}).get("namespace", "")
-    is_elsewhere = namespace not in ("", place.name, plan.DEFAULT_NAMESPACE)
+    is_elsewhere = namespace not in ("", place.name, options.DEFAULT_NAMESPACE)
     return not (entry["verb"] == "watch" or is_of_lease(entry) or is_elsewhere)
 
 

@@ -11,12 +11,12 @@ from live.place import Place
 from operated.place import completion_of, retries_of
 
 from conformance.objects import path as path_of
-from windlass.install import plan
+from windlass.install import options
 
 pytestmark = pytest.mark.serial
 
 OTHER = "windlass-elsewhere"
-OTHER_CONTROLLER = f"system:serviceaccount:{OTHER}:{plan.CONTROLLER}"
+OTHER_CONTROLLER = f"system:serviceaccount:{OTHER}:{options.CONTROLLER}"
 
 
 @pytest.fixture

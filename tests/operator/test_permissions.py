@@ -5,15 +5,15 @@ On a real server the controller's user has these roles and no others, in all of 
 
 from collections.abc import Iterator
 
+import grants
 import pytest
+from grants import Grant
 from operated import clusters, permissions, world
 from operated.jobs import FOREVER, SUCCEEDS, fails, framework, role
 from operated.place import Place
 from operated.proxy import ANSWER_LOST, PASS, Asked, Mischief, Verdict, no_mischief
 from operated.world import World
 
-from windlass.install import roles
-from windlass.install.roles import Grant
 from windlass.model import names
 from windlass.model.settings import Settings
 from windlass.wire.crd import reference
@@ -118,7 +118,7 @@ def needed(asked: list[Asked]) -> set[Grant]:
 
 
 def test_every_request_is_granted(asked: list[Asked]) -> None:
-    assert not roles.refused(roles.granted("default", SETTINGS), needed(asked))
+    assert not grants.missing(grants.granted("default", SETTINGS), needed(asked))
 
 
 def test_every_grant_is_used(asked: list[Asked]) -> None:
@@ -126,12 +126,12 @@ def test_every_grant_is_used(asked: list[Asked]) -> None:
     to_update_what_was_just_created = {
         Grant("apiextensions.k8s.io", "customresourcedefinitions", "update", name=name) for name in created
     }
-    unused = roles.unused(roles.granted("default", SETTINGS), needed(asked))
+    unused = grants.unused(grants.granted("default", SETTINGS), needed(asked))
     assert unused == to_update_what_was_just_created
 
 
 def test_a_controller_that_does_not_manage_definitions_has_no_right_to(asked: list[Asked]) -> None:
-    refused = roles.refused(roles.granted("default", Settings()), needed(asked))
+    refused = grants.missing(grants.granted("default", Settings()), needed(asked))
     assert {grant.resource for grant in refused} == {"customresourcedefinitions"}
     assert {grant.verb for grant in refused} == {"create", "update"}
 

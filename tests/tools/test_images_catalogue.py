@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from images import building, catalogue, checkout
-from windlass.install import plan
+from windlass.install import options
 from windlass.render.companions import hub
 from windlass.render.storage import servers
 
@@ -128,7 +128,7 @@ def test_a_rendered_hub_asks_for_the_image_by_its_name() -> None:
 
 
 def test_an_installation_asks_for_the_image_by_its_name() -> None:
-    assert CONTROLLER.name == plan.DEFAULT_IMAGE
+    assert CONTROLLER.name == options.DEFAULT_IMAGE
 
 
 @pytest.mark.parametrize("image", [CONTROLLER, TENSORFLOW], ids=["controller", "tensorflow"])

@@ -1,4 +1,4 @@
-"""What a cluster needs to run the controller: definitions, permissions, a Deployment; and how they get there and go.
+"""Install the controller in a cluster, and uninstall it.
 
-The manifests are values. `applying` and `removing` carry them to an API server through `kubeapi`.
+The manifests are values. `apply` and `uninstall` send them to an API server through `kubeapi`.
 """

@@ -1,4 +1,4 @@
-"""The kinds that an installation consists of: where they live in the API, and how their objects are called."""
+"""The kinds of the objects of an installation, and how messages name the objects."""
 
 from windlass.kubeapi.resources import (
     CONFIG_MAPS,
@@ -33,8 +33,8 @@ RESOURCES: dict[str, Resource] = {
     "PodMonitor": POD_MONITORS,
 }
 
-REMOVED_IN_ORDER: tuple[Resource, ...] = (
-    # The controller ends before it loses its rights.
+UNINSTALL_ORDER: tuple[Resource, ...] = (
+    # The controller stops before it loses its permissions.
     DEPLOYMENTS,
     POD_DISRUPTION_BUDGETS,
     POD_MONITORS,
@@ -45,15 +45,15 @@ REMOVED_IN_ORDER: tuple[Resource, ...] = (
     ROLES,
     SERVICE_ACCOUNTS,
 )
-"""What goes with an installation. Definitions and the namespace go by rules of their own."""
+"""Definitions and the namespace have their own rules."""
 
 
 def resource_of(manifest: Json) -> Resource:
     return RESOURCES[manifest["kind"]]
 
 
-def called(resource: Resource, name: str, namespace: str = "") -> str:
-    """As kubectl calls it: `deployment.apps/windlass-controller`, and where it is."""
+def object_name(resource: Resource, name: str, namespace: str = "") -> str:
+    """Return the name as kubectl writes it, with the namespace: `deployment.apps/windlass-controller in team`."""
     singular = resource.plural.removesuffix("s")
     kind = f"{singular}.{resource.group}" if resource.group else singular
     return f"{kind}/{name} in {namespace}" if namespace else f"{kind}/{name}"

@@ -254,17 +254,20 @@ def test_over_the_reference(server: RunningServer) -> None:
 
     result = install(server, "--crds-only")
 
-    assert f"frameworks.{names.CONTROLLER_GROUP} configured: it was FrameworkController's" in result.stdout
-    assert "its Frameworks stay" in result.stdout
+    assert (
+        f"frameworks.{names.CONTROLLER_GROUP} configured: taken over from FrameworkController"
+        in result.stdout
+    )
+    assert "with its Frameworks" in result.stdout
     after = server.ask("GET", f"{FRAMEWORKS}/digits/status").body
     assert (after["metadata"]["uid"], after["status"]) == (before["metadata"]["uid"], before["status"])
-    assert "FrameworkController's" not in install(server, "--crds-only").stdout
+    assert "FrameworkController" not in install(server, "--crds-only").stdout
 
 
 def test_a_namespace_of_somebody_else_is_left_as_it_is(server: RunningServer) -> None:
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
     result = install(server, "--namespace", "shared")
-    assert "namespace/shared left as it is: it was not made by windlass install" in result.stdout
+    assert "namespace/shared left unchanged: not created by windlass install" in result.stdout
     labels = server.ask("GET", "/api/v1/namespaces/shared").body["metadata"]["labels"]
     assert labels == {"kubernetes.io/metadata.name": "shared"}
 
@@ -277,15 +280,18 @@ def test_an_object_of_somebody_else_is_not_touched(server: RunningServer) -> Non
     result = install(server, "--namespace", "shared")
 
     assert result.exit_code == 1
-    assert "there is one already that windlass install has not made" in result.stderr
+    assert "already exists, and was not created by windlass install" in result.stderr
     assert server.ask("GET", f"{accounts}/windlass-controller").body == before
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--watch-namespace", "nowhere"), "there is no namespace nowhere. Create it first."),
-        (("--pod-monitor",), "this cluster has no PodMonitors. Install the Prometheus operator, or leave"),
+        (("--watch-namespace", "nowhere"), "namespace nowhere does not exist. Create it first."),
+        (
+            ("--pod-monitor",),
+            "this cluster does not serve PodMonitors. Install the Prometheus operator, or omit",
+        ),
     ],
 )
 def test_what_is_missing(server: RunningServer, options: tuple[str, ...], words: str) -> None:

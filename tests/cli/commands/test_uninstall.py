@@ -159,7 +159,7 @@ def test_refuses_to_end_live_frameworks(server: RunningServer) -> None:
     assert f"12 Frameworks have not completed: default/fresh ({LAUNCHER}), default/job-00 (" in result.stderr
     assert "job-08" in result.stderr
     assert "job-09" not in result.stderr
-    assert "and 2 more. Nothing was removed" in result.stderr
+    assert "and 2 more. Nothing was deleted" in result.stderr
     assert (left(server), definitions(server)) == (before, ALL)
 
 
@@ -175,8 +175,8 @@ def test_definitions_go_when_forced_or_when_all_have_completed(
     deleted = [line for line in result.stdout.splitlines() if "customresourcedefinition" in line]
     what = "customresourcedefinition.apiextensions.k8s.io"
     assert deleted == [
-        f"{what}/frameworks.{LAUNCHER} deleted, and its Frameworks with it",
-        f"{what}/frameworks.{CONTROLLER} deleted, and its Frameworks with it",
+        f"{what}/frameworks.{LAUNCHER} deleted, with all its Frameworks",
+        f"{what}/frameworks.{CONTROLLER} deleted, with all its Frameworks",
         f"{what}/gangs.{names.GANG_GROUP} deleted",
     ]
 
@@ -203,8 +203,8 @@ def test_back_to_the_reference(server: RunningServer) -> None:
     kept = server.ask("GET", f"/apis/{CONTROLLER}/v1/namespaces/default/frameworks/digits").body
     assert kept["metadata"]["uid"] == job["metadata"]["uid"]
     assert kept["status"] == {"state": "AttemptRunning"}
-    assert "it is FrameworkController's again, and its Frameworks stay" in result.stdout
-    assert "will not be able to write these: default/tf-example" in result.stdout
+    assert "returned to FrameworkController with its Frameworks" in result.stdout
+    assert "cannot update these Frameworks: default/tf-example" in result.stdout
     assert definitions(server) == ALL
 
 
@@ -220,7 +220,7 @@ def test_a_namespace_with_others_in_it_stays(server: RunningServer) -> None:
     body = {"metadata": {"name": "diary"}, "data": {"monday": "rain"}}
     server.ask("POST", "/api/v1/namespaces/windlass-system/configmaps", body)
     result = uninstall(server)
-    expected = "namespace/windlass-system left as it is: others live in it, such as configmap/diary"
+    expected = "namespace/windlass-system left unchanged: it contains other objects, e.g. configmap/diary"
     assert result.stdout.splitlines()[-1] == expected
     assert "windlass-system" in namespaces(server)
 
@@ -229,7 +229,7 @@ def test_a_namespace_of_somebody_else_stays(server: RunningServer) -> None:
     server.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "shared"}})
     windlass(server, "install", "--apply", "--namespace", "shared")
     result = uninstall(server, "--namespace", "shared")
-    expected = "namespace/shared left as it is: it was not made by windlass install"
+    expected = "namespace/shared left unchanged: not created by windlass install"
     assert result.stdout.splitlines()[-1] == expected
     assert "shared" in namespaces(server)
 

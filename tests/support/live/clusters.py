@@ -29,13 +29,13 @@ from images import catalogue, checkout
 from one_node import layout
 from one_node.cluster import Cluster as OneNode
 from one_node.layout import Layout
-from windlass.install import plan
+from windlass.install import options
 
-NAMESPACE: Final = plan.DEFAULT_NAMESPACE
-CONTROLLER: Final = f"system:serviceaccount:{NAMESPACE}:{plan.CONTROLLER}"
+NAMESPACE: Final = options.DEFAULT_NAMESPACE
+CONTROLLER: Final = f"system:serviceaccount:{NAMESPACE}:{options.CONTROLLER}"
 """The name by which the API server knows it."""
 IMAGE: Final = os.environ.get("WINDLASS_TEST_CONTROLLER_IMAGE") or (
-    plan.DEFAULT_IMAGE if os.environ.get("KUBECONFIG") else catalogue.controller(checkout.read()).tags[-1]
+    options.DEFAULT_IMAGE if os.environ.get("KUBECONFIG") else catalogue.controller(checkout.read()).tags[-1]
 )
 """Of the controller; on our own cluster by the name that no other state of the checkout has."""
 LONGEST_LINE: Final = 300
@@ -95,12 +95,12 @@ class Cluster(msgspec.Struct, frozen=True):
         self.wait_for_controllers()
 
     def _is_installed(self) -> bool:
-        found = self.client.get(path_of("deployments", plan.CONTROLLER, namespace=NAMESPACE))
+        found = self.client.get(path_of("deployments", options.CONTROLLER, namespace=NAMESPACE))
         return found.code == 200 and IMAGE in found.raw.decode()
 
     def wait_for_controllers(self) -> None:
         """Both replicas are there, and one of them leads."""
-        path = path_of("deployments", plan.CONTROLLER, namespace=NAMESPACE)
+        path = path_of("deployments", options.CONTROLLER, namespace=NAMESPACE)
 
         def are_ready() -> bool:
             found = self.client.get(path).expect(200).body
@@ -115,13 +115,13 @@ class Cluster(msgspec.Struct, frozen=True):
 
     def leader(self) -> str:
         """The name of the pod that leads. Empty: none does."""
-        lease = self.client.get(path_of("leases", plan.CONTROLLER, namespace=NAMESPACE))
+        lease = self.client.get(path_of("leases", options.CONTROLLER, namespace=NAMESPACE))
         holder = lease.body["spec"].get("holderIdentity") if lease.code == 200 else ""
         return next((name for name in self.controllers() if holder and holder.startswith(name)), "")
 
     def controllers(self) -> dict[str, Json]:
         """The pods of the Deployment by name."""
-        ours = f"{plan.INSTANCE}={NAMESPACE},app.kubernetes.io/component=controller"
+        ours = f"{options.INSTANCE}={NAMESPACE},app.kubernetes.io/component=controller"
         pods = self.client.get(path_of("pods", namespace=NAMESPACE), labelSelector=ours).expect(200)
         return {item["metadata"]["name"]: item for item in pods.body["items"]}
 

@@ -15,7 +15,7 @@ from conformance.objects import path as path_of
 from conformance.waiting import wait_for
 from one_node import cluster as one_node
 from one_node import components, layout
-from windlass.install import plan
+from windlass.install import options
 
 LEADER: Final = "the leading controller"
 VICTIMS: Final = (
@@ -69,7 +69,7 @@ def set_unschedulable(cluster: Cluster, value: bool) -> None:
 
 
 def scale_controllers(cluster: Cluster, replicas: int) -> None:
-    path = path_of("deployments", plan.CONTROLLER, namespace=NAMESPACE)
+    path = path_of("deployments", options.CONTROLLER, namespace=NAMESPACE)
     cluster.client.patch(path, {"spec": {"replicas": replicas}}).expect(200)
 
 

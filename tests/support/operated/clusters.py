@@ -18,8 +18,8 @@ from operated.proxy import Upstream, upstream_of_kubeconfig
 from conformance import servers
 from conformance.client import Access, Client, Json
 from conformance.waiting import wait_for
-from windlass.install import access
-from windlass.install.plan import Plan
+from windlass.install import manifests as install_manifests
+from windlass.install.options import InstallOptions
 from windlass.model import names
 from windlass.model.settings import Settings
 from windlass.wire.crd import manifests
@@ -192,8 +192,8 @@ class Real(Cluster):
         return upstream_of_kubeconfig(self._api.users[CONTROLLER].kubeconfig)
 
     def grant(self, settings: Settings) -> None:
-        plan = Plan(namespace="default", settings=settings)
-        for manifest in access.manifests(plan):
+        plan = InstallOptions(namespace="default", settings=settings)
+        for manifest in install_manifests.access(plan):
             if manifest["kind"] == "ServiceAccount":
                 continue
             if _is_bound_to_the_account(manifest):

@@ -2,9 +2,8 @@
 
 import json
 
+from grants import Grant
 from operated.proxy import Asked
-
-from windlass.install.roles import Grant
 
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from windlass.cli.errors import CommandError
-from windlass.install import applying, manifests, plan, removing
-from windlass.install.plan import Plan
-from windlass.install.refusals import InstallError, NoAnswerError
+from windlass.install import apply, manifests, uninstall
+from windlass.install.errors import InstallError, NoAnswerError
+from windlass.install.options import DEFAULT_IMAGE, DEFAULT_NAMESPACE, InstallOptions
 from windlass.model import names
 from windlass.model.base import Json
 from windlass.model.settings import Settings
@@ -37,13 +37,13 @@ def namespace_name(
     "--namespace",
     "-n",
     metavar="NAME",
-    default=plan.DEFAULT_NAMESPACE,
+    default=DEFAULT_NAMESPACE,
     show_default=True,
     callback=namespace_name,
     help="Namespace of the controller.",
 )
 @click.option(
-    "--image", default=plan.DEFAULT_IMAGE, show_default=True, metavar="IMAGE", help="Image of the controller."
+    "--image", default=DEFAULT_IMAGE, show_default=True, metavar="IMAGE", help="Image of the controller."
 )
 @click.option(
     "--replicas",
@@ -109,7 +109,7 @@ def install(
         windlass install --image registry.example/windlass --apply
     """
     data = config_file.read_bytes() if config_file else b""
-    wanted = Plan(
+    wanted = InstallOptions(
         namespace=namespace,
         image=image,
         replicas=replicas,
@@ -122,7 +122,7 @@ def install(
         raise click.ClickException("the configuration turns leaderElection off: that takes --replicas 1")
     made = manifests.definitions() if crds_only else manifests.all_of(wanted)
     if not is_applied:
-        click.echo(manifests.printed(made), nl=False)
+        click.echo(manifests.dump(made), nl=False)
         return
     try:
         asyncio.run(_apply(made, "" if crds_only else namespace, kubeconfig, context))
@@ -142,13 +142,13 @@ def _settings(data: bytes, file: str, watched: Sequence[str], *, manage_crds: bo
 
 
 async def _apply(made: Sequence[Json], namespace: str, kubeconfig: str, context: str) -> None:
-    from windlass.install.connecting import (
-        connected,
+    from windlass.install.connection import (
+        connect,
     )  # brings an HTTP client with it, which printing does not need
 
-    async with connected(kubeconfig, context) as send:
-        async for applied in applying.apply_all(send, made, asyncio.sleep):
+    async with connect(kubeconfig, context) as send:
+        async for applied in apply.apply_all(send, made, asyncio.sleep):
             click.echo(str(applied))
         if namespace:
-            async for line in removing.remove_unwanted(send, namespace, made):
+            async for line in uninstall.remove_obsolete(send, namespace, made):
                 click.echo(line)

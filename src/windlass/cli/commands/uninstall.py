@@ -6,9 +6,9 @@ import click
 
 from windlass.cli.commands.install import namespace_name
 from windlass.cli.errors import CommandError
-from windlass.install import plan, removing
-from windlass.install.refusals import InstallError, NoAnswerError
-from windlass.install.removing import Removal
+from windlass.install.errors import InstallError, NoAnswerError
+from windlass.install.options import DEFAULT_NAMESPACE
+from windlass.install.uninstall import UninstallOptions, describe_live_frameworks, live_frameworks, remove
 from windlass.model import names
 from windlass.runner import exit_codes
 
@@ -18,7 +18,7 @@ from windlass.runner import exit_codes
     "--namespace",
     "-n",
     metavar="NAME",
-    default=plan.DEFAULT_NAMESPACE,
+    default=DEFAULT_NAMESPACE,
     show_default=True,
     callback=namespace_name,
     help="Namespace of the controller.",
@@ -62,9 +62,9 @@ def uninstall(
         for group in names.GROUPS
         if crds and not (restore_reference_crd and group == names.CONTROLLER_GROUP)
     )
-    removal = Removal(namespace, going, restore_reference_crd)
+    options = UninstallOptions(namespace, going, restore_reference_crd)
     try:
-        asyncio.run(_uninstall(removal, kubeconfig, context, is_forced=force, is_sure=yes))
+        asyncio.run(_uninstall(options, kubeconfig, context, is_forced=force, is_sure=yes))
     except NoAnswerError as failure:
         raise CommandError(str(failure), exit_codes.NO_ANSWER) from failure
     except InstallError as failure:
@@ -72,32 +72,34 @@ def uninstall(
 
 
 async def _uninstall(
-    removal: Removal, kubeconfig: str, context: str, *, is_forced: bool, is_sure: bool
+    options: UninstallOptions, kubeconfig: str, context: str, *, is_forced: bool, is_sure: bool
 ) -> None:
-    from windlass.install.connecting import (
-        connected,
+    from windlass.install.connection import (
+        connect,
     )  # brings an HTTP client with it, which --help does not need
 
-    async with connected(kubeconfig, context) as send:
-        live = await removing.live_frameworks(send, removal.definitions or names.GROUPS)
-        if removal.definitions and live and not is_forced:
+    async with connect(kubeconfig, context) as send:
+        live = await live_frameworks(send, options.definitions or names.GROUPS)
+        if options.definitions and live and not is_forced:
             raise InstallError(
-                f"{removing.in_words(live)}. Nothing was removed: deleting the definitions would end and delete them. "
-                "Wait for them, delete them, leave --crds out, or give --force."
+                f"{describe_live_frameworks(live)}. Nothing was deleted: deleting the definitions would delete them. "
+                "Wait for them, delete them, omit --crds, or use --force."
             )
         if not is_sure:
-            click.confirm(_question(removal), abort=True)
+            click.confirm(_question(options), abort=True)
         is_anything_there = False
-        async for line in removing.remove(send, removal, asyncio.sleep):
+        async for line in remove(send, options, asyncio.sleep):
             click.echo(line)
             is_anything_there = True
     if not is_anything_there:
-        click.echo(f"nothing of Windlass was found in {removal.namespace}")
-    if live and not removal.definitions:
-        click.echo(f"{removing.in_words(live)}. They stay, and run on when a controller is there again.")
+        click.echo(f"nothing of Windlass was found in {options.namespace}")
+    if live and not options.definitions:
+        click.echo(
+            f"{describe_live_frameworks(live)}. They stay, and run on when a controller is there again."
+        )
 
 
-def _question(removal: Removal) -> str:
-    groups = " and ".join(removal.definitions)
+def _question(options: UninstallOptions) -> str:
+    groups = " and ".join(options.definitions)
     also = f", the definitions of {groups}, and ALL their Frameworks" if groups else ""
-    return f"Remove the controller in {removal.namespace} and its roles{also}?"
+    return f"Remove the controller in {options.namespace} and its roles{also}?"

@@ -1,9 +1,9 @@
-"""The way to the cluster that a person means."""
+"""The connection to the cluster. Importing this module imports the HTTP client."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from windlass.install.refusals import InstallError
+from windlass.install.errors import InstallError
 from windlass.kubeapi import access
 from windlass.kubeapi.errors import AccessError, UnansweredError
 from windlass.kubeapi.requests import Request
@@ -11,17 +11,15 @@ from windlass.kubeapi.transport import Transport
 
 
 @asynccontextmanager
-async def connected(kubeconfig: str, context: str) -> AsyncIterator[Callable[[Request], Awaitable[bytes]]]:
+async def connect(kubeconfig: str, context: str) -> AsyncIterator[Callable[[Request], Awaitable[bytes]]]:
     try:
         found = await access.load(kubeconfig, context)
-    except AccessError as unknown:
-        raise InstallError(
-            f"{str(unknown).removesuffix('.')}. Check --kubeconfig and --context."
-        ) from unknown
+    except AccessError as error:
+        raise InstallError(f"{str(error).removesuffix('.')}. Check --kubeconfig and --context.") from error
     async with Transport(found) as transport:
 
         async def send(request: Request) -> bytes:
-            """As the transport does; whoever does not answer is named."""
+            """Send a request, and name the server if it does not answer."""
             try:
                 return await transport.send(request)
             except UnansweredError as error:

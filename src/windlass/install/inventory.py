@@ -1,12 +1,13 @@
-"""What is in the cluster already: our objects, Frameworks that have not ended, and who else lives in a namespace."""
+"""List what is in the cluster: objects by label, Frameworks, and foreign objects in a namespace."""
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import msgspec
 
-from windlass.install import kinds, plan
-from windlass.install.applying import Send
+from windlass.install import kinds
+from windlass.install.apply import Send
+from windlass.install.options import is_owned
 from windlass.k8s.metadata import ObjectMeta, decode_meta
 from windlass.kubeapi import answers, errors, requests, resources
 from windlass.kubeapi.requests import Request, Verb
@@ -14,19 +15,19 @@ from windlass.kubeapi.resources import Resource
 from windlass.model import states
 from windlass.model.base import Sparse
 
-_ENOUGH = 3
-"""So many others are named."""
-_MADE_FOR_EVERY_NAMESPACE = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
-_TOKEN_OF_OLD_RELEASES = "default-token-"  # noqa: S105 — the beginning of a name
-_SAY_NOTHING = ("events", "metrics.k8s.io")
-"""Of resources or groups: their objects tell of other objects."""
+_MAX_FOREIGN = 3
+"""How many foreign objects a message names."""
+_DEFAULT_OBJECTS = {("configmaps", "kube-root-ca.crt"), ("serviceaccounts", "default")}
+_DEFAULT_TOKEN_PREFIX = "default-token-"  # noqa: S105 — a prefix of names
+_IGNORED = {"events", "metrics.k8s.io"}
+"""Resources and groups whose objects only describe other objects."""
 
 
 class _Status(Sparse, frozen=True):
     state: str = ""
 
 
-class ListedFramework(Sparse, frozen=True):
+class FrameworkSummary(Sparse, frozen=True):
     metadata: ObjectMeta
     status: _Status | None = None
 
@@ -42,36 +43,36 @@ async def objects(
         yield decode_meta(item).metadata
 
 
-async def frameworks(send: Send, group: str) -> list[ListedFramework]:
-    """Of all namespaces; none where the group is not served."""
+async def frameworks(send: Send, group: str) -> list[FrameworkSummary]:
+    """Return the Frameworks of all namespaces; none if the group is not served."""
     try:
         items = _items(send, resources.frameworks(group))
-        return [msgspec.json.decode(item, type=ListedFramework) async for item in items]
+        return [msgspec.json.decode(item, type=FrameworkSummary) async for item in items]
     except errors.NotFoundError:
         return []
 
 
-async def others_in(send: Send, namespace: str) -> list[str]:
-    """Some of what is in a namespace and neither ours nor in every namespace. It asks for every kind there is.
+async def foreign_objects(send: Send, namespace: str) -> list[str]:
+    """Return some objects of a namespace, of any kind, that neither Windlass nor Kubernetes itself created.
 
-    A kind whose definition went a moment ago may still be published: then it is not found, and has no objects.
+    A kind whose definition was just deleted may still be in the discovery document. Listing it then fails with 404.
     """
     found: list[str] = []
-    for resource in await _namespaced(send):
+    for resource in await _namespaced_resources(send):
         with suppress(errors.NotFoundError):
             async for one in objects(send, resource, namespace):
-                if not _goes_with_us(resource, one):
-                    found.append(kinds.called(resource, one.name))
-                if len(found) == _ENOUGH:
+                if _is_foreign(resource, one):
+                    found.append(kinds.object_name(resource, one.name))
+                if len(found) == _MAX_FOREIGN:
                     return found
     return found
 
 
-def _goes_with_us(resource: Resource, one: ObjectMeta) -> bool:
-    is_everywhere = (resource.plural, one.name) in _MADE_FOR_EVERY_NAMESPACE or (
-        resource.plural == "secrets" and one.name.startswith(_TOKEN_OF_OLD_RELEASES)
+def _is_foreign(resource: Resource, one: ObjectMeta) -> bool:
+    is_default = (resource.plural, one.name) in _DEFAULT_OBJECTS or (
+        resource.plural == "secrets" and one.name.startswith(_DEFAULT_TOKEN_PREFIX)
     )
-    return is_everywhere or plan.is_ours(one.labels) or one.deletion_timestamp is not None
+    return not (is_default or is_owned(one.labels) or one.deletion_timestamp is not None)
 
 
 async def _items(
@@ -110,8 +111,8 @@ class _Groups(Sparse, frozen=True):
     groups: tuple[_Group, ...] = ()
 
 
-async def _namespaced(send: Send) -> list[Resource]:
-    """Every kind whose objects are in namespaces and can be listed, each in one version."""
+async def _namespaced_resources(send: Send) -> list[Resource]:
+    """Return every namespaced resource that can be listed, each in its preferred version."""
     groups = msgspec.json.decode(await send(_discovery("/apis")), type=_Groups).groups
     paths = ["/api/v1", *(f"/apis/{group.preferred_version.group_version}" for group in groups)]
     found: list[Resource] = []
@@ -126,7 +127,7 @@ def _resources(path: str, answer: bytes) -> list[Resource]:
     return [
         Resource(group, version, one.name)
         for one in msgspec.json.decode(answer, type=_ServedResources).resources
-        if one.namespaced and Verb.LIST in one.verbs and not {one.name, group} & {*_SAY_NOTHING}
+        if one.namespaced and Verb.LIST in one.verbs and not {one.name, group} & _IGNORED
     ]
 
 

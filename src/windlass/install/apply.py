@@ -1,0 +1,178 @@
+"""Create or replace objects. A replacement is the whole object, so fields that Windlass no longer sets are removed."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from enum import StrEnum
+
+import msgspec
+
+from windlass.install import kinds
+from windlass.install.errors import InstallError, explain
+from windlass.install.options import OWN_LABELS, is_owned
+from windlass.kubeapi import errors, requests, resources
+from windlass.kubeapi.requests import Request
+from windlass.kubeapi.resources import Resource
+from windlass.model.base import Json
+from windlass.wire.crd import installed
+
+Send = Callable[[Request], Awaitable[bytes]]
+Sleep = Callable[[float], Awaitable[None]]
+
+FIELD_MANAGER = "windlass-install"
+
+_ATTEMPTS = 5
+"""How often to retry after a conflict."""
+_ESTABLISHED_CHECKS = 60
+_OPTIONAL = (kinds.POD_DISRUPTION_BUDGETS,)
+"""Kinds that some servers lack: releases before 1.21 and the embedded server."""
+
+
+class Outcome(StrEnum):
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+    LEFT = "left unchanged"
+    SKIPPED = "skipped"
+
+
+class ApplyResult(msgspec.Struct, frozen=True):
+    subject: str
+    outcome: Outcome
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.outcome}{self.note and f': {self.note}'}"
+
+
+async def apply_all(send: Send, manifests: Iterable[Json], sleep: Sleep) -> AsyncIterator[ApplyResult]:
+    """Apply manifests in order. Raise InstallError at the first failure; earlier objects are kept."""
+    for manifest in manifests:
+        yield await apply(send, manifest)
+        if kinds.resource_of(manifest) == resources.CUSTOM_RESOURCE_DEFINITIONS:
+            await wait_until_established(send, manifest["metadata"]["name"], sleep)
+
+
+async def apply(send: Send, manifest: Json) -> ApplyResult:
+    resource, what = kinds.resource_of(manifest), _object_name(manifest)
+    try:
+        for _ in range(_ATTEMPTS):
+            try:
+                return await _apply_once(send, resource, manifest)
+            except (errors.ConflictError, _DeletedMeanwhileError):
+                continue
+    except errors.NotFoundError as error:
+        return _not_found(error, resource, manifest)
+    except errors.ApiError as error:
+        raise explain(error, what) from error
+    raise InstallError(f"{what}: another client keeps changing it. Run the command again.")
+
+
+async def wait_until_established(send: Send, name: str, sleep: Sleep) -> None:
+    what = kinds.object_name(resources.CUSTOM_RESOURCE_DEFINITIONS, name)
+    for _ in range(_ESTABLISHED_CHECKS):
+        try:
+            answer = await send(requests.get(resources.CUSTOM_RESOURCE_DEFINITIONS, "", name))
+        except errors.ApiError as error:
+            raise explain(error, what) from error
+        definition = msgspec.json.decode(answer)
+        if installed.is_established(definition):
+            return
+        await sleep(1)
+    why = installed.why_not_established(definition) or "the server gives no reason"
+    raise InstallError(f"{what}: not served after {_ESTABLISHED_CHECKS} s: {why}")
+
+
+class _DeletedMeanwhileError(Exception):
+    """The object existed when Windlass tried to create it, and was deleted before the replacement."""
+
+
+async def _apply_once(send: Send, resource: Resource, manifest: Json) -> ApplyResult:
+    what, namespace = _object_name(manifest), _namespace(manifest)
+    try:
+        await send(requests.create(resource, namespace, msgspec.json.encode(manifest), FIELD_MANAGER))
+    except errors.AlreadyExistsError:
+        try:
+            return await _replace(send, resource, manifest)
+        except errors.NotFoundError:
+            raise _DeletedMeanwhileError from None
+    return ApplyResult(what, Outcome.CREATED)
+
+
+async def _replace(send: Send, resource: Resource, manifest: Json) -> ApplyResult:
+    what, namespace, name = _object_name(manifest), _namespace(manifest), manifest["metadata"]["name"]
+    live = msgspec.json.decode(await send(requests.get(resource, namespace, name)))
+    if live["metadata"].get("deletionTimestamp"):
+        raise InstallError(
+            f"{what}: it is being deleted. Wait until it is deleted, and run the command again."
+        )
+    is_definition = resource == resources.CUSTOM_RESOURCE_DEFINITIONS
+    if not is_definition and not is_owned(live["metadata"].get("labels") or {}):
+        return _not_owned(resource, what)
+    body = msgspec.json.encode(_replacement(live, manifest))
+    stored = msgspec.json.decode(
+        await send(requests.replace(resource, namespace, name, body, field_manager=FIELD_MANAGER))
+    )
+    # The server keeps the version if nothing changes. Comparing here would have to know its defaults.
+    is_unchanged = stored["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
+    return ApplyResult(
+        what, Outcome.UNCHANGED if is_unchanged else Outcome.CONFIGURED, _migration_note(live, stored)
+    )
+
+
+def _migration_note(live: Json, stored: Json) -> str:
+    is_migrated = (
+        stored["kind"] == "CustomResourceDefinition"
+        and installed.has_status_subresource(stored)
+        and not installed.has_status_subresource(live)
+    )
+    if not is_migrated:
+        return ""
+    return (
+        "taken over from FrameworkController with its Frameworks. FrameworkController must not run any more"
+    )
+
+
+def _not_owned(resource: Resource, what: str) -> ApplyResult:
+    if resource == resources.NAMESPACES:
+        return ApplyResult(what, Outcome.LEFT, "not created by windlass install")
+    raise InstallError(
+        f"{what}: already exists, and was not created by windlass install. "
+        "Delete it if it is not needed, or choose another --namespace."
+    )
+
+
+def _replacement(live: Json, manifest: Json) -> Json:
+    """Return the manifest, with labels, annotations and fields of the live object that the manifest does not set."""
+    old, new = live["metadata"], manifest["metadata"]
+    foreign = {key: value for key, value in (old.get("labels") or {}).items() if key not in OWN_LABELS}
+    metadata = {
+        **old,
+        "labels": {**foreign, **new.get("labels", {})},
+        "annotations": {**(old.get("annotations") or {}), **new.get("annotations", {})},
+    }
+    return {**live, **manifest, "metadata": metadata}
+
+
+def _not_found(error: errors.NotFoundError, resource: Resource, manifest: Json) -> ApplyResult:
+    what, namespace = _object_name(manifest), _namespace(manifest)
+    if namespace and f'namespaces "{namespace}" not found' in str(error):
+        raise InstallError(f"{what}: namespace {namespace} does not exist. Create it first.") from error
+    if resource in _OPTIONAL:
+        version = f"{resource.group}/{resource.version}"
+        return ApplyResult(
+            what, Outcome.SKIPPED, f"this server does not serve {resource.plural} of {version}"
+        )
+    if resource == kinds.POD_MONITORS:
+        raise InstallError(
+            f"{what}: this cluster does not serve PodMonitors. Install the Prometheus operator, or omit --pod-monitor. "
+            "All other objects were applied."
+        ) from error
+    raise explain(error, what) from error
+
+
+def _object_name(manifest: Json) -> str:
+    return kinds.object_name(kinds.resource_of(manifest), manifest["metadata"]["name"], _namespace(manifest))
+
+
+def _namespace(manifest: Json) -> str:
+    namespace: str = manifest["metadata"].get("namespace", "")
+    return namespace

@@ -1,0 +1,38 @@
+"""Errors of `windlass install` and `windlass uninstall`: what failed, why, and what to do."""
+
+from windlass.kubeapi import errors
+
+
+class InstallError(Exception):
+    """The message says what failed, why, and what to do."""
+
+
+class NoAnswerError(InstallError):
+    """The API server cannot be reached."""
+
+
+def explain(error: errors.ApiError, subject: str) -> InstallError:
+    """Return the error of a request about an object as one for the user."""
+    kind = NoAnswerError if isinstance(error, errors.UnansweredError) else InstallError
+    return kind(f"{subject}: {_explanation(error)}")
+
+
+def _explanation(error: errors.ApiError) -> str:
+    match error:
+        case errors.UnauthorizedError():
+            return f"authentication failed ({error}). Check --kubeconfig and --context."
+        case errors.ForbiddenError():
+            return (
+                f"permission denied ({error}). Granting a role requires its permissions: ask a cluster administrator "
+                "to run the command. `windlass install` without --apply prints the manifests for them."
+            )
+        case errors.InvalidError() if "immutable" in str(error) or "cannot change roleRef" in str(error):
+            return (
+                f"a field cannot be changed in place ({error}). Run `windlass uninstall` and install again. "
+                "Frameworks and their definitions are kept."
+            )
+        case errors.UnansweredError():
+            return (
+                f"the server did not answer ({error}). Run the command again: it continues where it stopped."
+            )
+    return f"the server rejected the request: {error}"

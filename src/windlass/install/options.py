@@ -1,0 +1,65 @@
+"""The options of an installation, and the names and labels of its objects.
+
+Several installations may share a cluster, each in its own namespace. The names of cluster-scoped objects contain it.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from windlass.model.base import Json
+from windlass.model.settings import IMAGE, Settings
+
+DEFAULT_NAMESPACE = "windlass-system"
+DEFAULT_IMAGE = IMAGE
+CONTROLLER = "windlass-controller"
+"""The name of the Deployment, the service account and the other objects of which an installation has one."""
+CONFIGURATION = "windlass-configuration"
+
+PART_OF = "app.kubernetes.io/part-of"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+INSTANCE = "app.kubernetes.io/instance"
+OWN_LABELS: dict[str, str] = {PART_OF: "windlass", MANAGED_BY: "windlass"}
+"""The labels of all objects that `windlass install` creates, and of no others."""
+
+
+class InstallOptions(msgspec.Struct, frozen=True):
+    namespace: str = DEFAULT_NAMESPACE
+    image: str = DEFAULT_IMAGE
+    replicas: int = 2
+    settings: Settings = Settings()
+    """The settings of the controller, from its configuration file and from flags."""
+    configuration: str = ""
+    """The text of the configuration file; empty without one."""
+    has_pod_monitor: bool = False
+    priority_class: str = ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {"app.kubernetes.io/name": "windlass", INSTANCE: self.namespace, **OWN_LABELS}
+
+    @property
+    def pod_selector(self) -> dict[str, str]:
+        """The selector of the Deployment, which is immutable."""
+        return {
+            "app.kubernetes.io/name": "windlass",
+            "app.kubernetes.io/component": "controller",
+            INSTANCE: self.namespace,
+        }
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        return {**self.labels, **self.pod_selector}
+
+    def qualified_name(self, suffix: str) -> str:
+        """Return the name of an object that is cluster-scoped or in the namespace of somebody else."""
+        return f"windlass:{self.namespace}:{suffix}"
+
+    def metadata(self, name: str, namespace: str | None = None) -> Json:
+        """Return the metadata of an object. Default: the namespace of the installation; empty: cluster-scoped."""
+        namespace = self.namespace if namespace is None else namespace
+        return {"name": name, **({"namespace": namespace} if namespace else {}), "labels": self.labels}
+
+
+def is_owned(labels: Mapping[str, str]) -> bool:
+    return all(labels.get(key) == value for key, value in OWN_LABELS.items())
